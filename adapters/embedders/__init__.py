@@ -1,0 +1,38 @@
+"""Embedders behind one Protocol. Naming one is cheap: torch and models come in with `load`, not before."""
+
+from __future__ import annotations
+
+from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable, EmbeddingRefused
+from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.model2vec import Model2VecEmbedder
+from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
+from adapters.embedders.resilience import GuardedEmbedder
+from adapters.embedders.sentence_transformers import SentenceTransformersEmbedder
+
+__all__ = [
+    "Embedder",
+    "EmbedderSpec",
+    "EmbedderUnavailable",
+    "EmbeddingRefused",
+    "GuardedEmbedder",
+    "HashEmbedder",
+    "Model2VecEmbedder",
+    "OpenAICompatibleEmbedder",
+    "SentenceTransformersEmbedder",
+    "build_embedder",
+]
+
+
+def build_embedder(spec: EmbedderSpec) -> Embedder | None:
+    """The embedder that a spec names, not loaded yet; None for "none". Raises ValueError for a wrong spec."""
+    match spec.provider:
+        case "sentence-transformers":
+            return SentenceTransformersEmbedder(spec)
+        case "model2vec":
+            return Model2VecEmbedder(spec)
+        case "openai":
+            return OpenAICompatibleEmbedder(spec)
+        case "hash":
+            return HashEmbedder()
+        case "none":
+            return None

@@ -1,0 +1,107 @@
+"""What an embedder is: texts in, unit vectors out.
+
+Every embedder keeps this: row i belongs to text i, every row is finite and of unit length, and the same text
+gives the same vector (up to rounding) whatever stands beside it in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Final, Literal, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reverie.errors import Permanent, Unavailable
+
+Provider = Literal["sentence-transformers", "model2vec", "openai", "hash", "none"]
+DTypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
+
+DEFAULT_MODEL: Final = "all-MiniLM-L6-v2"
+
+
+class EmbedderUnavailable(Unavailable):
+    """The embedder cannot answer now: endpoint down, limited or slow, model files not there. Try again later.
+
+    `retry_after_seconds` is the wait that the endpoint asked for, or None.
+    """
+
+    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
+        super().__init__(message)
+        self.retry_after_seconds = retry_after_seconds
+
+
+class EmbeddingRefused(Permanent):
+    """This input will never get a vector from this embedder: it was refused, or the answer was unusable."""
+
+
+class Embedder(Protocol):
+    """Turns texts into unit vectors. Safe to use from several threads."""
+
+    @property
+    def model(self) -> str:
+        """A stable name, stored beside each vector: vectors of two names are never compared."""
+
+    @property
+    def dimension(self) -> int:
+        """Numbers per vector. May be 0 before `load` where only the model or the endpoint knows."""
+
+    @property
+    def device(self) -> str:
+        """Where it runs: "cpu", "cuda", "mps", or "remote"."""
+
+    @property
+    def dtype(self) -> str:
+        """The number type it computes in."""
+
+    def load(self) -> None:
+        """Get ready: slow the first time, nothing after that. Raises EmbedderUnavailable."""
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """Vectors of texts, shape (n, dimension), unit length; (0, dimension) for none. Loads when needed.
+
+        Raises EmbedderUnavailable (try again later) or EmbeddingRefused (this input never).
+        """
+
+    def embed_query(self, text: str) -> NDArray[np.float32]:
+        """The vector of one query, shape (dimension,). Raises as `embed` does."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedderSpec:
+    """What the settings say of the embedder. `threads` is for models on the CPU; 0 means all cores."""
+
+    provider: Provider = "sentence-transformers"
+    model: str = DEFAULT_MODEL
+    dtype: DTypeChoice = "auto"
+    device: str = "auto"
+    base_url: str | None = None
+    api_key: str | None = field(default=None, repr=False)
+    dimension: int | None = None
+    timeout_seconds: float = 15
+    threads: int = 0
+
+
+def require_text(texts: Sequence[str]) -> list[str]:
+    """The texts as a list. Raises EmbeddingRefused for one that is not Unicode (a lone surrogate)."""
+    for position, text in enumerate(texts):
+        try:
+            text.encode("utf-8")
+        except UnicodeEncodeError as error:
+            raise EmbeddingRefused(
+                f"text {position} of {len(texts)} holds a lone surrogate: mend the text where it is made"
+            ) from error
+    return list(texts)
+
+
+def normalised(matrix: NDArray[np.float32], *, source: str) -> NDArray[np.float32]:
+    """The rows at unit length, float32. Raises EmbeddingRefused for NaN, infinity or a zero row.
+
+    The squares are summed in float64: an endpoint may answer in any scale.
+    """
+    lengths = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
+    if not np.isfinite(lengths).all() or not lengths.all():
+        raise EmbeddingRefused(f"{source} gave a vector that is not finite or is all zeros")
+    unit: NDArray[np.float32] = (matrix / lengths).astype(np.float32)
+    return unit

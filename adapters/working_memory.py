@@ -1,0 +1,113 @@
+"""Working memory: the last messages of a session, in the broker, read without touching the database (I14).
+
+It is a cache of what is stored, never the other way round. A list exists only while it is known to be complete;
+whenever that is in doubt it is dropped, and the next reader fills it from the store. An epoch keeps a reader who
+was slow from putting back what has been forgotten meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+import redis
+
+from reverie.inbox import guarded
+from reverie.types import Message
+
+# A session that nobody has spoken in for an hour is read from the store again.
+KEEP_SECONDS: Final = 3_600
+_EPOCH_SECONDS: Final = 2 * KEEP_SECONDS
+
+_APPEND = """
+local appended = 0
+for i = 1, #KEYS do
+  local messages = cjson.decode(ARGV[i + 2])
+  if redis.call('EXISTS', KEYS[i]) == 1 then
+    for _, message in ipairs(messages) do redis.call('RPUSH', KEYS[i], message) end
+    redis.call('LTRIM', KEYS[i], -tonumber(ARGV[1]), -1)
+    redis.call('EXPIRE', KEYS[i], ARGV[2])
+    appended = appended + 1
+  end
+end
+return appended
+"""
+_FILL = """
+if (redis.call('GET', KEYS[2]) or '0') ~= ARGV[1] then return 0 end
+redis.call('DEL', KEYS[1])
+for i = 3, #ARGV do redis.call('RPUSH', KEYS[1], ARGV[i]) end
+redis.call('EXPIRE', KEYS[1], ARGV[2])
+return 1
+"""
+_DROP = """
+for i = 1, #KEYS, 2 do
+  redis.call('DEL', KEYS[i])
+  redis.call('INCR', KEYS[i + 1])
+  redis.call('EXPIRE', KEYS[i + 1], ARGV[1])
+end
+return #KEYS / 2
+"""
+
+
+class WorkingMemory:
+    """The newest messages of each session of one broker. Every method raises `Unavailable` without a broker."""
+
+    def __init__(self, broker: redis.Redis, *, prefix: str, capacity: int = 50) -> None:
+        self._broker = broker
+        self._prefix = prefix
+        self.capacity = capacity
+
+    def read(self, workspace: str, agent: str, session: str) -> list[Message] | None:
+        """The messages, oldest first; None when the store has to be asked."""
+        key = self._key(workspace, agent, session)
+        found = guarded(lambda: cast("list[bytes]", self._broker.lrange(key, 0, -1)))
+        return [msgspec.json.decode(item, type=Message) for item in found] if found else None
+
+    def epoch(self, workspace: str, agent: str, session: str) -> str:
+        """To be read before the store is, and handed to `fill`."""
+        found = guarded(lambda: cast("bytes | None", self._broker.get(self._epoch_key(workspace, agent, session))))
+        return found.decode() if found else "0"
+
+    def fill(self, workspace: str, agent: str, session: str, messages: Sequence[Message], *, epoch: str) -> None:
+        """Keep what was read from the store, unless the session was changed since `epoch` was read."""
+        if messages:
+            keys = [self._key(workspace, agent, session), self._epoch_key(workspace, agent, session)]
+            newest = [msgspec.json.encode(message) for message in messages[-self.capacity :]]
+            guarded(lambda: self._broker.eval(_FILL, len(keys), *keys, epoch, str(KEEP_SECONDS), *newest))
+
+    def append(self, workspace: str, spoken: Mapping[tuple[str, str], Sequence[Message]]) -> None:
+        """Add newly stored messages, by agent and session, to the lists that exist."""
+        if spoken:
+            keys = [self._key(workspace, agent, session) for agent, session in spoken]
+            lists = [_texts(messages[-self.capacity :]) for messages in spoken.values()]
+            arguments: list[Any] = [str(self.capacity), str(KEEP_SECONDS), *lists]
+            guarded(lambda: self._broker.eval(_APPEND, len(keys), *keys, *arguments))
+
+    def drop(self, workspace: str, sessions: Sequence[tuple[str, str]]) -> None:
+        """Forget the lists of these sessions, and what any reader is about to put into them."""
+        if sessions:
+            keys = [
+                key
+                for agent, session in sessions
+                for key in (self._key(workspace, agent, session), self._epoch_key(workspace, agent, session))
+            ]
+            guarded(lambda: self._broker.eval(_DROP, len(keys), *keys, str(_EPOCH_SECONDS)))
+
+    def drop_workspace(self, workspace: str) -> None:
+        """Forget every list of a workspace."""
+        for kind in ("working", "working-epoch"):
+            pattern = f"{self._prefix}{kind}:{workspace}:*"
+            keys = guarded(lambda pattern=pattern: list(self._broker.scan_iter(match=pattern, count=500)))
+            for start in range(0, len(keys), 500):
+                guarded(lambda batch=keys[start : start + 500]: self._broker.delete(*batch))
+
+    def _key(self, workspace: str, agent: str, session: str) -> str:
+        return f"{self._prefix}working:{workspace}:{agent}\x1f{session}"
+
+    def _epoch_key(self, workspace: str, agent: str, session: str) -> str:
+        return f"{self._prefix}working-epoch:{workspace}:{agent}\x1f{session}"
+
+
+def _texts(messages: Sequence[Message]) -> bytes:
+    return msgspec.json.encode([msgspec.json.encode(message).decode() for message in messages])

@@ -1,0 +1,126 @@
+"""What agents and workers agree on: names of tasks and queues, limits, and the versioned payloads.
+
+Both sides import this module and nothing of each other. A payload is JSON in the inbox; `v` is the version
+of its form, and a worker refuses (as a dead letter, replayable after an upgrade) what is newer than itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Final, Literal
+
+import msgspec
+
+PAYLOAD_VERSION: Final = 1
+
+# Names of tasks. Workers register exactly these; a test holds the two together.
+INGEST_MESSAGES: Final = "reverie.ingest_messages"
+CHUNK_MESSAGES: Final = "reverie.chunk_messages"
+EMBED_CHUNKS: Final = "reverie.embed_chunks"
+INDEX_CHUNKS: Final = "reverie.index_chunks"
+RECOVER_INBOX: Final = "reverie.recover_inbox"
+SWEEP_STAGES: Final = "reverie.sweep_stages"
+BACKFILL_EMBEDDINGS: Final = "reverie.backfill_embeddings"
+OPTIMIZE_STORE: Final = "reverie.optimize_store"
+VERIFY_STORE: Final = "reverie.verify_store"
+
+# Names of queues.
+QUEUE_INGEST: Final = "ingest"
+QUEUE_INDEX: Final = "index"
+QUEUE_EMBED: Final = "embed"
+QUEUE_MAINTENANCE: Final = "maintenance"
+QUEUE_SCHEDULES: Final = "schedules"
+QUEUES: Final = (QUEUE_INGEST, QUEUE_INDEX, QUEUE_EMBED, QUEUE_MAINTENANCE, QUEUE_SCHEDULES)
+
+TASK_QUEUES: Final[dict[str, str]] = {
+    INGEST_MESSAGES: QUEUE_INGEST,
+    CHUNK_MESSAGES: QUEUE_INDEX,
+    EMBED_CHUNKS: QUEUE_EMBED,
+    INDEX_CHUNKS: QUEUE_INDEX,
+    RECOVER_INBOX: QUEUE_MAINTENANCE,
+    SWEEP_STAGES: QUEUE_MAINTENANCE,
+    BACKFILL_EMBEDDINGS: QUEUE_EMBED,
+    OPTIMIZE_STORE: QUEUE_MAINTENANCE,
+    VERIFY_STORE: QUEUE_MAINTENANCE,
+}
+
+# The header that carries the caller's trace id through the queue.
+TRACE_HEADER: Final = "reverie_trace"
+
+# A task that its worker has not finished within this time is delivered again. It must exceed the longest
+# task (the hard time limit, 300 s), and Celery reads it in three places that have to agree.
+VISIBILITY_TIMEOUT_SECONDS: Final = 600
+
+# Limits on what is accepted. Each error names the limit it enforces.
+MAX_CONTENT_BYTES: Final = 1024 * 1024
+MAX_FILE_BYTES: Final = 8 * 1024 * 1024
+MAX_MESSAGES_PER_CALL: Final = 1_000
+MAX_METADATA_BYTES: Final = 64 * 1024
+MAX_TOOL_CALLS_BYTES: Final = 1024 * 1024
+MAX_JSON_DEPTH: Final = 32
+MAX_TAGS: Final = 16
+MAX_TAG_CHARACTERS: Final = 64
+MAX_NAME_CHARACTERS: Final = 256
+
+Role = Literal["user", "assistant", "system", "tool"]
+ROLES: Final[tuple[Role, ...]] = ("user", "assistant", "system", "tool")
+
+WaitFor = Literal["queued", "stored", "searchable"]
+WAITS: Final[tuple[WaitFor, ...]] = ("queued", "stored", "searchable")
+
+DEFAULT_WORKSPACE: Final = "default"
+DEFAULT_URL: Final = "http://127.0.0.1:7437"
+DEFAULT_PREFIX: Final = "reverie:"
+
+
+class MessagePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="message"):
+    """One turn of a session on its way to the store. Times are integer microseconds since 1970, UTC."""
+
+    v: int = PAYLOAD_VERSION
+    id: str
+    agent: str
+    session: str
+    role: Role
+    content: str
+    created_at: int
+    trace: str
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    tool_calls: list[dict[str, Any]] = []
+    token_count: int | None = None
+    importance: float | None = None
+    metadata: dict[str, Any] = {}
+    tags: list[str] = []
+    user: str | None = None
+    provider: str | None = None
+    chat_id: str | None = None
+    channel: str | None = None
+    sequence: int | None = None
+    strict: bool = False
+
+
+class FilePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="file"):
+    """The text of a document on its way to the store; indexed again only when its content changed."""
+
+    v: int = PAYLOAD_VERSION
+    id: str
+    agent: str
+    source_uri: str
+    content: str
+    created_at: int
+    trace: str
+    session: str | None = None
+    metadata: dict[str, Any] = {}
+    tags: list[str] = []
+
+
+Payload = MessagePayload | FilePayload
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one accepted item, sent to a producer that waits for it."""
+
+    id: str
+    state: Literal["stored", "searchable", "dead", "forgotten"]
+    error: str = ""
+    degraded: str = ""

@@ -1,0 +1,296 @@
+"""The inbox: what was accepted and is not yet committed, kept in the broker until the database has it.
+
+Layout, per workspace `W` (every key begins with the configured prefix):
+
+    inbox:W          hash   field -> "<accepted_at µs> <payload JSON>"     the payloads themselves
+    inbox:W:due      zset   field by the time from which it may be taken
+    inbox:W:taken    zset   field by the time at which its lease ends
+    inbox:W:tries    hash   field -> how often a worker took it without an ending
+    inbox:W:waiting  hash   field -> "<reply list> <state>", for producers that wait
+    inboxes          set    workspaces whose inbox is not empty: a sweep looks at no other
+    wake:TASK:W      string set while a wake-up by that task is on its way
+
+A field is the agent and the id of the item, joined by U+001F. Each step is one Lua script, so it happens whole or
+not at all; the time is the broker's own, the same for all hosts. An item leaves only by `settle`, called after
+the database has committed it: whatever is killed, it is either still here or already there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, cast
+
+import msgspec
+import redis
+
+from reverie.contract import INGEST_MESSAGES, Outcome, Payload, WaitFor
+from reverie.errors import Unavailable
+
+# An item that no worker took within this time is taken up by the recovery sweep.
+GRACE_SECONDS: Final = 20
+# A worker that took items and did not settle them within this time has lost them to the next one.
+LEASE_SECONDS: Final = 20
+# While this flag lives, no second wake-up is sent; it ends by itself in case the wake-up was lost.
+WAKE_SECONDS: Final = 10
+# A producer that waits gives up long before; its reply list is swept away by the broker.
+REPLY_SECONDS: Final = 900
+
+_SEPARATOR: Final = "\x1f"
+
+_ACCEPT = """
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local added = 0
+for i = 4, #ARGV, 2 do
+  local at = now + added
+  if redis.call('HSETNX', KEYS[1], ARGV[i], string.format('%.0f ', at) .. ARGV[i + 1]) == 1 then
+    redis.call('ZADD', KEYS[2], at, ARGV[i])
+    added = added + 1
+  end
+  if ARGV[3] ~= '' then redis.call('HSET', KEYS[5], ARGV[i], ARGV[3]) end
+end
+redis.call('SADD', KEYS[3], ARGV[1])
+local woke = redis.call('SET', KEYS[4], '1', 'NX', 'PX', ARGV[2])
+return {added, woke and 1 or 0}
+"""
+
+_TAKE = """
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, ARGV[1])
+for _, field in ipairs(ended) do
+  redis.call('ZREM', KEYS[3], field)
+  redis.call('ZADD', KEYS[2], now, field)
+end
+local fields = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, ARGV[1])
+local result = {}
+local size = 0
+for _, field in ipairs(fields) do
+  local value = redis.call('HGET', KEYS[1], field)
+  redis.call('ZREM', KEYS[2], field)
+  if value then
+    local tries = redis.call('HINCRBY', KEYS[4], field, 1)
+    redis.call('ZADD', KEYS[3], now + ARGV[2], field)
+    result[#result + 1] = field
+    result[#result + 1] = value
+    result[#result + 1] = tries
+    size = size + #value
+    if size > tonumber(ARGV[3]) then break end
+  end
+end
+return result
+"""
+
+_SETTLE = """
+for i = 2, #ARGV do
+  redis.call('HDEL', KEYS[1], ARGV[i])
+  redis.call('ZREM', KEYS[2], ARGV[i])
+  redis.call('ZREM', KEYS[3], ARGV[i])
+  redis.call('HDEL', KEYS[4], ARGV[i])
+end
+if redis.call('HLEN', KEYS[1]) == 0 then redis.call('SREM', KEYS[5], ARGV[1]) end
+return #ARGV - 1
+"""
+
+_RELEASE = """
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+for i = 2, #ARGV do
+  if redis.call('ZREM', KEYS[3], ARGV[i]) == 1 then
+    redis.call('ZADD', KEYS[2], now + ARGV[1], ARGV[i])
+    redis.call('HINCRBY', KEYS[4], ARGV[i], -1)
+  end
+end
+return #ARGV - 1
+"""
+
+_STATS = """
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
+local oldest = now
+for _, key in ipairs({KEYS[2], KEYS[3]}) do
+  local first = redis.call('ZRANGE', key, 0, 0)[1]
+  local value = first and redis.call('HGET', KEYS[1], first)
+  if value then oldest = math.min(oldest, tonumber(string.match(value, '^(%d+) ')) or now) end
+end
+return {redis.call('HLEN', KEYS[1]), now - oldest}
+"""
+
+# Replies go to those that wait for this state or a later one; the last state, 'dead' and 'forgotten' end the wait.
+_REPLY = """
+local told = 0
+for i = 3, #ARGV, 2 do
+  local waiting = redis.call('HGET', KEYS[1], ARGV[i])
+  if waiting then
+    local reply, wanted = string.match(waiting, '^(%S+) (%S+)$')
+    if wanted == ARGV[1] or ARGV[1] ~= 'stored' then
+      redis.call('RPUSH', reply, ARGV[i + 1])
+      redis.call('EXPIRE', reply, ARGV[2])
+      redis.call('HDEL', KEYS[1], ARGV[i])
+      told = told + 1
+    end
+  end
+end
+return told
+"""
+
+
+class Taken(NamedTuple):
+    """One item that this worker holds a lease on. `accepted_at` is 0 where the value is not of our form."""
+
+    field: bytes
+    accepted_at: int
+    payload: bytes
+    tries: int
+
+
+class InboxStats(NamedTuple):
+    """How many items wait in an inbox and for how many seconds the oldest has."""
+
+    size: int
+    oldest_age_seconds: float
+
+
+def field_of(agent: str, item_id: str) -> str:
+    """The name of an item in the inbox: unique per agent."""
+    return f"{agent}{_SEPARATOR}{item_id}"
+
+
+def agent_and_id(field: bytes) -> tuple[str, str]:
+    """The inverse of `field_of`; what is not of that form has an empty agent."""
+    agent, _, item_id = field.decode("utf-8", "replace").rpartition(_SEPARATOR)
+    return agent, item_id
+
+
+class Inbox:
+    """The inboxes of one broker. Every method raises `Unavailable` when the broker does not answer."""
+
+    def __init__(self, broker: redis.Redis, *, prefix: str) -> None:
+        self._broker = broker
+        self._prefix = prefix
+        self._scripts: dict[str, Any] = {}
+
+    def accept(
+        self, workspace: str, payloads: Sequence[Payload], *, reply_to: str = "", wait: WaitFor = "queued"
+    ) -> tuple[int, bool]:
+        """Put payloads into the inbox in their order; an id that is there already stays as it was.
+
+        Returns how many were new, and whether the caller has to send the wake-up.
+        """
+        arguments: list[Any] = [workspace, WAKE_SECONDS * 1_000]
+        arguments.append(f"{self._reply_key(reply_to)} {wait}" if reply_to else "")
+        for payload in payloads:
+            arguments += (field_of(payload.agent, payload.id), msgspec.json.encode(payload))
+        keys = [*self._keys(workspace, "", ":due"), self._prefix + "inboxes"]
+        keys += [self.wake_key(INGEST_MESSAGES, workspace), *self._keys(workspace, ":waiting")]
+        added, woke = cast("list[int]", self._run(_ACCEPT, keys, arguments))
+        return added, bool(woke)
+
+    def take(self, workspace: str, *, limit: int, max_bytes: int = 32 * 1024 * 1024) -> list[Taken]:
+        """Take what is due, oldest first, under a lease; what another worker lost is due again."""
+        keys = self._keys(workspace, "", ":due", ":taken", ":tries")
+        flat = cast("list[Any]", self._run(_TAKE, keys, [limit, LEASE_SECONDS * 1_000_000, max_bytes]))
+        return [_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(0, len(flat), 3)]
+
+    def settle(self, workspace: str, fields: Sequence[bytes]) -> None:
+        """Remove items for good. Only call this once the database has committed them (or their dead letters)."""
+        if fields:
+            keys = [*self._keys(workspace, "", ":due", ":taken", ":tries"), self._prefix + "inboxes"]
+            self._run(_SETTLE, keys, [workspace, *fields])
+
+    def release(self, workspace: str, fields: Sequence[bytes], *, delay_seconds: float) -> None:
+        """Give items back untried: due again after the delay, and this try does not count against them."""
+        if fields:
+            keys = self._keys(workspace, "", ":due", ":taken", ":tries")
+            self._run(_RELEASE, keys, [int(delay_seconds * 1_000_000), *fields])
+
+    def workspaces(self) -> list[str]:
+        """The workspaces whose inbox is not empty."""
+        members = guarded(lambda: cast("set[bytes]", self._broker.smembers(self._prefix + "inboxes")))
+        return sorted(member.decode("utf-8", "replace") for member in members)
+
+    def forget_workspace(self, workspace: str) -> None:
+        """Drop everything that waits for a workspace: it has been deleted."""
+        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":waiting")
+        guarded(lambda: self._broker.delete(*keys))
+        guarded(lambda: self._broker.srem(self._prefix + "inboxes", workspace))
+
+    def stats(self, workspace: str) -> InboxStats:
+        """Size and age of a workspace's inbox."""
+        size, age = cast("list[int]", self._run(_STATS, self._keys(workspace, "", ":due", ":taken"), []))
+        return InboxStats(size, max(0.0, age / 1_000_000))
+
+    def now_micros(self) -> int:
+        """The broker's own time, by which items are stamped as accepted."""
+        seconds, micros = guarded(lambda: cast("tuple[int, int]", self._broker.time()))
+        return seconds * 1_000_000 + micros
+
+    def anyone_waiting(self, workspace: str) -> bool:
+        """Whether any producer waits for an outcome: asked first, because mostly none does."""
+        return bool(guarded(lambda: self._broker.exists(*self._keys(workspace, ":waiting"))))
+
+    def reply(self, workspace: str, agent_outcomes: Sequence[tuple[str, Outcome]]) -> None:
+        """Tell the producers that wait what became of their items; `stored` leaves those waiting who want more."""
+        by_state: dict[str, list[tuple[str, Outcome]]] = {}
+        for agent, outcome in agent_outcomes:
+            by_state.setdefault(outcome.state, []).append((agent, outcome))
+        for state, items in by_state.items():
+            arguments: list[Any] = [state, REPLY_SECONDS]
+            for agent, outcome in items:
+                arguments += (field_of(agent, outcome.id), msgspec.json.encode(outcome))
+            self._run(_REPLY, self._keys(workspace, ":waiting"), arguments)
+
+    def wait_reply(self, reply_to: str, timeout_seconds: float) -> Outcome | None:
+        """The next outcome on a reply list, or None after the timeout."""
+        key = self._reply_key(reply_to)
+        found = guarded(lambda: cast("tuple[bytes, bytes] | None", self._broker.blpop([key], timeout=timeout_seconds)))
+        return msgspec.json.decode(found[1], type=Outcome) if found else None
+
+    def wake_key(self, task: str, workspace: str) -> str:
+        """The flag that says a wake-up by this task is on its way."""
+        return f"{self._prefix}wake:{task}:{workspace}"
+
+    def claim_wake(self, task: str, workspace: str) -> bool:
+        """Whether the caller is the one to send a wake-up: false while one is on its way."""
+        key = self.wake_key(task, workspace)
+        return bool(guarded(lambda: self._broker.set(key, "1", nx=True, px=WAKE_SECONDS * 1_000)))
+
+    def clear_wake(self, task: str, workspace: str) -> None:
+        """Called by the woken task before it looks for work: what comes later needs a wake-up of its own."""
+        guarded(lambda: self._broker.delete(self.wake_key(task, workspace)))
+
+    def _keys(self, workspace: str, *suffixes: str) -> list[str]:
+        return [f"{self._prefix}inbox:{workspace}{suffix}" for suffix in suffixes]
+
+    def _reply_key(self, reply_to: str) -> str:
+        return f"{self._prefix}reply:{reply_to}"
+
+    def _run(self, source: str, keys: list[str], arguments: list[Any]) -> object:
+        script = self._scripts.get(source)
+        if script is None:
+            script = self._scripts.setdefault(source, self._broker.register_script(source))
+        return guarded(lambda: script(keys=keys, args=arguments))
+
+
+def connect(url: str, *, timeout_seconds: float = 5.0) -> redis.Redis:
+    """A connection pool to the broker; nothing is sent before the first call. Safe to use in forked children."""
+    return redis.Redis.from_url(url, socket_connect_timeout=timeout_seconds, health_check_interval=30)
+
+
+def _taken(field: bytes, value: bytes, tries: int) -> Taken:
+    stamp, space, payload = value.partition(b" ")
+    if not space or not stamp.isdigit():
+        return Taken(field, 0, value, tries)
+    return Taken(field, int(stamp), payload, tries)
+
+
+def guarded(call: Callable[[], Any]) -> Any:
+    """Ask the broker; what it or the network raises becomes `Unavailable`, saying what to do."""
+    try:
+        return call()
+    except redis.ConnectionError as error:  # includes TimeoutError of the connection and BusyLoadingError
+        raise Unavailable(f"the broker does not answer ({error}): is it running? Start it with `reverie up`") from error
+    except redis.TimeoutError as error:
+        raise Unavailable(f"the broker did not answer in time ({error})") from error
+    except redis.ResponseError as error:
+        raise Unavailable(f"the broker refused ({error}): check its memory limit and the space on its disk") from error

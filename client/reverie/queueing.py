@@ -1,0 +1,43 @@
+"""How Celery talks to the broker: one place for the settings on which producers and workers must agree."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import parse_qs, unquote, urlsplit
+
+from reverie import contract
+
+
+def celery_url(broker_url: str) -> str:
+    """kombu's spelling of a broker URL: `unix:///run/b.sock?db=0` is `redis+socket:///run/b.sock?virtual_host=0`."""
+    parts = urlsplit(broker_url)
+    if parts.scheme != "unix":
+        return broker_url
+    database = parse_qs(parts.query).get("db", ["0"])[0]
+    return f"redis+socket://{unquote(parts.path)}?virtual_host={database}"
+
+
+def celery_settings(prefix: str) -> dict[str, Any]:
+    """The Celery settings that both ends share: JSON only, one prefix, no results, queues by task name."""
+    return {
+        "broker_transport_options": {
+            "global_keyprefix": prefix,
+            "visibility_timeout": contract.VISIBILITY_TIMEOUT_SECONDS,
+            # The sweep that gives back what a dead worker held: every 10 s and not every 100th.
+            "unacked_restore_interval": 10,
+            "unacked_restore_throttle": 1,
+            "socket_connect_timeout": 5,
+        },
+        "visibility_timeout": contract.VISIBILITY_TIMEOUT_SECONDS,
+        "result_backend_transport_options": {"visibility_timeout": contract.VISIBILITY_TIMEOUT_SECONDS},
+        "task_serializer": "json",
+        "accept_content": ["json"],
+        "result_serializer": "json",
+        "task_ignore_result": True,
+        "task_default_queue": contract.QUEUE_INGEST,
+        "task_create_missing_queues": True,
+        "task_routes": {name: {"queue": queue} for name, queue in contract.TASK_QUEUES.items()},
+        "broker_connection_retry_on_startup": True,
+        "enable_utc": True,
+        "timezone": "UTC",
+    }

@@ -1,0 +1,125 @@
+"""What the calls of Reverie return: typed, immutable, the same over the broker and over HTTP."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from reverie.messages import Rejection
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `ingest`: what was accepted, what was not and why, and how far the accepted has come.
+
+    `state` holds for every accepted message. `degraded` says why something is searchable by words only.
+    """
+
+    state: Literal["queued", "stored", "searchable"]
+    accepted: list[str]
+    rejected: list[Rejection] = []
+    trace: str = ""
+    degraded: str = ""
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One turn of a session."""
+
+    id: str
+    session: str
+    sequence: int
+    role: Literal["user", "assistant", "system", "tool"]
+    content: str
+    created_at: datetime
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    tool_calls: list[dict[str, Any]] = []
+    token_count: int | None = None
+    importance: float = 0.5
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    embedding_error: str | None = None
+    consolidated_at: datetime | None = None
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One conversation of an agent."""
+
+    id: str
+    ref_code: str
+    status: Literal["active", "idle", "archived"]
+    started_at: datetime
+    updated_at: datetime
+    messages: int
+    last_sequence: int
+    user: str | None = None
+    provider: str | None = None
+    chat_id: str | None = None
+    channel: str | None = None
+    ended_at: datetime | None = None
+    metadata: dict[str, Any] = {}
+
+
+class Leg(msgspec.Struct, frozen=True, kw_only=True):
+    """What one leg of a recall said of a result: its rank, from 1, and its raw and normalised score."""
+
+    rank: int
+    score: float
+    normalised: float
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a result stands where it stands. A leg that did not find it is absent."""
+
+    score: float
+    keyword: Leg | None = None
+    vector: Leg | None = None
+
+
+class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One thing recalled. There are no scores unless `explain` was asked for."""
+
+    id: str
+    kind: Literal["message", "file"]
+    text: str
+    created_at: datetime
+    session: str | None = None
+    role: str | None = None
+    name: str | None = None
+    tags: list[str] = []
+    excerpt: str | None = None
+    explanation: Explanation | None = None
+
+
+class Recollection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to `recall`, best first. `degraded` says why it is less than what was asked for."""
+
+    results: list[Memory]
+    mode: Literal["keyword", "vector", "hybrid"]
+    degraded: str = ""
+
+    def __iter__(self) -> Any:
+        """Iterate over the results."""
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        """How many results there are."""
+        return len(self.results)
+
+
+class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Work that cannot succeed by itself. `payload` is shown only when one is asked for."""
+
+    id: int
+    agent: str
+    stage: str
+    item_id: str
+    error_type: str
+    error: str
+    attempts: int
+    created_at: datetime
+    session: str | None = None
+    trace: str = ""
+    payload: str | None = None

@@ -1,0 +1,149 @@
+"""Cut messages and files into chunks: at most 640 characters, 96 of them shared with the one before (I8).
+
+The text of a message is its content and what its tool calls were asked (I7), normalised, with the speaker's name in
+front where there is one: "Yes, last Tuesday!" is found by who said it.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import unicodedata
+from collections.abc import Callable, Iterator
+from typing import Any, Final
+
+from blake3 import blake3
+from semantic_text_splitter import TextSplitter
+
+from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, run_batches
+from storage.records import NewChunk, SourceText
+from storage.stores import Store
+from storage.work import Claim
+
+CHUNK_CHARACTERS: Final = 640
+OVERLAP_CHARACTERS: Final = 96
+BATCH_SOURCES: Final = 256
+
+_BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
+_EMPTY_LINES = re.compile(r" ?\n ?(?:\n ?)+")
+
+
+def chunk_messages(store: Store, *, now: Callable[[], int], on_batch: Callable[[list[int]], None]) -> StageReport:
+    """Cut all messages and files that wait. `on_batch` is called with the rows of messages after each commit."""
+
+    def batch(report: StageReport) -> bool:
+        return _chunk_batch(store, "chunk", now, on_batch, report) or _chunk_batch(
+            store, "chunk-files", now, on_batch, report
+        )
+
+    return run_batches(batch)
+
+
+def _chunk_batch(
+    store: Store, stage: Any, now: Callable[[], int], on_batch: Callable[[list[int]], None], report: StageReport
+) -> bool:
+    with store.writing() as tx:
+        claim = tx.work.claim(stage, now=now(), lease_seconds=STAGE_LEASE_SECONDS, limit=BATCH_SOURCES)
+    if claim is None:
+        return False
+    kind: Any = "message" if stage == "chunk" else "file"
+    with store.reading() as tx:
+        sources = tx.chunks.sources(kind, claim.items)
+    error = crashed(claim)
+    if error is not None:
+        _bury_sources(store, claim, sources, error, now())
+        report.buried += len(sources)
+        return True
+    pieces = {source.row_id: cut(source) for source in sources}
+    _store_chunks(store, claim, kind, sources, pieces, now())
+    report.done += len(sources)
+    report.traces |= {source.trace for source in sources}
+    on_batch([source.row_id for source in sources] if kind == "message" else [])
+    return True
+
+
+def _store_chunks(
+    store: Store, claim: Claim, kind: Any, sources: list[SourceText], pieces: dict[int, list[NewChunk]], now: int
+) -> None:
+    with store.writing() as tx:
+        held = tx.work.still_held(claim)
+        mine = [(source, pieces[source.row_id]) for source in sources if source.row_id in held]
+        if kind == "message":
+            tx.chunks.add_of_messages(mine, now=now)
+        else:
+            for source, parts in mine:
+                tx.chunks.add_of_file(source, parts, now=now)
+        tx.chunks.mark_chunked(kind, sorted(held), now=now)
+        tx.work.finish(claim, claim.items)
+
+
+def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: Exception, now: int) -> None:
+    with store.writing() as tx:
+        for source in sources:
+            bury(tx, claim, source.row_id, owner=(source.agent, None), error=error, now=now)
+
+
+def cut(source: SourceText) -> list[NewChunk]:
+    """The chunks of one source; none where it holds no text. The hash covers who says it, so that a question and
+    its echo by another speaker stay two."""
+    speaker = f"{source.name}: " if source.name else ""
+    body = normalise(source_text(source.content, source.tool_calls))
+    if not body:
+        return []
+    pieces = split(body, CHUNK_CHARACTERS - min(len(speaker), CHUNK_CHARACTERS // 2))
+    texts = [(speaker + piece)[:CHUNK_CHARACTERS] for piece in pieces]
+    return [NewChunk(text, blake3(f"{source.role}\x1f{text}".encode()).digest(16)) for text in texts]
+
+
+def split(text: str, capacity: int = CHUNK_CHARACTERS) -> list[str]:
+    """Pieces of at most `capacity` characters on sentence and word boundaries where there are any."""
+    if len(text) <= capacity:
+        return [text]
+    overlap = min(OVERLAP_CHARACTERS, capacity // 4)
+    return [piece for piece in TextSplitter(capacity, overlap=overlap, trim=True).chunks(text) if piece]
+
+
+def normalise(text: str) -> str:
+    """One form for what looks the same: NFC, single blanks, at most one empty line, nothing at the ends."""
+    text = unicodedata.normalize("NFC", text)
+    return _EMPTY_LINES.sub("\n\n", _BLANKS.sub(" ", text)).strip()
+
+
+def source_text(content: str, tool_calls: str | None) -> str:
+    """Content, then the texts among the arguments of the tool calls."""
+    if not tool_calls:
+        return content
+    spoken = [content, *(text for call in json.loads(tool_calls) for text in _call_texts(call))]
+    return "\n".join(text for text in spoken if text)
+
+
+def _call_texts(call: dict[str, Any]) -> Iterator[str]:
+    """The name and the argument texts of a tool call, in the forms of OpenAI, Anthropic and MCP."""
+    function = call.get("function") if isinstance(call.get("function"), dict) else call
+    assert isinstance(function, dict)
+    if isinstance(function.get("name"), str):
+        yield function["name"]
+    for key in ("arguments", "args", "input"):
+        yield from _leaves(_parsed(function.get(key)))
+
+
+def _parsed(value: object) -> object:
+    if isinstance(value, str):
+        try:
+            return json.loads(value)
+        except (ValueError, RecursionError):
+            return value
+    return value
+
+
+def _leaves(value: object) -> Iterator[str]:
+    """The texts within nested JSON, in order, without recursion: arguments may be nested as deep as they like."""
+    todo = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, dict):
+            todo.extend(reversed(list(item.values())))
+        elif isinstance(item, list):
+            todo.extend(reversed(item))

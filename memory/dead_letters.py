@@ -1,0 +1,52 @@
+"""What a person does with dead letters: replay them (the cause is gone) or drop them (they are not wanted)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from reverie.contract import FilePayload, MessagePayload
+from reverie.errors import Conflict
+from reverie.inbox import Inbox
+from storage.records import DeadLetter
+from storage.stores import Store
+from storage.work import Stage
+
+
+def replay(store: Store, inbox: Inbox, letter_id: int, *, agent: str | None = None) -> DeadLetter:
+    """Give a dead letter a fresh start and remove it; if it fails again it comes back with its new error.
+
+    A payload goes back into the inbox before the letter is removed, so a crash between the two doubles nothing.
+    Raises `NotFound`, and `Conflict` for a payload that no version of Reverie can read.
+    """
+    with store.reading() as tx:
+        letter = (tx.for_agent(agent).dead_letters if agent else tx.dead_letters).get(letter_id)
+    if letter.stage == "ingest":
+        _accept_again(store, inbox, letter)
+        with store.writing() as tx:
+            tx.dead_letters.remove(letter_id)
+    else:
+        with store.writing() as tx:
+            tx.work.revive(cast("Stage", letter.stage), int(letter.item_id))
+            tx.dead_letters.remove(letter_id)
+    return letter
+
+
+def drop(store: Store, letter_id: int, *, agent: str | None = None) -> DeadLetter:
+    """Remove a dead letter for good; the row it speaks of (a chunk without a vector) stays as it is."""
+    with store.writing() as tx:
+        letters = tx.for_agent(agent).dead_letters if agent else tx.dead_letters
+        letter = letters.get(letter_id)
+        letters.remove(letter_id)
+    return letter
+
+
+def _accept_again(store: Store, inbox: Inbox, letter: DeadLetter) -> None:
+    try:
+        payload = msgspec.json.decode(letter.payload or b"", type=MessagePayload | FilePayload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Conflict(
+            f"dead letter {letter.id} cannot be read ({error}), so it cannot be replayed: drop it", field="id"
+        ) from error
+    inbox.accept(store.name, [payload])

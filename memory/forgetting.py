@@ -1,0 +1,32 @@
+"""Forgetting wins: over what is stored, what is being embedded, what waits in the inbox, and what is cached."""
+
+from __future__ import annotations
+
+from adapters.working_memory import WorkingMemory
+from reverie.inbox import Inbox
+from storage.stores import Store, Stores
+
+
+def forget_session(store: Store, inbox: Inbox, working: WorkingMemory, *, agent: str, session: str) -> bool:
+    """Delete a session and all that came from it; False when the store had none of it.
+
+    What was accepted for it until now and is still on its way will leave nothing behind; what is sent under the
+    same id from now on begins anew. Raises `Unavailable` without a broker, before anything is deleted: the moment
+    must be read from the clock that stamps what is accepted.
+    """
+    forgotten_at = inbox.now_micros()
+    working.drop(store.name, [(agent, session)])
+    with store.writing() as tx:
+        found = tx.for_agent(agent).sessions.forget(session, forgotten_at=forgotten_at)
+    # Once more: what was stored and appended between the two steps.
+    working.drop(store.name, [(agent, session)])
+    return found
+
+
+def forget_workspace(stores: Stores, inbox: Inbox, working: WorkingMemory, *, workspace: str) -> bool:
+    """Delete a workspace with its files and everything that waits for it; False when there was none (M14)."""
+    inbox.forget_workspace(workspace)
+    working.drop_workspace(workspace)
+    found = stores.delete_workspace(workspace)
+    inbox.forget_workspace(workspace)
+    return found

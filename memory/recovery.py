@@ -1,0 +1,117 @@
+"""The sweeps that make good whatever was lost on the way: a killed worker, a lost wake-up, a flushed broker.
+
+What they cost follows the work that waits. The inbox sweep asks the broker which inboxes are not empty; the stage
+sweep looks only into workspaces whose files were written since it last found nothing to do there.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from adapters.working_memory import WorkingMemory
+from memory.ingest import ingest_batch
+from reverie.errors import Rejected, ReverieError
+from reverie.inbox import GRACE_SECONDS, Inbox
+from reverie.messages import check_workspace
+from storage.stores import FileStamp, Stores
+from storage.work import Stage
+
+# A file's time has the grain of a timer tick: what was written this recently may be written again unseen.
+_SETTLED_NANOSECONDS: Final = 2_000_000_000
+_SWEEP_BUDGET_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What a sweep looked at and did; a workspace that cannot be used is an error for that workspace alone."""
+
+    looked_at: int = 0
+    woken: dict[str, int] = field(default_factory=dict)
+    recovered: int = 0
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, Any]:
+        """The numbers, for a log line and for `job_runs`."""
+        counts: dict[str, Any] = {"looked_at": self.looked_at, "recovered": self.recovered}
+        if self.woken:
+            counts["woken"] = self.woken
+        if self.errors:
+            counts["errors"] = self.errors
+        return counts
+
+
+def recover_inbox(
+    inbox: Inbox,
+    stores: Stores,
+    working: WorkingMemory,
+    *,
+    now: Callable[[], int],
+    on_stored: Callable[[str], None],
+    budget_seconds: float = _SWEEP_BUDGET_SECONDS,
+) -> SweepReport:
+    """Store what has been in an inbox for more than 20 s, in bounded batches and within a time budget.
+
+    It drains the inbox itself instead of sending tasks, so behind a long backlog it multiplies nothing.
+    """
+    report = SweepReport()
+    deadline = time.monotonic() + budget_seconds
+    for workspace in inbox.workspaces():
+        report.looked_at += 1
+        try:
+            check_workspace(workspace)
+        except Rejected as error:  # written by something else than our client: there is no place to keep it
+            inbox.forget_workspace(workspace)
+            report.errors[workspace[:80]] = str(error)
+            continue
+        try:
+            while inbox.stats(workspace).oldest_age_seconds > GRACE_SECONDS and time.monotonic() < deadline:
+                batch = ingest_batch(inbox, stores.workspace(workspace), working, now=now())
+                if not batch.taken:
+                    break
+                report.recovered += batch.taken
+                on_stored(workspace)
+        except ReverieError as error:
+            report.errors[workspace] = str(error)
+    return report
+
+
+class StageSweep:
+    """Finds workspaces with work that nobody has been woken for. Keeps, per process, who was idle when."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self._stages = tuple(stages)
+        self._idle: dict[str, FileStamp] = {}
+
+    def run(self, stores: Stores, *, now: int, wake: Callable[[Stage, str], None]) -> SweepReport:
+        """Wake each stage that has something due in a workspace."""
+        report = SweepReport()
+        for workspace in stores.names():
+            stamp = stores.stamp(workspace)
+            if stamp is None or self._idle.get(workspace) == stamp:
+                continue
+            report.looked_at += 1
+            try:
+                idle = stores.is_idle(workspace, self._stages) or self._wake_due(stores, workspace, now, wake, report)
+            except ReverieError as error:
+                report.errors[workspace] = str(error)
+                continue
+            written = max(stamp.modified_ns, stamp.log_modified_ns)
+            if idle and now * 1_000 - written > _SETTLED_NANOSECONDS:
+                self._idle[workspace] = stamp
+            else:
+                self._idle.pop(workspace, None)
+        return report
+
+    def _wake_due(
+        self, stores: Stores, workspace: str, now: int, wake: Callable[[Stage, str], None], report: SweepReport
+    ) -> bool:
+        with stores.workspace(workspace, create=False).reading() as tx:
+            due = [stage for stage in self._stages if tx.work.is_waiting(stage, now=now)]
+            idle = not due and tx.work.is_idle(self._stages)
+        for stage in due:
+            wake(stage, workspace)
+            report.woken[stage] = report.woken.get(stage, 0) + 1
+        return idle

@@ -1,0 +1,300 @@
+"""Chunks on their way: sources to cut, chunks to embed, vectors to index. Used by the workers, across agents."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from typing import Any, Final, Literal
+
+from sqlalchemy import Connection, Row, text
+
+from storage.index import SearchIndex, VectorEntry
+from storage.records import FoundText, NewChunk, PendingChunk, ReadyMessage, SourceText
+
+_MESSAGE_SOURCES: Final = """
+    SELECT row_id, id, agent_id, session_row, sequence, role, name, content, tool_calls, tags, created_at,
+        accepted_at, trace_id
+    FROM messages WHERE chunked_at IS NULL AND row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id
+"""
+_FILE_SOURCES: Final = """
+    SELECT row_id, id, agent_id, session_row, 0, 'user', NULL, content, NULL, tags, created_at, accepted_at, trace_id
+    FROM files WHERE chunked_at IS NULL AND row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id
+"""
+_INSERT_CHUNK: Final = """
+    INSERT INTO chunks (id, agent_id, session_row, file_row, text, content_hash, sequence_start, sequence_end,
+        created_at, stored_at)
+    VALUES (:id, :agent, :session_row, :file_row, :text, :content_hash, :sequence_start, :sequence_end, :created_at,
+        :now)
+"""
+_INSERT_TAG: Final = "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id) VALUES (:tag, :chunk)"
+_READY_MESSAGES: Final = """
+    SELECT DISTINCT m.id, m.agent_id, m.accepted_at FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row
+    WHERE l.chunk_id IN (SELECT value FROM json_each(:ids)) AND NOT EXISTS (
+        SELECT 1 FROM message_chunks AS o JOIN chunks AS c ON c.id = o.chunk_id
+        WHERE o.message_row = m.row_id AND c.indexed_at IS NULL)
+"""
+
+
+class Chunks:
+    """Chunks of all agents of a workspace within one transaction."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def sources(self, kind: Literal["message", "file"], row_ids: Sequence[int]) -> list[SourceText]:
+        """The claimed messages or files that still wait to be cut."""
+        statement = _MESSAGE_SOURCES if kind == "message" else _FILE_SOURCES
+        rows = self._connection.execute(text(statement), {"ids": json.dumps(list(row_ids))})
+        return [SourceText(*row[:9], tags=tuple(json.loads(row[9])), **_times(row)) for row in rows]
+
+    def add_of_messages(self, cut: Sequence[tuple[SourceText, Sequence[NewChunk]]], *, now: int) -> None:
+        """Store the chunks of messages; one that its session has already is not stored again, its range grows."""
+        known = self._known_hashes(cut)
+        first_id = next_id = self._next_id()
+        new: list[dict[str, Any]] = []
+        repeats: list[dict[str, Any]] = []
+        links: list[dict[str, Any]] = []
+        tags: list[dict[str, Any]] = []
+        for source, pieces in cut:
+            for piece in pieces:
+                key = (source.session_row, piece.content_hash)
+                chunk_id = known.get(key)
+                if chunk_id is None:
+                    known[key] = chunk_id = next_id
+                    next_id += 1
+                    new.append(_row(chunk_id, source, piece, None, now))
+                elif chunk_id >= first_id:
+                    row = new[chunk_id - first_id]
+                    row["sequence_end"] = max(row["sequence_end"], source.sequence)
+                else:
+                    repeats.append({"sequence": source.sequence, "id": chunk_id})
+                links.append({"message": source.row_id, "chunk": chunk_id})
+                tags += ({"tag": tag, "chunk": chunk_id} for tag in source.tags)
+        self._write(_INSERT_CHUNK, new)
+        self._write("UPDATE chunks SET sequence_end = max(sequence_end, :sequence) WHERE id = :id", repeats)
+        self._write("INSERT OR IGNORE INTO message_chunks (message_row, chunk_id) VALUES (:message, :chunk)", links)
+        self._write(_INSERT_TAG, tags)
+
+    def add_of_file(self, source: SourceText, pieces: Sequence[NewChunk], *, now: int) -> None:
+        """Store a file's chunks; a text that it repeats is stored once."""
+        different = {piece.content_hash: piece for piece in pieces}.values()
+        new = [_row(chunk_id, source, piece, source.row_id, now) for chunk_id, piece in enumerate(different, self._next_id())]
+        self._write(_INSERT_CHUNK, new)
+        self._write(_INSERT_TAG, [{"tag": tag, "chunk": row["id"]} for row in new for tag in source.tags])
+
+    def mark_chunked(self, kind: Literal["message", "file"], row_ids: Sequence[int], *, now: int) -> None:
+        """Note that sources have been cut."""
+        table = "messages" if kind == "message" else "files"
+        self._connection.execute(
+            text(f"UPDATE {table} SET chunked_at = :now WHERE row_id IN (SELECT value FROM json_each(:ids))"),  # noqa: S608
+            {"now": now, "ids": json.dumps(list(row_ids))},
+        )
+
+    def pending(self, chunk_ids: Sequence[int]) -> list[PendingChunk]:
+        """The claimed chunks that still have no vector."""
+        rows = self._connection.execute(
+            text(
+                "SELECT id, agent_id, text FROM chunks WHERE embedded_at IS NULL"
+                " AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id"
+            ),
+            {"ids": json.dumps(list(chunk_ids))},
+        )
+        return [PendingChunk(*row) for row in rows]
+
+    def store_vectors(self, model: str, dim: int, vectors: Sequence[tuple[int, bytes]], *, now: int) -> None:
+        """Write canonical vectors (float32, little-endian) and note that their chunks are embedded."""
+        self._connection.execute(
+            text(
+                "INSERT INTO chunks_vec (chunk_id, model, dim, embedding) VALUES (:id, :model, :dim, :embedding)"
+                " ON CONFLICT (chunk_id) DO UPDATE SET model = :model, dim = :dim, embedding = :embedding"
+            ),
+            [{"id": item, "model": model, "dim": dim, "embedding": blob} for item, blob in vectors],
+        )
+        self._connection.execute(
+            text("UPDATE chunks SET embedded_at = :now WHERE id IN (SELECT value FROM json_each(:ids))"),
+            {"now": now, "ids": json.dumps([item for item, _ in vectors])},
+        )
+
+    def vectors(self, chunk_ids: Sequence[int]) -> list[VectorEntry]:
+        """The canonical vectors of chunks, in the order of their ids."""
+        rows = self._connection.execute(
+            text(
+                "SELECT v.chunk_id, c.agent_id, v.embedding FROM chunks_vec AS v JOIN chunks AS c ON c.id = v.chunk_id"
+                " WHERE v.chunk_id IN (SELECT value FROM json_each(:ids)) ORDER BY v.chunk_id"
+            ),
+            {"ids": json.dumps(list(chunk_ids))},
+        )
+        return [VectorEntry(int(row[0]), str(row[1]), bytes(row[2])) for row in rows]
+
+    def mark_indexed(self, chunk_ids: Sequence[int], *, now: int) -> None:
+        """Note that the vectors of these chunks are in the index."""
+        self._connection.execute(
+            text("UPDATE chunks SET indexed_at = :now WHERE id IN (SELECT value FROM json_each(:ids))"),
+            {"now": now, "ids": json.dumps(list(chunk_ids))},
+        )
+
+    def ready_messages(self, chunk_ids: Sequence[int]) -> list[ReadyMessage]:
+        """The messages that these chunks made searchable: no other chunk of theirs is missing."""
+        rows = self._connection.execute(text(_READY_MESSAGES), {"ids": json.dumps(list(chunk_ids))})
+        return [ReadyMessage(*row) for row in rows]
+
+    def messages_ready(self, message_rows: Sequence[int], *, with_vectors: bool) -> list[ReadyMessage]:
+        """Those of these chunked messages that can be recalled: with `with_vectors`, no chunk waits to be indexed."""
+        waiting = (
+            " AND NOT EXISTS (SELECT 1 FROM message_chunks AS l JOIN chunks AS c ON c.id = l.chunk_id"
+            " WHERE l.message_row = m.row_id AND c.indexed_at IS NULL)"
+        )
+        rows = self._connection.execute(
+            text(
+                "SELECT m.id, m.agent_id, m.accepted_at FROM messages AS m WHERE m.chunked_at IS NOT NULL"  # noqa: S608
+                f" AND m.row_id IN (SELECT value FROM json_each(:rows)){waiting if with_vectors else ''}"
+            ),
+            {"rows": json.dumps(list(message_rows))},
+        )
+        return [ReadyMessage(*row) for row in rows]
+
+    def messages_of(self, chunk_ids: Sequence[int]) -> list[ReadyMessage]:
+        """The messages that these chunks belong to, whether they are searchable by vector yet or not."""
+        rows = self._connection.execute(
+            text(
+                "SELECT DISTINCT m.id, m.agent_id, m.accepted_at FROM message_chunks AS l JOIN messages AS m"
+                " ON m.row_id = l.message_row WHERE l.chunk_id IN (SELECT value FROM json_each(:ids))"
+            ),
+            {"ids": json.dumps(list(chunk_ids))},
+        )
+        return [ReadyMessage(*row) for row in rows]
+
+    def traces(self, chunk_ids: Sequence[int]) -> list[str]:
+        """The trace ids of the messages and files that these chunks came from."""
+        rows = self._connection.execute(
+            text(
+                "SELECT DISTINCT m.trace_id FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row"
+                " WHERE l.chunk_id IN (SELECT value FROM json_each(:ids)) UNION"
+                " SELECT f.trace_id FROM chunks AS c JOIN files AS f ON f.row_id = c.file_row"
+                " WHERE c.id IN (SELECT value FROM json_each(:ids))"
+            ),
+            {"ids": json.dumps(list(chunk_ids))},
+        )
+        return [str(trace) for trace in rows.scalars()]
+
+    def owner(self, chunk_id: int) -> tuple[str, str | None]:
+        """The agent and the session of a chunk."""
+        row = self._connection.execute(
+            text(
+                "SELECT c.agent_id, s.id FROM chunks AS c LEFT JOIN sessions AS s ON s.row_id = c.session_row"
+                " WHERE c.id = :id"
+            ),
+            {"id": chunk_id},
+        ).one()
+        return str(row[0]), row[1]
+
+    def note_embedding_error(self, chunk_ids: Sequence[int], error: str | None) -> None:
+        """Write (or clear) on the messages of these chunks why they have no vector."""
+        self._connection.execute(
+            text(
+                "UPDATE messages SET embedding_error = :error WHERE row_id IN (SELECT message_row FROM message_chunks"
+                " WHERE chunk_id IN (SELECT value FROM json_each(:ids)))"
+            ),
+            {"error": error[:500] if error else None, "ids": json.dumps(list(chunk_ids))},
+        )
+
+    def _known_hashes(
+        self, cut: Sequence[tuple[SourceText, Sequence[NewChunk]]]
+    ) -> dict[tuple[int | None, bytes], int]:
+        """The chunks that the sessions of these messages have already, by session and hash."""
+        wanted = [[source.session_row, piece.content_hash.hex()] for source, pieces in cut for piece in pieces]
+        rows = self._connection.execute(
+            text(
+                "SELECT c.session_row, c.content_hash, c.id FROM json_each(:wanted) AS w CROSS JOIN chunks AS c"
+                " ON c.session_row = w.value ->> 0 AND c.content_hash = unhex(w.value ->> 1) AND c.file_row IS NULL"
+            ),
+            {"wanted": json.dumps(wanted)},
+        )
+        return {(row[0], bytes(row[1])): int(row[2]) for row in rows}
+
+    def _next_id(self) -> int:
+        """The id after the highest ever given: ids are never given twice, so a late writer hits nothing new."""
+        highest = self._connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'")).scalar()
+        return int(highest or 0) + 1
+
+    def _write(self, statement: str, rows: Sequence[dict[str, Any]]) -> None:
+        if rows:
+            self._connection.execute(text(statement), rows)
+
+
+class FoundChunks:
+    """What the chunks that a recall found stand for; bound to an agent like every reader."""
+
+    def __init__(self, connection: Connection, agent: str) -> None:
+        self._connection = connection
+        self._agent = agent
+
+    def index(self) -> SearchIndex:
+        """The indexes to search."""
+        return SearchIndex(self._connection)
+
+    def texts(self, chunk_ids: Sequence[int]) -> dict[int, FoundText]:
+        """The newest message, or the file, behind each chunk."""
+        rows = self._connection.execute(
+            text(_FOUND), {"agent": self._agent, "ids": json.dumps(list(chunk_ids))}
+        )
+        return {int(row[0]): _found(row) for row in rows}
+
+    def created_at(self, chunk_ids: Sequence[int]) -> dict[int, int]:
+        """When what each chunk stands for was said: ties in a ranking go to the newer."""
+        rows = self._connection.execute(
+            text(
+                "SELECT id, created_at FROM chunks WHERE agent_id = :agent"
+                " AND id IN (SELECT value FROM json_each(:ids))"
+            ),
+            {"agent": self._agent, "ids": json.dumps(list(chunk_ids))},
+        )
+        return {int(row[0]): int(row[1]) for row in rows}
+
+
+_FOUND: Final = """
+    SELECT c.id, CASE WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END, coalesce(m.id, f.id), s.id, m.role,
+        m.name, coalesce(m.content, ''), c.text, coalesce(m.tags, f.tags), coalesce(m.sequence, c.sequence_start),
+        coalesce(m.created_at, f.created_at), f.source_uri
+    FROM chunks AS c
+    LEFT JOIN messages AS m ON m.row_id = (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)
+    LEFT JOIN files AS f ON f.row_id = c.file_row
+    LEFT JOIN sessions AS s ON s.row_id = c.session_row
+    WHERE c.agent_id = :agent AND c.id IN (SELECT value FROM json_each(:ids))
+"""
+
+
+def _found(row: Row[Any]) -> FoundText:
+    chunk_id, kind, item_id, session, role, name, content, chunk_text, tags, sequence, created_at, source = row
+    return FoundText(
+        chunk_id=int(chunk_id),
+        kind=kind,
+        id=item_id,
+        session=session,
+        role=role,
+        name=name if kind == "message" else source,
+        text=content or chunk_text,
+        chunk_text=chunk_text,
+        tags=tuple(json.loads(tags or "[]")),
+        sequence=int(sequence),
+        created_at=int(created_at),
+    )
+
+
+def _row(chunk_id: int, source: SourceText, piece: NewChunk, file_row: int | None, now: int) -> dict[str, Any]:
+    return {
+        "id": chunk_id,
+        "agent": source.agent,
+        "session_row": source.session_row,
+        "file_row": file_row,
+        "text": piece.text,
+        "content_hash": piece.content_hash,
+        "sequence_start": source.sequence,
+        "sequence_end": source.sequence,
+        "created_at": source.created_at,
+        "now": now,
+    }
+
+
+def _times(row: Row[Any]) -> dict[str, Any]:
+    return {"created_at": int(row[10]), "accepted_at": int(row[11]), "trace": str(row[12])}

@@ -1,0 +1,154 @@
+"""The one place that opens a SQLite file: version gate, every pragma, and who owns a transaction.
+
+Invariants: no file is opened by a SQLite that can corrupt it; every writer begins with BEGIN IMMEDIATE, so two
+writers queue up and never meet half-way; a reader runs in a read-only transaction and waits for nobody.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import pysqlite3
+import sqlite_vec
+from sqlalchemy import Connection, Engine, create_engine, event, exc
+from sqlalchemy.pool import QueuePool
+
+from reverie.errors import Permanent, ReverieError, StoreUnavailable, StoreUnusable
+
+# https://sqlite.org/wal.html#walresetbug: 3.7.0 to 3.51.2 can corrupt a WAL database with several writers.
+OLDEST_SAFE_SQLITE: Final = (3, 51, 3)
+MAX_CONNECTIONS: Final = 5
+# How long a writer waits for the one before it. The longest maintenance step holds the lock well under 1 s.
+BUSY_TIMEOUT_MILLISECONDS: Final = 30_000
+# 16 MiB of page cache a connection: the inner pages of the indexes of some 100,000 chunks.
+CACHE_KIBIBYTES: Final = 16 * 1024
+
+_PRAGMAS: Final = (
+    f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}",
+    "PRAGMA auto_vacuum = INCREMENTAL",  # has an effect only before the first table exists
+    "PRAGMA journal_mode = WAL",
+    "PRAGMA synchronous = FULL",  # NORMAL can roll back a commit that was told as stored, on power loss
+    "PRAGMA foreign_keys = ON",
+    "PRAGMA secure_delete = ON",
+    "PRAGMA trusted_schema = OFF",
+    "PRAGMA cell_size_check = ON",
+    "PRAGMA mmap_size = 0",
+    f"PRAGMA cache_size = -{CACHE_KIBIBYTES}",
+    "PRAGMA temp_store = MEMORY",
+)
+_READ_ONLY: Final = "reverie_read_only"
+_NO_SPACE = re.compile(r"disk is full|disk I/O error|unable to open database file|readonly database|locked")
+_CORRUPT = re.compile(r"malformed|not a database|file is encrypted|unsupported file format")
+
+
+def check_sqlite_version(version: tuple[int, ...] = tuple(pysqlite3.sqlite_version_info)) -> None:
+    """Raise `StoreUnusable` when this SQLite can corrupt what several processes write."""
+    if version < OLDEST_SAFE_SQLITE:
+        found, needed = ".".join(map(str, version)), ".".join(map(str, OLDEST_SAFE_SQLITE))
+        raise StoreUnusable(
+            f"SQLite {found} can corrupt a database that several processes write; {needed} or newer is needed: "
+            "pip install 'pysqlite3>=0.6.1'"
+        )
+
+
+class Database:
+    """One SQLite file and its connections, at most five in this process. Open it after a fork, never before."""
+
+    def __init__(self, path: Path) -> None:
+        check_sqlite_version()
+        self.path = path
+        self.engine = _engine(path)
+
+    @contextmanager
+    def atomic(self) -> Iterator[Connection]:
+        """A transaction that writes: it holds the write lock from its first line and commits whole or not at all."""
+        with translated(self.path), self.engine.begin() as connection:
+            yield connection
+
+    @contextmanager
+    def reading(self) -> Iterator[Connection]:
+        """A transaction that cannot write and sees one state of the file, however long it takes."""
+        with translated(self.path), self.engine.connect() as connection:
+            reader = connection.execution_options(**{_READ_ONLY: True})
+            with reader.begin():
+                yield reader
+
+    @contextmanager
+    def autocommit(self) -> Iterator[Any]:
+        """The raw connection outside any transaction, for what SQLite allows only there (checkpoint, vacuum)."""
+        with translated(self.path), self.engine.connect() as connection:
+            raw = connection.connection.driver_connection
+            assert raw is not None
+            yield raw
+
+    def close(self) -> None:
+        """Close the idle connections; the last one folds the WAL into the file."""
+        self.engine.dispose()
+
+
+@contextmanager
+def translated(path: Path) -> Iterator[None]:
+    """Turn what SQLite and SQLAlchemy raise into Reverie's families, with the file and what to do."""
+    try:
+        yield
+    except ReverieError:
+        raise
+    except (exc.DBAPIError, pysqlite3.Error) as error:
+        raise _translate(path, error) from error
+    except exc.TimeoutError as error:
+        raise StoreUnavailable(f"{path}: all {MAX_CONNECTIONS} connections of this process are in use") from error
+
+
+def _translate(path: Path, error: Exception) -> ReverieError:
+    text = str(getattr(error, "orig", None) or error)
+    if _CORRUPT.search(text):
+        return StoreUnusable(
+            f"{path} is damaged ({text}): stop Reverie, move the file aside, and restore a backup of it"
+        )
+    if _NO_SPACE.search(text):
+        return StoreUnavailable(f"{path} cannot be written now ({text}): check the space and the rights on its disk")
+    if isinstance(error, (exc.OperationalError, pysqlite3.OperationalError)):
+        return StoreUnavailable(f"{path}: {text}")
+    return Permanent(f"{path}: {text}")
+
+
+def _engine(path: Path) -> Engine:
+    engine = create_engine(
+        f"sqlite:///{path}",
+        module=pysqlite3,
+        poolclass=QueuePool,
+        pool_size=MAX_CONNECTIONS,
+        max_overflow=0,
+        pool_timeout=BUSY_TIMEOUT_MILLISECONDS / 1_000,
+        connect_args={"check_same_thread": False, "cached_statements": 256},
+    )
+    event.listen(engine, "connect", _on_connect)
+    event.listen(engine, "begin", _on_begin)
+    event.listen(engine, "checkin", _on_checkin)
+    return engine
+
+
+def _on_connect(raw: Any, _record: object) -> None:
+    raw.isolation_level = None  # we say BEGIN ourselves; the driver must not
+    raw.enable_load_extension(True)
+    sqlite_vec.load(raw)
+    raw.enable_load_extension(False)
+    for pragma in _PRAGMAS:
+        raw.execute(pragma)
+
+
+def _on_begin(connection: Connection) -> None:
+    if connection.get_execution_options().get(_READ_ONLY):
+        connection.exec_driver_sql("PRAGMA query_only = ON")
+        connection.exec_driver_sql("BEGIN")
+    else:
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+
+def _on_checkin(raw: Any, _record: object) -> None:
+    if raw is not None:
+        raw.execute("PRAGMA query_only = OFF")

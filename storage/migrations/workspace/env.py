@@ -1,0 +1,8 @@
+"""Run by alembic: uses the connection it is handed, one transaction for each migration."""
+
+from alembic import context
+
+connection = context.config.attributes["connection"]
+context.configure(connection=connection, target_metadata=None, transaction_per_migration=True)
+with context.begin_transaction():
+    context.run_migrations()

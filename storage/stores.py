@@ -1,0 +1,204 @@
+"""The files of a data directory: one database for each workspace, one for the account, opened when first used.
+
+A workspace that cannot be opened (corrupt, newer schema) is an error for that workspace alone.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from collections import OrderedDict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from sqlalchemy import Connection
+
+from reverie.errors import NotFound, StoreUnavailable
+from reverie.messages import check_workspace
+from storage.chunks import Chunks, FoundChunks
+from storage.dead_letters import DeadLetters
+from storage.engine import Database
+from storage.files import Files
+from storage.index import SearchIndex
+from storage.jobs import JobRuns
+from storage.messages import Messages
+from storage.migrate import migrate
+from storage.sessions import Sessions
+from storage.work import Stage, WorkQueue, is_idle_file
+
+# Workspaces whose connections stay open in one process; the longest unused is closed first.
+OPEN_WORKSPACES: Final = 16
+
+
+class AgentRows:
+    """Everything of one agent within one transaction: a query without the agent cannot be written from here."""
+
+    def __init__(self, connection: Connection, agent: str) -> None:
+        self.agent = agent
+        self.sessions = Sessions(connection, agent)
+        self.messages = Messages(connection, agent)
+        self.files = Files(connection, agent)
+        self.found = FoundChunks(connection, agent)
+        self.dead_letters = DeadLetters(connection, agent)
+
+
+class Transaction:
+    """One transaction on a workspace, with its repositories."""
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self.work = WorkQueue(connection)
+        self.chunks = Chunks(connection)
+        self.index = SearchIndex(connection)
+        self.dead_letters = DeadLetters(connection)
+
+    def for_agent(self, agent: str) -> AgentRows:
+        """The repositories of one agent."""
+        return AgentRows(self.connection, agent)
+
+
+class Store:
+    """The memory of one workspace."""
+
+    def __init__(self, name: str, database: Database) -> None:
+        self.name = name
+        self.database = database
+        self.inode = _inode(database.path)
+
+    @contextmanager
+    def writing(self) -> Iterator[Transaction]:
+        """A transaction that holds the write lock and commits whole or not at all."""
+        with self.database.atomic() as connection:
+            yield Transaction(connection)
+
+    @contextmanager
+    def reading(self) -> Iterator[Transaction]:
+        """A read-only transaction: one state of the file, waiting for nobody."""
+        with self.database.reading() as connection:
+            yield Transaction(connection)
+
+
+class FileStamp(NamedTuple):
+    """What changes whenever a workspace's files are written: size and time of the database and of its log."""
+
+    size: int
+    modified_ns: int
+    log_size: int
+    log_modified_ns: int
+
+
+class Stores:
+    """All databases below one data directory, for one process. Open it after a fork, never before."""
+
+    def __init__(self, data_dir: Path) -> None:
+        self._data_dir = data_dir
+        self._lock = threading.RLock()
+        self._open: OrderedDict[str, Store] = OrderedDict()
+        self._account: Database | None = None
+
+    def workspace(self, name: str, *, create: bool = True) -> Store:
+        """The store of a workspace, made and migrated where needed. Raises `NotFound` without `create`."""
+        path = self.path_of(name)
+        with self._lock:
+            store = self._open.get(name)
+            if store is not None and store.inode == _inode(path):
+                self._open.move_to_end(name)
+                return store
+            if store is not None:  # deleted, and perhaps made anew, by another process
+                self._open.pop(name).database.close()
+            if not create and not path.exists():
+                raise NotFound(f"there is no workspace {name!r}", field="workspace")
+            store = Store(name, _opened(path, "workspace"))
+            self._open[name] = store
+            while len(self._open) > OPEN_WORKSPACES:
+                self._open.popitem(last=False)[1].database.close()
+            return store
+
+    def account(self) -> Database:
+        """The database of what holds across workspaces."""
+        with self._lock:
+            if self._account is None:
+                self._account = _opened(self._data_dir / "account.db", "account")
+            return self._account
+
+    def jobs(self) -> JobRuns:
+        """The runs of periodic jobs."""
+        return JobRuns(self.account())
+
+    def names(self) -> list[str]:
+        """The workspaces that exist."""
+        return sorted(path.parent.name for path in (self._data_dir / "workspaces").glob("*/memory.db"))
+
+    def path_of(self, name: str) -> Path:
+        """Where a workspace's database lies. Raises `Rejected` for a name that could leave the folder."""
+        return self._data_dir / "workspaces" / check_workspace(name) / "memory.db"
+
+    def stamp(self, name: str) -> FileStamp | None:
+        """When a workspace was last written, for the price of two file look-ups; None when it does not exist."""
+        path = self.path_of(name)
+        try:
+            main = path.stat()
+        except FileNotFoundError:
+            return None
+        try:
+            log = path.with_name("memory.db-wal").stat()
+        except FileNotFoundError:
+            return FileStamp(main.st_size, main.st_mtime_ns, 0, 0)
+        # An empty log says the same as none: opening and closing the file makes and removes it.
+        return FileStamp(main.st_size, main.st_mtime_ns, log.st_size, log.st_mtime_ns if log.st_size else 0)
+
+    def is_idle(self, name: str, stages: Sequence[Stage]) -> bool:
+        """Whether nothing is left to do in a workspace, asked without opening its whole store: 0.3 ms, not 3."""
+        with self._lock:
+            if name in self._open:
+                return False  # the caller asks the open store itself
+        return is_idle_file(self.path_of(name), stages)
+
+    def delete_workspace(self, name: str) -> bool:
+        """Remove a workspace with all its files; False when there was none."""
+        folder = self.path_of(name).parent
+        with self._lock:
+            store = self._open.pop(name, None)
+            if store is not None:
+                store.database.close()
+            if not folder.exists():
+                return False
+            shutil.rmtree(folder)
+            return True
+
+    def close(self) -> None:
+        """Close every connection of this process."""
+        with self._lock:
+            for store in self._open.values():
+                store.database.close()
+            self._open.clear()
+            if self._account is not None:
+                self._account.close()
+                self._account = None
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except FileNotFoundError:
+        return None
+
+
+def _opened(path: Path, kind: str) -> Database:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        if not path.exists():
+            # SQLite would make it readable for all; its log and shared-memory files take over the mode of this one.
+            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be made ({error}): check the space and the rights on its disk") from error
+    database = Database(path)
+    try:
+        migrate(database, "account" if kind == "account" else "workspace")
+    except BaseException:
+        database.close()
+        raise
+    return database

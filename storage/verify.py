@@ -1,0 +1,118 @@
+"""Does a database agree with itself? Rows, chunks, full text and vectors, each against the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import text
+
+from reverie.errors import StoreUnusable
+from storage.engine import translated
+from storage.stores import Store, Transaction
+
+# Each finds rows that should not be; the text says what is wrong with them.
+_CHECKS: Final[dict[str, str]] = {
+    "messages marked as chunked whose text has no chunk": (
+        "SELECT count(*) FROM messages AS m WHERE m.chunked_at IS NOT NULL AND trim(m.content) <> ''"
+        " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE message_row = m.row_id)"
+    ),
+    "chunks that belong to no message and no file": (
+        "SELECT count(*) FROM chunks AS c WHERE c.file_row IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE chunk_id = c.id)"
+    ),
+    "chunks marked as embedded without a vector": (
+        "SELECT count(*) FROM chunks AS c WHERE c.embedded_at IS NOT NULL"
+        " AND NOT EXISTS (SELECT 1 FROM chunks_vec WHERE chunk_id = c.id)"
+    ),
+    "vectors of chunks not marked as embedded": (
+        "SELECT count(*) FROM chunks_vec AS v JOIN chunks AS c ON c.id = v.chunk_id WHERE c.embedded_at IS NULL"
+    ),
+    "chunks of another agent than their message": (
+        "SELECT count(*) FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row"
+        " JOIN chunks AS c ON c.id = l.chunk_id WHERE c.agent_id <> m.agent_id"
+    ),
+    "vectors of another model than the index": (
+        "SELECT count(*) FROM chunks_vec AS v WHERE EXISTS (SELECT 1 FROM indexes WHERE kind = 'vector'"
+        " AND state = 'active' AND (model <> v.model OR dim <> v.dim))"
+    ),
+    "sessions whose last sequence lies below their messages'": (
+        "SELECT count(*) FROM sessions AS s WHERE s.last_sequence <"
+        " (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_row = s.row_id)"
+    ),
+}
+_COUNTS: Final[dict[str, str]] = {
+    "sessions": "SELECT count(*) FROM sessions",
+    "messages": "SELECT count(*) FROM messages",
+    "files": "SELECT count(*) FROM files",
+    "chunks": "SELECT count(*) FROM chunks",
+    "vectors": "SELECT count(*) FROM chunks_vec",
+    "indexed": "SELECT count(*) FROM chunks WHERE indexed_at IS NOT NULL",
+    "dead_letters": "SELECT count(*) FROM dead_letters",
+}
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a verification counted and what it found wrong; nothing wrong means that the store agrees with itself."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+
+def verify(store: Store, *, quick: bool = False) -> Verdict:
+    """Compare everything with everything in one read transaction. `quick` leaves out reading every page.
+
+    Raises `StoreUnusable` where the file is too damaged to be asked.
+    """
+    verdict = Verdict()
+    try:
+        with store.reading() as tx:
+            if not quick:
+                problems = tx.connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
+                verdict.wrong += [f"integrity: {problem}" for problem in problems if problem != "ok"]
+            broken = tx.connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+            verdict.wrong += [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in broken[:20]]
+            verdict.counts = {name: _number(tx, sql) for name, sql in _COUNTS.items()}
+            found = {name: _number(tx, sql) for name, sql in _CHECKS.items()}
+            verdict.wrong += [f"{count} {name}" for name, count in found.items() if count]
+            _compare_vectors(tx, verdict)
+    except StoreUnusable as error:
+        verdict.wrong.append(str(error))
+        return verdict
+    _check_full_text(store, verdict)
+    return verdict
+
+
+def _number(tx: Transaction, sql: str) -> int:
+    return int(tx.connection.execute(text(sql)).scalar_one())
+
+
+def _compare_vectors(tx: Transaction, verdict: Verdict) -> None:
+    expected = set(tx.connection.execute(text("SELECT id FROM chunks WHERE indexed_at IS NOT NULL")).scalars())
+    generation = tx.index.active("vector")
+    held = tx.index.vector_ids(generation) if generation else set()
+    verdict.counts["in_vector_index"] = len(held)
+    known = set(tx.connection.execute(text("SELECT chunk_id FROM chunks_vec")).scalars())
+    if expected - held:
+        verdict.wrong.append(f"{len(expected - held)} chunks marked as indexed are not in the vector index")
+    if held - known:
+        verdict.wrong.append(f"{len(held - known)} entries of the vector index have no vector")
+
+
+def _check_full_text(store: Store, verdict: Verdict) -> None:
+    """FTS5 compares its index with the chunks; that is written as an INSERT, so it needs a transaction that may."""
+    with translated(store.database.path), store.database.engine.connect() as connection, connection.begin() as change:
+        tx = Transaction(connection)
+        generation = tx.index.active("text")
+        if generation is None:
+            verdict.wrong.append("there is no full-text index: run `reverie db reindex`")
+            return
+        table = generation.table
+        try:
+            connection.exec_driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")  # noqa: S608
+        except Exception as error:
+            if "malformed" not in str(error) and "corrupt" not in str(error).lower():
+                raise
+            verdict.wrong.append("the full-text index differs from the chunks: run `reverie db reindex`")
+        change.rollback()

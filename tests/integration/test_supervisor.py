@@ -1,0 +1,599 @@
+"""The supervisor, as a real process that starts, loses and stops real processes."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import shutil
+import signal
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+import redis
+from msgspec.structs import replace
+
+from reverie.errors import Conflict
+from worker.broker import broker_answers, embedded_broker_url, wait_until_ready
+from worker.child import restart_delay_seconds
+from worker.processes import parent_pid_from, watch_parent
+from worker.up_file import hold_data_dir, read_up_file, supervisor_pid, up_file_path, write_up_file
+
+ROOT = Path(__file__).resolve().parents[2]
+TIMEOUT_SECONDS = 20.0
+
+# Runs a Supervisor in a process of its own: specs as JSON in, events as JSON lines out.
+DRIVER = """
+import dataclasses, json, sys
+from pathlib import Path
+import structlog
+from reverie.errors import ReverieError
+from worker.broker import broker_processes
+from worker.supervisor import ProcessSpec, Supervisor
+
+structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+data_dir, with_broker, specs = Path(sys.argv[1]), sys.argv[2] == "broker", json.loads(sys.argv[3])
+
+def tell(event):
+    print(json.dumps(dataclasses.asdict(event), default=str), flush=True)
+
+def spec(name, argv, ready_file=None, log_path=None, **more):
+    ready = Path(ready_file).exists if ready_file else None
+    return ProcessSpec(name=name, argv=argv, ready=ready, log_path=log_path and Path(log_path), **more)
+
+all_specs = [spec(**fields) for fields in specs] + (broker_processes(data_dir) if with_broker else [])
+try:
+    sys.exit(Supervisor(all_specs, data_dir, on_event=tell).run())
+except ReverieError as error:
+    print(json.dumps({"kind": "refused", "name": type(error).__name__, "error": str(error)}), flush=True)
+    sys.exit(3)
+"""
+
+FOREVER = ["sleep", "600"]
+# Each says that it got so far by making the file named in its first argument.
+IGNORES_SIGTERM = [
+    sys.executable,
+    "-c",
+    "import signal, sys, pathlib\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n"
+    "pathlib.Path(sys.argv[1]).touch()\nwhile True: signal.pause()",
+]
+HAS_A_CHILD = ["sh", "-c", 'sleep 601 & echo $! > "$0.part"; mv "$0.part" "$0"; wait']
+
+Event = dict[str, Any]
+
+
+class Up:
+    """A supervisor under test and the events that it told so far."""
+
+    def __init__(self, data_dir: Path, specs: list[dict[str, Any]], *, with_broker: bool = False) -> None:
+        self.data_dir = data_dir
+        self.events: list[Event] = []
+        self.seen: list[psutil.Process] = []
+        self.stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `end`
+        self.process = subprocess.Popen(
+            [
+                sys.executable,
+                "-c",
+                DRIVER,
+                str(data_dir),
+                "broker" if with_broker else "alone",
+                json.dumps(specs),
+            ],
+            env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
+            stdout=subprocess.PIPE,
+            stderr=self.stderr,
+        )
+        assert self.process.stdout is not None
+        os.set_blocking(self.process.stdout.fileno(), False)
+        self._unread = b""
+
+    def until(self, kind: str, name: str) -> Event:
+        """Block until the next such event and return it."""
+        assert self.process.stdout is not None
+        deadline = time.monotonic() + TIMEOUT_SECONDS
+        with selectors.DefaultSelector() as selector:
+            selector.register(self.process.stdout, selectors.EVENT_READ)
+            while True:
+                while b"\n" in self._unread:
+                    event = self._take_line()
+                    if (event["kind"], event["name"]) == (kind, name):
+                        return event
+                assert selector.select(deadline - time.monotonic()), f"no {kind} {name}: {self.story()}"
+                read = self.process.stdout.read()
+                assert read, f"ended without {kind} {name}: {self.story()}"
+                self._unread += read
+
+    def _take_line(self) -> Event:
+        line, self._unread = self._unread.split(b"\n", 1)
+        event: Event = json.loads(line)
+        self.events.append(event)
+        if event["kind"] == "process_started":
+            self.seen += [psutil.Process(event["pid"])] if psutil.pid_exists(event["pid"]) else []
+        return event
+
+    def finish(self) -> int:
+        """Wait for its end, read what it told, and return its exit code."""
+        code = self.process.wait(TIMEOUT_SECONDS)
+        assert self.process.stdout is not None
+        if not self.process.stdout.closed:
+            self._unread += self.process.stdout.read() or b""
+        while b"\n" in self._unread:
+            self._take_line()
+        return code
+
+    def kinds(self, kind: str) -> list[str]:
+        return [event["name"] for event in self.events if event["kind"] == kind]
+
+    def story(self) -> str:
+        self.stderr.seek(0)
+        return f"{self.events}\n{self.stderr.read().decode()}"
+
+    def end(self) -> None:
+        self.process.kill()
+        self.finish()
+        for process in self.seen:  # each led a group, and a shell's child may be left in it
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        self.stderr.close()
+
+
+@pytest.fixture
+def data_dir() -> Iterator[Path]:
+    """A data folder with a name short enough for a socket, which pytest's tmp_path does not promise."""
+    path = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
+    yield path
+    shutil.rmtree(path)
+
+
+RunUp = Callable[..., Up]
+
+
+@pytest.fixture
+def run_up(data_dir: Path) -> Iterator[RunUp]:
+    """Starts supervisors on the data folder; they and their processes are killed afterwards."""
+    started: list[Up] = []
+
+    def run(*specs: dict[str, Any], with_broker: bool = False) -> Up:
+        started.append(Up(data_dir, list(specs), with_broker=with_broker))
+        return started[-1]
+
+    yield run
+    for up in started:
+        up.end()
+
+
+def gone(*processes: psutil.Process, within_seconds: float = 5.0) -> bool:
+    """Wait for the end of `processes` and tell whether all ended."""
+    return not psutil.wait_procs(processes, timeout=within_seconds)[1]
+
+
+def test_processes_start_in_order_and_stop_in_reverse_with_the_broker_last(run_up: RunUp) -> None:
+    up = run_up(
+        {"name": "server", "argv": FOREVER, "order": 2},
+        {"name": "worker", "argv": FOREVER, "order": 1},
+        with_broker=True,
+    )
+    up.until("process_started", "server")
+
+    up.process.send_signal(signal.SIGINT)
+
+    assert up.finish() == 0
+    assert up.kinds("process_started") == ["broker", "broker-sync", "worker", "server"]
+    assert up.kinds("process_stopping") == ["server", "worker", "broker-sync", "broker"]
+    assert up.kinds("process_stopped")[:2] == ["server", "worker"]
+    assert up.kinds("process_killed") == []
+    assert [
+        e["exit_code"] for e in up.events if e["kind"] == "process_stopped" and e["name"] == "broker"
+    ] == [0]
+    assert gone(*up.seen)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+def test_a_stop_signal_ends_with_zero_and_leaves_nothing(
+    run_up: RunUp, data_dir: Path, number: signal.Signals
+) -> None:
+    up = run_up({"name": "one", "argv": FOREVER})
+    up.until("process_started", "one")
+    assert up_file_path(data_dir).exists()
+
+    up.process.send_signal(number)
+
+    assert up.finish() == 0
+    assert gone(*up.seen)
+    assert not up_file_path(data_dir).exists()
+    assert supervisor_pid(data_dir) is None
+
+
+def test_nohup_is_respected(run_up: RunUp) -> None:
+    """A supervisor that was started to outlive its terminal does not stop when the terminal closes."""
+    former = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        up = run_up({"name": "one", "argv": FOREVER})
+    finally:
+        signal.signal(signal.SIGHUP, former)
+    one = up.until("process_started", "one")
+
+    up.process.send_signal(signal.SIGHUP)
+    os.kill(one["pid"], signal.SIGKILL)
+
+    up.until("process_started", "one")
+    assert up.kinds("process_stopping") == []
+
+
+def test_a_process_that_is_not_ready_keeps_the_next_from_starting(run_up: RunUp, data_dir: Path) -> None:
+    ready_file = data_dir / "ready"
+    first = {"name": "first", "argv": FOREVER, "order": 0, "ready_file": str(ready_file)}
+    up = run_up(first, {"name": "second", "argv": FOREVER, "order": 1})
+    up.until("process_started", "first")
+    # It is still asking: the first dies, is started again, and the second still is not there.
+    up.seen[0].kill()
+    up.until("process_started", "first")
+    assert up.kinds("process_started") == ["first", "first"]
+
+    ready_file.touch()
+
+    up.until("process_started", "second")
+    assert up.kinds("process_ready") == ["first"]
+
+
+def test_a_process_that_never_gets_ready_stops_all_and_names_its_log(run_up: RunUp, data_dir: Path) -> None:
+    log_path = data_dir / "logs" / "late.log"
+    up = run_up(
+        {"name": "early", "argv": FOREVER, "order": 0},
+        {
+            "name": "late",
+            "argv": FOREVER,
+            "order": 1,
+            "ready_file": str(data_dir / "never"),
+            "ready_timeout_seconds": 0.2,
+            "log_path": str(log_path),
+        },
+    )
+
+    refused = up.until("refused", "Unavailable")
+
+    assert refused["error"] == f"late was not ready after 0.2 s: see {log_path}"
+    assert up.finish() == 3
+    assert up.kinds("process_stopped") == ["late", "early"]
+    assert gone(*up.seen)
+
+
+def test_a_program_that_does_not_exist_stops_all_with_its_name(run_up: RunUp) -> None:
+    up = run_up({"name": "good", "argv": FOREVER}, {"name": "bad", "argv": ["/nowhere/program"], "order": 1})
+
+    refused = up.until("refused", "Unavailable")
+
+    assert "bad cannot be started" in refused["error"]
+    assert "/nowhere/program" in refused["error"]
+    assert up.finish() == 3
+    assert gone(*up.seen)
+
+
+def test_a_killed_process_is_back_at_once_and_then_with_growing_delays(run_up: RunUp) -> None:
+    up = run_up({"name": "one", "argv": FOREVER}, {"name": "other", "argv": FOREVER, "order": 1})
+    one = up.until("process_started", "one")
+    up.until("process_started", "other")
+    delays = []
+    for _ in range(3):
+        os.kill(one["pid"], signal.SIGKILL)
+        died = up.until("process_died", "one")
+        assert (died["pid"], died["signal"], died["exit_code"]) == (one["pid"], "SIGKILL", None)
+        delays.append(died["restart_in_seconds"])
+        began = time.monotonic()
+        one = up.until("process_started", "one")
+        assert time.monotonic() - began > delays[-1] - 0.1
+
+    assert delays == [0.0, 0.2, 0.4]
+    assert up.kinds("process_died") == ["one"] * 3
+
+
+def test_delays_double_up_to_five_seconds_for_ever() -> None:
+    delays = [restart_delay_seconds(deaths) for deaths in (1, 2, 3, 4, 5, 6, 7, 5000)]
+    assert delays == [0.0, 0.2, 0.4, 0.8, 1.6, 3.2, 5.0, 5.0]
+
+
+def test_a_crash_loop_is_told_once_with_its_last_lines_and_goes_on(run_up: RunUp, data_dir: Path) -> None:
+    log_path = data_dir / "logs" / "bad.log"
+    up = run_up(
+        {"name": "bad", "argv": ["sh", "-c", "echo no such model; exit 7"], "log_path": str(log_path)}
+    )
+
+    event = up.until("process_keeps_crashing", "bad")
+    up.until("process_started", "bad")
+
+    assert up.kinds("process_died") == ["bad"] * 5
+    assert event["exit_code"] == 7
+    assert event["log_path"] == str(log_path)
+    assert event["last_lines"][-1] == "no such model"
+    assert stat.S_IMODE(log_path.stat().st_mode) == 0o600
+    up.until("process_died", "bad")
+    assert up.kinds("process_keeps_crashing") == ["bad"]
+
+
+def test_what_a_killed_process_had_started_is_gone_before_it_is_back(run_up: RunUp, data_dir: Path) -> None:
+    pid_file = data_dir / "grandchild"
+    up = run_up(
+        {"name": "parent", "argv": [*HAS_A_CHILD, str(pid_file)], "ready_file": str(pid_file)},
+    )
+    parent = up.until("process_ready", "parent")
+    grandchild = psutil.Process(int(pid_file.read_text()))
+
+    os.kill(parent["pid"], signal.SIGKILL)
+
+    up.until("process_started", "parent")
+    assert gone(grandchild, within_seconds=2)
+
+
+def test_what_a_stopped_process_leaves_behind_is_gone_too(run_up: RunUp, data_dir: Path) -> None:
+    """A shell that gets SIGTERM ends without its background child."""
+    pid_file = data_dir / "grandchild"
+    up = run_up({"name": "parent", "argv": [*HAS_A_CHILD, str(pid_file)], "ready_file": str(pid_file)})
+    up.until("process_ready", "parent")
+    grandchild = psutil.Process(int(pid_file.read_text()))
+
+    up.process.send_signal(signal.SIGTERM)
+
+    assert up.finish() == 0
+    assert gone(grandchild, within_seconds=2)
+
+
+def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(run_up: RunUp, data_dir: Path) -> None:
+    mark = str(data_dir / "mark")
+    up = run_up(
+        {
+            "name": "deaf",
+            "argv": [*IGNORES_SIGTERM, mark],
+            "ready_file": mark,
+            "stop_grace_seconds": 0.5,
+        }
+    )
+    up.until("process_ready", "deaf")
+    began = time.monotonic()
+
+    up.process.send_signal(signal.SIGINT)
+    stopped = up.until("process_stopped", "deaf")
+
+    assert time.monotonic() - began >= 0.5
+    assert stopped["signal"] == "SIGKILL"
+    assert up.kinds("process_killed") == ["deaf"]
+    assert up.finish() == 0
+
+
+def test_a_second_ctrl_c_hurries(run_up: RunUp, data_dir: Path) -> None:
+    mark = str(data_dir / "mark")
+    up = run_up(
+        {"name": "deaf", "argv": [*IGNORES_SIGTERM, mark], "ready_file": mark, "stop_grace_seconds": 600}
+    )
+    up.until("process_ready", "deaf")
+    up.process.send_signal(signal.SIGINT)
+    up.until("process_stopping", "deaf")
+
+    up.process.send_signal(signal.SIGINT)
+
+    assert up.finish() == 0
+    assert gone(*up.seen)
+
+
+def test_a_stop_while_something_gets_ready_does_not_wait_for_it(run_up: RunUp, data_dir: Path) -> None:
+    up = run_up({"name": "slow", "argv": FOREVER, "ready_file": str(data_dir / "never")})
+    up.until("process_started", "slow")
+
+    up.process.send_signal(signal.SIGINT)
+
+    assert up.finish() == 0
+    assert gone(*up.seen)
+
+
+def test_nothing_outlives_a_killed_supervisor_and_the_next_one_starts(run_up: RunUp, data_dir: Path) -> None:
+    """Given a killed supervisor, then its broker flushes and ends, and all it held is there again."""
+    up = run_up({"name": "one", "argv": FOREVER, "order": 1}, with_broker=True)
+    up.until("process_started", "one")
+    with redis.Redis.from_url(embedded_broker_url(data_dir)) as client:
+        client.rpush("queue", "kept")
+
+    up.process.kill()
+
+    assert gone(*up.seen)
+    again = run_up(with_broker=True)
+    again.until("process_ready", "broker")
+    with redis.Redis.from_url(embedded_broker_url(data_dir)) as client:
+        assert client.lpop("queue") == b"kept"
+
+
+def test_what_a_killed_supervisor_could_not_end_is_ended_by_the_next(run_up: RunUp, data_dir: Path) -> None:
+    """A child that ignores SIGTERM stands for a platform where the kernel does not tell it either."""
+    mark = str(data_dir / "mark")
+    up = run_up({"name": "deaf", "argv": [*IGNORES_SIGTERM, mark], "ready_file": mark})
+    up.until("process_ready", "deaf")
+    up.process.kill()
+    up.finish()
+    assert up.seen[0].is_running()
+
+    run_up({"name": "one", "argv": FOREVER}).until("process_started", "one")
+
+    assert gone(*up.seen)
+
+
+def test_a_pid_that_went_to_another_process_is_left_alone(run_up: RunUp, data_dir: Path) -> None:
+    bystander = subprocess.Popen(FOREVER, start_new_session=True)
+    try:
+        up = run_up({"name": "one", "argv": FOREVER})
+        up.until("process_started", "one")
+        up.process.kill()
+        up.finish()
+        old = read_up_file(data_dir)
+        assert old is not None
+        entry = old.processes[0]
+        assert entry.created is not None
+        reused = replace(entry, pid=bystander.pid, created=entry.created - 10)
+        write_up_file(data_dir, replace(old, processes=[reused]))
+
+        run_up({"name": "one", "argv": FOREVER}).until("process_started", "one")
+
+        assert bystander.poll() is None
+    finally:
+        bystander.kill()
+        bystander.wait()
+
+
+def test_a_second_supervisor_on_one_data_folder_is_refused(run_up: RunUp, data_dir: Path) -> None:
+    first = run_up({"name": "one", "argv": FOREVER})
+    first.until("process_started", "one")
+    assert supervisor_pid(data_dir) == first.process.pid
+
+    refused = run_up({"name": "two", "argv": FOREVER}).until("refused", "Conflict")
+
+    assert f"already running on {data_dir} (pid {first.process.pid})" in refused["error"]
+    assert first.process.poll() is None
+    assert up_file_path(data_dir).exists()
+
+
+def test_a_broker_that_no_supervisor_answers_for_is_not_taken_over(run_up: RunUp, data_dir: Path) -> None:
+    first = run_up(with_broker=True)
+    first.until("process_started", "broker-sync")
+    # Forget the first one: its lock file and its picture are gone, its broker is not.
+    shutil.move(data_dir / "run" / "up.lock", data_dir / "lock")
+    up_file_path(data_dir).unlink()
+
+    refused = run_up(with_broker=True).until("refused", "Conflict")
+
+    assert f"(pid {first.seen[0].pid})" in refused["error"]
+    assert broker_answers(embedded_broker_url(data_dir))
+
+
+def test_the_lock_is_free_again_after_its_holder_and_its_pid_with_it(data_dir: Path) -> None:
+    with hold_data_dir(data_dir):
+        assert supervisor_pid(data_dir) == os.getpid()
+        with pytest.raises(Conflict), hold_data_dir(data_dir):
+            pass
+    with hold_data_dir(data_dir):
+        pass
+    assert supervisor_pid(data_dir) is None
+
+
+def test_up_json_follows_the_processes_and_is_private(run_up: RunUp, data_dir: Path) -> None:
+    up = run_up({"name": "one", "argv": FOREVER}, {"name": "two", "argv": FOREVER, "order": 1})
+    up.until("process_started", "two")
+    up.seen[0].kill()
+    up.until("process_started", "one")
+    # The picture is drawn before the event is told; this second death shows that the first is in it.
+    up.seen[1].kill()
+    up.until("process_died", "two")
+
+    picture = read_up_file(data_dir)
+
+    assert picture is not None
+    assert picture.supervisor_pid == up.process.pid
+    one = picture.processes[0]
+    assert (one.name, one.pid, one.restarts) == ("one", up.seen[2].pid, 1)
+    assert one.started_at is not None
+    assert one.started_at.tzinfo is not None
+    assert stat.S_IMODE(up_file_path(data_dir).stat().st_mode) == 0o600
+
+
+def test_a_broker_killed_under_a_supervisor_is_back_with_what_it_held(run_up: RunUp, data_dir: Path) -> None:
+    up = run_up(with_broker=True)
+    up.until("process_ready", "broker")
+    url = embedded_broker_url(data_dir)
+    with redis.Redis.from_url(url) as client:
+        client.rpush("queue", *range(1000))
+
+    up.seen[0].kill()
+
+    up.until("process_started", "broker")
+    wait_until_ready(url, TIMEOUT_SECONDS)
+    with redis.Redis.from_url(url) as client:
+        assert client.llen("queue") == 1000
+
+
+def test_output_that_is_gone_does_not_keep_processes_alive(run_up: RunUp) -> None:
+    """`reverie up | head`: telling of the stop fails, stopping does not."""
+    up = run_up({"name": "one", "argv": FOREVER})
+    up.until("process_started", "one")
+    assert up.process.stdout is not None
+    up.process.stdout.close()
+
+    up.process.send_signal(signal.SIGTERM)
+
+    up.process.wait(TIMEOUT_SECONDS)
+    assert gone(*up.seen)
+
+
+def test_children_are_told_who_their_parent_is(run_up: RunUp, data_dir: Path) -> None:
+    said = data_dir / "said"
+    tell = 'echo "$REVERIE_PARENT_PID $EXTRA" > "$0.part"; mv "$0.part" "$0"; sleep 600'
+    up = run_up(
+        {
+            "name": "one",
+            "argv": ["sh", "-c", tell, str(said)],
+            "env": {"EXTRA": "more"},
+            "ready_file": str(said),
+        }
+    )
+    up.until("process_ready", "one")
+
+    assert said.read_text().split() == [str(up.process.pid), "more"]
+    assert parent_pid_from({"REVERIE_PARENT_PID": "12"}) == 12
+    assert parent_pid_from({}) is None
+
+
+ENDS_WITH_PARENT = """
+import os, signal, sys
+from worker.processes import die_with_parent
+if os.fork():
+    sys.stdin.read(1)
+    os._exit(0)
+die_with_parent({expected}, signal=signal.SIGKILL)
+print(os.getpid(), flush=True)
+while True:
+    signal.pause()
+"""
+
+
+def test_a_forked_child_ends_with_its_parent() -> None:
+    """As a Celery pool's child does when the worker is killed."""
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDS_WITH_PARENT.format(expected="os.getppid()")],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as parent:
+        assert parent.stdout is not None
+        child = psutil.Process(int(parent.stdout.readline()))
+
+        parent.kill()
+
+        assert gone(child)
+
+
+def test_a_child_whose_parent_was_dead_already_ends_at_once() -> None:
+    """Given a parent that died before the call, then its child never gets past the call."""
+    with subprocess.Popen(
+        [sys.executable, "-c", ENDS_WITH_PARENT.format(expected="1 if os.getppid() != 1 else 2")],
+        env={**os.environ, "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}"},
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+    ) as parent:
+        said, _ = parent.communicate(b"x", timeout=TIMEOUT_SECONDS)
+
+        assert said == b""
+
+
+def test_where_the_kernel_does_not_tell_a_thread_looks(monkeypatch: pytest.MonkeyPatch) -> None:
+    sent: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
+
+    watch_parent(os.getppid() + 1, signal.SIGTERM)
+
+    assert sent == [(os.getpid(), signal.SIGTERM)]

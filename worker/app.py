@@ -1,0 +1,174 @@
+"""The Celery app of the workers, and what happens around every task: trace, log, pulse, death of a parent."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+from celery import Celery, signals
+
+from adapters.pulse import WorkerPulse
+from reverie import contract
+from reverie.errors import ReverieError, Unavailable
+from reverie.queueing import celery_settings, celery_url
+from worker.logs import configure_logging
+from worker.processes import die_with_parent
+from worker.runtime import Runtime
+from worker.settings import Settings, load_settings
+
+# No task runs longer; a stage hands its worker back after seconds. Must stay below the visibility timeout.
+TASK_TIME_LIMIT_SECONDS: Final = 300
+# Long-lived connections of sqlite-vec are reported to leak: children are replaced now and then.
+TASKS_A_CHILD: Final = 20_000
+MEMORY_A_CHILD_KIBIBYTES: Final = 2 * 1024 * 1024
+_PULSE_SECONDS: Final = 5.0
+# At most this many trace ids on a log line; the count says how many there were.
+_TRACES_A_LINE: Final = 50
+
+log = structlog.get_logger(__name__)
+
+_TASK_MODULES: Final = ("tasks.ingest", "tasks.chunk", "tasks.embed", "tasks.index", "tasks.recovery", "tasks.upkeep")
+
+
+def create_app(settings: Settings) -> Celery:
+    """The app with everything on which a worker's safety rests."""
+    app = Celery("reverie", broker=celery_url(settings.broker_url), include=list(_TASK_MODULES))
+    app.conf.update(celery_settings(settings.broker_prefix))
+    app.conf.update(
+        # A task is taken off the queue when it has ended; one whose worker died is delivered again. That is safe
+        # because every task may run twice, and bounded because the rows count the crashes.
+        task_acks_late=True,
+        task_reject_on_worker_lost=True,
+        task_acks_on_failure_or_timeout=False,
+        task_acks_on_timeout=False,
+        task_time_limit=TASK_TIME_LIMIT_SECONDS,
+        worker_prefetch_multiplier=1,
+        worker_max_tasks_per_child=TASKS_A_CHILD,
+        worker_max_memory_per_child=MEMORY_A_CHILD_KIBIBYTES,
+        worker_hijack_root_logger=False,
+        worker_redirect_stdouts=False,
+        worker_cancel_long_running_tasks_on_connection_loss=False,
+        broker_connection_max_retries=None,
+        beat_scheduler="worker.beat:CatchUpScheduler",
+    )
+    return app
+
+
+settings = load_settings()
+app = create_app(settings)
+_runtime: Runtime | None = None
+
+
+def runtime() -> Runtime:
+    """This process's resources; a forked child makes its own."""
+    global _runtime
+    if _runtime is None or _runtime.pid != os.getpid():
+        _runtime = Runtime(settings)
+    return _runtime
+
+
+def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
+    """Register a task under its name in the contract. It takes keywords only and returns counts, which are logged.
+
+    This is the boundary at which failures end: one log line with ids, never with content. Nothing is retried by
+    Celery: the rows say what is to be done again, and when.
+    """
+
+    def register(function: Callable[..., Mapping[str, Any]]) -> Any:
+        def run(self: Any, **arguments: Any) -> None:
+            _bind_trace(self.request)
+            started = time.monotonic()
+            try:
+                counts = function(**arguments)
+            except ReverieError as error:
+                log.error("task_failed", error_type=type(error).__name__, error=str(error), **arguments)
+            except Exception:  # the boundary of the process's work: a bug must not take the worker down
+                log.exception("task_crashed", **arguments)
+            else:
+                _log_end(counts, started, arguments)
+            finally:
+                structlog.contextvars.unbind_contextvars("trace_id", "task", "task_id")
+
+        run.__name__ = function.__name__
+        run.__doc__ = function.__doc__
+        run.__module__ = function.__module__
+        return app.task(name=name, bind=True, queue=contract.TASK_QUEUES[name])(run)
+
+    return register
+
+
+def _bind_trace(request: Any) -> None:
+    trace = (request.headers or {}).get(contract.TRACE_HEADER) or getattr(request, contract.TRACE_HEADER, None) or ""
+    structlog.contextvars.bind_contextvars(trace_id=trace, task=request.task, task_id=request.id)
+
+
+def _log_end(counts: Mapping[str, Any], started: float, arguments: Mapping[str, Any]) -> None:
+    fields = dict(counts)
+    traces = sorted(fields.pop("traces", ()))
+    if traces:
+        fields["trace_ids"] = traces[:_TRACES_A_LINE]
+        fields["traces"] = len(traces)
+    worked = any(value for key, value in fields.items() if key not in ("looked_at", "seconds", "skipped"))
+    write = log.info if worked else log.debug
+    write("task_done", milliseconds=round((time.monotonic() - started) * 1_000, 1), **{**arguments, **fields})
+
+
+@signals.setup_logging.connect
+def _own_the_logs(**_: Any) -> None:
+    configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "worker"))
+
+
+@signals.worker_process_init.connect
+def _in_child(**_: Any) -> None:
+    """A pool child ends with its parent: an orphan would go on taking work that nobody can see."""
+    die_with_parent(os.getppid(), signal=signal.SIGKILL)
+    configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "worker"))
+
+
+@signals.worker_process_shutdown.connect
+def _child_ends(**_: Any) -> None:
+    if _runtime is not None and _runtime.pid == os.getpid():
+        _runtime.close()
+
+
+@signals.task_postrun.connect
+def _note_progress(**_: Any) -> None:
+    """What liveness is judged by: not an answer to a ping, which a busy worker cannot give, but work that ends."""
+    here = runtime()
+    embedder = here.__dict__.get("embedder")
+    described = f"{embedder.model} {embedder.dtype} on {embedder.device}: {embedder.state}" if embedder else ""
+    try:
+        here.pulse.progress(here.worker_name, now=time.time(), embedder=described)
+    except Unavailable:
+        log.debug("progress_not_noted")
+
+
+@signals.worker_ready.connect
+def _start_pulse(sender: Any = None, **_: Any) -> None:
+    queues = sorted(str(queue) for queue in sender.app.amqp.queues.consume_from)
+    threading.Thread(target=_beat, args=(queues,), name="pulse", daemon=True).start()
+
+
+def _beat(queues: list[str]) -> None:
+    here = runtime()
+    started = time.time()
+    while True:
+        pulse = WorkerPulse(
+            name=here.worker_name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=queues,
+            started_at=started,
+            seen_at=time.time(),
+        )
+        try:
+            here.pulse.beat(pulse)
+        except Unavailable:
+            log.debug("pulse_not_sent")
+        time.sleep(_PULSE_SECONDS)

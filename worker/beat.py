@@ -1,0 +1,93 @@
+"""The clock: Celery beat over the table of `beat_schedule`, remembering what ran from the database.
+
+Celery's own scheduler keeps its memory in a file that a kill can tear, or nowhere; ours reads `job_runs`, so a beat
+that is restarted every ten seconds still fires a 15-second sweep, and what was missed runs once.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from celery.beat import ScheduleEntry, Scheduler
+from celery.schedules import schedule
+
+from adapters.pulse import WorkerPulse
+from beat_schedule import PERIODIC_JOBS, PeriodicJob
+from reverie import contract
+from reverie.clock import from_micros
+from reverie.errors import ReverieError, Unavailable
+from storage.records import JobRun
+from worker.app import runtime, settings
+
+BEAT_NAME: Final = "beat"
+_PULSE_SECONDS: Final = 5.0
+
+log = structlog.get_logger(__name__)
+
+
+class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
+    """A scheduler whose entries are due from when they last really ran."""
+
+    # Wake up at least this often, to say that the clock is alive.
+    max_interval = _PULSE_SECONDS
+
+    def setup_schedule(self) -> None:
+        """Read the table and when each job last ran; a store that cannot be read only means not knowing."""
+        now = datetime.now(UTC)
+        try:
+            last_runs = runtime().stores.jobs().last_runs()
+        except ReverieError as error:
+            log.error("last_runs_not_read", error=str(error))
+            last_runs = {}
+        for job in PERIODIC_JOBS:
+            self.schedule[job.task] = self._entry(job, last_runs.get(job.task), now)
+        self._pulsed = 0.0
+
+    def tick(self, *arguments: Any, **keywords: Any) -> float:
+        """Send what is due, and say that the clock is alive."""
+        if time.monotonic() - self._pulsed > _PULSE_SECONDS - 0.5:
+            self._pulsed = time.monotonic()
+            self._pulse()
+        return float(super().tick(*arguments, **keywords))
+
+    def _entry(self, job: PeriodicJob, last: JobRun | None, now: datetime) -> ScheduleEntry:
+        every = job.every(settings)
+        last_run_at = first_due(every, job.first_after, last, now)
+        return ScheduleEntry(
+            name=job.task,
+            task=job.task,
+            schedule=schedule(run_every=every, app=self.app),
+            last_run_at=last_run_at,
+            # A sweep that waited in its queue for longer than its interval has been overtaken by the next.
+            options={"queue": contract.TASK_QUEUES[job.task], "expires": max(10.0, every.total_seconds())},
+            app=self.app,
+        )
+
+    def _pulse(self) -> None:
+        here = runtime()
+        moment = time.time()
+        pulse = WorkerPulse(
+            name=f"{BEAT_NAME}@{socket.gethostname()}",
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            queues=[],
+            started_at=moment,
+            seen_at=moment,
+            progress_at=moment,
+        )
+        try:
+            here.pulse.beat(pulse)
+        except Unavailable:
+            log.debug("pulse_not_sent")
+
+
+def first_due(every: timedelta, first_after: timedelta, last: JobRun | None, now: datetime) -> datetime:
+    """The `last_run_at` from which a job's first due time follows: its last run, or such that it waits `first_after`."""
+    if last is None:
+        return now - every + first_after
+    return min(now, from_micros(last.started_at))

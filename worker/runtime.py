@@ -1,0 +1,169 @@
+"""What one process holds open: stores, broker, embedder. Made after the fork, on first use, and never shared."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import socket
+import time
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import redis
+import structlog
+
+from adapters.embedders import EmbedderSpec, build_embedder
+from adapters.embedders.resilience import GuardedEmbedder
+from adapters.pulse import Pulse
+from adapters.working_memory import WorkingMemory
+from memory.recovery import StageSweep
+from reverie import contract
+from reverie.clock import now_micros
+from reverie.contract import Outcome
+from reverie.errors import Unavailable
+from reverie.inbox import Inbox, connect
+from reverie.producer import Waker
+from storage.records import ReadyMessage
+from storage.stores import Store, Stores
+from storage.work import Stage
+from worker.settings import Settings
+
+# Which task a stage is woken by.
+STAGE_TASKS: Final[dict[str, str]] = {
+    "ingest": contract.INGEST_MESSAGES,
+    "chunk": contract.CHUNK_MESSAGES,
+    "chunk-files": contract.CHUNK_MESSAGES,
+    "embed": contract.EMBED_CHUNKS,
+    "index": contract.INDEX_CHUNKS,
+}
+
+log = structlog.get_logger(__name__)
+
+
+class Runtime:
+    """The open resources of one process. Each is made when it is first asked for."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.pid = os.getpid()
+        self.worker_name = f"{os.environ.get('REVERIE_PROCESS', 'process')}@{socket.gethostname()}"
+
+    @cached_property
+    def stores(self) -> Stores:
+        """The databases."""
+        return Stores(self.settings.data)
+
+    @cached_property
+    def broker(self) -> redis.Redis:
+        """The broker's connection pool."""
+        return connect(self.settings.broker_url)
+
+    @cached_property
+    def inbox(self) -> Inbox:
+        """What was accepted and is not yet stored."""
+        return Inbox(self.broker, prefix=self.settings.broker_prefix)
+
+    @cached_property
+    def working(self) -> WorkingMemory:
+        """The newest messages of each session."""
+        capacity = self.settings.working_memory_cap
+        return WorkingMemory(self.broker, prefix=self.settings.broker_prefix, capacity=capacity)
+
+    @cached_property
+    def pulse(self) -> Pulse:
+        """Who is alive, and how long messages take."""
+        return Pulse(self.broker, prefix=self.settings.broker_prefix)
+
+    @cached_property
+    def waker(self) -> Waker:
+        """Sends wake-ups."""
+        return Waker(self.settings.broker_url, prefix=self.settings.broker_prefix)
+
+    @cached_property
+    def embedder(self) -> GuardedEmbedder | None:
+        """The embedder behind its circuit breaker, or None where words must do. The model is loaded on first use."""
+        embedder = build_embedder(embedder_spec(self.settings))
+        return GuardedEmbedder(embedder) if embedder is not None else None
+
+    @cached_property
+    def stage_sweep(self) -> StageSweep:
+        """Finds work nobody was woken for. Without an embedder, chunks without vectors are no work."""
+        stages: tuple[Stage, ...] = ("chunk", "chunk-files", "embed", "index")
+        if self.settings.embedding_provider == "none":
+            stages = ("chunk", "chunk-files", "index")
+        return StageSweep(stages)
+
+    def store(self, workspace: str) -> Store:
+        """The store of a workspace, made where it does not exist."""
+        return self.stores.workspace(workspace)
+
+    def now(self) -> int:
+        """The present in microseconds."""
+        return now_micros()
+
+    def wake(self, stage: str, workspace: str, *, trace: str = "") -> None:
+        """Wake a stage, unless a wake-up is on its way. One that fails is made good by the sweep."""
+        task = STAGE_TASKS[stage]
+        with contextlib.suppress(Unavailable):
+            if self.inbox.claim_wake(task, workspace):
+                self.waker.send(task, workspace=workspace, trace=trace)
+
+    def searchable(self, store: Store, messages: Sequence[ReadyMessage], *, at: int, degraded: str = "") -> None:
+        """Tell those who wait that messages can be recalled, and note how long it took. Never fails the work."""
+        if not messages:
+            return
+        with contextlib.suppress(Unavailable):
+            if not degraded:
+                self.pulse.record_lags([(at - message.accepted_at) / 1_000_000 for message in messages])
+            if self.inbox.anyone_waiting(store.name):
+                outcomes = [
+                    (message.agent, Outcome(id=message.id, state="searchable", degraded=degraded))
+                    for message in messages
+                ]
+                self.inbox.reply(store.name, outcomes)
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if "stores" in self.__dict__:
+            self.stores.close()
+        if "broker" in self.__dict__:
+            self.broker.close()
+
+
+def embedder_spec(settings: Settings) -> EmbedderSpec:
+    """The settings that decide where vectors come from."""
+    return EmbedderSpec(
+        provider=settings.embedding_provider,
+        model=settings.embedding_model,
+        dtype=settings.embedding_dtype,
+        device=settings.embedding_device,
+        base_url=settings.embedding_base_url,
+        api_key=settings.embedding_api_key,
+        dimension=settings.embedding_dimension,
+        timeout_seconds=settings.embedding_timeout_seconds,
+        threads=settings.embedding_threads,
+    )
+
+
+def run_job(
+    runtime: Runtime, job: str, *, every_seconds: float, work: Callable[[], dict[str, Any]], by_hand: bool = False
+) -> dict[str, Any]:
+    """Run a periodic job unless its period has been claimed: by another beat, or by a delayed twin of this task.
+
+    Returns the job's counts, or `{"skipped": 1}`. What it did and how it ended is kept in `job_runs`.
+    """
+    jobs = runtime.stores.jobs()
+    now = runtime.now()
+    period = now if by_hand else now // int(every_seconds * 1_000_000)
+    if not jobs.claim(job, period=period, now=now):
+        return {"skipped": 1}
+    started = time.monotonic()
+    try:
+        counts = work()
+    except BaseException as error:
+        jobs.finish(job, period=period, now=runtime.now(), error=f"{type(error).__name__}: {error}")
+        raise
+    counts["seconds"] = round(time.monotonic() - started, 3)
+    jobs.finish(job, period=period, now=runtime.now(), counts=counts)
+    return counts
