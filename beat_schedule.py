@@ -37,12 +37,13 @@ def _upkeep(settings: Settings) -> timedelta:
 
 
 # fmt: off
+# ruff: noqa: E501 - a table is read by its columns
 PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
-    #           task                          every      first after                what
-    PeriodicJob(contract.RECOVER_INBOX,       _sweep,    timedelta(seconds=0),      "store what has been in an inbox for over 20 s"),  # noqa: E501
-    PeriodicJob(contract.SWEEP_STAGES,        _sweep,    timedelta(seconds=0),      "wake the stages at which something waits"),
-    PeriodicJob(contract.BACKFILL_EMBEDDINGS, _backfill, timedelta(seconds=60),     "embed what has no vector yet"),
-    PeriodicJob(contract.OPTIMIZE_STORE,      _upkeep,   timedelta(minutes=30),     "vacuum, merge, checkpoint, rebuild half-empty indexes"),  # noqa: E501
-    PeriodicJob(contract.VERIFY_STORE,        _upkeep,   timedelta(hours=1),        "compare rows, chunks, full text and vectors"),  # noqa: E501
+    #           task                          every      first after            what
+    PeriodicJob(contract.RECOVER_INBOX,       _sweep,    timedelta(0),          "store what has been in an inbox for over 20 s"),
+    PeriodicJob(contract.SWEEP_STAGES,        _sweep,    timedelta(0),          "wake the stages at which something waits"),
+    PeriodicJob(contract.BACKFILL_EMBEDDINGS, _backfill, timedelta(seconds=60), "embed what has no vector yet"),
+    PeriodicJob(contract.OPTIMIZE_STORE,      _upkeep,   timedelta(minutes=30), "vacuum, merge, checkpoint, rebuild"),
+    PeriodicJob(contract.VERIFY_STORE,        _upkeep,   timedelta(hours=1),    "compare rows, chunks, full text and vectors"),
 )
 # fmt: on

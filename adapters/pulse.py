@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Sequence
+from functools import partial
 from typing import Final, cast
 
 import msgspec
@@ -90,14 +91,14 @@ class Pulse:
         """The workers that are alive, with their last progress."""
         oldest = (time.time() if now is None else now) - ALIVE_SECONDS
         keys = guarded(lambda: list(self._broker.scan_iter(match=f"{self._prefix}worker:*", count=500)))
-        found = [guarded(lambda key=key: self._broker.get(key)) for key in sorted(keys)]
+        found = [guarded(partial(self._broker.get, key)) for key in sorted(keys)]
         alive = [msgspec.json.decode(value, type=WorkerPulse) for value in found if value]
         return [self._with_progress(worker) for worker in alive if worker.seen_at >= oldest]
 
     def queue_depths(self) -> dict[str, int]:
         """How many tasks wait in each queue."""
         return {
-            queue: int(guarded(lambda queue=queue: cast("int", self._broker.llen(self._prefix + queue))))
+            queue: int(guarded(partial(self._broker.llen, self._prefix + queue)))
             for queue in contract.QUEUES
         }
 

@@ -8,6 +8,7 @@ was slow from putting back what has been forgotten meanwhile.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, Final, cast
 
 import msgspec
@@ -15,6 +16,7 @@ import redis
 
 from reverie.inbox import guarded
 from reverie.types import Message
+from reverie.working import read_working, working_epoch_key, working_key, working_patterns
 
 # A session that nobody has spoken in for an hour is read from the store again.
 KEEP_SECONDS: Final = 3_600
@@ -60,9 +62,7 @@ class WorkingMemory:
 
     def read(self, workspace: str, agent: str, session: str) -> list[Message] | None:
         """The messages, oldest first; None when the store has to be asked."""
-        key = self._key(workspace, agent, session)
-        found = guarded(lambda: cast("list[bytes]", self._broker.lrange(key, 0, -1)))
-        return [msgspec.json.decode(item, type=Message) for item in found] if found else None
+        return read_working(self._broker, prefix=self._prefix, workspace=workspace, agent=agent, session=session)
 
     def epoch(self, workspace: str, agent: str, session: str) -> str:
         """To be read before the store is, and handed to `fill`."""
@@ -96,17 +96,16 @@ class WorkingMemory:
 
     def drop_workspace(self, workspace: str) -> None:
         """Forget every list of a workspace."""
-        for kind in ("working", "working-epoch"):
-            pattern = f"{self._prefix}{kind}:{workspace}:*"
-            keys = guarded(lambda pattern=pattern: list(self._broker.scan_iter(match=pattern, count=500)))
+        for pattern in working_patterns(self._prefix, workspace):
+            keys = guarded(lambda: list(self._broker.scan_iter(match=pattern, count=500)))  # noqa: B023 - called at once
             for start in range(0, len(keys), 500):
-                guarded(lambda batch=keys[start : start + 500]: self._broker.delete(*batch))
+                guarded(partial(self._broker.delete, *keys[start : start + 500]))
 
     def _key(self, workspace: str, agent: str, session: str) -> str:
-        return f"{self._prefix}working:{workspace}:{agent}\x1f{session}"
+        return working_key(self._prefix, workspace, agent, session)
 
     def _epoch_key(self, workspace: str, agent: str, session: str) -> str:
-        return f"{self._prefix}working-epoch:{workspace}:{agent}\x1f{session}"
+        return working_epoch_key(self._prefix, workspace, agent, session)
 
 
 def _texts(messages: Sequence[Message]) -> bytes:

@@ -18,7 +18,7 @@ from adapters.working_memory import WorkingMemory
 from memory.stage import MAX_CRASHES, WorkerCrashed
 from reverie.clock import from_micros
 from reverie.contract import FilePayload, MessagePayload, Outcome, Payload
-from reverie.errors import Conflict, Permanent, Rejected, ReverieError, StoreUnusable, Transient, Unavailable
+from reverie.errors import Conflict, Permanent, Rejected, ReverieError, StoreUnusable, Transient
 from reverie.inbox import Inbox, Taken, agent_and_id
 from reverie.messages import check_payload
 from reverie.types import Message

@@ -82,7 +82,9 @@ def retry_at(now: int, attempts: int) -> int:
     return now + int(delay * random.uniform(0.9, 1.1) * 1_000_000)  # noqa: S311 - spreads retries, guards nothing
 
 
-def bury(tx: Transaction, claim: Claim, item: int, *, owner: tuple[str, str | None], error: Exception, now: int) -> None:
+def bury(
+    tx: Transaction, claim: Claim, item: int, *, owner: tuple[str, str | None], error: Exception, now: int
+) -> None:
     """Set one row aside as a dead letter: its claim is never due again, its error is kept for a person."""
     agent, session = owner
     letter = NewDeadLetter(
@@ -104,4 +106,3 @@ def crashed(claim: Claim) -> WorkerCrashed | None:
     if claim.crashes < MAX_CRASHES:
         return None
     return WorkerCrashed(f"the worker died {claim.crashes} times while it held this item at stage {claim.stage}")
-

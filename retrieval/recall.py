@@ -53,7 +53,9 @@ class RecallRequest:
     def check(self) -> None:
         """Raise `Rejected`, naming the field, for what cannot be searched."""
         if len(self.query) > MAX_QUERY_CHARACTERS:
-            raise Rejected(f"query has {len(self.query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query")
+            raise Rejected(
+                f"query has {len(self.query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query"
+            )
         if self.mode not in ("keyword", "vector", "hybrid"):
             raise Rejected(f"mode {self.mode!r} is none of keyword, vector, hybrid", field="mode")
         if self.fusion not in ("weighted", "rrf"):
@@ -106,7 +108,10 @@ def _query_vector(
     try:
         embedder.load()
         if (embedder.model, embedder.dimension) != (generation.model, generation.dim):
-            return None, f"keyword only: the store holds vectors of {generation.model}, the settings name {embedder.model}"
+            return (
+                None,
+                f"keyword only: the store holds vectors of {generation.model}, the settings name {embedder.model}",
+            )
         return np.asarray(embedder.embed_query(request.query), dtype="<f4"), ""
     except (Unavailable, Permanent) as error:
         return None, f"keyword only: {error}"
@@ -115,11 +120,13 @@ def _query_vector(
 def _given_vector(values: Sequence[float], dim: int) -> NDArray[np.float32]:
     vector = np.asarray(values, dtype="<f4")
     if vector.shape != (dim,):
-        raise Rejected(f"query_embedding has {vector.size} numbers; the store's model has {dim}", field="query_embedding")
+        raise Rejected(
+            f"query_embedding has {vector.size} numbers; the store's model has {dim}", field="query_embedding"
+        )
     length = float(np.linalg.norm(vector))
     if not math.isfinite(length) or length == 0.0:
         raise Rejected("query_embedding must hold finite numbers that are not all 0", field="query_embedding")
-    return vector / length
+    return np.asarray(vector / length, dtype="<f4")
 
 
 def _filter(tx: Transaction, request: RecallRequest) -> ChunkFilter:

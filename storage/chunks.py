@@ -28,7 +28,8 @@ _INSERT_CHUNK: Final = """
 """
 _INSERT_TAG: Final = "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id) VALUES (:tag, :chunk)"
 _READY_MESSAGES: Final = """
-    SELECT DISTINCT m.id, m.agent_id, m.accepted_at FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row
+    SELECT DISTINCT m.id, m.agent_id, m.accepted_at FROM message_chunks AS l
+    JOIN messages AS m ON m.row_id = l.message_row
     WHERE l.chunk_id IN (SELECT value FROM json_each(:ids)) AND NOT EXISTS (
         SELECT 1 FROM message_chunks AS o JOIN chunks AS c ON c.id = o.chunk_id
         WHERE o.message_row = m.row_id AND c.indexed_at IS NULL)
@@ -45,7 +46,7 @@ class Chunks:
         """The claimed messages or files that still wait to be cut."""
         statement = _MESSAGE_SOURCES if kind == "message" else _FILE_SOURCES
         rows = self._connection.execute(text(statement), {"ids": json.dumps(list(row_ids))})
-        return [SourceText(*row[:9], tags=tuple(json.loads(row[9])), **_times(row)) for row in rows]
+        return [_source(tuple(row)) for row in rows]
 
     def add_of_messages(self, cut: Sequence[tuple[SourceText, Sequence[NewChunk]]], *, now: int) -> None:
         """Store the chunks of messages; one that its session has already is not stored again, its range grows."""
@@ -78,7 +79,10 @@ class Chunks:
     def add_of_file(self, source: SourceText, pieces: Sequence[NewChunk], *, now: int) -> None:
         """Store a file's chunks; a text that it repeats is stored once."""
         different = {piece.content_hash: piece for piece in pieces}.values()
-        new = [_row(chunk_id, source, piece, source.row_id, now) for chunk_id, piece in enumerate(different, self._next_id())]
+        new = [
+            _row(chunk_id, source, piece, source.row_id, now)
+            for chunk_id, piece in enumerate(different, self._next_id())
+        ]
         self._write(_INSERT_CHUNK, new)
         self._write(_INSERT_TAG, [{"tag": tag, "chunk": row["id"]} for row in new for tag in source.tags])
 
@@ -86,7 +90,7 @@ class Chunks:
         """Note that sources have been cut."""
         table = "messages" if kind == "message" else "files"
         self._connection.execute(
-            text(f"UPDATE {table} SET chunked_at = :now WHERE row_id IN (SELECT value FROM json_each(:ids))"),  # noqa: S608
+            text(f"UPDATE {table} SET chunked_at = :now WHERE row_id IN (SELECT value FROM json_each(:ids))"),
             {"now": now, "ids": json.dumps(list(row_ids))},
         )
 
@@ -146,7 +150,7 @@ class Chunks:
         )
         rows = self._connection.execute(
             text(
-                "SELECT m.id, m.agent_id, m.accepted_at FROM messages AS m WHERE m.chunked_at IS NOT NULL"  # noqa: S608
+                "SELECT m.id, m.agent_id, m.accepted_at FROM messages AS m WHERE m.chunked_at IS NOT NULL"
                 f" AND m.row_id IN (SELECT value FROM json_each(:rows)){waiting if with_vectors else ''}"
             ),
             {"rows": json.dumps(list(message_rows))},
@@ -235,9 +239,7 @@ class FoundChunks:
 
     def texts(self, chunk_ids: Sequence[int]) -> dict[int, FoundText]:
         """The newest message, or the file, behind each chunk."""
-        rows = self._connection.execute(
-            text(_FOUND), {"agent": self._agent, "ids": json.dumps(list(chunk_ids))}
-        )
+        rows = self._connection.execute(text(_FOUND), {"agent": self._agent, "ids": json.dumps(list(chunk_ids))})
         return {int(row[0]): _found(row) for row in rows}
 
     def created_at(self, chunk_ids: Sequence[int]) -> dict[int, int]:
@@ -265,7 +267,8 @@ _FOUND: Final = """
 
 
 def _found(row: Row[Any]) -> FoundText:
-    chunk_id, kind, item_id, session, role, name, content, chunk_text, tags, sequence, created_at, source = row
+    values: tuple[Any, ...] = tuple(row)
+    chunk_id, kind, item_id, session, role, name, content, chunk_text, tags, sequence, created_at, source = values
     return FoundText(
         chunk_id=int(chunk_id),
         kind=kind,
@@ -296,5 +299,5 @@ def _row(chunk_id: int, source: SourceText, piece: NewChunk, file_row: int | Non
     }
 
 
-def _times(row: Row[Any]) -> dict[str, Any]:
-    return {"created_at": int(row[10]), "accepted_at": int(row[11]), "trace": str(row[12])}
+def _source(values: tuple[Any, ...]) -> SourceText:
+    return SourceText(*[*values[:9], tuple(json.loads(values[9])), *values[10:]])

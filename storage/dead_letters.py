@@ -40,7 +40,7 @@ class DeadLetters:
         """Dead letters, the newest first."""
         rows = self._connection.execute(
             text(
-                f"SELECT {_COLUMNS} FROM dead_letters WHERE :agent IS NULL OR agent_id = :agent"  # noqa: S608
+                f"SELECT {_COLUMNS} FROM dead_letters WHERE :agent IS NULL OR agent_id = :agent"
                 " ORDER BY id DESC LIMIT :limit OFFSET :offset"
             ),
             {"agent": self._agent, "limit": limit, "offset": offset},
@@ -51,7 +51,7 @@ class DeadLetters:
         """One dead letter. Raises `NotFound`."""
         row = self._connection.execute(
             text(
-                f"SELECT {_COLUMNS} FROM dead_letters WHERE id = :id AND (:agent IS NULL OR agent_id = :agent)"  # noqa: S608
+                f"SELECT {_COLUMNS} FROM dead_letters WHERE id = :id AND (:agent IS NULL OR agent_id = :agent)"
             ),
             {"agent": self._agent, "id": letter_id},
         ).one_or_none()

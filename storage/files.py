@@ -47,9 +47,7 @@ class Files:
         ).scalars()
         SearchIndex(self._connection).remove_vectors(list(chunk_ids))
         self._connection.execute(
-            text(
-                "DELETE FROM files WHERE agent_id = :agent AND source_uri = :uri AND coalesce(session_row, 0) = :row"
-            ),
+            text("DELETE FROM files WHERE agent_id = :agent AND source_uri = :uri AND coalesce(session_row, 0) = :row"),
             where,
         )
         self._connection.execute(

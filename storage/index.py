@@ -70,7 +70,7 @@ class ChunkFilter:
                 "id IN (SELECT chunk_id FROM chunk_tags WHERE tag IN (SELECT value FROM json_each(:tags))"
                 " GROUP BY chunk_id HAVING count(*) = json_array_length(:tags))"
             )
-        return f"SELECT id FROM chunks WHERE {' AND '.join(clauses)}"  # noqa: S608 - fixed clauses only
+        return f"SELECT id FROM chunks WHERE {' AND '.join(clauses)}"
 
     def parameters(self) -> dict[str, Any]:
         """The bound values of `ids_sql`."""
@@ -144,7 +144,7 @@ class SearchIndex:
         """Put vectors into one index. Twice is once: vec0 knows no INSERT OR REPLACE, so what is there goes first."""
         self._delete_vectors(generation, [entry.chunk_id for entry in entries])
         self._connection.exec_driver_sql(
-            f"INSERT INTO {generation.table} (rowid, agent_id, embedding) VALUES (?, ?, ?)",  # noqa: S608
+            f"INSERT INTO {generation.table} (rowid, agent_id, embedding) VALUES (?, ?, ?)",
             [(entry.chunk_id, entry.agent, entry.embedding) for entry in entries],
         )
 
@@ -156,7 +156,7 @@ class SearchIndex:
 
     def vector_ids(self, generation: Generation) -> set[int]:
         """The chunks that a vector index holds."""
-        rows = self._connection.exec_driver_sql(f"SELECT rowid FROM {generation.table}_rowids")  # noqa: S608
+        rows = self._connection.exec_driver_sql(f"SELECT rowid FROM {generation.table}_rowids")
         return {int(row[0]) for row in rows}
 
     def search_text(self, match: str, within: ChunkFilter, limit: int) -> list[Hit]:
@@ -168,7 +168,7 @@ class SearchIndex:
         condition = "f.rowid IN (" + within.ids_sql() + ")" if within.narrow else "c.agent_id = :agent"
         rows = self._connection.execute(
             text(
-                f"SELECT f.rowid, -bm25({table}) AS score FROM {table} AS f CROSS JOIN chunks AS c ON c.id = f.rowid"  # noqa: S608
+                f"SELECT f.rowid, -bm25({table}) AS score FROM {table} AS f CROSS JOIN chunks AS c ON c.id = f.rowid"
                 f" WHERE {table} MATCH :match AND {condition} ORDER BY score DESC, f.rowid DESC LIMIT :limit"
             ),
             {**within.parameters(), "match": match, "limit": limit},
@@ -183,7 +183,7 @@ class SearchIndex:
         narrow = f" AND rowid IN ({within.ids_sql()})" if within.narrow else ""
         rows = self._connection.execute(
             text(
-                f"SELECT rowid, 1.0 - distance FROM {generation.table}"  # noqa: S608
+                f"SELECT rowid, 1.0 - distance FROM {generation.table}"
                 f" WHERE embedding MATCH :query AND k = :limit AND agent_id = :agent{narrow} ORDER BY distance"
             ),
             {**within.parameters(), "query": query, "limit": min(limit, MAX_NEIGHBOURS)},
@@ -193,12 +193,12 @@ class SearchIndex:
     def _delete_vectors(self, generation: Generation, chunk_ids: Sequence[int]) -> None:
         # A look-up by rowid in vec0 costs 0.15 ms; its own table of rowids says in microseconds that none is there.
         present = self._connection.execute(
-            text(f"SELECT rowid FROM {generation.table}_rowids WHERE rowid IN (SELECT value FROM json_each(:ids))"),  # noqa: S608
+            text(f"SELECT rowid FROM {generation.table}_rowids WHERE rowid IN (SELECT value FROM json_each(:ids))"),
             {"ids": json.dumps(list(chunk_ids))},
         ).scalars()
         found = [(chunk_id,) for chunk_id in present]
         if found:
-            self._connection.exec_driver_sql(f"DELETE FROM {generation.table} WHERE rowid = ?", found)  # noqa: S608
+            self._connection.exec_driver_sql(f"DELETE FROM {generation.table} WHERE rowid = ?", found)
 
 
 def create_missing_indexes(connection: Connection, now: int) -> None:

@@ -64,4 +64,5 @@ class JobRuns:
                     " WHERE started_at = (SELECT max(started_at) FROM job_runs WHERE job = r.job) ORDER BY job"
                 )
             )
-            return {str(row[0]): JobRun(*row[:4], json.loads(row[4]), row[5]) for row in rows}
+            found = [tuple(row) for row in rows]
+            return {row[0]: JobRun(*[*row[:4], json.loads(row[4]), row[5]]) for row in found}

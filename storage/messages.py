@@ -61,14 +61,12 @@ class Messages:
             ],
         )
 
-    def of_session(
-        self, session_row: int, *, limit: int, newest: bool = False, offset: int = 0
-    ) -> list[MessageRecord]:
+    def of_session(self, session_row: int, *, limit: int, newest: bool = False, offset: int = 0) -> list[MessageRecord]:
         """Messages in the order of `created_at`, then id: from the first on, or the newest ones."""
         direction = "DESC" if newest else "ASC"
         rows = self._connection.execute(
             text(
-                f"SELECT {_COLUMNS} {_FROM} AND m.session_row = :row"  # noqa: S608
+                f"SELECT {_COLUMNS} {_FROM} AND m.session_row = :row"
                 f" ORDER BY m.created_at {direction}, m.id {direction} LIMIT :limit OFFSET :offset"
             ),
             {"agent": self._agent, "row": session_row, "limit": limit, "offset": offset},
@@ -84,7 +82,7 @@ class Messages:
         )
         rows = self._connection.execute(
             text(
-                "SELECT id FROM messages WHERE agent_id = :agent AND chunked_at IS NOT NULL"  # noqa: S608
+                "SELECT id FROM messages WHERE agent_id = :agent AND chunked_at IS NOT NULL"
                 f" AND id IN (SELECT value FROM json_each(:ids)){waiting if with_vectors else ''}"
             ),
             {"agent": self._agent, "ids": json.dumps(list(ids))},

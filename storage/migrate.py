@@ -44,10 +44,10 @@ def migrate(database: Database, kind: Kind) -> list[str]:
         return []
     if version is not None and version not in history:
         raise StoreUnusable(
-            f"{database.path} has schema {version}, newer than {history[-1]}, the newest of this version: upgrade Reverie"
+            f"{database.path} has schema {version}, and this version knows none after {history[-1]}: upgrade Reverie"
         )
     with FileLock(f"{database.path}.migrate.lock"):
-        missing = history[history.index(version) + 1 :] if version else list(history)
+        missing = list(history[history.index(version) + 1 :] if version else history)
         if schema_version(database) != version:
             return migrate(database, kind)
         _run(database, kind)

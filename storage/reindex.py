@@ -68,14 +68,14 @@ def _fill(tx: Transaction, generation: Generation) -> int:
     key = "id" if generation.kind == "text" else "chunk_id"
     ids = list(
         tx.connection.execute(
-            text(f"SELECT {key} FROM {source} WHERE {key} > :after ORDER BY {key} LIMIT :limit"),  # noqa: S608
+            text(f"SELECT {key} FROM {source} WHERE {key} > :after ORDER BY {key} LIMIT :limit"),
             {"after": generation.built_to, "limit": _BATCH},
         ).scalars()
     )
     if ids and generation.kind == "text":
         tx.connection.execute(
             text(
-                f"INSERT INTO {generation.table} (rowid, text)"  # noqa: S608
+                f"INSERT INTO {generation.table} (rowid, text)"
                 " SELECT id, text FROM chunks WHERE id > :after AND id <= :last"
             ),
             {"after": generation.built_to, "last": ids[-1]},
@@ -103,4 +103,4 @@ def _switch(tx: Transaction, generation: Generation) -> None:
 def _count(store: Store, kind: IndexKind) -> int:
     table = "chunks" if kind == "text" else "chunks_vec"
     with store.reading() as tx:
-        return int(tx.connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())  # noqa: S608
+        return int(tx.connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())

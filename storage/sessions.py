@@ -36,7 +36,7 @@ class Sessions:
     def find(self, session_id: str) -> SessionRecord | None:
         """The session with this id, if it exists."""
         row = self._connection.execute(
-            text(f"SELECT {_COLUMNS}, {_COUNT} FROM sessions WHERE agent_id = :agent AND id = :id"),  # noqa: S608
+            text(f"SELECT {_COLUMNS}, {_COUNT} FROM sessions WHERE agent_id = :agent AND id = :id"),
             {"agent": self._agent, "id": session_id},
         ).one_or_none()
         return _session(row) if row else None
@@ -108,7 +108,7 @@ class Sessions:
         condition = "status = :status" if status else "status <> 'archived'"
         rows = self._connection.execute(
             text(
-                f"SELECT {_COLUMNS}, {_COUNT} FROM sessions WHERE agent_id = :agent AND {condition}"  # noqa: S608
+                f"SELECT {_COLUMNS}, {_COUNT} FROM sessions WHERE agent_id = :agent AND {condition}"
                 " ORDER BY updated_at DESC, row_id DESC LIMIT :limit OFFSET :offset"
             ),
             {"agent": self._agent, "status": status, "limit": limit, "offset": offset},
@@ -159,4 +159,4 @@ def new_ref_code() -> str:
 
 def _session(row: Row[Any]) -> SessionRecord:
     values = tuple(row)
-    return SessionRecord(*values[:13], metadata=json.loads(values[13]), messages=int(values[14]))
+    return SessionRecord(*[*values[:13], json.loads(values[13]), int(values[14])])

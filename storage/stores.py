@@ -194,7 +194,9 @@ def _opened(path: Path, kind: str) -> Database:
             # SQLite would make it readable for all; its log and shared-memory files take over the mode of this one.
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     except OSError as error:
-        raise StoreUnavailable(f"{path} cannot be made ({error}): check the space and the rights on its disk") from error
+        raise StoreUnavailable(
+            f"{path} cannot be made ({error}): check the space and the rights on its disk"
+        ) from error
     database = Database(path)
     try:
         migrate(database, "account" if kind == "account" else "workspace")

@@ -58,7 +58,7 @@ def wasted_vectors(store: Store) -> Generation | None:
         if generation is None:
             return None
         slots = tx.connection.exec_driver_sql(
-            f"SELECT coalesce(sum(size), 0) FROM {generation.table}_chunks"  # noqa: S608
+            f"SELECT coalesce(sum(size), 0) FROM {generation.table}_chunks"
         ).scalar_one()
         used = len(tx.index.vector_ids(generation))
         agents = tx.connection.execute(text("SELECT count(DISTINCT agent_id) FROM chunks")).scalar_one()
@@ -86,7 +86,7 @@ def _merge_text(store: Store, deadline: float) -> None:
             table = generation.table
             before = tx.connection.exec_driver_sql("SELECT total_changes()").scalar_one()
             tx.connection.exec_driver_sql(
-                f"INSERT INTO {table}({table}, rank) VALUES ('merge', {_MERGE_PAGES})"  # noqa: S608
+                f"INSERT INTO {table}({table}, rank) VALUES ('merge', {_MERGE_PAGES})"
             )
             after = tx.connection.exec_driver_sql("SELECT total_changes()").scalar_one()
         if after - before < 2:  # https://sqlite.org/fts5.html#the_merge_command

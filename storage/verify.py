@@ -110,7 +110,7 @@ def _check_full_text(store: Store, verdict: Verdict) -> None:
             return
         table = generation.table
         try:
-            connection.exec_driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")  # noqa: S608
+            connection.exec_driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
         except Exception as error:
             if "malformed" not in str(error) and "corrupt" not in str(error).lower():
                 raise

@@ -37,7 +37,8 @@ STAGES: Final[tuple[Stage, ...]] = tuple(_WAITING)
 
 _ENDED = """
     SELECT item_id, attempts, crashes + (token IS NOT NULL) FROM claims
-    WHERE stage = :stage AND ((token IS NOT NULL AND lease_until <= :now) OR (token IS NULL AND next_attempt_at <= :now))
+    WHERE stage = :stage
+        AND ((token IS NOT NULL AND lease_until <= :now) OR (token IS NULL AND next_attempt_at <= :now))
     ORDER BY 3 DESC, next_attempt_at LIMIT :limit
 """
 _FRESH = """
@@ -197,16 +198,14 @@ class WorkQueue:
         table, key, condition = _WAITING[stage]
         row = self._connection.execute(
             text(
-                f"SELECT count(*), min(waiting.stored_at) FROM {table} AS waiting WHERE {condition} AND NOT EXISTS"  # noqa: S608
+                f"SELECT count(*), min(waiting.stored_at) FROM {table} AS waiting WHERE {condition} AND NOT EXISTS"
                 f" (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}"
                 " AND token IS NULL AND next_attempt_at IS NULL)"
             ),
             {"stage": stage},
         ).one()
         held, retrying = self._connection.execute(
-            text(
-                "SELECT count(token), count(next_attempt_at) FROM claims WHERE stage = :stage"
-            ),
+            text("SELECT count(token), count(next_attempt_at) FROM claims WHERE stage = :stage"),
             {"stage": stage},
         ).one()
         return StageBacklog(int(row[0]), int(row[1] or 0), int(held), int(retrying))
@@ -239,6 +238,6 @@ def is_idle_file(path: Path, stages: Sequence[Stage]) -> bool:
 def _unfinished_sql(stage: Stage) -> str:
     table, key, condition = _WAITING[stage]
     return (
-        f"SELECT 1 FROM {table} AS waiting WHERE {condition} AND NOT EXISTS (SELECT 1 FROM claims"  # noqa: S608
+        f"SELECT 1 FROM {table} AS waiting WHERE {condition} AND NOT EXISTS (SELECT 1 FROM claims"
         f" WHERE stage = :stage AND item_id = waiting.{key} AND token IS NULL AND next_attempt_at IS NULL) LIMIT 1"
     )

@@ -87,7 +87,8 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
             try:
                 counts = function(**arguments)
             except ReverieError as error:
-                log.error("task_failed", error_type=type(error).__name__, error=str(error), **arguments)
+                # No traceback: the error is one of ours and says what failed, and what to do.
+                log.error("task_failed", error_type=type(error).__name__, error=str(error), **arguments)  # noqa: TRY400
             except Exception:  # the boundary of the process's work: a bug must not take the worker down
                 log.exception("task_crashed", **arguments)
             else:
@@ -98,7 +99,9 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
         run.__module__ = function.__module__
-        return app.task(name=name, bind=True, queue=contract.TASK_QUEUES[name])(run)
+        registered = app.task(name=name, bind=True, queue=contract.TASK_QUEUES[name])(run)
+        registered.body = function  # for `reverie run`, which wants the counts and the errors
+        return registered
 
     return register
 
@@ -119,25 +122,25 @@ def _log_end(counts: Mapping[str, Any], started: float, arguments: Mapping[str, 
     write("task_done", milliseconds=round((time.monotonic() - started) * 1_000, 1), **{**arguments, **fields})
 
 
-@signals.setup_logging.connect
+@signals.setup_logging.connect  # type: ignore[untyped-decorator]
 def _own_the_logs(**_: Any) -> None:
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "worker"))
 
 
-@signals.worker_process_init.connect
+@signals.worker_process_init.connect  # type: ignore[untyped-decorator]
 def _in_child(**_: Any) -> None:
     """A pool child ends with its parent: an orphan would go on taking work that nobody can see."""
     die_with_parent(os.getppid(), signal=signal.SIGKILL)
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "worker"))
 
 
-@signals.worker_process_shutdown.connect
+@signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]
 def _child_ends(**_: Any) -> None:
     if _runtime is not None and _runtime.pid == os.getpid():
         _runtime.close()
 
 
-@signals.task_postrun.connect
+@signals.task_postrun.connect  # type: ignore[untyped-decorator]
 def _note_progress(**_: Any) -> None:
     """What liveness is judged by: not an answer to a ping, which a busy worker cannot give, but work that ends."""
     here = runtime()
@@ -149,7 +152,7 @@ def _note_progress(**_: Any) -> None:
         log.debug("progress_not_noted")
 
 
-@signals.worker_ready.connect
+@signals.worker_ready.connect  # type: ignore[untyped-decorator]
 def _start_pulse(sender: Any = None, **_: Any) -> None:
     queues = sorted(str(queue) for queue in sender.app.amqp.queues.consume_from)
     threading.Thread(target=_beat, args=(queues,), name="pulse", daemon=True).start()

@@ -42,7 +42,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
         try:
             last_runs = runtime().stores.jobs().last_runs()
         except ReverieError as error:
-            log.error("last_runs_not_read", error=str(error))
+            log.error("last_runs_not_read", error=str(error))  # noqa: TRY400 - one of ours, says it all
             last_runs = {}
         for job in PERIODIC_JOBS:
             self.schedule[job.task] = self._entry(job, last_runs.get(job.task), now)
@@ -87,7 +87,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
 
 
 def first_due(every: timedelta, first_after: timedelta, last: JobRun | None, now: datetime) -> datetime:
-    """The `last_run_at` from which a job's first due time follows: its last run, or such that it waits `first_after`."""
+    """The `last_run_at` that makes a job due when it should be: its last run, or such that it waits `first_after`."""
     if last is None:
         return now - every + first_after
     return min(now, from_micros(last.started_at))

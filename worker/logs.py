@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import MutableMapping, Sequence
 from typing import Any
 
 import structlog
@@ -53,7 +53,7 @@ def _renderer(settings: Settings) -> list[Any]:
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 
-def _drop_meta(_logger: object, _name: str, event: dict[str, Any]) -> dict[str, Any]:
+def _drop_meta(_logger: object, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
     event.pop("_record", None)
     event.pop("_from_structlog", None)
     return event

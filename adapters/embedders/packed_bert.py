@@ -1,7 +1,15 @@
 """BERT sentence models on a CPU without padding: the tokens of many texts run through a layer as one matrix.
 
-Same weights and same arithmetic as `SentenceTransformer.encode`; attention looks at texts grouped by equal length,
-so no text sees another and no padding is computed. It needs neither sentence_transformers nor transformers to start.
+Same weights and same arithmetic as `SentenceTransformer.encode`; attention looks at texts grouped by equal
+length, so no text sees another and no padding is computed. It needs neither sentence_transformers nor
+transformers, whose import takes longer than reading the model. Measured in one process against encode with
+batches of 32, on two cores of an AMD EPYC:
+
+    bfloat16: 834 to 518 short turns/s, 146 to 88 chunks of 640 characters/s, one query 1.4 to 3.7 ms
+    float32:  504 to 187 short turns/s, 102 to 43 chunks of 640 characters/s, one query 2.0 to 6.5 ms
+
+Sorting and batching by tokens alone is a third of the gain in bfloat16 and a seventh in float32; the rest is
+prepacked weights and no padding.
 
 This module imports torch at once: only a `load` may import it.
 """
@@ -44,14 +52,14 @@ class _Norm:
 
 
 class _Linear:
-    """A linear layer with oneDNN's own weight layout where that works: 10 % faster in bfloat16, twice in float32.
+    """A linear layer with oneDNN's own weight layout where that works.
+
+    On an AMD EPYC 10 % faster than F.linear in bfloat16 and twice as fast in float32.
 
     The plain weight is dropped once it is packed.
     """
 
-    def __init__(
-        self, weight: Tensor, bias: Tensor, *, prepack: bool, activation: Activation = "none"
-    ) -> None:
+    def __init__(self, weight: Tensor, bias: Tensor, *, prepack: bool, activation: Activation = "none") -> None:
         self._bias = bias
         self._activation = activation
         self._prepacked = prepack
@@ -122,15 +130,11 @@ class PackedBert:
         groups = [(len(list(same)), tokens) for tokens, same in groupby(len(text) for text in ids)]
         flat = torch.tensor([token for text in ids for token in text])
         positions = torch.cat([torch.arange(tokens).repeat(texts) for texts, tokens in groups])
-        hidden = self._norm(
-            F.embedding(flat, self._words) + self._type + F.embedding(positions, self._positions)
-        )
+        hidden = self._norm(F.embedding(flat, self._words) + self._type + F.embedding(positions, self._positions))
         for layer in self._layers:
             hidden = layer(hidden, groups)
         parts = torch.split(hidden.float(), [texts * tokens for texts, tokens in groups])
-        means = [
-            part.view(texts, tokens, -1).mean(1) for part, (texts, tokens) in zip(parts, groups, strict=True)
-        ]
+        means = [part.view(texts, tokens, -1).mean(1) for part, (texts, tokens) in zip(parts, groups, strict=True)]
         return F.normalize(torch.cat(means), dim=1)
 
 
@@ -163,9 +167,7 @@ class _Weights:
         name = f"encoder.layer.{number}"
         return _Layer(
             heads=heads,
-            query_key_value=self.linear(
-                *(f"{name}.attention.self.{part}" for part in ("query", "key", "value"))
-            ),
+            query_key_value=self.linear(*(f"{name}.attention.self.{part}" for part in ("query", "key", "value"))),
             attended=self.linear(f"{name}.attention.output.dense"),
             attended_norm=self.norm(f"{name}.attention.output.LayerNorm"),
             widen=self.linear(f"{name}.intermediate.dense", activation="gelu"),
@@ -237,9 +239,7 @@ def _prepacking_works(dtype: torch.dtype) -> bool:
     """
     with torch.no_grad():
         made = torch.Generator().manual_seed(7)
-        x, weight, bias = (
-            torch.randn(shape, generator=made).to(dtype) for shape in ((5, 64), (32, 64), (32,))
-        )
+        x, weight, bias = (torch.randn(shape, generator=made).to(dtype) for shape in ((5, 64), (32, 64), (32,)))
         try:
             found = _prepacked_linear(x, _prepack(weight), bias, "gelu")
         except (RuntimeError, NotImplementedError, AttributeError, TypeError):

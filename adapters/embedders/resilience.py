@@ -66,7 +66,8 @@ class GuardedEmbedder:
 
     def load(self) -> None:
         """Load the inner embedder. Raises EmbedderUnavailable, at once while the breaker is open."""
-        self._through(self.inner.load)
+        # An endpoint has nothing to load: only a call that it answered says that it is up again.
+        self._through(self.inner.load, closes=False)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """As the inner embedder. Raises EmbedderUnavailable, at once while the breaker is open."""
@@ -76,7 +77,7 @@ class GuardedEmbedder:
         """As the inner embedder. Raises EmbedderUnavailable, at once while the breaker is open."""
         return self._through(lambda: self.inner.embed_query(text))
 
-    def _through(self, call: Callable[[], T]) -> T:
+    def _through(self, call: Callable[[], T], *, closes: bool = True) -> T:
         probing = self._enter()
         try:
             answer = call()
@@ -87,7 +88,10 @@ class GuardedEmbedder:
             # A refused text or a bug says nothing of whether the embedder is up: the next call may probe.
             self._leave(probing)
             raise
-        self._close()
+        if closes:
+            self._close()
+        else:
+            self._leave(probing)
         return answer
 
     def _enter(self) -> bool:

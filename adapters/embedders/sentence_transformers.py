@@ -79,7 +79,10 @@ class SentenceTransformersEmbedder:
             device = choose_device(self._spec.device)
             dtype = choose_dtype(self._spec.dtype, device, torch.cpu.get_capabilities())
             encode, dimension = _open_model(folder, device, dtype)
-        except (ImportError, OSError, ValueError, KeyError, RuntimeError) as error:
+        except EmbedderUnavailable:
+            raise
+        # tokenizers raises bare Exception for a damaged file, safetensors a class of its own.
+        except Exception as error:
             raise EmbedderUnavailable(
                 f"model {self.model!r} could not be read from {folder}: {type(error).__name__}: {error}."
                 " Check the folder and that torch and sentence-transformers are installed"

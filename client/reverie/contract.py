@@ -60,6 +60,8 @@ MAX_JSON_DEPTH: Final = 32
 MAX_TAGS: Final = 16
 MAX_TAG_CHARACTERS: Final = 64
 MAX_NAME_CHARACTERS: Final = 256
+# Below the life of a reply list in the broker (900 s).
+MAX_WAIT_SECONDS: Final = 600
 
 Role = Literal["user", "assistant", "system", "tool"]
 ROLES: Final[tuple[Role, ...]] = ("user", "assistant", "system", "tool")

@@ -6,6 +6,11 @@ person to replay or drop, and `Rejected` is the caller's to mend. Nothing in Rev
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from reverie.messages import Rejection
+
 
 class ReverieError(Exception):
     """The root of all errors that Reverie raises on purpose."""
@@ -20,11 +25,15 @@ class Permanent(ReverieError):
 
 
 class Rejected(ReverieError):
-    """The caller's input is at fault. `field` names what to mend."""
+    """The caller's input is at fault. `field` names what to mend.
 
-    def __init__(self, message: str, *, field: str = "") -> None:
+    `items` are all the items at fault, where a call had several and none of them could be accepted.
+    """
+
+    def __init__(self, message: str, *, field: str = "", items: tuple[Rejection, ...] = ()) -> None:
         super().__init__(message)
         self.field = field
+        self.items = items
 
 
 class Unavailable(Transient):

@@ -17,7 +17,9 @@ the database has committed it: whatever is killed, it is either still here or al
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -34,6 +36,8 @@ LEASE_SECONDS: Final = 20
 WAKE_SECONDS: Final = 10
 # A producer that waits gives up long before; its reply list is swept away by the broker.
 REPLY_SECONDS: Final = 900
+# A wait is asked for in turns: redis-py gives a connection up that is silent for its socket timeout of 5 s.
+_REPLY_TURN_SECONDS: Final = 2.0
 
 _SEPARATOR: Final = "\x1f"
 
@@ -222,8 +226,8 @@ class Inbox:
 
     def now_micros(self) -> int:
         """The broker's own time, by which items are stamped as accepted."""
-        seconds, micros = guarded(lambda: cast("tuple[int, int]", self._broker.time()))
-        return seconds * 1_000_000 + micros
+        seconds, micros = guarded(self._broker.time)
+        return int(seconds) * 1_000_000 + int(micros)
 
     def anyone_waiting(self, workspace: str) -> bool:
         """Whether any producer waits for an outcome: asked first, because mostly none does."""
@@ -243,8 +247,13 @@ class Inbox:
     def wait_reply(self, reply_to: str, timeout_seconds: float) -> Outcome | None:
         """The next outcome on a reply list, or None after the timeout."""
         key = self._reply_key(reply_to)
-        found = guarded(lambda: cast("tuple[bytes, bytes] | None", self._broker.blpop([key], timeout=timeout_seconds)))
-        return msgspec.json.decode(found[1], type=Outcome) if found else None
+        deadline = time.monotonic() + timeout_seconds
+        while (left := deadline - time.monotonic()) > 0:
+            turn = max(0.01, min(left, _REPLY_TURN_SECONDS))
+            found = guarded(partial(self._broker.blpop, [key], timeout=turn))
+            if found:
+                return msgspec.json.decode(found[1], type=Outcome)
+        return None
 
     def wake_key(self, task: str, workspace: str) -> str:
         """The flag that says a wake-up by this task is on its way."""

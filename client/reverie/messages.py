@@ -15,7 +15,7 @@ import msgspec
 
 from reverie import contract
 from reverie.clock import new_id, now_micros, to_micros
-from reverie.contract import FilePayload, MessagePayload, Payload, Role
+from reverie.contract import FilePayload, MessagePayload, Payload, Role, WaitFor
 from reverie.errors import Rejected
 
 _WORKSPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
@@ -73,7 +73,42 @@ def check_workspace(name: object) -> str:
 
 def check_agent(name: object) -> str:
     """Return the name of an agent, or raise `Rejected`."""
-    return _check_label("agent", name, required=True)
+    checked: str = _check_label("agent", name, required=True)
+    return checked
+
+
+def check_session(session: object) -> str:
+    """Return the id of a session, or raise `Rejected`."""
+    checked: str = _check_label("session", session, required=True)
+    return checked
+
+
+def check_trace(trace: object) -> str:
+    """Return a trace id, a new one where none is given, or raise `Rejected`."""
+    if not trace:
+        return new_id()
+    checked: str = _check_label("trace", trace, required=True)
+    return checked
+
+
+def check_query(query: object) -> str:
+    """Return what is to be looked for, or raise `Rejected`: it must be text that can be written as UTF-8."""
+    if not isinstance(query, str):
+        raise Rejected(f"query must be a text, not {type(query).__name__}", field="query")
+    _check_text("query", query)
+    return query
+
+
+def check_wait(wait: WaitFor, timeout_seconds: object) -> WaitFor:
+    """Return what to wait for, or raise `Rejected` for that or for a timeout out of range."""
+    if wait not in contract.WAITS:
+        raise Rejected(f"wait is {str(wait)[:80]!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
+    if not isinstance(timeout_seconds, (int, float)) or not 0 < timeout_seconds <= contract.MAX_WAIT_SECONDS:
+        raise Rejected(
+            f"timeout_seconds is {timeout_seconds!r}; it must be more than 0 and at most {contract.MAX_WAIT_SECONDS}",
+            field="timeout_seconds",
+        )
+    return wait
 
 
 def normalise_tags(tags: Iterable[object], *, field: str = "tags") -> list[str]:
@@ -88,7 +123,9 @@ def normalise_tags(tags: Iterable[object], *, field: str = "tags") -> list[str]:
         if not clean:
             continue
         if len(clean) > contract.MAX_TAG_CHARACTERS:
-            raise Rejected(f"a tag has {len(clean)} characters; the limit is {contract.MAX_TAG_CHARACTERS}", field=field)
+            raise Rejected(
+                f"a tag has {len(clean)} characters; the limit is {contract.MAX_TAG_CHARACTERS}", field=field
+            )
         _check_text(field, clean)
         seen[clean] = None
     if len(seen) > contract.MAX_TAGS:
@@ -180,12 +217,13 @@ def build_file(
     session: str | None = None,
     metadata: Mapping[str, Any] | None = None,
     tags: Iterable[object] = (),
+    item_id: str | None = None,
 ) -> FilePayload:
-    """Turn a document's text into a checked payload. Raises `Rejected`."""
+    """Turn a document's text into a checked payload, with an id where it has none. Raises `Rejected`."""
     if not isinstance(content, str):
         raise Rejected("the content of a file must be text", field="content")
     payload = FilePayload(
-        id=new_id(),
+        id=item_id if item_id is not None else new_id(),
         agent=agent,
         source_uri=_check_label("source_uri", source_uri, required=True, limit=2_048),
         content=content,
@@ -203,7 +241,8 @@ def check_payload(payload: Payload) -> None:
     """Raise `Rejected` unless the payload can be stored as it is: limits, text, ranges and JSON."""
     if payload.v > contract.PAYLOAD_VERSION:
         raise Rejected(
-            f"the payload has version {payload.v}, newer than {contract.PAYLOAD_VERSION}: upgrade the workers", field="v"
+            f"the payload has version {payload.v}, newer than {contract.PAYLOAD_VERSION}: upgrade the workers",
+            field="v",
         )
     _check_label("id", payload.id, required=True)
     _check_label("agent", payload.agent, required=True)
@@ -247,13 +286,17 @@ def _check_text(field: str, text: str) -> bytes:
     try:
         encoded = text.encode()
     except UnicodeEncodeError as error:
-        raise Rejected(f"{field} is not valid Unicode: a lone surrogate at character {error.start}", field=field) from None
+        raise Rejected(
+            f"{field} is not valid Unicode: a lone surrogate at character {error.start}", field=field
+        ) from None
     if b"\x00" in encoded:
         raise Rejected(f"{field} holds a NUL character at byte {encoded.index(0)}", field=field)
     return encoded
 
 
-def _check_label(field: str, value: object, *, required: bool = False, limit: int = contract.MAX_NAME_CHARACTERS) -> Any:
+def _check_label(
+    field: str, value: object, *, required: bool = False, limit: int = contract.MAX_NAME_CHARACTERS
+) -> Any:
     """Check a short text that names something: no control characters, not blank, at most `limit` characters."""
     if value is None and not required:
         return None
@@ -320,7 +363,11 @@ def _convert(raw: object, kind: type[_T]) -> _T:
         raise Rejected(f"must be an object with role and content, not {type(raw).__name__}", field="message")
     try:
         return msgspec.convert(raw, kind)
-    except (msgspec.ValidationError, RecursionError) as error:
+    except RecursionError:
+        for name, value in raw.items():
+            _check_depth(str(name), value)
+        raise
+    except msgspec.ValidationError as error:
         text = str(error)
         found = _UNKNOWN.search(text) or _FIELD.search(text)
         field = found.group(1) if found else ""

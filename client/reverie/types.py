@@ -123,3 +123,34 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str | None = None
     trace: str = ""
     payload: str | None = None
+
+
+class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
+    """A session with all its messages, in the order in which they were said."""
+
+    session: Session
+    messages: list[Message]
+
+
+class SessionList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of sessions, the most recently active first."""
+
+    sessions: list[Session]
+
+
+class MessageList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of messages, oldest first."""
+
+    messages: list[Message]
+
+
+class DeadLetterList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of dead letters, the newest first."""
+
+    dead_letters: list[DeadLetter]
+
+
+class Deleted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a deletion: whether there was something to delete."""
+
+    deleted: bool

@@ -1,0 +1,76 @@
+"""Where the client finds its broker and its server: arguments, else the environment, read once."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+from urllib.parse import urlsplit
+
+from reverie import contract
+from reverie.errors import Rejected
+from reverie.messages import check_agent, check_workspace
+
+
+@dataclass(frozen=True, slots=True)
+class ClientConfig:
+    """What a client was told. `url_given` says whether the URL is more than the default."""
+
+    agent: str
+    workspace: str
+    url: str
+    url_given: bool
+    broker: str | None = field(repr=False)
+    token: str | None = field(repr=False)
+    prefix: str
+    timeout_seconds: float
+
+
+def resolve_config(
+    *,
+    agent: str | None,
+    url: str | None,
+    broker: str | None,
+    token: str | None,
+    workspace: str | None,
+    prefix: str | None,
+    timeout_seconds: float,
+) -> ClientConfig:
+    """Fill in from `REVERIE_...` what was not given, and check it. Raises `Rejected`."""
+    agent = agent or os.environ.get("REVERIE_AGENT")
+    if not agent:
+        raise Rejected("name the agent whose memory this is: Reverie(agent=...), or set REVERIE_AGENT", field="agent")
+    url = url or os.environ.get("REVERIE_URL") or None
+    if not timeout_seconds > 0:
+        raise Rejected(f"timeout_seconds is {timeout_seconds}; it must be more than 0", field="timeout_seconds")
+    return ClientConfig(
+        agent=check_agent(agent),
+        workspace=check_workspace(workspace or os.environ.get("REVERIE_WORKSPACE") or contract.DEFAULT_WORKSPACE),
+        url=_checked_url(url or contract.DEFAULT_URL),
+        url_given=url is not None,
+        broker=_checked_broker(broker or os.environ.get("REVERIE_BROKER") or None),
+        token=token or os.environ.get("REVERIE_TOKEN") or None,
+        prefix=prefix or os.environ.get("REVERIE_BROKER_PREFIX") or contract.DEFAULT_PREFIX,
+        timeout_seconds=timeout_seconds,
+    )
+
+
+def without_password(url: str) -> str:
+    """A URL that may be shown: user, password and options are left out."""
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+
+
+def _checked_url(url: str) -> str:
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise Rejected(f"{url!r} is no URL of a server: it looks like {contract.DEFAULT_URL}", field="url")
+    return url.rstrip("/")
+
+
+def _checked_broker(url: str | None) -> str | None:
+    if url is not None and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+        raise Rejected(
+            "the broker's URL must begin with redis://, rediss:// or unix://, as in redis://127.0.0.1:6379/0",
+            field="broker",
+        )
+    return url

@@ -1,0 +1,206 @@
+"""The client's way over HTTP. httpx2 is imported with the first call; every failure becomes one of our errors."""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Mapping
+from typing import Any, Final, TypeVar
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from reverie.clock import rfc3339
+from reverie.config import ClientConfig
+from reverie.contract import FilePayload, MessagePayload, WaitFor
+from reverie.errors import Permanent, Rejected, ReverieError, Unavailable, WaitTimeout
+from reverie.messages import Rejection
+from reverie.problems import CONTENT_TYPE, Problem, error_of
+from reverie.submission import Submission, checked_receipt, parts
+from reverie.types import Receipt
+
+# Half of what the server reads at most by default, since JSON may write a character as six bytes.
+_PART_BYTES: Final = 4 * 1024 * 1024
+_PART_ITEMS: Final = 1_000
+# How much longer than the server the client waits for the answer to a call that waits.
+_MARGIN_SECONDS: Final = 5.0
+_LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
+
+_T = TypeVar("_T")
+
+
+class HttpTransport:
+    """Calls to one server on behalf of one agent. Safe to share between threads and to use after a fork."""
+
+    def __init__(self, config: ClientConfig) -> None:
+        self._config = config
+        self._lock = threading.Lock()
+        self._client: Any = None
+        self._pid = 0
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        into: type[_T],
+        *,
+        body: object = None,
+        query: Mapping[str, str | int | None] | None = None,
+        trace: str = "",
+        timeout_seconds: float | None = None,
+    ) -> _T:
+        """Send one request and return its answer as `into`. Raises what the server raised, or `Unavailable`."""
+        headers = {"X-Reverie-Trace": quote(trace, safe="")} if trace else {}
+        content = None if body is None else msgspec.json.encode(body)
+        if content is not None:
+            headers["Content-Type"] = "application/json"
+        response = self._send(
+            method,
+            path,
+            content=content,
+            params={name: value for name, value in (query or {}).items() if value is not None},
+            headers=headers,
+            timeout=timeout_seconds or self._config.timeout_seconds,
+        )
+        if response.is_success:
+            try:
+                return msgspec.json.decode(response.content, type=into)
+            except msgspec.DecodeError as error:
+                raise Permanent(f"{self._config.url} answered {path} in a form this client cannot read") from error
+        raise self._error(response)
+
+    def close(self) -> None:
+        """Close the connections."""
+        with self._lock:
+            if self._client is not None and self._pid == os.getpid():
+                self._client.close()
+            self._client = None
+
+    def _send(self, method: str, path: str, **request: Any) -> Any:
+        import httpx2
+
+        client = self._connected()
+        for attempt in (1, 2):
+            try:
+                return client.request(method, path, **request)
+            except httpx2.ConnectError as error:
+                raise Unavailable(f"the server at {self._config.url} does not answer ({error})") from error
+            except httpx2.TimeoutException as error:
+                raise Unavailable(f"the server at {self._config.url} did not answer in time") from error
+            except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
+                # A connection kept from before the server was started anew. Every call may be sent twice.
+                if attempt == 2:
+                    raise Unavailable(f"the server at {self._config.url} broke off ({error})") from error
+            except httpx2.HTTPError as error:
+                raise Unavailable(f"no answer from {self._config.url} ({error})") from error
+        raise AssertionError("unreachable")
+
+    def _connected(self) -> Any:
+        import httpx2
+
+        with self._lock:
+            if self._client is None or self._pid != os.getpid():
+                headers = {
+                    "X-Reverie-Agent": quote(self._config.agent, safe=""),
+                    "X-Reverie-Workspace": self._config.workspace,
+                }
+                if self._config.token:
+                    headers["Authorization"] = f"Bearer {self._config.token}"
+                # A proxy named in the environment knows nothing of this machine's own addresses.
+                proxies = urlsplit(self._config.url).hostname not in _LOOPBACK
+                self._client = httpx2.Client(base_url=self._config.url, headers=headers, trust_env=proxies)
+                self._pid = os.getpid()
+            return self._client
+
+    def _error(self, response: Any) -> ReverieError:
+        if response.headers.get("content-type", "").startswith(CONTENT_TYPE):
+            try:
+                return error_of(msgspec.json.decode(response.content, type=Problem))
+            except msgspec.DecodeError:
+                pass
+        said = f"{self._config.url} answered {response.status_code}"
+        if response.status_code in (429, 502, 503, 504):
+            return Unavailable(said)
+        return Permanent(f"{said} and is no Reverie server: check the URL")
+
+
+def post_submission(
+    transport: HttpTransport, submission: Submission, *, wait: WaitFor, timeout_seconds: float
+) -> Receipt:
+    """Send a submission in requests of bounded size. What was sent before may be sent again under the same ids.
+
+    Raises `Unavailable` with the ids whose acceptance is not known, `WaitTimeout`, and `Rejected` when all failed.
+    """
+    accepted: list[str] = []
+    rejected: list[Rejection] = list(submission.rejected)
+    degraded = ""
+    late: WaitTimeout | None = None
+    deadline = time.monotonic() + timeout_seconds
+    for part in parts(submission, most_items=_PART_ITEMS, most_bytes=_PART_BYTES):
+        try:
+            # Once the time is up, the rest is still handed over.
+            left = max(0.1, deadline - time.monotonic())
+            receipt = _post(transport, part, "queued" if late else wait, left)
+        except WaitTimeout as error:
+            late = error
+            continue
+        except Unavailable as error:
+            done = len(accepted) if not late else 0
+            raise Unavailable(str(error), unconfirmed=submission.ids[done:]) from error
+        accepted += receipt.accepted
+        rejected += (_in_call(part, rejection) for rejection in receipt.rejected)
+        degraded = degraded or receipt.degraded
+    if late is not None:
+        raise WaitTimeout(str(late), accepted=submission.ids) from late
+    return checked_receipt(wait, accepted, rejected, trace=submission.trace, degraded=degraded)
+
+
+def session_path(session: str, rest: str = "") -> str:
+    """The path of a session. Its id may hold any text, slashes included, or be no more than dots."""
+    encoded = quote(session, safe="")
+    if not encoded.strip("."):
+        encoded = encoded.replace(".", "%2E")
+    return f"/v1/sessions/{encoded}{rest}"
+
+
+def _post(transport: HttpTransport, part: Submission, wait: WaitFor, timeout_seconds: float) -> Receipt:
+    first = part.payloads[0]
+    body: dict[str, Any] = {"wait": wait, "timeout_seconds": timeout_seconds}
+    if isinstance(first, FilePayload):
+        path = "/v1/files"
+        body |= _file_body(first)
+    else:
+        path = "/v1/messages"
+        body |= _where(first)
+        body["messages"] = [_message_body(p) for p in part.payloads if isinstance(p, MessagePayload)]
+    limit = (timeout_seconds if wait != "queued" else 30.0) + _MARGIN_SECONDS
+    try:
+        return transport.call("POST", path, Receipt, body=body, trace=part.trace, timeout_seconds=limit)
+    except Rejected as error:
+        if not error.items:
+            raise
+        return Receipt(state=wait, accepted=[], rejected=list(error.items), trace=part.trace)
+
+
+def _where(payload: MessagePayload) -> dict[str, Any]:
+    fields = ("session", "user", "provider", "chat_id", "channel")
+    where = {name: getattr(payload, name) for name in fields if getattr(payload, name) is not None}
+    return {**where, "strict": payload.strict}
+
+
+def _message_body(payload: MessagePayload) -> dict[str, Any]:
+    fields = ("id", "role", "content", "name", "tool_call_id", "tool_name", "tool_calls", "token_count", "importance",
+              "metadata", "tags", "sequence")  # fmt: skip
+    body = {name: getattr(payload, name) for name in fields if getattr(payload, name) not in (None, [], {})}
+    return {**body, "created_at": rfc3339(payload.created_at)}
+
+
+def _file_body(payload: FilePayload) -> dict[str, Any]:
+    fields = ("id", "source_uri", "content", "session", "tags", "metadata")
+    return {name: getattr(payload, name) for name in fields if getattr(payload, name) not in (None, [], {})}
+
+
+def _in_call(part: Submission, rejection: Rejection) -> Rejection:
+    """A rejection of a part, with its place in the whole call."""
+    return msgspec.structs.replace(rejection, index=part.places[rejection.index])

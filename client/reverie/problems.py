@@ -1,0 +1,102 @@
+"""Errors on the wire: RFC 9457 problem details with a stable `type`, made by the server, read by the client."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from reverie.errors import (
+    Conflict,
+    NotFound,
+    Permanent,
+    Rejected,
+    ReverieError,
+    Transient,
+    Unavailable,
+    WaitTimeout,
+)
+from reverie.messages import Rejection
+
+TYPE_PREFIX: Final = "urn:reverie:problem:"
+CONTENT_TYPE: Final = "application/problem+json"
+
+
+class TooLarge(Rejected):
+    """The body of a request exceeds what the server reads."""
+
+
+class Unauthorised(Rejected):
+    """The server wants a token, and got none or another one."""
+
+
+class Malformed(Rejected):
+    """The body of a request is not JSON that can be read."""
+
+
+class Internal(Permanent):
+    """The server failed in a way that nobody foresaw; its log has more under the trace id."""
+
+
+class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The body of an error. `field` names what to mend; the lists speak of the items of the call."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    field: str = ""
+    trace: str = ""
+    accepted: list[str] = []
+    unconfirmed: list[str] = []
+    rejected: list[Rejection] = []
+
+
+# From special to general: the first class that fits an error decides.
+_KINDS: Final[tuple[tuple[type[ReverieError], str, int, str], ...]] = (
+    (Malformed, "rejected", 400, "The body cannot be read"),
+    (Unauthorised, "unauthorised", 401, "A token is needed"),
+    (NotFound, "not-found", 404, "There is no such thing"),
+    (Conflict, "conflict", 409, "It does not fit the present state"),
+    (TooLarge, "too-large", 413, "The body is too large"),
+    (Rejected, "rejected", 422, "The request is at fault"),
+    (WaitTimeout, "wait-timeout", 504, "Accepted, but not as far as asked for"),
+    (Transient, "unavailable", 503, "Not available now"),
+    (Internal, "internal", 500, "The server failed"),
+    (Permanent, "permanent", 500, "It cannot succeed as it is"),
+    (ReverieError, "internal", 500, "The server failed"),
+)
+
+
+def problem_of(error: ReverieError, *, trace: str = "") -> Problem:
+    """The problem details of an error."""
+    _, slug, status, title = next(kind for kind in _KINDS if isinstance(error, kind[0]))
+    return Problem(
+        type=TYPE_PREFIX + slug,
+        title=title,
+        status=status,
+        detail=str(error),
+        field=getattr(error, "field", ""),
+        trace=trace,
+        accepted=list(getattr(error, "accepted", ())),
+        unconfirmed=list(getattr(error, "unconfirmed", ())),
+        rejected=list(getattr(error, "items", ())),
+    )
+
+
+def error_of(problem: Problem) -> ReverieError:
+    """The error that a problem was made of, or the nearest that this version knows."""
+    slug = problem.type.removeprefix(TYPE_PREFIX)
+    if slug == "unavailable":
+        return Unavailable(problem.detail, unconfirmed=tuple(problem.unconfirmed))
+    if slug == "wait-timeout":
+        return WaitTimeout(problem.detail, accepted=tuple(problem.accepted))
+    if slug == "rejected":
+        kind = Malformed if problem.status == 400 else Rejected
+        return kind(problem.detail, field=problem.field, items=tuple(problem.rejected))
+    for known, name, _, _ in _KINDS:
+        if name == slug and issubclass(known, Rejected):
+            return known(problem.detail, field=problem.field)
+    if slug == "internal":
+        return Internal(f"{problem.detail} (trace {problem.trace})")
+    return Permanent(problem.detail)

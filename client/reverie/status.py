@@ -1,0 +1,100 @@
+"""The state of the pipeline as `reverie status` and `GET /v1/status` show it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+
+class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits at one stage. `held` is being worked on; `retrying` failed and will be tried again."""
+
+    waiting: int = 0
+    oldest_age_seconds: float = 0.0
+    held: int = 0
+    retrying: int = 0
+
+
+class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What one workspace's inbox holds: accepted, not yet stored."""
+
+    workspace: str
+    size: int
+    oldest_age_seconds: float
+
+
+class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One workspace. With an `error` it cannot be used, and the numbers are not known."""
+
+    name: str
+    stages: dict[str, StageStatus] = {}
+    dead_letters: int = 0
+    wal_bytes: int = 0
+    error: str = ""
+
+
+class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """One worker that is alive. `progress_at` is when it last ended a task."""
+
+    name: str
+    host: str
+    pid: int
+    queues: list[str]
+    started_at: datetime
+    seen_at: datetime
+    progress_at: datetime | None
+    tasks_done: int
+    embedder: str
+
+
+class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The newest run of a periodic job."""
+
+    started_at: datetime
+    finished_at: datetime | None
+    counts: dict[str, Any]
+    error: str | None
+
+
+class LagStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds from accepted to searchable over the last five minutes."""
+
+    samples: int = 0
+    p50_seconds: float | None = None
+    p99_seconds: float | None = None
+
+
+class EmbedderStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The embedder of the process that answers; those of the workers stand with the workers."""
+
+    state: Literal["up", "down", "none"]
+    model: str = ""
+    dtype: str = ""
+    device: str = ""
+    error: str = ""
+
+
+class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The whole pipeline. Without a broker, what only the broker knows is empty and `broker_error` says why.
+
+    `stages` and `dead_letters` are sums over the workspaces looked at. With very many of them the least recently
+    written are left out, `workspaces_unread` of them. `errors` has what could not be read, by its name.
+    """
+
+    at: datetime
+    broker: Literal["up", "down"]
+    broker_error: str
+    queues: dict[str, int]
+    inboxes: list[InboxStatus]
+    workers: list[WorkerStatus]
+    lag: LagStatus
+    stages: dict[str, StageStatus]
+    dead_letters: int
+    workspaces: list[WorkspaceStatus]
+    workspaces_total: int
+    workspaces_unread: int
+    jobs: dict[str, JobStatus]
+    embedder: EmbedderStatus
+    errors: dict[str, str] = {}

@@ -1,0 +1,189 @@
+"""The stages of the pipeline driven by hand: real SQLite, an inbox in a fake or a real broker, a clock that is set.
+
+Time never passes by itself: `advance` moves the clock of the stages, `lose_worker` and `make_due` do to the inbox
+what its leases and delays do after a while.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import fakeredis
+import msgspec
+import redis
+from sqlalchemy import text
+
+from adapters.embedders.base import Embedder
+from adapters.embedders.hashing import HashEmbedder
+from adapters.working_memory import WorkingMemory
+from memory.chunking import chunk_messages
+from memory.embedding import EmbedHooks, embed_chunks
+from memory.forgetting import forget_session
+from memory.indexing import index_chunks
+from memory.ingest import IngestReport, ingest_batch
+from memory.stage import StageReport
+from retrieval.recall import RecallRequest, recall
+from reverie.clock import now_micros
+from reverie.contract import FilePayload, MessagePayload
+from reverie.inbox import Inbox, Taken, field_of
+from reverie.messages import build_file, build_messages, build_session
+from reverie.types import Message, Recollection
+from storage.records import DeadLetter, MessageRecord, ReadyMessage
+from storage.stores import Store, Stores
+
+PREFIX = "test:"
+WORKSPACE = "ws"
+
+
+class Pipeline:
+    """One workspace with everything that moves messages through it."""
+
+    def __init__(self, data: Path, *, broker: redis.Redis | None = None, embedder: Embedder | None = None) -> None:
+        self.broker = broker if broker is not None else fakeredis.FakeRedis(server=fakeredis.FakeServer())
+        self.stores = Stores(data)
+        self.inbox = Inbox(self.broker, prefix=PREFIX)
+        self.working = WorkingMemory(self.broker, prefix=PREFIX, capacity=50)
+        self.embedder: Embedder = embedder if embedder is not None else HashEmbedder()
+        self.skew_micros = 0
+        self.ready: list[ReadyMessage] = []
+        self.told_degraded: list[str] = []
+
+    @property
+    def store(self) -> Store:
+        return self.stores.workspace(WORKSPACE)
+
+    def close(self) -> None:
+        self.stores.close()
+        self.broker.close()
+
+    # --- time ---
+
+    def now(self) -> int:
+        return now_micros() + self.skew_micros
+
+    def advance(self, seconds: float) -> None:
+        """Let the clock of the stages go on."""
+        self.skew_micros += int(seconds * 1_000_000)
+
+    def lose_worker(self) -> None:
+        """End every lease of the inbox, as after a worker's death."""
+        self._rescore("taken")
+
+    def make_due(self) -> None:
+        """Let every delay of the inbox pass."""
+        self._rescore("due")
+
+    def _rescore(self, which: str) -> None:
+        key = f"{PREFIX}inbox:{WORKSPACE}:{which}"
+        fields = self.broker.zrange(key, 0, -1)
+        if fields:
+            self.broker.zadd(key, {field: number for number, field in enumerate(fields)})
+
+    # --- into the inbox ---
+
+    def say(
+        self, *said: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any
+    ) -> list[str]:
+        """Accept messages (texts are the user's turns) and return their ids."""
+        payloads = turns(*said, agent=agent, session=session, **where)
+        self.inbox.accept(WORKSPACE, payloads)
+        return [payload.id for payload in payloads]
+
+    def hand_in(
+        self, source_uri: str, content: str, *, agent: str = "ana", session: str | None = None, **more: Any
+    ) -> FilePayload:
+        """Accept a file."""
+        payload = build_file(agent=agent, source_uri=source_uri, content=content, trace="t", session=session, **more)
+        self.inbox.accept(WORKSPACE, [payload])
+        return payload
+
+    def smuggle(self, payload: bytes, *, item_id: str, agent: str = "ana", stamp: bytes | None = None) -> None:
+        """Put raw bytes into the inbox, as anything that reaches the broker may."""
+        field = field_of(agent, item_id)
+        at = str(self.inbox.now_micros()).encode() + b" " if stamp is None else stamp
+        self.broker.hset(f"{PREFIX}inbox:{WORKSPACE}", field, at + payload)
+        self.broker.zadd(f"{PREFIX}inbox:{WORKSPACE}:due", {field: 1})
+        self.broker.sadd(f"{PREFIX}inboxes", WORKSPACE)
+
+    def waiting_in_inbox(self) -> int:
+        return self.inbox.stats(WORKSPACE).size
+
+    # --- through the stages ---
+
+    def ingest(self) -> IngestReport:
+        return ingest_batch(self.inbox, self.store, self.working, now=self.now())
+
+    def chunk(self) -> StageReport:
+        return chunk_messages(self.store, now=self.now, on_batch=lambda rows: None)
+
+    def embed(self, embedder: Embedder | None = None, *, batch_size: int = 256) -> StageReport:
+        def unavailable(chunk_ids: Sequence[int], why: str) -> None:
+            with self.store.reading() as tx:
+                self.told_degraded += [ready.id for ready in tx.chunks.messages_of(chunk_ids)]
+
+        hooks = EmbedHooks(lambda: None, unavailable)
+        return embed_chunks(self.store, embedder or self.embedder, now=self.now, hooks=hooks, batch_size=batch_size)
+
+    def index(self) -> StageReport:
+        return index_chunks(self.store, now=self.now, on_indexed=lambda batch: self.ready.extend(batch.messages))
+
+    def settle(self) -> None:
+        """Run every stage until nothing is due."""
+        self.drain(lambda: self.ingest().taken)
+        for stage in (self.chunk, self.embed, self.index):
+            self.drain(lambda stage=stage: stage().more)
+
+    def drain(self, step: Callable[[], object]) -> None:
+        while step():
+            pass
+
+    def forget(self, session: str = "s", *, agent: str = "ana") -> bool:
+        return forget_session(self.store, self.inbox, self.working, agent=agent, session=session)
+
+    # --- out of the store ---
+
+    def recall(self, query: str, *, agent: str = "ana", **more: Any) -> Recollection:
+        return recall(self.store, self.embedder, RecallRequest(query=query, agent=agent, **more))
+
+    def found(self, query: str, **more: Any) -> list[str]:
+        """The texts that a keyword recall finds."""
+        return [memory.text for memory in self.recall(query, **{"mode": "keyword", "limit": 100, **more})]
+
+    def messages(self, session: str = "s", *, agent: str = "ana") -> list[MessageRecord]:
+        with self.store.reading() as tx:
+            rows = tx.for_agent(agent)
+            found = rows.sessions.find(session)
+            return rows.messages.of_session(found.row_id, limit=10_000) if found else []
+
+    def contents(self, session: str = "s", *, agent: str = "ana") -> list[str]:
+        return [message.content for message in self.messages(session, agent=agent)]
+
+    def cached(self, session: str = "s", *, agent: str = "ana") -> list[Message] | None:
+        return self.working.read(WORKSPACE, agent, session)
+
+    def dead_letters(self) -> list[DeadLetter]:
+        with self.store.reading() as tx:
+            return tx.dead_letters.list(limit=1_000)
+
+    def count(self, table: str, where: str = "1") -> int:
+        with self.store.reading() as tx:
+            return int(tx.connection.execute(text(f"SELECT count(*) FROM {table} WHERE {where}")).scalar_one())
+
+
+def turns(*said: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any) -> list[MessagePayload]:
+    """Payloads of messages; a text is a turn of the user's."""
+    raw = [{"role": "user", "content": item} if isinstance(item, str) else {"role": "user", **item} for item in said]
+    payloads, rejected = build_messages(raw, agent=agent, where=build_session({"session": session, **where}), trace="t")
+    assert not rejected, rejected
+    return payloads
+
+
+def as_json(payload: MessagePayload, **changes: Any) -> bytes:
+    """A payload as it lies in the inbox, with fields changed behind the back of every check."""
+    return msgspec.json.encode(msgspec.to_builtins(payload) | {"type": "message"} | changes)
+
+
+def fields_of(taken: Sequence[Taken]) -> list[bytes]:
+    return [item.field for item in taken]

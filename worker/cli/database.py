@@ -1,0 +1,162 @@
+"""`reverie db`: the files themselves. Works on the data folder, whether Reverie is up or not."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any
+
+import typer
+
+from reverie.errors import ReverieError
+from storage.engine import Database
+from storage.index import IndexKind
+from storage.migrate import newest_version, schema_version
+from storage.reindex import reindex as rebuild
+from storage.stores import Store, Stores
+from storage.verify import verify as compare
+from worker.cli.application import Invocation, application, invocation
+from worker.cli.output import AsJson, print_json, print_table, progress_bar, say, size
+
+database = typer.Typer(help="Look after the database files.", no_args_is_help=True)
+application.add_typer(database, name="db")
+
+EveryWorkspace = Annotated[bool, typer.Option("--all", help="Every workspace, not only the one chosen.")]
+
+
+@database.command("migrate")
+def migrate(context: typer.Context, as_json: AsJson = False) -> None:
+    """Bring every workspace and the account to the newest schema."""
+    stores = invocation(context).runtime.stores
+    done: dict[str, str] = {"account": newest_version("account")}
+    failed: dict[str, str] = {}
+    stores.account()
+    for name in stores.names():
+        try:
+            stores.workspace(name)
+            done[name] = newest_version("workspace")
+        except ReverieError as error:
+            failed[name] = str(error)
+    if as_json:
+        print_json({"migrated": done, "failed": failed})
+    else:
+        print_table(("database", "schema"), done.items(), empty="there are no workspaces yet")
+        for name, reason in failed.items():
+            say(f"{name}: {reason}")
+    raise typer.Exit(1 if failed else 0)
+
+
+@database.command("status")
+def status(context: typer.Context, as_json: AsJson = False) -> None:
+    """Schema, size and log of each database."""
+    stores = invocation(context).runtime.stores
+    rows = [_file_status(stores, name) for name in stores.names()]
+    if as_json:
+        print_json(rows)
+        return
+    print_table(
+        ("workspace", "schema", "newest", "size", "log", "error"),
+        [
+            (r["name"], r["schema"] or "-", r["newest"], size(r["bytes"]), size(r["log_bytes"]), r["error"])
+            for r in rows
+        ],
+        empty="there are no workspaces yet",
+    )
+
+
+@database.command("reindex")
+def reindex(
+    context: typer.Context,
+    kind: Annotated[str, typer.Option(help="text, vector or both.")] = "both",
+    everything: EveryWorkspace = False,
+    as_json: AsJson = False,
+) -> None:
+    """Build the search indexes anew; they are searched meanwhile. Interrupted, it goes on where it was."""
+    kinds: tuple[IndexKind, ...] = ("text", "vector")
+    if kind != "both":
+        if kind not in kinds:
+            raise typer.BadParameter("text, vector or both", param_hint="--kind")
+        kinds = ("text",) if kind == "text" else ("vector",)
+    call = invocation(context)
+    counts: dict[str, dict[str, int]] = {}
+    for name in _chosen(call, everything):
+        store = call.runtime.stores.workspace(name, create=False)
+        for one in kinds:
+            counts.setdefault(name, {})[one] = _rebuild(store, one, call.runtime.now())
+    if as_json:
+        print_json(counts)
+    else:
+        rows = [(name, one, count) for name, found in counts.items() for one, count in found.items()]
+        print_table(("workspace", "index", "entries"), rows, empty="there are no workspaces yet")
+
+
+@database.command("verify")
+def verify(
+    context: typer.Context,
+    everything: EveryWorkspace = False,
+    quick: Annotated[bool, typer.Option(help="Leave out reading every page.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Compare rows, chunks, full text and vectors with each other; exit code 1 when they disagree."""
+    call = invocation(context)
+    wrong: dict[str, list[str]] = {}
+    counts: dict[str, dict[str, int]] = {}
+    for name in _chosen(call, everything):
+        with _as_finding(wrong, name):
+            verdict = compare(call.runtime.stores.workspace(name, create=False), quick=quick)
+            counts[name] = verdict.counts
+            if verdict.wrong:
+                wrong[name] = verdict.wrong
+    if as_json:
+        print_json({"counts": counts, "wrong": wrong})
+    else:
+        columns = ("messages", "chunks", "vectors", "in_vector_index", "dead_letters")
+        rows = [(name, *(found.get(c, "-") for c in columns)) for name, found in counts.items()]
+        print_table(("workspace", *columns), rows, empty="there are no workspaces yet")
+        for name, findings in wrong.items():
+            for finding in findings:
+                say(f"{name}: {finding}")
+        if counts and not wrong:
+            say("Everything agrees.")
+    raise typer.Exit(1 if wrong else 0)
+
+
+@contextmanager
+def _as_finding(wrong: dict[str, list[str]], name: str) -> Iterator[None]:
+    try:
+        yield
+    except ReverieError as error:
+        wrong[name] = [str(error)]
+
+
+def _rebuild(store: Store, kind: IndexKind, now: int) -> int:
+    with progress_bar(f"{store.name}: {kind} index") as bar:
+        task = bar.add_task("", total=None)
+        return rebuild(
+            store, kind, now=now, progress=lambda done, total: bar.update(task, completed=done, total=total)
+        )
+
+
+def _chosen(call: Invocation, everything: bool) -> list[str]:
+    return call.runtime.stores.names() if everything else [call.settings.workspace]
+
+
+def _file_status(stores: Stores, name: str) -> dict[str, Any]:
+    path = stores.path_of(name)
+    log = path.with_name("memory.db-wal")
+    row: dict[str, Any] = {
+        "name": name,
+        "schema": None,
+        "newest": newest_version("workspace"),
+        "bytes": path.stat().st_size,
+        "log_bytes": log.stat().st_size if log.exists() else 0,
+        "error": "",
+    }
+    opened = Database(path)
+    try:
+        row["schema"] = schema_version(opened)
+    except ReverieError as error:
+        row["error"] = str(error)
+    finally:
+        opened.close()
+    return row

@@ -1,0 +1,209 @@
+"""Commands that are processes: `up` and the four it keeps alive."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from reverie import contract
+from reverie.errors import Rejected, ReverieError
+from worker.cli.application import application, invocation
+from worker.cli.output import say
+from worker.settings import PREFIX, Settings
+
+if TYPE_CHECKING:
+    from worker.supervisor import ProcessEvent, ProcessSpec
+
+_PIPELINE_QUEUES = (
+    contract.QUEUE_INGEST,
+    contract.QUEUE_INDEX,
+    contract.QUEUE_MAINTENANCE,
+    contract.QUEUE_SCHEDULES,
+)
+# Embedding is the long-distance runner: the short steps of the others, and recalls, go before it.
+_EMBED_NICENESS = 5
+
+
+@application.command()
+def up(
+    context: typer.Context,
+    port: Annotated[int | None, typer.Option(help="The port of the HTTP server.", show_default="7437")] = None,
+    show_logs: Annotated[bool, typer.Option("--logs", help="Write the logs here and not into files.")] = False,
+) -> None:
+    """Run everything until Ctrl-C: broker, workers, beat and HTTP server."""
+    call = invocation(context)
+    call.flags["port"] = port
+    settings = call.settings
+    from worker.logs import configure_logging
+    from worker.supervisor import Supervisor
+
+    (settings.data / "logs").mkdir(parents=True, exist_ok=True, mode=0o700)
+    configure_logging(settings, process="up")
+    if not show_logs:
+        _log_to_file(settings.data / "logs" / "up.log")
+    _open_stores(call.runtime.stores)
+    picture = _Picture(settings)
+    specs = process_specs(settings, show_logs=show_logs)
+    raise typer.Exit(Supervisor(specs, settings.data, on_event=picture.show).run())
+
+
+@application.command()
+def worker(
+    context: typer.Context,
+    queues: Annotated[str, typer.Option(help="Comma-separated: " + ", ".join(contract.QUEUES) + ".")] = ",".join(
+        contract.QUEUES
+    ),
+    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Processes.")] = 1,
+) -> None:
+    """Take tasks from queues, on any host that reaches the broker and the data folder."""
+    wanted = [name.strip() for name in queues.split(",") if name.strip()]
+    unknown = sorted(set(wanted) - set(contract.QUEUES))
+    if unknown or not wanted:
+        raise Rejected(f"no such queue: {', '.join(unknown) or '(none)'}; there are {', '.join(contract.QUEUES)}")
+    settings = invocation(context).settings
+    pass_on(settings)
+    os.environ.setdefault(PREFIX + "PROCESS", "-".join(wanted) if len(wanted) < len(contract.QUEUES) else "worker")
+    if wanted == [contract.QUEUE_EMBED]:
+        os.nice(_EMBED_NICENESS)
+    from worker.app import app
+
+    app.worker_main(
+        [
+            "worker",
+            f"--queues={','.join(wanted)}",
+            f"--concurrency={concurrency}",
+            f"--hostname={os.environ[PREFIX + 'PROCESS']}@%h",
+            "--without-gossip",
+            "--without-mingle",
+            f"--loglevel={settings.log_level}",
+        ]
+    )
+
+
+@application.command()
+def beat(context: typer.Context) -> None:
+    """Send the periodic jobs. Two of them do no harm."""
+    pass_on(invocation(context).settings)
+    os.environ.setdefault(PREFIX + "PROCESS", "beat")
+    from worker.app import app
+
+    app.Beat(quiet=True, loglevel="INFO").run()
+
+
+@application.command()
+def serve(
+    context: typer.Context,
+    host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
+    port: Annotated[int | None, typer.Option(help="The port to listen on.", show_default="7437")] = None,
+) -> None:
+    """Serve HTTP: messages, recall, sessions, status, metrics."""
+    call = invocation(context)
+    call.flags.update(host=host, port=port)
+    pass_on(call.settings)
+    os.environ.setdefault(PREFIX + "PROCESS", "server")
+    # Another composition root, in a process of its own: this one imports nothing of it.
+    os.execv(sys.executable, [sys.executable, "-m", "server"])  # noqa: S606 - our own module
+
+
+def process_specs(settings: Settings, *, show_logs: bool = False) -> list[ProcessSpec]:
+    """Everything that `up` keeps alive, in the order in which it starts."""
+    from worker.broker import broker_processes
+    from worker.supervisor import ProcessSpec
+
+    command = [sys.executable, "-m", "worker.cli"]
+    environment = {**_environment(settings), "PYTHONUNBUFFERED": "1"}
+
+    def spec(name: str, *arguments: str, grace: float = 10.0) -> ProcessSpec:
+        return ProcessSpec(
+            name=name,
+            argv=[*command, *arguments],
+            env={**environment, PREFIX + "PROCESS": name},
+            order=1,
+            stop_grace_seconds=grace,
+            log_path=None if show_logs else settings.data / "logs" / f"{name}.log",
+            # A warm shutdown would wait for a broker that is going down at the same moment.
+            parent_death_signal=signal.SIGKILL,
+        )
+
+    specs = [] if settings.broker else broker_processes(settings.data)
+    pipeline = f"--queues={','.join(_PIPELINE_QUEUES)}"
+    specs.append(spec("pipeline", "worker", pipeline, f"--concurrency={settings.worker_concurrency}"))
+    specs.append(spec("embed", "worker", f"--queues={contract.QUEUE_EMBED}", "--concurrency=1"))
+    specs.append(spec("beat", "beat"))
+    specs.append(spec("server", "serve"))
+    return specs
+
+
+class _Picture:
+    """What a person sees of `up`: a line for each process, and one when everything is there."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._waiting = {spec.name for spec in process_specs(settings)}
+
+    def show(self, event: ProcessEvent) -> None:
+        """Print one event."""
+        if event.kind == "process_died":
+            how = event.signal or f"exit code {event.exit_code}"
+            say(f"  {event.name} died ({how}), starting it again in {event.restart_in_seconds or 0:.1f} s")
+        elif event.kind == "process_keeps_crashing":
+            say(f"  {event.name} keeps crashing; its log is {event.log_path}")
+            for line in event.last_lines:
+                say(f"    {line}")
+        elif event.kind == "process_started":
+            say(f"  {event.name:<12} pid {event.pid}")
+            self._started(event.name)
+        elif event.kind in ("process_killed", "process_stopping"):
+            say(f"  {event.name} {event.kind.removeprefix('process_')}")
+
+    def _started(self, name: str) -> None:
+        if not self._waiting:
+            return
+        self._waiting.discard(name)
+        if not self._waiting:
+            settings = self._settings
+            say(f"Reverie is starting on http://{settings.host}:{settings.port}; data in {settings.data.resolve()}")
+            say("The model takes some seconds to load. `reverie status` says how it is. Ctrl-C stops everything.")
+
+
+def _open_stores(stores: object) -> None:
+    """Bring every workspace to the newest schema; one that cannot be used is named and left alone."""
+    from storage.stores import Stores
+
+    assert isinstance(stores, Stores)
+    stores.account()
+    for name in stores.names():
+        try:
+            stores.workspace(name)
+        except ReverieError as error:
+            say(f"  workspace {name} cannot be used: {error}")
+    stores.close()
+
+
+def _environment(settings: Settings) -> dict[str, str]:
+    """The settings as environment variables, for processes that read them themselves."""
+    values = {
+        PREFIX + name.upper(): str(value)
+        for name, value in settings.model_dump(exclude_none=True, exclude_defaults=True).items()
+    }
+    values[PREFIX + "DATA"] = str(settings.data.resolve())
+    return values
+
+
+def pass_on(settings: Settings) -> None:
+    """Put the settings into the environment, where `worker.app` and child processes read them."""
+    os.environ.update(_environment(settings))
+
+
+def _log_to_file(path: Path) -> None:
+    import logging
+
+    handler = logging.getLogger().handlers[0]
+    assert isinstance(handler, logging.StreamHandler)
+    path.touch(mode=0o600)
+    handler.setStream(path.open("a", encoding="utf-8"))

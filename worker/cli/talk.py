@@ -1,0 +1,203 @@
+"""Commands that talk to a running Reverie as an agent does: ingest, recall, status."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from reverie import contract
+from reverie.client import Reverie
+from reverie.errors import Rejected
+from reverie.types import Recollection
+from worker.cli.application import Invocation, application, invocation
+from worker.cli.output import AsJson, print_json, progress_bar, say, shortened, when
+
+_BATCH = 500
+
+files = typer.Typer(help="Documents.", no_args_is_help=True)
+application.add_typer(files, name="files")
+
+
+@application.command()
+def ingest(
+    context: typer.Context,
+    file: Annotated[str, typer.Argument(help="JSON, JSONL, or - for standard input.")],
+    session: Annotated[str | None, typer.Option(help="For messages that name none.")] = None,
+    wait: Annotated[str, typer.Option(help="queued, stored or searchable.")] = "queued",
+    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for each batch.")] = 60.0,
+    as_json: AsJson = False,
+) -> None:
+    """Hand over messages: a list, one a line, or objects with `session` and `messages`."""
+    if wait not in contract.WAITS:
+        raise Rejected(f"--wait is {wait!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
+    call = invocation(context)
+    batches = list(_batches(_read(file), session))
+    total = sum(len(messages) for _, messages in batches)
+    accepted, degraded = 0, ""
+    rejected: list[dict[str, Any]] = []
+    with _client(call) as memory, progress_bar("messages") as bar:
+        task = bar.add_task("", total=total)
+        for name, messages in batches:
+            place = accepted + len(rejected)
+            try:
+                receipt = memory.ingest(name, messages, wait=wait, timeout_seconds=timeout)  # type: ignore[arg-type]
+            except Rejected as error:
+                rejected += [{"index": place, "field": error.field, "error": str(error)}] * len(messages)
+            else:
+                accepted += len(receipt.accepted)
+                rejected += [{"index": place + r.index, "field": r.field, "error": r.error} for r in receipt.rejected]
+                degraded = receipt.degraded or degraded
+            bar.advance(task, len(messages))
+    if as_json:
+        print_json({"accepted": accepted, "state": wait, "rejected": rejected, "degraded": degraded})
+    else:
+        say(f"{accepted} of {total} messages {wait}." + (f" ({degraded})" if degraded else ""))
+        for item in rejected[:20]:
+            say(f"  message {item['index']}: {item['error']}")
+        if len(rejected) > 20:
+            say(f"  and {len(rejected) - 20} more")
+    raise typer.Exit(1 if rejected else 0)
+
+
+@application.command()
+def recall(
+    context: typer.Context,
+    query: str,
+    session: Annotated[str | None, typer.Option(help="Within one session.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Every tag given must be there.")] = None,
+    mode: Annotated[str, typer.Option(help="keyword, vector or hybrid.")] = "hybrid",
+    fusion: Annotated[str, typer.Option(help="weighted or rrf.")] = "weighted",
+    limit: Annotated[int, typer.Option(help="At most this many, 1 to 100.")] = 5,
+    explain: Annotated[bool, typer.Option("--explain", help="Show ranks and scores.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """What was said about this? Asks the running server."""
+    with _client(invocation(context), over_http=True) as memory:
+        found = memory.recall(
+            query,
+            session=session,
+            tags=tag or [],
+            mode=mode,  # type: ignore[arg-type]  # checked where it is used, with an error that names it
+            fusion=fusion,  # type: ignore[arg-type]
+            limit=limit,
+            explain=explain,
+        )
+    if as_json:
+        print_json(found)
+    else:
+        _print_recollection(found)
+
+
+@files.command("add")
+def add_files(
+    context: typer.Context,
+    paths: list[Path],
+    session: Annotated[str | None, typer.Option(help="The session they belong to.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="Tags for all of them.")] = None,
+    wait: Annotated[str, typer.Option(help="queued, stored or searchable.")] = "stored",
+    as_json: AsJson = False,
+) -> None:
+    """Hand over text files; one that has not changed is not indexed again."""
+    done, failed = [], {}
+    with _client(invocation(context)) as memory, progress_bar("files") as bar:
+        for path in bar.track(paths):
+            try:
+                content = path.read_text(encoding="utf-8")
+                receipt = memory.ingest_file(
+                    path.resolve().as_uri(),
+                    content,
+                    session=session,
+                    tags=tag or [],
+                    wait=wait,  # type: ignore[arg-type]
+                )
+                done += receipt.accepted
+            except (OSError, UnicodeDecodeError, Rejected) as error:
+                failed[str(path)] = str(error)
+    if as_json:
+        print_json({"accepted": done, "failed": failed})
+    else:
+        say(f"{len(done)} of {len(paths)} files {wait}.")
+        for path_text, reason in failed.items():
+            say(f"  {path_text}: {reason}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _client(call: Invocation, *, over_http: bool = False) -> Reverie:
+    settings = call.settings
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
+    return Reverie(
+        agent=call.agent,
+        workspace=settings.workspace,
+        broker=None if over_http else settings.broker_url,
+        prefix=settings.broker_prefix,
+        url=f"http://{host}:{settings.port}" if over_http else None,
+    )
+
+
+def _read(file: str) -> list[Any]:
+    """The messages or conversations of a file. Raises `Rejected` with the line that is not JSON."""
+    try:
+        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
+    except OSError as error:
+        raise Rejected(f"{file} cannot be read: {error.strerror}", field="file") from error
+    try:
+        whole = msgspec.json.decode(text)
+        return whole if isinstance(whole, list) else [whole]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        lines = [line for line in text.splitlines() if line.strip()]
+        if len(lines) < 2:
+            raise Rejected(f"{file} is neither JSON nor JSONL: {error}", field="file") from error
+    return [_line(file, number, line) for number, line in enumerate(lines, start=1)]
+
+
+def _line(file: str, number: int, line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Rejected(f"{file}, line {number}: {error}", field="file") from error
+
+
+def _batches(items: list[Any], session: str | None) -> Iterator[tuple[str, list[Any]]]:
+    """Runs of messages of one session, in their order."""
+    name: str | None = None
+    batch: list[Any] = []
+    for owner, message in _messages(items, session):
+        if batch and (owner != name or len(batch) == _BATCH):
+            yield name or "", batch
+            batch = []
+        name = owner
+        batch.append(message)
+    if batch:
+        yield name or "", batch
+
+
+def _messages(items: list[Any], session: str | None) -> Iterator[tuple[str, Any]]:
+    for place, item in enumerate(items):
+        inner = item.get("messages") if isinstance(item, dict) else None
+        if isinstance(inner, list):
+            owner = item.get("session") or item.get("id") or session
+            rows = inner
+        else:
+            owner = item.get("session", session) if isinstance(item, dict) else session
+            rows = [{k: v for k, v in item.items() if k != "session"} if isinstance(item, dict) else item]
+        owner = owner.get("id") if isinstance(owner, dict) else owner
+        if not isinstance(owner, str):
+            raise Rejected(f"message {place} names no session: give one with --session", field="session")
+        yield from ((owner, row) for row in rows)
+
+
+def _print_recollection(found: Recollection) -> None:
+    if found.degraded:
+        say(f"({found.degraded})")
+    for place, memory in enumerate(found.results, start=1):
+        who = memory.name or memory.role or memory.kind
+        say(f"{place}. {when(memory.created_at)}  {who}: {shortened(memory.excerpt or memory.text, 200)}")
+        if memory.explanation is not None:
+            say(f"     {memory.explanation}")
+    if not found.results:
+        say("Nothing found.")
