@@ -1,8 +1,8 @@
 """Working memory: the last messages of a session, in the broker, read without touching the database (I14).
 
 It is a cache of what is stored, never the other way round. A list exists only while it is known to be complete;
-whenever that is in doubt it is dropped, and the next reader fills it from the store. An epoch keeps a reader who
-was slow from putting back what has been forgotten meanwhile.
+whenever that is in doubt it is dropped, and the next reader fills it from the store. An epoch, the time
+at which the list was last dropped, keeps a reader or writer who was slow from putting back what has been forgotten.
 """
 
 from __future__ import annotations
@@ -23,14 +23,32 @@ KEEP_SECONDS: Final = 3_600
 _EPOCH_SECONDS: Final = 2 * KEEP_SECONDS
 
 _APPEND = """
+local function place(message)
+  local said = cjson.decode(message)
+  local at = string.gsub(said.created_at, 'Z$', '')
+  if not string.find(at, '.', 1, true) then at = at .. '.000000' end
+  return at .. ' ' .. said.id
+end
 local appended = 0
-for i = 1, #KEYS do
-  local messages = cjson.decode(ARGV[i + 2])
-  if redis.call('EXISTS', KEYS[i]) == 1 then
-    for _, message in ipairs(messages) do redis.call('RPUSH', KEYS[i], message) end
-    redis.call('LTRIM', KEYS[i], -tonumber(ARGV[1]), -1)
-    redis.call('EXPIRE', KEYS[i], ARGV[2])
-    appended = appended + 1
+for i = 1, #KEYS, 2 do
+  local list, given = KEYS[i], i + 2
+  local newest = redis.call('LINDEX', list, -1)
+  if newest then
+    local last = place(newest)
+    local certain = tonumber(redis.call('GET', KEYS[i + 1]) or '0') < tonumber(ARGV[given])
+    for _, message in ipairs(cjson.decode(ARGV[given + 1])) do
+      local here = place(message)
+      if here <= last then certain = false end
+      last = here
+      redis.call('RPUSH', list, message)
+    end
+    if certain then
+      redis.call('LTRIM', list, -tonumber(ARGV[1]), -1)
+      redis.call('EXPIRE', list, ARGV[2])
+      appended = appended + 1
+    else
+      redis.call('DEL', list)
+    end
   end
 end
 return appended
@@ -43,10 +61,12 @@ redis.call('EXPIRE', KEYS[1], ARGV[2])
 return 1
 """
 _DROP = """
+local time = redis.call('TIME')
+local now = time[1] * 1000000 + time[2]
 for i = 1, #KEYS, 2 do
   redis.call('DEL', KEYS[i])
-  redis.call('INCR', KEYS[i + 1])
-  redis.call('EXPIRE', KEYS[i + 1], ARGV[1])
+  local before = tonumber(redis.call('GET', KEYS[i + 1]) or '0')
+  redis.call('SET', KEYS[i + 1], string.format('%.0f', math.max(now, before + 1)), 'EX', ARGV[1])
 end
 return #KEYS / 2
 """
@@ -76,22 +96,29 @@ class WorkingMemory:
             newest = [msgspec.json.encode(message) for message in messages[-self.capacity :]]
             guarded(lambda: self._broker.eval(_FILL, len(keys), *keys, epoch, str(KEEP_SECONDS), *newest))
 
-    def append(self, workspace: str, spoken: Mapping[tuple[str, str], Sequence[Message]]) -> None:
-        """Add newly stored messages, by agent and session, to the lists that exist."""
+    def append(
+        self,
+        workspace: str,
+        spoken: Mapping[tuple[str, str], Sequence[Message]],
+        *,
+        accepted_at: Mapping[tuple[str, str], int],
+    ) -> None:
+        """Add newly stored messages, by agent and session, to the lists that exist.
+
+        A list is dropped instead where it would not be what the store says: a message that comes late or for a
+        second time, or was accepted (`accepted_at`, of the oldest of each session) before the list was last dropped.
+        """
         if spoken:
-            keys = [self._key(workspace, agent, session) for agent, session in spoken]
-            lists = [_texts(messages[-self.capacity :]) for messages in spoken.values()]
-            arguments: list[Any] = [str(self.capacity), str(KEEP_SECONDS), *lists]
+            keys = self._both_keys(workspace, list(spoken))
+            arguments: list[Any] = [str(self.capacity), str(KEEP_SECONDS)]
+            for session, messages in spoken.items():
+                arguments += (str(accepted_at[session]), _texts(messages[-self.capacity :]))
             guarded(lambda: self._broker.eval(_APPEND, len(keys), *keys, *arguments))
 
     def drop(self, workspace: str, sessions: Sequence[tuple[str, str]]) -> None:
         """Forget the lists of these sessions, and what any reader is about to put into them."""
         if sessions:
-            keys = [
-                key
-                for agent, session in sessions
-                for key in (self._key(workspace, agent, session), self._epoch_key(workspace, agent, session))
-            ]
+            keys = self._both_keys(workspace, sessions)
             guarded(lambda: self._broker.eval(_DROP, len(keys), *keys, str(_EPOCH_SECONDS)))
 
     def drop_workspace(self, workspace: str) -> None:
@@ -100,6 +127,13 @@ class WorkingMemory:
             keys = guarded(lambda: list(self._broker.scan_iter(match=pattern, count=500)))  # noqa: B023 - called at once
             for start in range(0, len(keys), 500):
                 guarded(partial(self._broker.delete, *keys[start : start + 500]))
+
+    def _both_keys(self, workspace: str, sessions: Sequence[tuple[str, str]]) -> list[str]:
+        return [
+            key
+            for agent, session in sessions
+            for key in (self._key(workspace, agent, session), self._epoch_key(workspace, agent, session))
+        ]
 
     def _key(self, workspace: str, agent: str, session: str) -> str:
         return working_key(self._prefix, workspace, agent, session)

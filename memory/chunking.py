@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import re
+import time
 import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any, Final
@@ -23,17 +24,32 @@ from storage.work import Claim
 CHUNK_CHARACTERS: Final = 640
 OVERLAP_CHARACTERS: Final = 96
 BATCH_SOURCES: Final = 256
+# The splitter is quadratic in what has no sentences: 1 MiB of one word took it 8 s, in parts of this size 0.1 s.
+_PART_CHARACTERS: Final = 16_384
+# A batch is stored after this time, far from the end of its lease: 1 MiB of Chinese takes 1 s to cut.
+_CUT_SECONDS: Final = 5.0
 
 _BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
 _EMPTY_LINES = re.compile(r" ?\n ?(?:\n ?)+")
 
 
-def chunk_messages(store: Store, *, now: Callable[[], int], on_batch: Callable[[list[int]], None]) -> StageReport:
-    """Cut all messages and files that wait. `on_batch` is called with the rows of messages after each commit."""
+def chunk_messages(
+    store: Store,
+    *,
+    now: Callable[[], int],
+    on_batch: Callable[[list[int]], None],
+    on_files: Callable[[list[int]], None] = lambda _: None,
+) -> StageReport:
+    """Cut all messages and files that wait. After each commit `on_batch` is called with the rows of messages (none
+    after a batch of files), and `on_files` with those of files."""
+
+    def of_files(rows: list[int]) -> None:
+        on_batch([])
+        on_files(rows)
 
     def batch(report: StageReport) -> bool:
         return _chunk_batch(store, "chunk", now, on_batch, report) or _chunk_batch(
-            store, "chunk-files", now, on_batch, report
+            store, "chunk-files", now, of_files, report
         )
 
     return run_batches(batch)
@@ -54,12 +70,24 @@ def _chunk_batch(
         _bury_sources(store, claim, sources, error, now())
         report.buried += len(sources)
         return True
-    pieces = {source.row_id: cut(source) for source in sources}
+    pieces = _cut_within(sources, _CUT_SECONDS)
+    sources = sources[: len(pieces)]
     _store_chunks(store, claim, kind, sources, pieces, now())
     report.done += len(sources)
     report.traces |= {source.trace for source in sources}
-    on_batch([source.row_id for source in sources] if kind == "message" else [])
+    on_batch([source.row_id for source in sources])
     return True
+
+
+def _cut_within(sources: list[SourceText], seconds: float) -> dict[int, list[NewChunk]]:
+    """The chunks of the first sources, as many as can be cut in this time; of one in any case."""
+    deadline = time.monotonic() + seconds
+    pieces: dict[int, list[NewChunk]] = {}
+    for source in sources:
+        pieces[source.row_id] = cut(source)
+        if time.monotonic() > deadline:
+            break
+    return pieces
 
 
 def _store_chunks(
@@ -73,14 +101,17 @@ def _store_chunks(
         else:
             for source, parts in mine:
                 tx.chunks.add_of_file(source, parts, now=now)
-        tx.chunks.mark_chunked(kind, sorted(held), now=now)
-        tx.work.finish(claim, claim.items)
+        tx.chunks.mark_chunked(kind, [source.row_id for source, _ in mine], now=now)
+        tx.work.finish(claim, claim.items)  # what there was no time for is free for whoever comes next
 
 
 def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: Exception, now: int) -> None:
     with store.writing() as tx:
+        held = tx.work.still_held(claim)
         for source in sources:
-            bury(tx, claim, source.row_id, owner=(source.agent, None), error=error, now=now)
+            if source.row_id in held:
+                owner = (source.agent, tx.chunks.session_id(source.session_row))
+                bury(tx, claim, source.row_id, owner=owner, error=error, now=now)
 
 
 def cut(source: SourceText) -> list[NewChunk]:
@@ -100,7 +131,19 @@ def split(text: str, capacity: int = CHUNK_CHARACTERS) -> list[str]:
     if len(text) <= capacity:
         return [text]
     overlap = min(OVERLAP_CHARACTERS, capacity // 4)
-    return [piece for piece in TextSplitter(capacity, overlap=overlap, trim=True).chunks(text) if piece]
+    splitter = TextSplitter(capacity, overlap=overlap, trim=True)
+    return [piece for part in _parts(text, overlap) for piece in splitter.chunks(part) if piece]
+
+
+def _parts(text: str, overlap: int) -> Iterator[str]:
+    """A long text in parts that overlap as chunks do, each cut at a blank where there is one near."""
+    start = 0
+    while len(text) - start > _PART_CHARACTERS:
+        end = start + _PART_CHARACTERS
+        end = max(text.rfind(blank, end - CHUNK_CHARACTERS, end) for blank in " \n") + 1 or end
+        yield text[start:end]
+        start = text.find(" ", end - overlap, end - 1) + 1 or end - overlap
+    yield text[start:]
 
 
 def normalise(text: str) -> str:

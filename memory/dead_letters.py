@@ -6,7 +6,7 @@ from typing import cast
 
 import msgspec
 
-from reverie.contract import FilePayload, MessagePayload
+from reverie.contract import INGEST_MESSAGES, PAYLOAD_VERSION, FilePayload, MessagePayload
 from reverie.errors import Conflict
 from reverie.inbox import Inbox
 from storage.records import DeadLetter
@@ -18,7 +18,7 @@ def replay(store: Store, inbox: Inbox, letter_id: int, *, agent: str | None = No
     """Give a dead letter a fresh start and remove it; if it fails again it comes back with its new error.
 
     A payload goes back into the inbox before the letter is removed, so a crash between the two doubles nothing.
-    Raises `NotFound`, and `Conflict` for a payload that no version of Reverie can read.
+    Raises `NotFound`, and `Conflict` for a payload that this version of Reverie cannot read or that is another agent's.
     """
     with store.reading() as tx:
         letter = (tx.for_agent(agent).dead_letters if agent else tx.dead_letters).get(letter_id)
@@ -29,6 +29,8 @@ def replay(store: Store, inbox: Inbox, letter_id: int, *, agent: str | None = No
     else:
         with store.writing() as tx:
             tx.work.revive(cast("Stage", letter.stage), int(letter.item_id))
+            if letter.stage == "embed":
+                tx.chunks.note_embedding_error([int(letter.item_id)], None)
             tx.dead_letters.remove(letter_id)
     return letter
 
@@ -49,4 +51,13 @@ def _accept_again(store: Store, inbox: Inbox, letter: DeadLetter) -> None:
         raise Conflict(
             f"dead letter {letter.id} cannot be read ({error}), so it cannot be replayed: drop it", field="id"
         ) from error
+    if payload.v > PAYLOAD_VERSION:  # read by this version, it would lose what only the newer one knows
+        raise Conflict(f"dead letter {letter.id} was written by a newer Reverie: upgrade this one first", field="id")
+    if payload.agent != letter.agent:
+        raise Conflict(
+            f"dead letter {letter.id} of agent {letter.agent!r} holds a message of agent {payload.agent!r}: drop it",
+            field="id",
+        )
     inbox.accept(store.name, [payload])
+    # Accepting notes that a wake-up is on its way. The caller sends it, and asks first whether one is.
+    inbox.clear_wake(INGEST_MESSAGES, store.name)

@@ -19,6 +19,8 @@ from storage.work import Claim
 # Enough texts that sorting by length leaves hardly any padding, few enough that a message which comes now waits
 # a third of a second for the batch before it: 256 short turns take 0.31 s in bfloat16 on two cores.
 BATCH_CHUNKS: Final = 256
+# Those who wait to be told that words must do for now have sent something lately: no need to look at a whole backlog.
+_TOLD_AT_ONCE: Final = 1_000
 # Its worker has nothing else to do; after this time the other workspaces have their turn.
 _EMBED_BUDGET_SECONDS: Final = 5.0
 
@@ -47,12 +49,11 @@ def embed_chunks(
     with store.reading() as tx:
         if not tx.work.is_waiting("embed", now=now()):
             return StageReport()
-    try:
-        embedder.load()
-    except EmbedderUnavailable as error:
-        return StageReport(blocked=str(error))
-    blocked = _model_conflict(store, embedder)
+    blocked = _blocked(store, embedder)
     if blocked:
+        with store.reading() as tx:
+            newest = tx.chunks.newest_without_vector(_TOLD_AT_ONCE)
+        hooks.on_unavailable(newest, blocked)
         return StageReport(blocked=blocked)
 
     def batch(report: StageReport) -> bool:
@@ -80,18 +81,18 @@ def _embed_batch(
     """Embed one claimed batch; returns whether to go on with the next."""
     error = crashed(claim)
     if error is not None:
-        report.buried += _bury(store, claim, {chunk.id: error for chunk in chunks}, now())
+        report.buried += _bury(store, claim, {chunk.id: error for chunk in chunks}, now(), hooks)
         return True
     try:
         vectors, refused = _vectors(embedder, chunks)
+        report.done += _commit(store, embedder, claim, vectors, now())
     except EmbedderUnavailable as unavailable:
         _give_back(store, claim, now(), str(unavailable))
         report.retried += len(chunks)
         report.blocked = str(unavailable)
         hooks.on_unavailable([chunk.id for chunk in chunks], str(unavailable))
         return False
-    report.done += _commit(store, embedder, claim, vectors, now())
-    report.buried += _bury(store, claim, refused, now())
+    report.buried += _bury(store, claim, refused, now(), hooks)
     hooks.on_embedded()
     return True
 
@@ -142,7 +143,8 @@ def _give_back(store: Store, claim: Claim, now: int, error: str) -> None:
         tx.chunks.note_embedding_error(claim.items, error)
 
 
-def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int) -> int:
+def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, hooks: EmbedHooks) -> int:
+    """Set refused chunks aside: their words are searchable, and whoever waits is told that there is no more to come."""
     if not refused:
         return 0
     with store.writing() as tx:
@@ -150,10 +152,17 @@ def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int) -
         for item in held:
             bury(tx, claim, item, owner=tx.chunks.owner(item), error=refused[item], now=now)
             tx.chunks.note_embedding_error([item], str(refused[item]))
+    for item in sorted(held):
+        hooks.on_unavailable([item], str(refused[item]))
     return len(held)
 
 
-def _model_conflict(store: Store, embedder: Embedder) -> str:
+def _blocked(store: Store, embedder: Embedder) -> str:
+    """Why nothing can be embedded now: the embedder is away, or it is not the one of the store's vectors."""
+    try:
+        embedder.load()
+    except EmbedderUnavailable as error:
+        return str(error)
     with store.reading() as tx:
         generation = tx.index.active("vector")
     if generation is None or (generation.model, generation.dim) == (embedder.model, embedder.dimension):

@@ -7,8 +7,9 @@ and changes nothing that is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Any, Final
 
 import msgspec
@@ -31,6 +32,15 @@ RELEASE_SECONDS: Final = 5.0
 DEFAULT_IMPORTANCE: Final = {"user": 0.5, "assistant": 0.5, "tool": 0.3, "system": 0.1}
 
 _decoder = msgspec.json.Decoder(MessagePayload | FilePayload)
+
+
+class _Whereabouts(msgspec.Struct):
+    """What is read of a payload that is at fault."""
+
+    session: str | None = None
+
+
+_whereabouts = msgspec.json.Decoder(_Whereabouts)
 
 
 @dataclass(slots=True)
@@ -78,6 +88,7 @@ class _Written:
     """What a transaction wrote, to be told once it has committed."""
 
     spoken: dict[tuple[str, str], list[Message]] = field(default_factory=dict)
+    accepted_at: dict[tuple[str, str], int] = field(default_factory=dict)
     doubtful: set[tuple[str, str]] = field(default_factory=set)
     outcomes: list[tuple[str, Outcome]] = field(default_factory=list)
     report: IngestReport = field(default_factory=IngestReport)
@@ -95,19 +106,25 @@ def ingest_batch(
     """
     taken = inbox.take(store.name, limit=limit)
     report = IngestReport(taken=len(taken))
-    # An item whose worker died before is handled alone: if it is what kills, it takes no other with it.
-    suspects = [item for item in taken if item.tries > 1]
-    fresh = [item for item in taken if item.tries <= 1]
-    pending = list(taken)
+    done = 0
     try:
-        for group in [fresh, *([item] for item in suspects)]:
-            if group:
-                _store_group(inbox, store, working, group, report, now)
-                pending = [item for item in pending if item not in group]
+        for group in _groups(taken):
+            _store_group(inbox, store, working, group, report, now)
+            done += len(group)
     except (Transient, StoreUnusable):
-        inbox.release(store.name, [item.field for item in pending], delay_seconds=RELEASE_SECONDS)
+        inbox.release(store.name, [item.field for item in taken[done:]], delay_seconds=RELEASE_SECONDS)
         raise
     return report
+
+
+def _groups(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
+    """What is stored together, in the order of acceptance. An item whose worker died before is stored alone: if it
+    is what kills, it takes no other with it."""
+    for suspect, group in groupby(taken, key=lambda item: item.tries > 1):
+        if suspect:
+            yield from ([item] for item in group)
+        else:
+            yield list(group)
 
 
 def _store_group(
@@ -141,13 +158,14 @@ def _commit(store: Store, items: Sequence[_Item], now: int) -> _Written:
 def _store_agent(tx: Transaction, rows: AgentRows, items: Sequence[_Item], written: _Written, now: int) -> None:
     dead = [_dead_letter(item, item.error) for item in items if item.error is not None]
     by_session: dict[str, list[tuple[_Item, MessagePayload]]] = {}
+    chats: dict[str, str] = {}
     for item in items:
         if item.error is not None:
             continue
         if isinstance(item.payload, FilePayload):
             _store_file(rows, item, item.payload, written, now)
         elif isinstance(item.payload, MessagePayload):
-            by_session.setdefault(_session_id(rows, item.payload), []).append((item, item.payload))
+            by_session.setdefault(_session_id(rows, item.payload, chats), []).append((item, item.payload))
     for session_id, group in by_session.items():
         dead += _store_session(rows, session_id, group, written, now)
     tx.dead_letters.add(dead, now=now)
@@ -177,12 +195,17 @@ def _store_session(
     fresh = [(item, payload) for item, payload in live if payload.id not in known]
     if not fresh:
         return []
+    found = rows.sessions.find(session_id)
+    row_id, last = (found.row_id, found.last_sequence) if found else (0, 0)
+    numbered, dead, last = _number(rows, row_id, last, fresh)
+    if not numbered:
+        return dead
     session = rows.sessions.ensure(session_id, now=now, **_about(payload for _, payload in fresh))
-    numbered, dead, last = _number(rows, session.row_id, session.last_sequence, fresh)
     rows.messages.insert(session.row_id, numbered, now=now)
     rows.sessions.touch(session.row_id, now=now, last_sequence=last)
     written.report.stored += len(numbered)
     spoken = written.spoken.setdefault((rows.agent, session_id), [])
+    written.accepted_at[rows.agent, session_id] = min(message.accepted_at for _, message in numbered)
     payloads = {payload.id: payload for _, payload in fresh}
     for sequence, message in numbered:
         spoken.append(_spoken(payloads[message.id], session_id, sequence, message.importance))
@@ -226,7 +249,10 @@ def _store_file(rows: AgentRows, item: _Item, payload: FilePayload, written: _Wr
     session_row = rows.sessions.ensure(payload.session, now=now).row_id if payload.session is not None else None
     content_hash = blake3(payload.content.encode()).digest()
     written.note(payload.agent, payload.id, "stored")
-    if rows.files.content_hash(payload.source_uri, session_row) == content_hash:
+    held = rows.files.version(payload.source_uri, session_row)
+    # An older version that comes late, its worker having died, must not take the place of a newer one.
+    if held is not None and (held.content_hash == content_hash or held.accepted_at > item.taken.accepted_at):
+        rows.files.note_seen(payload.source_uri, session_row, accepted_at=item.taken.accepted_at)
         written.report.unchanged += 1
         written.note(payload.agent, payload.id, "searchable")
         return
@@ -249,7 +275,8 @@ def _store_file(rows: AgentRows, item: _Item, payload: FilePayload, written: _Wr
 def _tell(inbox: Inbox, store: Store, working: WorkingMemory, written: _Written) -> None:
     """Say what was committed. A broker that is away now will be told by the second delivery."""
     working.drop(store.name, sorted(written.doubtful))
-    working.append(store.name, {key: said for key, said in written.spoken.items() if key not in written.doubtful})
+    certain = {key: said for key, said in written.spoken.items() if key not in written.doubtful}
+    working.append(store.name, certain, accepted_at=written.accepted_at)
     if inbox.anyone_waiting(store.name):
         inbox.reply(store.name, written.outcomes)
 
@@ -257,6 +284,8 @@ def _tell(inbox: Inbox, store: Store, working: WorkingMemory, written: _Written)
 def _decode(taken: Taken) -> _Item:
     if taken.tries > MAX_CRASHES:
         return _Item(taken, None, WorkerCrashed(f"the worker died {taken.tries - 1} times while it stored this item"))
+    if not taken.accepted_at:
+        return _Item(taken, None, Rejected("it was not put into the inbox by Reverie: it has no time", field="payload"))
     try:
         payload = _decoder.decode(taken.payload)
         if (payload.agent, payload.id) != agent_and_id(taken.field):
@@ -272,7 +301,7 @@ def _decode(taken: Taken) -> _Item:
 def _dead_letter(item: _Item, error: ReverieError) -> NewDeadLetter:
     return NewDeadLetter(
         agent=item.agent,
-        session=getattr(item.payload, "session", None),
+        session=item.payload.session if item.payload else _session_named(item.taken.payload),
         stage="ingest",
         item_id=item.id,
         payload=item.taken.payload,
@@ -283,11 +312,26 @@ def _dead_letter(item: _Item, error: ReverieError) -> NewDeadLetter:
     )
 
 
-def _session_id(rows: AgentRows, payload: MessagePayload) -> str:
-    """The session a payload belongs to; one named only by its chat may exist under an id of the caller's."""
-    if payload.provider and payload.chat_id and payload.session == f"{payload.provider}:{payload.chat_id}":
-        return rows.sessions.id_of_chat(payload.provider, payload.chat_id) or payload.session
-    return payload.session
+def _session_named(payload: bytes) -> str | None:
+    """The session that a payload names which cannot be stored: forgetting that session takes its dead letters too."""
+    try:
+        return _whereabouts.decode(payload).session
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def _session_id(rows: AgentRows, payload: MessagePayload, chats: dict[str, str]) -> str:
+    """The session a payload belongs to; one named only by its chat may exist under an id of the caller's.
+
+    `chats` are the ids that payloads before it in this batch gave to their chats.
+    """
+    if not (payload.provider and payload.chat_id):
+        return payload.session
+    chat = f"{payload.provider}:{payload.chat_id}"
+    if payload.session != chat:
+        chats.setdefault(chat, payload.session)
+        return payload.session
+    return rows.sessions.id_of_chat(payload.provider, payload.chat_id) or chats.get(chat, chat)
 
 
 def _about(payloads: Iterable[MessagePayload]) -> dict[str, str | None]:

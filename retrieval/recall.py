@@ -76,22 +76,31 @@ def recall(store: Store, embedder: Embedder | None, request: RecallRequest) -> R
     Raises `Rejected` for a request at fault and `NotFound` for an unknown session; an empty query finds nothing.
     """
     request.check()
-    vector, degraded = _query_vector(store, embedder, request)
+    vector, degraded = query_vector(store, embedder, request)
     with store.reading() as tx:
-        within = _filter(tx, request)
-        depth = max(_FEWEST_CANDIDATES, request.limit * _CANDIDATES_A_RESULT)
-        legs: dict[LegName, list[Hit]] = {}
-        if request.mode != "vector" or (degraded and vector is None):
-            match = match_expression(request.query)
-            legs["keyword"] = tx.index.search_text(match, within, depth) if match else []
-        if vector is not None:
-            legs["vector"] = tx.index.search_vectors(vector.tobytes(), within, depth)
-        fused = fuse(legs, fusion=request.fusion, weights=_weights(request))
-        results = _results(tx, request, fused)
+        results = _results(tx, request, ranked_chunks(tx, request, vector))
     return Recollection(results=results, mode=request.mode, degraded=degraded)
 
 
-def _query_vector(
+def ranked_chunks(tx: Transaction, request: RecallRequest, vector: NDArray[np.float32] | None) -> list[Fused]:
+    """The chunks that both legs found, best first; ties go to the newer, then to the higher id.
+
+    Without a vector the words answer alone, whatever the mode. Raises `NotFound` for an unknown session.
+    """
+    within = _filter(tx, request)
+    depth = max(_FEWEST_CANDIDATES, request.limit * _CANDIDATES_A_RESULT)
+    legs: dict[LegName, list[Hit]] = {}
+    if request.mode != "vector" or vector is None:
+        match = match_expression(request.query)
+        legs["keyword"] = tx.index.search_text(match, within, depth) if match else []
+    if vector is not None:
+        legs["vector"] = tx.index.search_vectors(vector.tobytes(), within, depth)
+    fused = fuse(legs, fusion=request.fusion, weights=_weights(request))
+    said = tx.for_agent(request.agent).found.created_at([item.chunk_id for item in fused])
+    return sorted(fused, key=lambda item: (-item.score, -said.get(item.chunk_id, 0), -item.chunk_id))
+
+
+def query_vector(
     store: Store, embedder: Embedder | None, request: RecallRequest
 ) -> tuple[NDArray[np.float32] | None, str]:
     """The query as a vector of the store's model, or why words must do alone."""
@@ -140,11 +149,9 @@ def _weights(request: RecallRequest) -> Mapping[LegName, float]:
     return {"vector": request.vector_weight, "keyword": request.fts_weight}
 
 
-def _results(tx: Transaction, request: RecallRequest, fused: Sequence[Fused]) -> list[Memory]:
-    """Rank by score, newer first among equals, then id; one result for each message or file."""
+def _results(tx: Transaction, request: RecallRequest, ranked: Sequence[Fused]) -> list[Memory]:
+    """One result for each message or file among ranked chunks."""
     found = tx.for_agent(request.agent).found
-    said = found.created_at([item.chunk_id for item in fused])
-    ranked = sorted(fused, key=lambda item: (-item.score, -said.get(item.chunk_id, 0), -item.chunk_id))
     results: dict[tuple[str, str], Memory] = {}
     # Several chunks of one source become one result, so a few more than asked for are read.
     for start in range(0, len(ranked), 2 * request.limit):

@@ -33,6 +33,16 @@ _READY_MESSAGES: Final = """
     WHERE l.chunk_id IN (SELECT value FROM json_each(:ids)) AND NOT EXISTS (
         SELECT 1 FROM message_chunks AS o JOIN chunks AS c ON c.id = o.chunk_id
         WHERE o.message_row = m.row_id AND c.indexed_at IS NULL)
+    UNION ALL
+    SELECT f.id, f.agent_id, f.accepted_at FROM files AS f
+    WHERE f.row_id IN (SELECT file_row FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)))
+        AND NOT EXISTS (SELECT 1 FROM chunks AS c WHERE c.file_row = f.row_id AND c.indexed_at IS NULL)
+"""
+_FILES_READY: Final = """
+    SELECT f.id, f.agent_id, f.accepted_at FROM files AS f
+    WHERE f.chunked_at IS NOT NULL AND f.row_id IN (SELECT value FROM json_each(:rows))
+        AND (NOT :with_vectors
+            OR NOT EXISTS (SELECT 1 FROM chunks AS c WHERE c.file_row = f.row_id AND c.indexed_at IS NULL))
 """
 
 
@@ -138,7 +148,7 @@ class Chunks:
         )
 
     def ready_messages(self, chunk_ids: Sequence[int]) -> list[ReadyMessage]:
-        """The messages that these chunks made searchable: no other chunk of theirs is missing."""
+        """The messages and files that these chunks made searchable: no other chunk of theirs is missing."""
         rows = self._connection.execute(text(_READY_MESSAGES), {"ids": json.dumps(list(chunk_ids))})
         return [ReadyMessage(*row) for row in rows]
 
@@ -157,12 +167,19 @@ class Chunks:
         )
         return [ReadyMessage(*row) for row in rows]
 
+    def files_ready(self, file_rows: Sequence[int], *, with_vectors: bool) -> list[ReadyMessage]:
+        """Those of these chunked files that can be recalled; as `messages_ready`."""
+        parameters = {"rows": json.dumps(list(file_rows)), "with_vectors": with_vectors}
+        return [ReadyMessage(*row) for row in self._connection.execute(text(_FILES_READY), parameters)]
+
     def messages_of(self, chunk_ids: Sequence[int]) -> list[ReadyMessage]:
-        """The messages that these chunks belong to, whether they are searchable by vector yet or not."""
+        """The messages and files that these chunks belong to, whether they are searchable by vector yet or not."""
         rows = self._connection.execute(
             text(
                 "SELECT DISTINCT m.id, m.agent_id, m.accepted_at FROM message_chunks AS l JOIN messages AS m"
-                " ON m.row_id = l.message_row WHERE l.chunk_id IN (SELECT value FROM json_each(:ids))"
+                " ON m.row_id = l.message_row WHERE l.chunk_id IN (SELECT value FROM json_each(:ids)) UNION"
+                " SELECT f.id, f.agent_id, f.accepted_at FROM chunks AS c JOIN files AS f ON f.row_id = c.file_row"
+                " WHERE c.id IN (SELECT value FROM json_each(:ids))"
             ),
             {"ids": json.dumps(list(chunk_ids))},
         )
@@ -191,6 +208,19 @@ class Chunks:
             {"id": chunk_id},
         ).one()
         return str(row[0]), row[1]
+
+    def session_id(self, session_row: int | None) -> str | None:
+        """The id of a session by its row."""
+        found = self._connection.execute(text("SELECT id FROM sessions WHERE row_id = :row"), {"row": session_row})
+        session_id: str | None = found.scalar()
+        return session_id
+
+    def newest_without_vector(self, limit: int) -> list[int]:
+        """The chunks that came last and have no vector."""
+        rows = self._connection.execute(
+            text("SELECT id FROM chunks WHERE embedded_at IS NULL ORDER BY id DESC LIMIT :limit"), {"limit": limit}
+        )
+        return [int(item) for item in rows.scalars()]
 
     def note_embedding_error(self, chunk_ids: Sequence[int], error: str | None) -> None:
         """Write (or clear) on the messages of these chunks why they have no vector."""
@@ -241,6 +271,17 @@ class FoundChunks:
         """The newest message, or the file, behind each chunk."""
         rows = self._connection.execute(text(_FOUND), {"agent": self._agent, "ids": json.dumps(list(chunk_ids))})
         return {int(row[0]): _found(row) for row in rows}
+
+    def sessions(self, chunk_ids: Sequence[int]) -> dict[int, str]:
+        """The session of each chunk; a file that belongs to none is left out."""
+        rows = self._connection.execute(
+            text(
+                "SELECT c.id, s.id FROM chunks AS c JOIN sessions AS s ON s.row_id = c.session_row"
+                " WHERE c.agent_id = :agent AND c.id IN (SELECT value FROM json_each(:ids))"
+            ),
+            {"agent": self._agent, "ids": json.dumps(list(chunk_ids))},
+        )
+        return {int(row[0]): str(row[1]) for row in rows}
 
     def created_at(self, chunk_ids: Sequence[int]) -> dict[int, int]:
         """When what each chunk stands for was said: ties in a ranking go to the newer."""

@@ -28,8 +28,6 @@ BUSY_TIMEOUT_MILLISECONDS: Final = 30_000
 CACHE_KIBIBYTES: Final = 16 * 1024
 
 _PRAGMAS: Final = (
-    f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}",
-    "PRAGMA auto_vacuum = INCREMENTAL",  # has an effect only before the first table exists
     "PRAGMA journal_mode = WAL",
     "PRAGMA synchronous = FULL",  # NORMAL can roll back a commit that was told as stored, on power loss
     "PRAGMA foreign_keys = ON",
@@ -137,6 +135,11 @@ def _on_connect(raw: Any, _record: object) -> None:
     raw.enable_load_extension(True)
     sqlite_vec.load(raw)
     raw.enable_load_extension(False)
+    raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
+    if not raw.execute("PRAGMA page_count").fetchone()[0]:
+        # Has an effect only before the first table exists, and takes the write lock each time it is said: a reader
+        # that opened a connection would wait for whoever writes.
+        raw.execute("PRAGMA auto_vacuum = INCREMENTAL")
     for pragma in _PRAGMAS:
         raw.execute(pragma)
 

@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from sqlalchemy import Connection, text
 
 from storage.index import SearchIndex
+
+
+class FileVersion(NamedTuple):
+    """Which content of a source is stored, and when it was accepted."""
+
+    content_hash: bytes
+    accepted_at: int
 
 
 class Files:
@@ -16,16 +23,26 @@ class Files:
         self._connection = connection
         self._agent = agent
 
-    def content_hash(self, source_uri: str, session_row: int | None) -> bytes | None:
-        """The hash under which this source is stored, if it is."""
+    def version(self, source_uri: str, session_row: int | None) -> FileVersion | None:
+        """What is stored of this source, if anything is."""
         found = self._connection.execute(
             text(
-                "SELECT content_hash FROM files WHERE agent_id = :agent AND source_uri = :uri"
+                "SELECT content_hash, accepted_at FROM files WHERE agent_id = :agent AND source_uri = :uri"
                 " AND coalesce(session_row, 0) = :row"
             ),
             {"agent": self._agent, "uri": source_uri, "row": session_row or 0},
-        ).scalar()
-        return bytes(found) if found is not None else None
+        ).one_or_none()
+        return FileVersion(bytes(found[0]), int(found[1])) if found else None
+
+    def note_seen(self, source_uri: str, session_row: int | None, *, accepted_at: int) -> None:
+        """Note that this source was handed in again unchanged: nothing accepted before that may replace it."""
+        self._connection.execute(
+            text(
+                "UPDATE files SET accepted_at = max(accepted_at, :at) WHERE agent_id = :agent AND source_uri = :uri"
+                " AND coalesce(session_row, 0) = :row"
+            ),
+            {"at": accepted_at, "agent": self._agent, "uri": source_uri, "row": session_row or 0},
+        )
 
     def known(self, file_id: str) -> bool:
         """Whether this delivery has been stored before."""

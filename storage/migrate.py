@@ -12,10 +12,8 @@ from typing import Final, Literal
 from filelock import FileLock
 from sqlalchemy import Connection, text
 
-from reverie.clock import now_micros
 from reverie.errors import StoreUnusable
 from storage.engine import Database
-from storage.index import create_missing_indexes
 
 Kind = Literal["workspace", "account"]
 
@@ -42,16 +40,21 @@ def migrate(database: Database, kind: Kind) -> list[str]:
     version = schema_version(database)
     if version == history[-1]:
         return []
+    refuse_newer(database.path, kind, version)
+    with FileLock(f"{database.path}.migrate.lock", mode=0o600):
+        if schema_version(database) == version:
+            _run(database, kind)
+            return list(history[history.index(version) + 1 :] if version else history)
+    return migrate(database, kind)  # another process was here first
+
+
+def refuse_newer(path: Path, kind: Kind, version: str | None) -> None:
+    """Raise `StoreUnusable` when a file has a migration that this code does not know."""
+    history = _history(kind)
     if version is not None and version not in history:
         raise StoreUnusable(
-            f"{database.path} has schema {version}, and this version knows none after {history[-1]}: upgrade Reverie"
+            f"{path} has schema {version}, newer than {history[-1]}, the newest of this version: upgrade Reverie"
         )
-    with FileLock(f"{database.path}.migrate.lock"):
-        missing = list(history[history.index(version) + 1 :] if version else history)
-        if schema_version(database) != version:
-            return migrate(database, kind)
-        _run(database, kind)
-    return missing
 
 
 def _run(database: Database, kind: Kind) -> None:
@@ -64,9 +67,6 @@ def _run(database: Database, kind: Kind) -> None:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
         connection.commit()
-    if kind == "workspace":
-        with database.atomic() as connection:
-            create_missing_indexes(connection, now_micros())
 
 
 @cache

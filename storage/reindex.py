@@ -37,6 +37,8 @@ def reindex(store: Store, kind: IndexKind, *, now: int, progress: Progress | Non
 def _steps(store: Store, kind: IndexKind, now: int) -> Iterator[int]:
     with store.writing() as tx:
         active = tx.index.active(kind)
+        if active is None and kind == "text":  # lost: search finds nothing until this one is full
+            active = Generation(0, kind, "", 0, "active", 0)
         if active is None:
             return
         building = _building(tx, kind) or tx.index.create(

@@ -25,6 +25,8 @@ _KEEP_OUT: Final = """
     ON CONFLICT DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 """
 
+_DROP_DEAD_LETTERS: Final = "DELETE FROM dead_letters WHERE agent_id = :agent AND session_id = :session"
+
 
 class Sessions:
     """The sessions of one agent within one transaction."""
@@ -124,15 +126,15 @@ class Sessions:
         """
         parameters = {"agent": self._agent, "session": session_id, "at": forgotten_at}
         self._connection.execute(text(_KEEP_OUT), parameters)
-        self._connection.execute(
-            text("DELETE FROM dead_letters WHERE agent_id = :agent AND session_id = :session"), parameters
-        )
+        self._connection.execute(text(_DROP_DEAD_LETTERS), parameters)
         found = self.find(session_id)
         if found is None:
             return False
         if found.provider and found.chat_id:
-            # What is still on its way may name the session by its chat alone.
-            self._connection.execute(text(_KEEP_OUT), {**parameters, "session": f"{found.provider}:{found.chat_id}"})
+            # What is still on its way, or dead, may name the session by its chat alone.
+            chat = {**parameters, "session": f"{found.provider}:{found.chat_id}"}
+            self._connection.execute(text(_KEEP_OUT), chat)
+            self._connection.execute(text(_DROP_DEAD_LETTERS), chat)
         chunk_ids = self._connection.execute(
             text("SELECT id FROM chunks WHERE session_row = :row"), {"row": found.row_id}
         ).scalars()

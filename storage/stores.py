@@ -189,7 +189,9 @@ def _inode(path: Path) -> int | None:
 
 def _opened(path: Path, kind: str) -> Database:
     try:
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        for folder in [*reversed(path.parent.parents), path.parent]:  # mkdir(parents=True) would leave them open to all
+            if not folder.exists():
+                folder.mkdir(mode=0o700, exist_ok=True)
         if not path.exists():
             # SQLite would make it readable for all; its log and shared-memory files take over the mode of this one.
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))

@@ -40,8 +40,10 @@ def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[st
     with store.database.autocommit() as raw:
         raw.execute("PRAGMA optimize")
         raw.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MILLISECONDS}")
-        busy, log_pages, moved = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
+        try:
+            busy, log_pages, moved = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:  # the connection goes back to those who must wait longer
+            raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
     return {
         "pages_freed": freed,
         "forgotten_marks_dropped": forgotten,

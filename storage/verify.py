@@ -11,10 +11,13 @@ from reverie.errors import StoreUnusable
 from storage.engine import translated
 from storage.stores import Store, Transaction
 
+# What `str.strip` takes off: a message of nothing else has no chunk. SQL's own trim knows only the space.
+_BLANKS: Final = ", ".join(str(code) for code in range(0x3001) if chr(code).isspace())
 # Each finds rows that should not be; the text says what is wrong with them.
 _CHECKS: Final[dict[str, str]] = {
     "messages marked as chunked whose text has no chunk": (
-        "SELECT count(*) FROM messages AS m WHERE m.chunked_at IS NOT NULL AND trim(m.content) <> ''"
+        "SELECT count(*) FROM messages AS m WHERE m.chunked_at IS NOT NULL"
+        f" AND trim(m.content, char({_BLANKS})) <> ''"
         " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE message_row = m.row_id)"
     ),
     "chunks that belong to no message and no file": (

@@ -95,7 +95,7 @@ class WorkQueue:
         found = self._ended(stage, now, limit)
         if found and found[0][2]:
             found = found[:1]
-        items = tuple(item for item, _, _ in found) or self._fresh(stage, limit)
+        items = tuple(item for item, _, _ in found) or self.fresh(stage, limit)
         if not items:
             return None
         attempts = max((attempts for _, attempts, _ in found), default=0)
@@ -185,7 +185,7 @@ class WorkQueue:
 
     def is_waiting(self, stage: Stage, *, now: int) -> bool:
         """Whether a wake-up of this stage would find something to do now."""
-        return bool(self._ended(stage, now, 1) or self._fresh(stage, 1))
+        return bool(self._ended(stage, now, 1) or self.fresh(stage, 1))
 
     def is_idle(self, stages: Sequence[Stage]) -> bool:
         """Whether nothing at all is left at these stages, due now or later; dead letters do not count."""
@@ -195,37 +195,39 @@ class WorkQueue:
 
     def backlog(self, stage: Stage) -> StageBacklog:
         """Counts for the status page; what waits for a person (dead letters) is not among them."""
-        table, key, condition = _WAITING[stage]
-        row = self._connection.execute(
-            text(
-                f"SELECT count(*), min(waiting.stored_at) FROM {table} AS waiting WHERE {condition} AND NOT EXISTS"
-                f" (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}"
-                " AND token IS NULL AND next_attempt_at IS NULL)"
-            ),
-            {"stage": stage},
-        ).one()
-        held, retrying = self._connection.execute(
-            text("SELECT count(token), count(next_attempt_at) FROM claims WHERE stage = :stage"),
-            {"stage": stage},
-        ).one()
-        return StageBacklog(int(row[0]), int(row[1] or 0), int(held), int(retrying))
+        waiting, claims = backlog_sql(stage)
+        count, oldest = self._connection.execute(text(waiting), {"stage": stage}).one()
+        held, retrying = self._connection.execute(text(claims), {"stage": stage}).one()
+        return StageBacklog(int(count), int(oldest or 0), int(held), int(retrying))
 
     def _ended(self, stage: Stage, now: int, limit: int) -> list[tuple[int, int, int]]:
         rows = self._connection.execute(text(_ENDED), {"stage": stage, "now": now, "limit": limit})
         return [(int(row[0]), int(row[1]), int(row[2])) for row in rows]
 
-    def _fresh(self, stage: Stage, limit: int) -> tuple[int, ...]:
+    def fresh(self, stage: Stage, limit: int) -> tuple[int, ...]:
+        """The first rows that wait at a stage and that nobody has tried yet."""
         table, key, condition = _WAITING[stage]
         statement = _FRESH.format(table=table, key=key, condition=condition)
         rows = self._connection.execute(text(statement), {"stage": stage, "limit": limit})
         return tuple(int(item) for item in rows.scalars())
 
 
+def backlog_sql(stage: Stage) -> tuple[str, str]:
+    """Two statements: how many rows wait and since when; how many are held and how many are to be tried again."""
+    table, key, condition = _WAITING[stage]
+    waiting = (
+        f"SELECT count(*), min(waiting.stored_at) FROM {table} AS waiting WHERE {condition} AND NOT EXISTS"
+        f" (SELECT 1 FROM claims WHERE stage = :stage AND item_id = waiting.{key}"
+        " AND token IS NULL AND next_attempt_at IS NULL)"
+    )
+    return waiting, "SELECT count(token), count(next_attempt_at) FROM claims WHERE stage = :stage"
+
+
 def is_idle_file(path: Path, stages: Sequence[Stage]) -> bool:
     """Whether a database has no work left, by one short look; False also where that cannot be said this way."""
     check_sqlite_version()
     try:
-        raw = pysqlite3.connect(path, timeout=1.0)
+        raw = pysqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)
         try:
             raw.execute("PRAGMA query_only = ON")
             return not any(raw.execute(_unfinished_sql(stage), {"stage": stage}).fetchone() for stage in stages)

@@ -15,7 +15,7 @@ def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
     """Cut what waits, then wake the embedder; without one, the messages are searchable now."""
     here = runtime()
     here.inbox.clear_wake(contract.CHUNK_MESSAGES, workspace)
-    store = here.store(workspace)
+    store = here.stores.workspace(workspace, create=False)
     with_vectors = here.settings.embedding_provider != "none"
 
     def on_batch(message_rows: list[int]) -> None:
@@ -25,7 +25,12 @@ def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
             ready = tx.chunks.messages_ready(message_rows, with_vectors=with_vectors)
         here.searchable(store, ready, at=here.now())
 
-    report = cut_messages(store, now=here.now, on_batch=on_batch)
+    def on_files(file_rows: list[int]) -> None:
+        with store.reading() as tx:
+            ready = tx.chunks.files_ready(file_rows, with_vectors=with_vectors)
+        here.searchable(store, ready, at=here.now())
+
+    report = cut_messages(store, now=here.now, on_batch=on_batch, on_files=on_files)
     if report.more:
         here.wake("chunk", workspace)
     return {**report.counts(), "traces": report.traces}

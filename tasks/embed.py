@@ -24,9 +24,11 @@ def embed_workspace(here: Runtime, workspace: str, *, batch_size: int) -> dict[s
     """Embed what waits in one workspace; without an embedder there is nothing to do."""
     if here.embedder is None:
         return {}
-    store = here.store(workspace)
+    store = here.stores.workspace(workspace, create=False)
 
     def on_unavailable(chunk_ids: Sequence[int], why: str) -> None:
+        if not chunk_ids or not here.anyone_waiting(store):
+            return
         with store.reading() as tx:
             here.searchable(store, tx.chunks.messages_of(chunk_ids), at=here.now(), degraded=f"keyword only: {why}")
 

@@ -21,6 +21,10 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     deadline = time.monotonic() + STAGE_BUDGET_SECONDS
     more = True
     while more and time.monotonic() < deadline:
+        # Asked first: a wake-up that comes after its workspace was deleted must not make it anew.
+        if not here.inbox.stats(workspace).size:
+            more = False
+            break
         batch = ingest_batch(here.inbox, here.store(workspace), here.working, now=here.now())
         total.add(batch)
         more = batch.taken > 0

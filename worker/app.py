@@ -132,6 +132,18 @@ def _in_child(**_: Any) -> None:
     """A pool child ends with its parent: an orphan would go on taking work that nobody can see."""
     die_with_parent(os.getppid(), signal=signal.SIGKILL)
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "worker"))
+    if contract.QUEUE_EMBED in app.amqp.queues.consume_from:
+        # In a thread: Celery kills a child that is not ready after 4 s, and the first message should not wait.
+        threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
+
+
+def _warm_up() -> None:
+    embedder = runtime().embedder
+    try:
+        if embedder is not None:
+            embedder.load()
+    except ReverieError as error:
+        log.warning("embedder_not_ready", error=str(error))
 
 
 @signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]

@@ -109,6 +109,13 @@ class Runtime:
             if self.inbox.claim_wake(task, workspace):
                 self.waker.send(task, workspace=workspace, trace=trace)
 
+    def anyone_waiting(self, store: Store) -> bool:
+        """Whether a producer waits for something of this workspace; no, where the broker cannot say."""
+        try:
+            return self.inbox.anyone_waiting(store.name)
+        except Unavailable:
+            return False
+
     def searchable(self, store: Store, messages: Sequence[ReadyMessage], *, at: int, degraded: str = "") -> None:
         """Tell those who wait that messages can be recalled, and note how long it took. Never fails the work."""
         if not messages:

@@ -281,5 +281,3 @@ class Reverie:
             )
         except Unavailable:
             return None  # the server reads it from the store
-
-

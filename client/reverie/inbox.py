@@ -3,9 +3,10 @@
 Layout, per workspace `W` (every key begins with the configured prefix):
 
     inbox:W          hash   field -> "<accepted_at µs> <payload JSON>"     the payloads themselves
-    inbox:W:due      zset   field by the time from which it may be taken
+    inbox:W:due      zset   field by the time at which it was accepted
     inbox:W:taken    zset   field by the time at which its lease ends
     inbox:W:tries    hash   field -> how often a worker took it without an ending
+    inbox:W:pause    string set while the store of W cannot be written: nothing is taken
     inbox:W:waiting  hash   field -> "<reply list> <state>", for producers that wait
     inboxes          set    workspaces whose inbox is not empty: a sweep looks at no other
     wake:TASK:W      string set while a wake-up by that task is on its way
@@ -31,13 +32,16 @@ from reverie.errors import Unavailable
 # An item that no worker took within this time is taken up by the recovery sweep.
 GRACE_SECONDS: Final = 20
 # A worker that took items and did not settle them within this time has lost them to the next one.
-LEASE_SECONDS: Final = 20
+LEASE_SECONDS: Final = 10
 # While this flag lives, no second wake-up is sent; it ends by itself in case the wake-up was lost.
 WAKE_SECONDS: Final = 10
 # A producer that waits gives up long before; its reply list is swept away by the broker.
 REPLY_SECONDS: Final = 900
 # A wait is asked for in turns: redis-py gives a connection up that is silent for its socket timeout of 5 s.
 _REPLY_TURN_SECONDS: Final = 2.0
+
+# Microseconds need no more before the year 5138; a longer number would not fit where times are kept.
+_STAMP_DIGITS: Final = 17
 
 _SEPARATOR: Final = "\x1f"
 
@@ -58,15 +62,20 @@ local woke = redis.call('SET', KEYS[4], '1', 'NX', 'PX', ARGV[2])
 return {added, woke and 1 or 0}
 """
 
+# One worker at a time takes from a workspace, oldest first: so sequences follow the order of acceptance, and a caller
+# who asked for strict order is not refused because two workers raced. Writers to one database take turns anyway.
 _TAKE = """
+if redis.call('EXISTS', KEYS[5]) == 1 then return {} end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
-local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now, 'LIMIT', 0, ARGV[1])
+local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now)
 for _, field in ipairs(ended) do
+  local value = redis.call('HGET', KEYS[1], field)
   redis.call('ZREM', KEYS[3], field)
-  redis.call('ZADD', KEYS[2], now, field)
+  if value then redis.call('ZADD', KEYS[2], string.match(value, '^(%d+) ') or now, field) end
 end
-local fields = redis.call('ZRANGEBYSCORE', KEYS[2], '-inf', now, 'LIMIT', 0, ARGV[1])
+if redis.call('ZCARD', KEYS[3]) > 0 then return {} end
+local fields = redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)
 local result = {}
 local size = 0
 for _, field in ipairs(fields) do
@@ -97,14 +106,14 @@ return #ARGV - 1
 """
 
 _RELEASE = """
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
 for i = 2, #ARGV do
   if redis.call('ZREM', KEYS[3], ARGV[i]) == 1 then
-    redis.call('ZADD', KEYS[2], now + ARGV[1], ARGV[i])
+    local value = redis.call('HGET', KEYS[1], ARGV[i]) or ''
+    redis.call('ZADD', KEYS[2], string.match(value, '^(%d+) ') or 0, ARGV[i])
     redis.call('HINCRBY', KEYS[4], ARGV[i], -1)
   end
 end
+redis.call('SET', KEYS[5], '1', 'PX', ARGV[1])
 return #ARGV - 1
 """
 
@@ -191,8 +200,11 @@ class Inbox:
         return added, bool(woke)
 
     def take(self, workspace: str, *, limit: int, max_bytes: int = 32 * 1024 * 1024) -> list[Taken]:
-        """Take what is due, oldest first, under a lease; what another worker lost is due again."""
-        keys = self._keys(workspace, "", ":due", ":taken", ":tries")
+        """Take the oldest items under a lease; what another worker lost is due again.
+
+        Empty when there is none, while another worker holds what it took, and during a pause.
+        """
+        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause")
         flat = cast("list[Any]", self._run(_TAKE, keys, [limit, LEASE_SECONDS * 1_000_000, max_bytes]))
         return [_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(0, len(flat), 3)]
 
@@ -203,10 +215,9 @@ class Inbox:
             self._run(_SETTLE, keys, [workspace, *fields])
 
     def release(self, workspace: str, fields: Sequence[bytes], *, delay_seconds: float) -> None:
-        """Give items back untried: due again after the delay, and this try does not count against them."""
-        if fields:
-            keys = self._keys(workspace, "", ":due", ":taken", ":tries")
-            self._run(_RELEASE, keys, [int(delay_seconds * 1_000_000), *fields])
+        """Give items back in their old order, this try uncounted, and take nothing until the delay is over."""
+        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause")
+        self._run(_RELEASE, keys, [int(delay_seconds * 1_000), *fields])
 
     def workspaces(self) -> list[str]:
         """The workspaces whose inbox is not empty."""
@@ -215,7 +226,7 @@ class Inbox:
 
     def forget_workspace(self, workspace: str) -> None:
         """Drop everything that waits for a workspace: it has been deleted."""
-        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":waiting")
+        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":waiting", ":pause")
         guarded(lambda: self._broker.delete(*keys))
         guarded(lambda: self._broker.srem(self._prefix + "inboxes", workspace))
 
@@ -288,7 +299,7 @@ def connect(url: str, *, timeout_seconds: float = 5.0) -> redis.Redis:
 
 def _taken(field: bytes, value: bytes, tries: int) -> Taken:
     stamp, space, payload = value.partition(b" ")
-    if not space or not stamp.isdigit():
+    if not space or not stamp.isdigit() or len(stamp) > _STAMP_DIGITS:
         return Taken(field, 0, value, tries)
     return Taken(field, int(stamp), payload, tries)
 

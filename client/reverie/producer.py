@@ -70,10 +70,12 @@ class Producer:
         workspace: str = contract.DEFAULT_WORKSPACE,
         prefix: str = contract.DEFAULT_PREFIX,
         broker: redis.Redis | None = None,
+        inbox: Inbox | None = None,
+        waker: Waker | None = None,
     ) -> None:
         self.workspace = workspace
-        self._inbox = Inbox(broker or connect(broker_url), prefix=prefix)
-        self._waker = Waker(broker_url, prefix=prefix)
+        self._inbox = inbox or Inbox(broker or connect(broker_url), prefix=prefix)
+        self._waker = waker or Waker(broker_url, prefix=prefix)
 
     def enqueue(
         self, payloads: Sequence[Payload], *, wait: WaitFor = "queued", timeout_seconds: float = 30.0

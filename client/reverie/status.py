@@ -79,8 +79,9 @@ class EmbedderStatus(msgspec.Struct, frozen=True, kw_only=True):
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The whole pipeline. Without a broker, what only the broker knows is empty and `broker_error` says why.
 
-    `stages` and `dead_letters` are sums over the workspaces looked at. With very many of them the least recently
-    written are left out, `workspaces_unread` of them. `errors` has what could not be read, by its name.
+    `stages`, `dead_letters` and `wal_bytes` are sums. With very many workspaces those written longest ago are left
+    out of the first two, `workspaces_unread` of them; `workspaces` lists at most 200, those with an error or with
+    work first. `errors` has what could not be read, by the name of a workspace, or `account`.
     """
 
     at: datetime
@@ -92,9 +93,10 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     lag: LagStatus
     stages: dict[str, StageStatus]
     dead_letters: int
+    wal_bytes: int
     workspaces: list[WorkspaceStatus]
     workspaces_total: int
     workspaces_unread: int
     jobs: dict[str, JobStatus]
     embedder: EmbedderStatus
-    errors: dict[str, str] = {}
+    errors: dict[str, str]

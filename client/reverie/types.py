@@ -109,6 +109,23 @@ class Recollection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return len(self.results)
 
 
+class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
+    """One session that fits a query, with the text that fits best."""
+
+    session: str
+    ref_code: str
+    updated_at: datetime
+    messages: int
+    excerpt: str
+
+
+class FoundSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to a search for sessions, best first."""
+
+    results: list[FoundSession]
+    degraded: str = ""
+
+
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Work that cannot succeed by itself. `payload` is shown only when one is asked for."""
 

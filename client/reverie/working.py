@@ -29,9 +29,7 @@ def working_patterns(prefix: str, workspace: str) -> tuple[str, str]:
     return f"{prefix}working:{workspace}:*", f"{prefix}working-epoch:{workspace}:*"
 
 
-def read_working(
-    broker: redis.Redis, *, prefix: str, workspace: str, agent: str, session: str
-) -> list[Message] | None:
+def read_working(broker: redis.Redis, *, prefix: str, workspace: str, agent: str, session: str) -> list[Message] | None:
     """The newest messages, oldest first; None when the store has to be asked. Raises `Unavailable`."""
     key = working_key(prefix, workspace, agent, session)
     found = guarded(lambda: cast("list[bytes]", broker.lrange(key, 0, -1)))

@@ -132,9 +132,7 @@ def _as_finding(wrong: dict[str, list[str]], name: str) -> Iterator[None]:
 def _rebuild(store: Store, kind: IndexKind, now: int) -> int:
     with progress_bar(f"{store.name}: {kind} index") as bar:
         task = bar.add_task("", total=None)
-        return rebuild(
-            store, kind, now=now, progress=lambda done, total: bar.update(task, completed=done, total=total)
-        )
+        return rebuild(store, kind, now=now, progress=lambda done, total: bar.update(task, completed=done, total=total))
 
 
 def _chosen(call: Invocation, everything: bool) -> list[str]:

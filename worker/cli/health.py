@@ -14,6 +14,7 @@ from reverie import contract
 from reverie.errors import Rejected, Unavailable
 from worker.cli.application import application, invocation
 from worker.cli.output import say
+from worker.cli.stack import local_url
 
 # A worker with work in its queues that has finished no task for this long hangs: the longest task is cut off at 300 s.
 _STUCK_SECONDS = 330.0
@@ -32,11 +33,9 @@ def broker(context: typer.Context) -> None:
 @health.command("server")
 def server(context: typer.Context) -> None:
     """The HTTP server answers and reaches the broker."""
-    settings = invocation(context).settings
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
-    url = f"http://{host}:{settings.port}/healthz"
+    url = f"{local_url(invocation(context).settings)}/healthz"
     try:
-        with urllib.request.urlopen(url, timeout=5) as answer:
+        with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own address
             answer.read()
     except (urllib.error.URLError, OSError) as error:
         raise Unavailable(f"{url} does not answer well ({error})") from error

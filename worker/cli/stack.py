@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import urllib.request
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -131,20 +133,38 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
         )
 
     specs = [] if settings.broker else broker_processes(settings.data)
-    pipeline = f"--queues={','.join(_PIPELINE_QUEUES)}"
+    queues = (*_PIPELINE_QUEUES, contract.QUEUE_EMBED) if settings.embedding_provider == "none" else _PIPELINE_QUEUES
+    pipeline = f"--queues={','.join(queues)}"
     specs.append(spec("pipeline", "worker", pipeline, f"--concurrency={settings.worker_concurrency}"))
-    specs.append(spec("embed", "worker", f"--queues={contract.QUEUE_EMBED}", "--concurrency=1"))
+    if settings.embedding_provider != "none":
+        specs.append(spec("embed", "worker", f"--queues={contract.QUEUE_EMBED}", "--concurrency=1"))
     specs.append(spec("beat", "beat"))
-    specs.append(spec("server", "serve"))
-    return specs
+    # Last, and waited for: when it answers, everything has been started.
+    return [
+        *specs,
+        replace(spec("server", "serve"), order=2, ready=lambda: _serves(settings), ready_timeout_seconds=90.0),
+    ]
+
+
+def _serves(settings: Settings) -> bool:
+    try:
+        with urllib.request.urlopen(f"{local_url(settings)}/healthz", timeout=1.0) as answer:  # noqa: S310 - our own
+            return bool(answer.status == 200)
+    except OSError:  # refused, timed out, or not healthy yet
+        return False
+
+
+def local_url(settings: Settings) -> str:
+    """Where this host reaches the server, also where that listens on every address."""
+    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
+    return f"http://{host}:{settings.port}"
 
 
 class _Picture:
-    """What a person sees of `up`: a line for each process, and one when everything is there."""
+    """What a person sees of `up`: a line for each process, one when everything is there, and every death."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
-        self._waiting = {spec.name for spec in process_specs(settings)}
 
     def show(self, event: ProcessEvent) -> None:
         """Print one event."""
@@ -157,18 +177,11 @@ class _Picture:
                 say(f"    {line}")
         elif event.kind == "process_started":
             say(f"  {event.name:<12} pid {event.pid}")
-            self._started(event.name)
+        elif event.kind == "process_ready" and event.name == "server":
+            settings = self._settings
+            say(f"Reverie is up: {local_url(settings)} (data in {settings.data.resolve()}). Ctrl-C stops everything.")
         elif event.kind in ("process_killed", "process_stopping"):
             say(f"  {event.name} {event.kind.removeprefix('process_')}")
-
-    def _started(self, name: str) -> None:
-        if not self._waiting:
-            return
-        self._waiting.discard(name)
-        if not self._waiting:
-            settings = self._settings
-            say(f"Reverie is starting on http://{settings.host}:{settings.port}; data in {settings.data.resolve()}")
-            say("The model takes some seconds to load. `reverie status` says how it is. Ctrl-C stops everything.")
 
 
 def _open_stores(stores: object) -> None:

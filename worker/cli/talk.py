@@ -16,6 +16,7 @@ from reverie.errors import Rejected
 from reverie.types import Recollection
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, progress_bar, say, shortened, when
+from worker.cli.stack import local_url
 
 _BATCH = 500
 
@@ -45,7 +46,7 @@ def ingest(
         for name, messages in batches:
             place = accepted + len(rejected)
             try:
-                receipt = memory.ingest(name, messages, wait=wait, timeout_seconds=timeout)  # type: ignore[arg-type]
+                receipt = memory.ingest(name, messages, wait=wait, timeout_seconds=timeout)
             except Rejected as error:
                 rejected += [{"index": place, "field": error.field, "error": str(error)}] * len(messages)
             else:
@@ -129,13 +130,12 @@ def add_files(
 
 def _client(call: Invocation, *, over_http: bool = False) -> Reverie:
     settings = call.settings
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
     return Reverie(
         agent=call.agent,
         workspace=settings.workspace,
         broker=None if over_http else settings.broker_url,
         prefix=settings.broker_prefix,
-        url=f"http://{host}:{settings.port}" if over_http else None,
+        url=local_url(settings) if over_http else None,
     )
 
 

@@ -1,8 +1,22 @@
-"""Run by alembic: uses the connection it is handed, one transaction for each migration."""
+"""Run by alembic: uses the connection it is handed, one transaction for each migration and the indexes it needs."""
+
+from typing import Any
 
 from alembic import context
 
+from reverie.clock import now_micros
+from storage.index import create_missing_indexes
+
 connection = context.config.attributes["connection"]
-context.configure(connection=connection, target_metadata=None, transaction_per_migration=True)
+
+
+def create_indexes(*_: Any, **__: Any) -> None:
+    """Make the full-text index in the transaction of the migration: a store that is killed here has both or none."""
+    create_missing_indexes(connection, now_micros())
+
+
+context.configure(
+    connection=connection, target_metadata=None, transaction_per_migration=True, on_version_apply=create_indexes
+)
 with context.begin_transaction():
     context.run_migrations()

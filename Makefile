@@ -1,0 +1,72 @@
+# The commands of this repository. Python 3.11 or newer and make are all they need; `make` alone lists them.
+
+# The interpreter that makes the virtual environment. Without one given, the first of these that is new enough.
+PYTHON ?= python3 python3.11 python3.12 python3.13 python3.14
+# Passed on by `demo`, `up`, `test` and `bench`: make test ARGS="-k broker"
+ARGS ?=
+
+VENV := .venv
+BIN := $(VENV)/bin
+PY := $(BIN)/python
+INSTALLED := $(VENV)/.installed
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo up test check bench format docs clean
+.DELETE_ON_ERROR:
+
+help: ## list the commands
+	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do \
+	  printf '  make %-9s%s\n' "$$name" "$$what"; done
+
+install: $(INSTALLED) ## make .venv and install everything into it; the others do this by themselves
+
+demo: $(INSTALLED) ## start the whole stack, remember a conversation, ask about it, stop
+	@$(PY) -m demo $(ARGS)
+
+up: $(INSTALLED) ## run the whole stack until Ctrl-C
+	@$(PY) -m worker.cli up $(ARGS)
+
+test: $(INSTALLED) ## run every test
+	@$(PY) -m pytest $(ARGS)
+
+check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generated docs, tests
+	@echo "== ruff check"; $(PY) -m ruff check .
+	@echo "== ruff format"; $(PY) -m ruff format --check .
+	@echo "== mypy"; $(PY) -m mypy
+	@echo "== import rules"; $(BIN)/lint-imports --no-cache
+	@echo "== generated docs"; $(PY) -m worker.settings_docs --check docs/configuration.md
+	@echo "== pytest"; $(PY) -m pytest
+
+bench: $(INSTALLED) ## run every benchmark (takes a while)
+	@$(PY) -m benchmarks $(ARGS)
+
+format: $(INSTALLED) ## mend what ruff can mend
+	@$(PY) -m ruff check --fix .
+	@$(PY) -m ruff format .
+
+docs: $(INSTALLED) ## write the generated pages anew
+	@$(PY) -m worker.settings_docs docs/configuration.md
+
+clean: ## remove .venv and all caches; never the data in .reverie
+	rm -rf $(VENV) build dist *.egg-info client/build client/*.egg-info
+	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# Installed once, and again when a dependency changes. An environment that was left half made is made anew.
+$(INSTALLED): pyproject.toml client/pyproject.toml
+	@set -e; found=; \
+	for candidate in $(PYTHON); do \
+	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$candidate; break; fi; \
+	done; \
+	if [ -z "$$found" ]; then \
+	  echo "Reverie needs Python 3.11 or newer; none of these is: $(PYTHON)." >&2; \
+	  echo "Install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; \
+	fi; \
+	if ! $(PY) -m pip --version >/dev/null 2>&1; then \
+	  echo "Making $(VENV) with $$("$$found" --version)."; \
+	  "$$found" -m venv --clear $(VENV); \
+	fi; \
+	echo "Installing Reverie and what it needs; the first time takes some minutes, most of them for torch."; \
+	PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install -qq --no-input --progress-bar off -e ./client -e '.[dev]'; \
+	touch $@; \
+	echo "Installed."

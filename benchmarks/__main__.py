@@ -1,0 +1,75 @@
+"""Every benchmark, one after the other, and a summary: `python -m benchmarks` (`make bench`).
+
+Each runs in a process of its own; one that fails is told at the end and holds up no other.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from rich.table import Table
+
+from benchmarks.harness.options import DEFAULT_DATA, DEFAULT_SEED, RESULTS, ROOT
+from benchmarks.harness.result import console, read_result, shown, verdict
+
+BENCHMARKS: Final = ("ingest", "accept", "lag", "writers", "footprint", "chaos")
+_PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
+
+
+def main() -> None:
+    """Run all and exit with 1 when one failed or a goal was missed by a full run."""
+    import argparse
+
+    options = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
+    options.add_argument("--only", nargs="*", choices=BENCHMARKS, default=BENCHMARKS, help="run only these")
+    options.add_argument("--output", type=Path, default=RESULTS, help="the folder for the results")
+    options.add_argument("--seed", type=int, default=DEFAULT_SEED)
+    options.add_argument("--quick", action="store_true", help="tiny inputs, to see that all of them run")
+    options.add_argument("--data", type=Path, default=DEFAULT_DATA, help="LoCoMo conversations as JSON")
+    options.add_argument("--peers", type=Path, default=_PEERS, help="the peers' Python; left out where it is absent")
+    given = options.parse_args()
+    failed = [name for name in given.only if _run(name, given) != 0]
+    missed = _summary(given.output, given.only)
+    for name in failed:
+        console.print(f"{name} failed")
+    sys.exit(1 if failed or (missed and not given.quick) else 0)
+
+
+def _run(name: str, given: object) -> int:
+    output: Path = getattr(given, "output")
+    command = [sys.executable, "-m", f"benchmarks.{name}", "--output", str(output / f"{name}.json")]
+    command += ["--seed", str(getattr(given, "seed")), "--data", str(getattr(given, "data"))]
+    if getattr(given, "quick"):
+        command.append("--quick")
+    peers: Path = getattr(given, "peers")
+    if name == "ingest" and peers.exists():
+        command += ["--peers", str(peers)]
+    console.print(f"== {name}")
+    return subprocess.run(command, check=False).returncode
+
+
+def _summary(folder: Path, names: tuple[str, ...]) -> int:
+    table = Table(title="goals", title_justify="left", header_style="bold")
+    for column in ("benchmark", "goal", "wanted", "measured", "reached"):
+        table.add_column(column)
+    missed = 0
+    for name in names:
+        try:
+            result = read_result(folder / f"{name}.json")
+        except (OSError, msgspec.DecodeError) as error:
+            table.add_row(name, str(error), "", "", "no result")
+            continue
+        for goal in result.goals:
+            missed += goal.reached is False
+            wanted = f"{goal.relation} {goal.goal:g} {goal.unit}"
+            table.add_row(name, goal.what, wanted, shown(goal.figure), verdict(goal.reached))
+    console.print(table)
+    return missed
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,177 @@
+"""Random SIGKILLs of workers, their children, beat, server and broker under load: what is lost, what is doubled.
+
+Producers keep going: what a call could not confirm is sent again with the same ids. At the end every acknowledged
+message has to be in the database once and searchable, and the database has to agree with itself. With `--flush` the
+broker is emptied once in the middle: what was stored has to become searchable; what was only queued is told apart.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from dataclasses import dataclass, field
+
+from benchmarks.harness.audit import Audit, audit
+from benchmarks.harness.figures import rounded
+from benchmarks.harness.killer import Killer
+from benchmarks.harness.load import Load
+from benchmarks.harness.options import given, parser
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.result import Goal, Result, settings_of
+from benchmarks.harness.stack import WORKSPACE, Stack
+from benchmarks.harness.texts import load_texts
+from benchmarks.harness.watch import Watch
+from reverie import contract
+from reverie.errors import Unavailable
+from reverie.inbox import connect, guarded
+
+_POLL_SECONDS = 0.1
+
+
+@dataclass(slots=True)
+class Recovery:
+    """How it ended: seconds from the last kill, or None where it was not all searchable in time."""
+
+    seconds: float | None
+    last_kill: float
+    missing: list[str] = field(default_factory=list)
+
+
+def main() -> None:
+    """Measure, write the result, and exit with 1 when a promise was broken."""
+    options = _options()
+    count = int(given(options.messages, quick=options.quick, tiny=300, full=30_000))
+    kills = int(given(options.kills, quick=options.quick, tiny=3, full=40))
+    seconds = given(options.seconds, quick=options.quick, tiny=6, full=120)
+    result = Result(benchmark="chaos", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    texts = load_texts(options.data, count, seed=options.seed)
+    result.settings.update(messages=count, kills=kills, seconds=seconds, texts=texts.source)
+    tell = Progress()
+    with Stack() as stack:
+        load = Load(stack, texts, count, seconds=seconds, producers=options.producers, seed=options.seed)
+        killer = Killer(stack, kills, seconds=seconds, seed=options.seed)
+        flushed = _run(stack, load, killer, tell, flush_at=seconds / 2 if options.flush else None)
+        recovery = _await_recovery(stack, load, killer, flushed, options.timeout, tell)
+        tell.step("comparing everything with everything")
+        found = audit(stack.data, WORKSPACE, load, flushed=flushed)
+        result.settings["embedder"] = stack.embedder
+        result.add("restarts", sum(process.restarts for process in stack.processes()))
+    _conclude(result, load, killer, recovery, found)
+    result.finish(options.output)
+    sys.exit(1 if found.broken or recovery.seconds is None or load.surprises else 0)
+
+
+def _options() -> argparse.Namespace:
+    options = parser("chaos", __doc__)
+    options.add_argument("--messages", type=int, help="how many are sent (30,000; 300 when quick)")
+    options.add_argument("--kills", type=int, help="how many SIGKILLs (40; 3 when quick)")
+    options.add_argument("--seconds", type=float, help="over which time they are spread (120; 6 when quick)")
+    options.add_argument("--producers", type=int, default=3, help="threads that send; the last waits for `stored`")
+    options.add_argument("--timeout", type=float, default=300, help="how long recovery is waited for")
+    options.add_argument("--flush", action="store_true", help="empty the broker once in the middle of the load")
+    return options.parse_args()
+
+
+def _run(stack: Stack, load: Load, killer: Killer, tell: Progress, *, flush_at: float | None) -> float | None:
+    """Load and kill until both are done. Returns when the broker was flushed, if it was."""
+    flushed: float | None = None
+    started = time.monotonic()
+    load.start()
+    try:
+        while not (load.done and killer.done):
+            now = time.monotonic() - started
+            if flush_at is not None and flushed is None and now >= flush_at:
+                flushed = _flush(stack)
+                tell.step(f"the broker was flushed after {now:.1f} s")
+            for kill in killer.step(now):
+                tell.step(f"{kill.at_seconds:6.1f} s  SIGKILL {kill.role} (pid {kill.pid})")
+            tell(f"{now:5.0f} s  {load.acknowledged_count:,} acknowledged, {load.resent:,} sent again, {killer.count} kills")
+            time.sleep(0.02)
+    finally:
+        load.stop()
+    return flushed
+
+
+def _flush(stack: Stack) -> float:
+    """Empty the broker; try again while it is being started. Returns the moment at which it was empty."""
+    with connect(stack.broker_url) as broker:
+        while True:
+            try:
+                guarded(broker.flushdb)
+                return time.monotonic()
+            except Unavailable:
+                time.sleep(0.1)
+
+
+def _await_recovery(
+    stack: Stack, load: Load, killer: Killer, flushed: float | None, timeout_seconds: float, tell: Progress
+) -> Recovery:
+    """Wait until all that was acknowledged is searchable (or a dead letter); after a flush, all that is stored."""
+    recovery = Recovery(None, killer.last_at or time.monotonic())
+    expected = load.acknowledged_after(flushed) if flushed is not None else load.acknowledged()
+    deadline = recovery.last_kill + timeout_seconds
+    with stack.watch() as watch:
+        while True:
+            now = time.monotonic()
+            if watch.waiting() == 0 and (now > deadline or not _missing(watch, expected)) and not _held(stack):
+                recovery.missing = _missing(watch, expected)
+                recovery.seconds = None if recovery.missing else now - recovery.last_kill
+                return recovery
+            if now > deadline:
+                recovery.missing = _missing(watch, expected)
+                return recovery
+            tell(f"{now - recovery.last_kill:5.0f} s after the last kill: {watch.waiting():,} rows wait")
+            time.sleep(_POLL_SECONDS)
+
+
+def _missing(watch: Watch, expected: set[str]) -> list[str]:
+    stored = {str(row[0]) for row in watch.rows("SELECT id FROM messages UNION SELECT item_id FROM dead_letters")}
+    return sorted(expected - stored)
+
+
+def _held(stack: Stack) -> int:
+    """How much is in the inbox; what cannot be asked counts as something."""
+    try:
+        return stack.inbox().stats(WORKSPACE).size
+    except Unavailable:
+        return 1
+
+
+def _conclude(result: Result, load: Load, killer: Killer, recovery: Recovery, found: Audit) -> None:
+    result.add("acknowledged", load.acknowledged_count)
+    result.add("acknowledged_as_stored", load.stored_count)
+    result.add("calls_unavailable", load.unavailable)
+    result.add("messages_sent_again", load.resent)
+    result.add("kills", killer.count)
+    result.add("kills_by_role", killer.by_role())
+    result.add("kill_log", [f"{kill.at_seconds:.2f} s {kill.role}" for kill in killer.kills])
+    result.add("stored", found.stored)
+    result.add("lost", found.lost)
+    result.add("doubled", found.doubled)
+    result.add("dead_letters", found.dead_letters)
+    result.add("stored_and_not_searchable", found.not_searchable)
+    result.add("queued_and_flushed", found.flushed)
+    result.add("recovery", None if recovery.seconds is None else rounded(recovery.seconds), "s after the last kill")
+    result.add("verify", found.wrong)
+    result.notes += [f"verify: {line}" for line in found.wrong]
+    result.notes += [f"dead letter: {line}" for line in found.dead_reasons]
+    result.notes += [f"a producer met: {line}" for line in load.surprises[:10]]
+    result.goals += [
+        Goal(what="acknowledged and lost", relation="==", goal=0, figure=found.lost),
+        Goal(what="doubled", relation="==", goal=0, figure=found.doubled),
+        Goal(what="verify: things wrong", relation="==", goal=0, figure=len(found.wrong)),
+        Goal(what="set aside as dead letters", relation="==", goal=0, figure=found.dead_letters),
+        Goal(
+            what="all searchable after the last kill",
+            relation="<=",
+            goal=60,
+            figure=None if recovery.seconds is None else rounded(recovery.seconds),
+            unit="s",
+            note="" if recovery.seconds is not None else "it was not all searchable within the timeout",
+        ),
+    ]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,147 @@
+"""Memory of each process of a stack that has worked, disk for each message, and what importing the client costs."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Final
+
+import psutil
+
+from benchmarks.harness.figures import rounded
+from benchmarks.harness.options import ROOT, given, parser
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.result import Goal, Result, settings_of
+from benchmarks.harness.stack import WORKSPACE, Stack
+from benchmarks.harness.texts import Texts, load_texts
+from reverie import Reverie
+from storage.stores import Stores
+from storage.upkeep import optimize
+
+_RECALLS: Final = 20
+_MIB: Final = 2**20
+_IMPORTS: Final = {
+    "import": "import reverie",
+    "import_and_construct": "from reverie import Reverie; Reverie(agent='ana')",
+    "import_and_construct_with_broker": "from reverie import Reverie; Reverie(agent='ana', broker='redis://x/0')",
+}
+
+
+def main() -> None:
+    """Measure and write the result."""
+    options = _options()
+    count = int(given(options.messages, quick=options.quick, tiny=100, full=2_000))
+    runs = int(given(options.imports, quick=options.quick, tiny=3, full=10))
+    texts = load_texts(options.data, count, seed=options.seed)
+    result = Result(benchmark="footprint", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result.settings.update(messages=count, imports=runs, texts=texts.source)
+    tell = Progress()
+    _measure_imports(result, runs)
+    tell.step("imports measured")
+    with Stack() as stack:
+        _work(stack, texts, result)
+        result.settings["embedder"] = stack.embedder
+        _measure_memory(stack, result)
+        broker_bytes = _size(stack.data / "broker")
+        stack.stop()
+        _measure_disk(stack.data, count, broker_bytes, result)
+    result.finish(options.output)
+
+
+def _options() -> argparse.Namespace:
+    options = parser("footprint", __doc__)
+    options.add_argument("--messages", type=int, help="how many are ingested before it is weighed (2,000)")
+    options.add_argument("--imports", type=int, help="how many fresh interpreters import the client (10)")
+    return options.parse_args()
+
+
+def _work(stack: Stack, texts: Texts, result: Result) -> None:
+    """Ingest everything and recall some, so that each process holds what it holds when in use."""
+    payloads = texts.payloads()
+    producer = stack.producer()
+    with stack.watch() as watch:
+        for start in range(0, len(payloads), 100):
+            producer.enqueue(payloads[start : start + 100])
+        watch.wait_searchable(len(payloads), 600)
+    if not stack.wait_server():
+        result.notes.append("no server answers: nothing was recalled, and its memory is not in the sum")
+        return
+    with Reverie(agent="bench", url=stack.url, workspace=WORKSPACE, timeout_seconds=60) as client:
+        found = [len(client.recall(turn.text)) for turn in texts.turns[:_RECALLS]]
+    result.add("recalls_that_found_something", sum(1 for number in found if number))
+
+
+def _measure_memory(stack: Stack, result: Result) -> None:
+    rows = []
+    supervisor = psutil.Process(stack.supervisor_pid)
+    names = {process.pid: process.name for process in stack.processes() if process.pid}
+    for process in [supervisor, *supervisor.children(recursive=True)]:
+        rows.append(_weighed(process, names, supervisor.pid))
+    result.add("processes", rows)
+    for row in rows:
+        result.add(f"{row['name']} ({row['pid']})", row["pss_mib"] or row["rss_mib"], "MiB")
+    rss = sum(row["rss_mib"] for row in rows)
+    pss = sum(row["pss_mib"] for row in rows) if all(row["pss_mib"] for row in rows) else None
+    result.add("all_rss", rounded(rss), "MiB")
+    result.add("all_pss", None if pss is None else rounded(pss), "MiB")
+    what = "all processes together, RSS" if pss is None else "all processes together, shared pages counted once"
+    result.goals.append(
+        Goal(what=what, relation="<", goal=2048, figure=rounded(rss if pss is None else pss), unit="MiB")
+    )
+
+
+def _weighed(process: psutil.Process, names: dict[int, str], supervisor: int) -> dict[str, object]:
+    memory = process.memory_full_info()
+    name = names.get(process.pid) or ("up" if process.pid == supervisor else "")
+    if not name:
+        name = f"{names.get(process.ppid(), '?')} child"
+    pss = getattr(memory, "pss", 0)
+    return {
+        "name": name,
+        "pid": process.pid,
+        "rss_mib": rounded(memory.rss / _MIB),
+        "pss_mib": rounded(pss / _MIB) if pss else None,
+    }
+
+
+def _measure_disk(data: Path, count: int, broker_bytes: int, result: Result) -> None:
+    """The size of the workspace once its log is folded in and free pages are given back."""
+    stores = Stores(data)
+    optimize(stores.workspace(WORKSPACE), now=0)
+    stores.close()
+    size = _size(data / "workspaces" / WORKSPACE)
+    result.add("disk_a_message", rounded(size / count), "bytes")
+    result.add("broker_file", broker_bytes, "bytes")
+
+
+def _measure_imports(result: Result, runs: int) -> None:
+    """Wall time of a fresh interpreter with the client, less one without; each in turn, so that both see one machine."""
+    times: dict[str, list[float]] = {name: [] for name in _IMPORTS}
+    for _ in range(runs):
+        nothing = _interpreter_seconds("pass")
+        for name, code in _IMPORTS.items():
+            times[name].append(_interpreter_seconds(code) - nothing)
+    for name, measured in times.items():
+        result.add(f"client_{name}", rounded(statistics.median(measured)), "s")
+    figure = result.figures["client_import_and_construct"]
+    result.goals.append(
+        Goal(what="import of the client and its first object", relation="<", goal=0.3, figure=figure, unit="s")
+    )
+
+
+def _interpreter_seconds(code: str) -> float:
+    started = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, cwd=ROOT)
+    return time.perf_counter() - started
+
+
+def _size(folder: Path) -> int:
+    return sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+"""What is in a database after a storm, held against what was acknowledged."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.harness.load import Load
+from benchmarks.harness.watch import Watch
+from storage.stores import Stores
+from storage.verify import verify
+
+
+@dataclass(slots=True)
+class Audit:
+    """Counts of what should not be, and what `verify` says."""
+
+    stored: int = 0
+    lost: int = 0
+    doubled: int = 0
+    dead_letters: int = 0
+    not_searchable: int = 0
+    flushed: int = 0
+    dead_reasons: list[str] = field(default_factory=list)
+    wrong: list[str] = field(default_factory=list)
+
+    @property
+    def broken(self) -> bool:
+        """Whether a promise was broken."""
+        return bool(self.lost or self.doubled or self.dead_letters or self.not_searchable or self.wrong)
+
+
+def audit(data: Path, workspace: str, load: Load, *, flushed: float | None) -> Audit:
+    """Count what is lost, doubled or changed. Only what was queued may be missing, and only before a flush."""
+    found = Audit()
+    with Watch(data / "workspaces" / workspace / "memory.db") as watch:
+        rows = watch.rows("SELECT id, content FROM messages")
+        searchable = {row.id for row in watch.searchable()}
+        dead = watch.rows("SELECT item_id, stage, error_type, error FROM dead_letters")
+    stored = {str(item_id) for item_id, _ in rows}
+    missing = load.acknowledged() - stored - {str(row[0]) for row in dead}
+    excused = missing - load.acknowledged_after(flushed) if flushed is not None else set()
+    contents = Counter(content for _, content in rows)
+    found.stored = len(stored)
+    found.lost = len(missing - excused)
+    found.flushed = len(excused)
+    # By id and by text: every message of the load has a text of its own.
+    found.doubled = len(rows) - len(stored) + sum(count - 1 for count in contents.values())
+    found.not_searchable = len(stored - searchable)
+    found.dead_letters = len(dead)
+    found.dead_reasons = sorted({f"{stage}: {error_type}: {error}" for _, stage, error_type, error in dead})[:10]
+    changed = sum(1 for item_id, content in rows if load.markers.get(item_id) != content)
+    found.wrong = [f"{changed} messages are not what was sent"] if changed else []
+    found.wrong += _verified(data, workspace)
+    return found
+
+
+def _verified(data: Path, workspace: str) -> list[str]:
+    stores = Stores(data)
+    try:
+        verdict = verify(stores.workspace(workspace, create=False))
+    finally:
+        stores.close()
+    wrong = list(verdict.wrong)
+    if verdict.counts["chunks"] != verdict.counts["in_vector_index"]:
+        wrong.append(f"{verdict.counts['chunks']} chunks, {verdict.counts['in_vector_index']} in the vector index")
+    return wrong

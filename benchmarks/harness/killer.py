@@ -1,0 +1,94 @@
+"""Sends SIGKILL to random processes of a stack at random moments that were drawn before."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import psutil
+
+from benchmarks.harness.stack import Stack
+
+# Each as likely as the other; a child is one process of a worker's pool.
+ROLES = ("pipeline", "pipeline child", "embed", "embed child", "beat", "server", "broker")
+
+
+@dataclass(frozen=True, slots=True)
+class Kill:
+    """One SIGKILL: when, in seconds from the start of the load, and whom."""
+
+    at_seconds: float
+    role: str
+    pid: int
+
+
+@dataclass(slots=True)
+class _Due:
+    at_seconds: float
+    role: str
+
+
+@dataclass
+class Killer:
+    """The plan of all kills, and which of them have happened. Call `step` from one thread."""
+
+    stack: Stack
+    count_wanted: int
+    seconds: float
+    seed: int
+    kills: list[Kill] = field(default_factory=list)
+    last_at: float | None = None
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        times = sorted(self._chance.uniform(0.02, 1.0) * self.seconds for _ in range(self.count_wanted))
+        self._plan = [_Due(moment, self._chance.choice(ROLES)) for moment in times]
+
+    @property
+    def count(self) -> int:
+        """How many have been killed."""
+        return len(self.kills)
+
+    @property
+    def done(self) -> bool:
+        """Whether the plan is carried out."""
+        return not self._plan
+
+    def by_role(self) -> dict[str, int]:
+        """How often each kind of process was killed."""
+        return dict(Counter(kill.role for kill in self.kills))
+
+    def step(self, now_seconds: float) -> Iterator[Kill]:
+        """Carry out what is due; a process that is just being started again is killed as soon as it is there."""
+        while self._plan and self._plan[0].at_seconds <= now_seconds:
+            pid = self._kill(self._plan[0].role)
+            if pid is None:
+                # It may not be there for a while (a restart with backoff): the next in the plan does not wait for it.
+                self._plan[0].role = self._chance.choice(ROLES)
+                return
+            kill = Kill(now_seconds, self._plan.pop(0).role, pid)
+            self.kills.append(kill)
+            self.last_at = time.monotonic()
+            yield kill
+
+    def _kill(self, role: str) -> int | None:
+        name, _, child = role.partition(" ")
+        pid = next((process.pid for process in self.stack.processes() if process.name == name), None)
+        if pid is None:
+            return None
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process = psutil.Process(pid)
+            if child:
+                children = process.children()
+                if not children:
+                    return None
+                process = self._chance.choice(children)
+            if process.status() == psutil.STATUS_ZOMBIE:
+                return None
+            process.kill()
+            return process.pid
+        return None

@@ -1,0 +1,151 @@
+"""Producers that keep going whatever happens: what a call could not confirm they send again with the same ids."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from benchmarks.harness.stack import Stack
+from benchmarks.harness.texts import Texts, Turn, payload_of
+from reverie.contract import MessagePayload, WaitFor
+from reverie.errors import Unavailable, WaitTimeout
+from reverie.producer import Producer
+
+_LARGEST_BATCH = 50
+_AGAIN_SECONDS = 0.2
+_STORED_SECONDS = 60.0
+_GIVE_UP_SECONDS = 120.0
+
+
+@dataclass(frozen=True, slots=True)
+class Acknowledged:
+    """When the call began whose answer said that a message is accepted, and what it said."""
+
+    called_at: float
+    state: WaitFor
+
+
+class Load:
+    """Sends `count` different messages over `seconds` from several threads, and notes what was acknowledged."""
+
+    def __init__(
+        self, stack: Stack, texts: Texts, count: int, *, seconds: float, producers: int, seed: int
+    ) -> None:
+        self._stack = stack
+        self._seconds = seconds
+        self._noted = threading.Lock()
+        self._halt = threading.Event()
+        self._acknowledged: dict[str, Acknowledged] = {}
+        self.markers: dict[str, str] = {}
+        self.unavailable = 0
+        self.resent = 0
+        self.surprises: list[str] = []
+        shares = [self._messages(texts, range(first, count, producers)) for first in range(producers)]
+        self._threads = [
+            threading.Thread(
+                target=self._send_all,
+                args=(share, "stored" if number == producers - 1 and producers > 1 else "queued", seed + number),
+                daemon=True,
+            )
+            for number, share in enumerate(shares)
+        ]
+
+    def start(self) -> None:
+        """Start to send."""
+        for thread in self._threads:
+            thread.start()
+
+    def stop(self) -> None:
+        """Have the threads end; returns when they have."""
+        self._halt.set()
+        for thread in self._threads:
+            thread.join()
+
+    @property
+    def done(self) -> bool:
+        """Whether everything has been sent."""
+        return not any(thread.is_alive() for thread in self._threads)
+
+    @property
+    def acknowledged_count(self) -> int:
+        """How many messages Reverie has said to have."""
+        return len(self._acknowledged)
+
+    @property
+    def stored_count(self) -> int:
+        """How many messages Reverie has said to have stored."""
+        return len(self.acknowledged_as("stored"))
+
+    def acknowledged(self) -> set[str]:
+        """The ids of all messages that Reverie has said to have."""
+        return set(self._acknowledged)
+
+    def acknowledged_as(self, state: WaitFor) -> set[str]:
+        """The ids that were acknowledged with this answer."""
+        with self._noted:
+            return {item_id for item_id, said in self._acknowledged.items() if said.state == state}
+
+    def acknowledged_after(self, moment: float) -> set[str]:
+        """The ids of calls that began after a moment of the monotonic clock, and of what was told to be stored."""
+        with self._noted:
+            return {
+                item_id
+                for item_id, said in self._acknowledged.items()
+                if said.called_at > moment or said.state == "stored"
+            }
+
+    def _messages(self, texts: Texts, numbers: range) -> list[MessagePayload]:
+        payloads = []
+        for number in numbers:
+            turn = texts.turns[number % len(texts.turns)]
+            marker = f"[{number}]"
+            payload = payload_of(Turn(turn.conversation, turn.name, f"{turn.text} {marker}"))
+            self.markers[payload.id] = payload.content
+            payloads.append(payload)
+        return payloads
+
+    def _send_all(self, payloads: Sequence[MessagePayload], wait: WaitFor, seed: int) -> None:
+        """Send a share in batches of random sizes, evenly over the time."""
+        chance = random.Random(seed)
+        producer = self._stack.producer()
+        started = time.monotonic()
+        sent = 0
+        while sent < len(payloads) and not self._halt.is_set():
+            batch = payloads[sent : sent + chance.randint(1, _LARGEST_BATCH)]
+            if not self._send(producer, batch, wait):
+                return
+            sent += len(batch)
+            self._halt.wait(max(0.0, started + self._seconds * sent / len(payloads) - time.monotonic()))
+
+    def _send(self, producer: Producer, batch: Sequence[MessagePayload], wait: WaitFor) -> bool:
+        """Send until it is acknowledged. False when it never was."""
+        give_up = time.monotonic() + _GIVE_UP_SECONDS
+        while time.monotonic() < give_up:
+            called_at = time.monotonic()
+            try:
+                producer.enqueue(batch, wait=wait, timeout_seconds=_STORED_SECONDS)
+            except WaitTimeout:
+                self._note(batch, called_at, "queued")
+                return True
+            except Unavailable:
+                with self._noted:
+                    self.unavailable += 1
+                    self.resent += len(batch)
+                time.sleep(_AGAIN_SECONDS)
+            except Exception as error:  # noqa: BLE001 - anything else is a finding, and the load goes on
+                with self._noted:
+                    self.surprises.append(f"{type(error).__name__}: {error}")
+                time.sleep(_AGAIN_SECONDS)
+            else:
+                self._note(batch, called_at, wait)
+                return True
+        with self._noted:
+            self.surprises.append(f"{len(batch)} messages were never accepted within {_GIVE_UP_SECONDS:g} s")
+        return False
+
+    def _note(self, batch: Sequence[MessagePayload], called_at: float, state: WaitFor) -> None:
+        with self._noted:
+            self._acknowledged.update(dict.fromkeys((p.id for p in batch), Acknowledged(called_at, state)))

@@ -1,0 +1,90 @@
+"""A store without a broker: an inbox in memory, so that the pipeline's own functions can be called one by one."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from adapters.working_memory import WorkingMemory
+from memory.chunking import chunk_messages
+from memory.ingest import ingest_batch
+from reverie.clock import now_micros
+from reverie.contract import MessagePayload, Outcome, Payload, WaitFor
+from reverie.inbox import Inbox, Taken, field_of
+from storage.stores import Store, Stores
+
+
+class LocalInbox(Inbox):
+    """What `ingest_batch` needs of an inbox, for one process and one workspace."""
+
+    def __init__(self) -> None:
+        self._items: deque[Taken] = deque()
+
+    def accept(
+        self, workspace: str, payloads: Sequence[Payload], *, reply_to: str = "", wait: WaitFor = "queued"
+    ) -> tuple[int, bool]:
+        """Keep payloads until they are taken."""
+        del workspace, reply_to, wait
+        for payload in payloads:
+            field = field_of(payload.agent, payload.id).encode()
+            self._items.append(Taken(field, now_micros(), msgspec.json.encode(payload), 1))
+        return len(payloads), True
+
+    def take(self, workspace: str, *, limit: int, max_bytes: int = 0) -> list[Taken]:
+        """Hand out the oldest."""
+        del workspace, max_bytes
+        return [self._items.popleft() for _ in range(min(limit, len(self._items)))]
+
+    def settle(self, workspace: str, fields: Sequence[bytes]) -> None:
+        """Nothing is kept of what was taken."""
+
+    def release(self, workspace: str, fields: Sequence[bytes], *, delay_seconds: float) -> None:
+        """What was taken is gone: the error goes on to the caller, who counts it."""
+
+    def anyone_waiting(self, workspace: str) -> bool:
+        """Nobody does."""
+        del workspace
+        return False
+
+    def reply(self, workspace: str, agent_outcomes: Sequence[tuple[str, Outcome]]) -> None:
+        """Nobody waits."""
+
+
+class NoWorkingMemory(WorkingMemory):
+    """Working memory that keeps nothing."""
+
+    def __init__(self) -> None:
+        self.capacity = 50
+
+    def append(self, *_: Any, **__: Any) -> None:
+        """Keep nothing."""
+
+    def drop(self, *_: Any, **__: Any) -> None:
+        """There is nothing to drop."""
+
+
+def store_messages(store: Store, inbox: LocalInbox, working: NoWorkingMemory, payloads: Sequence[MessagePayload]) -> None:
+    """Store messages as the first stage of the pipeline does."""
+    inbox.accept(store.name, payloads)
+    ingest_batch(inbox, store, working, now=now_micros())
+
+
+def stored_chunks(payloads: Sequence[MessagePayload], folder: Path) -> list[str]:
+    """The chunks that the pipeline makes of these messages, in the order in which it stores them."""
+    stores = Stores(folder)
+    try:
+        store = stores.workspace("chunks")
+        inbox, working = LocalInbox(), NoWorkingMemory()
+        for start in range(0, len(payloads), 500):
+            store_messages(store, inbox, working, payloads[start : start + 500])
+        while chunk_messages(store, now=now_micros, on_batch=lambda _rows: None).more:
+            pass
+        with store.reading() as tx:
+            rows = tx.connection.exec_driver_sql("SELECT text FROM chunks ORDER BY id").scalars()
+            return [str(text) for text in rows]
+    finally:
+        stores.close()

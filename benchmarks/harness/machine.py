@@ -1,0 +1,65 @@
+"""Where and with what a figure was measured: without that it means nothing."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import psutil
+import pysqlite3
+
+_PACKAGES: Final = {
+    "reverie": "reverie-memory",
+    "celery": "celery",
+    "torch": "torch",
+    "sentence_transformers": "sentence-transformers",
+    "sqlite_vec": "sqlite-vec",
+}
+_FLAGS: Final = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "avx512_vnni")
+
+
+def versions() -> dict[str, str]:
+    """The versions on which a figure depends."""
+    found = {"python": platform.python_version(), "sqlite": str(pysqlite3.sqlite_version)}
+    for name, package in _PACKAGES.items():
+        try:
+            found[name] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    found["valkey"] = _valkey()
+    return found
+
+
+def machine() -> dict[str, object]:
+    """The processor, what it can do, and the memory."""
+    about = _cpuinfo()
+    flags = set(about.get("flags", about.get("Features", "")).split())
+    return {
+        "cpu": about.get("model name") or platform.processor() or platform.machine(),
+        "cores": len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count(),
+        "flags": [flag for flag in _FLAGS if flag in flags],
+        "bf16": bool(flags & {"avx512_bf16", "amx_bf16", "bf16"}),
+        "memory_gib": round(psutil.virtual_memory().total / 2**30, 1),
+        "system": platform.platform(),
+    }
+
+
+def _cpuinfo() -> dict[str, str]:
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").split("\n\n")[0].splitlines()
+    except OSError:
+        return {}
+    pairs = (line.partition(":") for line in lines)
+    return {name.strip(): value.strip() for name, _, value in pairs}
+
+
+def _valkey() -> str:
+    from worker.broker import broker_command
+
+    binary = broker_command(Path("/tmp") / f"rv-version-{os.getuid()}")[0]  # noqa: S108 - only asked for its path
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False).stdout
+    return next((word.removeprefix("v=") for word in said.split() if word.startswith("v=")), "unknown")

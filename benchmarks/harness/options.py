@@ -1,0 +1,34 @@
+"""The options that every benchmark has, and the folder where results go."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Final
+
+ROOT: Final = Path(__file__).resolve().parents[2]
+RESULTS: Final = ROOT / "benchmarks" / "results"
+DEFAULT_DATA: Final = ROOT.parent / "shared" / "data" / "locomo_dev.json"
+DEFAULT_SEED: Final = 20_261_101
+
+
+def parser(name: str, about: str | None, *, data: bool = True) -> argparse.ArgumentParser:
+    """A parser with the options that all benchmarks share."""
+    options = argparse.ArgumentParser(
+        prog=f"python -m benchmarks.{name}",
+        description=(about or "").split("\n\n")[0],
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+    )
+    options.add_argument("--output", type=Path, default=RESULTS / f"{name}.json", help="where the result is written")
+    options.add_argument("--seed", type=int, default=DEFAULT_SEED, help="of everything that is random")
+    options.add_argument("--quick", action="store_true", help="tiny inputs, to see that it runs; no figures to quote")
+    if data:
+        options.add_argument("--data", type=Path, default=DEFAULT_DATA, help="LoCoMo conversations as JSON")
+    return options
+
+
+def given(value: int | float | None, *, quick: bool, tiny: float, full: float) -> float:
+    """What was asked for on the command line, else the size of this kind of run."""
+    if value is not None:
+        return value
+    return tiny if quick else full

@@ -1,0 +1,121 @@
+"""A result: figures with goals, where and how they were measured. A figure without those is no figure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from benchmarks.harness.machine import machine, versions
+
+console = Console()
+
+
+class Goal(msgspec.Struct, frozen=True, kw_only=True):
+    """One goal of the specification. `figure` None: it was not measured, and `note` says why."""
+
+    what: str
+    relation: Literal[">=", "<=", "<", "=="]
+    goal: float
+    figure: float | None
+    unit: str = ""
+    note: str = ""
+
+    @property
+    def reached(self) -> bool | None:
+        """Whether it was reached; None where it was not measured."""
+        if self.figure is None:
+            return None
+        match self.relation:
+            case ">=":
+                return self.figure >= self.goal
+            case "<=":
+                return self.figure <= self.goal
+            case "<":
+                return self.figure < self.goal
+            case "==":
+                return self.figure == self.goal
+
+
+class Result(msgspec.Struct, kw_only=True):
+    """What one run of one benchmark found. A `quick` run shows that the benchmark works and nothing else."""
+
+    benchmark: str
+    seed: int
+    quick: bool
+    settings: dict[str, Any]
+    figures: dict[str, Any] = {}
+    goals: list[Goal] = []
+    notes: list[str] = []
+    units: dict[str, str] = {}
+    date: str = ""
+    versions: dict[str, str] = {}
+    machine: dict[str, Any] = {}
+
+    def add(self, name: str, value: Any, unit: str = "") -> None:
+        """Note a figure."""
+        self.figures[name] = value
+        if unit:
+            self.units[name] = unit
+
+    def finish(self, path: Path) -> None:
+        """Complete the result, write it to `path` and print it."""
+        self.date = datetime.now(UTC).isoformat(timespec="seconds")
+        self.versions, self.machine = versions(), machine()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        goals = [{**msgspec.to_builtins(goal), "reached": goal.reached} for goal in self.goals]
+        encoded = msgspec.json.encode({**msgspec.to_builtins(self), "goals": goals})
+        path.write_bytes(msgspec.json.format(encoded, indent=2) + b"\n")
+        self._print(path)
+
+    def _print(self, path: Path) -> None:
+        title = f"{self.benchmark}{' (quick: not to be quoted)' if self.quick else ''}"
+        table = Table(title=title, title_justify="left", header_style="bold")
+        for column in ("figure", "value", "unit"):
+            table.add_column(column, justify="right" if column == "value" else "left")
+        for name, value in self.figures.items():
+            if not isinstance(value, (list, dict)):
+                table.add_row(name, shown(value), self.units.get(name, ""))
+        console.print(table)
+        goals = Table(header_style="bold")
+        for column in ("goal", "wanted", "measured", "reached"):
+            goals.add_column(column)
+        for goal in self.goals:
+            goals.add_row(
+                goal.what, f"{goal.relation} {goal.goal:g} {goal.unit}", shown(goal.figure), verdict(goal.reached)
+            )
+        if self.goals:
+            console.print(goals)
+        for note in [*(goal.note for goal in self.goals if goal.note), *self.notes]:
+            console.print(f"note: {note}", markup=False)
+        console.print(f"written to {path}", markup=False)
+
+
+def read_result(path: Path) -> Result:
+    """Read a result back. Raises OSError and msgspec.DecodeError."""
+    return msgspec.json.decode(path.read_bytes(), type=Result)
+
+
+def shown(value: object) -> str:
+    """A figure for people."""
+    if value is None:
+        return "not measured"
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return str(value)
+    return f"{value:,.0f}" if abs(value) >= 100 or float(value).is_integer() else f"{value:.4g}"
+
+
+def verdict(reached: bool | None) -> str:
+    """Whether a goal was reached, for people."""
+    return {True: "yes", False: "NO", None: "not measured"}[reached]
+
+
+def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a run as they are written into its result."""
+    kept = {name: value for name, value in options.items() if name not in ("output", "seed", "quick")}
+    return {name: str(value) if isinstance(value, Path) else value for name, value in kept.items()}

@@ -1,0 +1,197 @@
+"""The real stack on a folder of its own, as `reverie up` starts it: what the benchmarks measure.
+
+Invariant: a stack does not outlive the benchmark that started it, whether that ends, fails, or is killed (the kernel
+then tells the supervisor, which stops the rest).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, Self
+
+import psutil
+
+from adapters.pulse import Pulse, WorkerPulse
+from benchmarks.harness.watch import Watch
+from reverie import contract
+from reverie.clock import new_id, now_micros
+from reverie.contract import MessagePayload
+from reverie.errors import Unavailable
+from reverie.inbox import Inbox, connect
+from reverie.producer import Producer
+from worker.broker import embedded_broker_url
+from worker.processes import kill_group, spawn
+from worker.settings import Settings
+from worker.up_file import UpProcess, read_up_file
+
+WORKSPACE: Final = "bench"
+_WARM_WORKSPACE: Final = "warm-up"
+# Enough single messages that every process of a pool has had its turn.
+_WARM_MESSAGES: Final = 12
+_START_SECONDS: Final = 180.0
+_STOP_SECONDS: Final = 40.0
+
+
+class Stack:
+    """Broker, workers, beat and server on a temporary folder; use it in a `with` statement, in the main thread."""
+
+    def __init__(self, *, env: Mapping[str, str] | None = None, keep: bool = False) -> None:
+        # Short, because the broker's socket lies below it.
+        self.data = Path(tempfile.mkdtemp(prefix="rvb-", dir="/tmp"))  # noqa: S108 - mkdtemp makes it private
+        self.port = _free_port()
+        self.url = f"http://127.0.0.1:{self.port}"
+        self.broker_url = embedded_broker_url(self.data)
+        self.embedder = ""
+        self._env = dict(env or {})
+        self._keep = keep
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def __enter__(self) -> Self:
+        """Start it and return once it is warm."""
+        try:
+            self.start()
+        except BaseException:
+            self.__exit__()
+            raise
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it and remove its folder."""
+        self.stop()
+        if not self._keep:
+            shutil.rmtree(self.data, ignore_errors=True)
+
+    def start(self) -> None:
+        """Start every process; return when workers are alive and the embedder has embedded."""
+        argv = [sys.executable, "-m", "worker.cli", "--data", str(self.data), "up", "--port", str(self.port)]
+        self._process = spawn(argv, self._environment(), self.data / "up.out", signal.SIGTERM)
+        self._await_workers()
+        self._warm_up()
+
+    def stop(self) -> None:
+        """Ask it to end as Ctrl-C does, and end what does not."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        family = _family(process.pid)
+        if process.poll() is None:
+            process.send_signal(signal.SIGINT)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(_STOP_SECONDS)
+        kill_group(process.pid)
+        process.wait()
+        for member in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                member.kill()
+        psutil.wait_procs(family, timeout=5)
+
+    def producer(self, workspace: str = WORKSPACE) -> Producer:
+        """What puts messages into the inbox, as the client does."""
+        return Producer(self.broker_url, workspace=workspace)
+
+    def inbox(self) -> Inbox:
+        """The inbox itself, to ask how much waits in it."""
+        return Inbox(connect(self.broker_url), prefix=contract.DEFAULT_PREFIX)
+
+    def database(self, workspace: str = WORKSPACE) -> Path:
+        """The file of a workspace."""
+        return self.data / "workspaces" / workspace / "memory.db"
+
+    def watch(self, workspace: str = WORKSPACE) -> Watch:
+        """A look into the database of a workspace."""
+        return Watch(self.database(workspace))
+
+    def processes(self) -> list[UpProcess]:
+        """The supervised processes as the supervisor last wrote them down."""
+        up = read_up_file(self.data)
+        return list(up.processes) if up else []
+
+    def server_answers(self) -> bool:
+        """Whether there is an HTTP server and it answers."""
+        try:
+            with urllib.request.urlopen(f"{self.url}/healthz", timeout=5) as answer:
+                return int(answer.status) == 200
+        except (urllib.error.URLError, OSError):
+            return False
+
+    def wait_server(self, timeout_seconds: float = 20.0) -> bool:
+        """Whether the HTTP server answers within the time."""
+        deadline = time.monotonic() + timeout_seconds
+        while not self.server_answers():
+            if time.monotonic() > deadline or not Path("server/__main__.py").exists():
+                return False
+            time.sleep(0.2)
+        return True
+
+    def pulse(self) -> list[WorkerPulse]:
+        """The workers that have been heard of."""
+        with connect(self.broker_url) as broker:
+            return Pulse(broker, prefix=contract.DEFAULT_PREFIX).workers()
+
+    def _environment(self) -> dict[str, str]:
+        # An empty variable counts as not set: what the caller's shell says of its own Reverie is not meant for this.
+        foreign = dict.fromkeys(("REVERIE_BROKER", "REVERIE_BROKER_PREFIX", "REVERIE_WORKSPACE", "REVERIE_HOST"), "")
+        return {**foreign, "REVERIE_CONFIG": str(self.data / "none.toml"), "HF_HUB_OFFLINE": "1", **self._env}
+
+    def _await_workers(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        wanted = {contract.QUEUE_INGEST, contract.QUEUE_EMBED}
+        while True:
+            self._check_alive(deadline)
+            with contextlib.suppress(Unavailable):
+                if wanted <= {queue for worker in self.pulse() for queue in worker.queues}:
+                    return
+            time.sleep(0.1)
+
+    def _check_alive(self, deadline: float) -> None:
+        process = self._process
+        if process is None or process.poll() is not None or time.monotonic() > deadline:
+            said = (self.data / "up.out").read_text(encoding="utf-8", errors="replace")[-2_000:]
+            raise RuntimeError(f"the stack did not start; it said:\n{said}")
+
+    def _warm_up(self) -> None:
+        producer = self.producer(_WARM_WORKSPACE)
+        for number in range(_WARM_MESSAGES):
+            producer.enqueue([_warm_message(number)], wait="searchable", timeout_seconds=_START_SECONDS)
+        described = [worker.embedder for worker in self.pulse() if worker.embedder]
+        self.embedder = described[0] if described else ""
+
+
+def embedder_settings() -> Settings:
+    """The settings that a stack of this process will run with, as far as they concern the embedder."""
+    return Settings()
+
+
+def _warm_message(number: int) -> MessagePayload:
+    return MessagePayload(
+        id=new_id(),
+        agent="bench",
+        session="warm-up",
+        role="user",
+        content=f"message {number} finds out whether everybody is awake",
+        created_at=now_micros(),
+        trace="warm-up",
+    )
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _family(pid: int) -> list[psutil.Process]:
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return psutil.Process(pid).children(recursive=True)
+    return []

@@ -1,0 +1,97 @@
+"""A look into a workspace's database while the stack works on it: read-only, cheap enough to be asked often."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any, Final, NamedTuple, Self
+
+import pysqlite3
+
+_POLL_SECONDS: Final = 0.02
+# Each is answered from a partial index that holds only what waits.
+_WAITING: Final = (
+    "SELECT (SELECT count(*) FROM messages WHERE chunked_at IS NULL)"
+    " + (SELECT count(*) FROM chunks WHERE embedded_at IS NULL)"
+    " + (SELECT count(*) FROM chunks WHERE embedded_at IS NOT NULL AND indexed_at IS NULL)"
+)
+# A text that its session has said before is a chunk already: then the message is searchable once it is chunked.
+_SEARCHABLE: Final = (
+    "SELECT m.id, m.accepted_at, max(m.chunked_at, max(c.indexed_at)) FROM messages AS m"
+    " JOIN message_chunks AS l ON l.message_row = m.row_id JOIN chunks AS c ON c.id = l.chunk_id"
+    " GROUP BY m.row_id HAVING count(*) = count(c.indexed_at) AND m.chunked_at IS NOT NULL"
+)
+
+
+class Searchable(NamedTuple):
+    """When a message was accepted and when it could be recalled, in microseconds."""
+
+    id: str
+    accepted_at: int
+    searchable_at: int
+
+
+class Watch:
+    """A read-only connection to the database of one workspace; the file may not be there yet."""
+
+    def __init__(self, database: Path) -> None:
+        self._path = database
+        self._connection: Any = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    def number(self, sql: str, parameters: Iterable[Any] = ()) -> int:
+        """One number; 0 while there is no database or no schema."""
+        rows = self.rows(sql, parameters)
+        return int(rows[0][0]) if rows else 0
+
+    def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[Any]:
+        """The rows of a query; none while there is no database or no schema."""
+        if self._connection is None:
+            if not self._path.exists():
+                return []
+            self._connection = pysqlite3.connect(f"file:{self._path}?mode=ro", uri=True, timeout=10)
+        try:
+            found: list[Any] = self._connection.execute(sql, tuple(parameters)).fetchall()
+        except pysqlite3.OperationalError as error:
+            if "no such table" in str(error):
+                return []
+            raise
+        return found
+
+    def messages(self) -> int:
+        """How many messages are stored."""
+        return self.number("SELECT count(*) FROM messages")
+
+    def waiting(self) -> int:
+        """How many rows wait at any stage: about as many as messages stored and not yet searchable."""
+        return self.number(_WAITING)
+
+    def searchable(self) -> list[Searchable]:
+        """Every message that can be recalled."""
+        return [Searchable(*row) for row in self.rows(_SEARCHABLE)]
+
+    def all_searchable(self, count: int) -> bool:
+        """Whether `count` messages are stored and nothing waits."""
+        return self.messages() >= count and self.waiting() == 0
+
+    def wait_searchable(self, count: int, timeout_seconds: float, *, tell: Callable[[str], None] | None = None) -> float:
+        """Return the monotonic time at which `count` messages were searchable. Raises TimeoutError."""
+        deadline = time.monotonic() + timeout_seconds
+        while not self.all_searchable(count):
+            if time.monotonic() > deadline:
+                raise TimeoutError(
+                    f"{self.messages()} of {count} messages stored, {self.waiting()} rows waiting after"
+                    f" {timeout_seconds:g} s"
+                )
+            if tell is not None:
+                tell(f"{self.messages():,} of {count:,} stored, {self.waiting():,} rows waiting")
+            time.sleep(_POLL_SECONDS)
+        return time.monotonic()

@@ -1,0 +1,171 @@
+# mypy: ignore-missing-imports
+"""How fast another memory takes up turns. Runs on the peers' own Python, knows nothing of Reverie, needs no network.
+
+    python measure.py PEER --texts TEXTS.json --model FOLDER --work FOLDER --output RESULT.json
+
+Each is used as its documentation shows, with the same model files in the float32 that it computes in by default.
+The model is loaded and used once before the clock starts.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import time
+from collections.abc import Callable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+BATCH = 100
+WARM_UP = ["a first text that makes the model load", "and a second one"]
+
+Add = Callable[[list[str]], None]
+
+
+def txtai_hybrid(model: str, work: Path) -> Add:
+    """txtai, hybrid (vectors and words) with the texts kept, all in one batch."""
+    from txtai import Embeddings
+
+    del work
+    models: dict[str, Any] = {}
+    Embeddings(path=model, hybrid=True, content=True, models=models).index(WARM_UP)
+    embeddings = Embeddings(path=model, hybrid=True, content=True, models=models)
+
+    def add(texts: list[str]) -> None:
+        embeddings.index(texts)
+
+    return add
+
+
+def chromadb_batches(model: str, work: Path, *, batch: int = BATCH) -> Add:
+    """Chroma on disk, in batches of 100."""
+    import chromadb
+    from chromadb.config import Settings
+
+    client = chromadb.PersistentClient(str(work / "chroma"), settings=Settings(anonymized_telemetry=False))
+    encode = _encoder(model)
+    collection = client.create_collection("turns", embedding_function=None)
+
+    def add(texts: list[str]) -> None:
+        for start, part in _batches(texts, batch):
+            ids = [str(start + offset) for offset in range(len(part))]
+            collection.add(ids=ids, documents=part, embeddings=encode(part))
+
+    return add
+
+
+def langgraph_batches(model: str, work: Path, *, batch: int = BATCH) -> Add:
+    """LangGraph's SqliteStore with a vector index, in batches of 100."""
+    import pysqlite3
+
+    # The machine's own sqlite3 may be built without extensions, which this store needs for sqlite-vec.
+    sys.modules["sqlite3"] = pysqlite3
+    sys.modules["sqlite3.dbapi2"] = pysqlite3.dbapi2
+    from langgraph.store.base import PutOp
+    from langgraph.store.sqlite import SqliteStore
+
+    encode = _encoder(model)
+    index = {"dims": len(encode(WARM_UP)[0]), "embed": encode, "fields": ["text"]}
+    manager = SqliteStore.from_conn_string(str(work / "langgraph.db"), index=index)
+    store = manager.__enter__()
+    store.setup()
+
+    def add(texts: list[str]) -> None:
+        for start, part in _batches(texts, batch):
+            store.batch(
+                [PutOp(("bench",), str(start + offset), {"text": text}) for offset, text in enumerate(part)]
+            )
+
+    add.keep = manager  # type: ignore[attr-defined]  # closed with the process, not before
+    return add
+
+
+def langgraph_single(model: str, work: Path) -> Add:
+    """LangGraph's SqliteStore, one `put` for each turn."""
+    return langgraph_batches(model, work, batch=1)
+
+
+def chromadb_single(model: str, work: Path) -> Add:
+    """Chroma on disk, one by one."""
+    return chromadb_batches(model, work, batch=1)
+
+
+def mem0_single(model: str, work: Path) -> Add:
+    """mem0 without a language model (`infer=False`), local Qdrant on disk, one by one: it takes no batch."""
+    os.environ.setdefault("OPENAI_API_KEY", "none")  # asked for when it is made, never used
+    from mem0 import Memory
+
+    store = {"path": str(work / "qdrant"), "collection_name": "turns", "embedding_model_dims": 384, "on_disk": True}
+    memory = Memory.from_config(
+        {
+            "vector_store": {"provider": "qdrant", "config": store},
+            "embedder": {"provider": "huggingface", "config": {"model": model, "embedding_dims": 384}},
+            "history_db_path": str(work / "history.db"),
+        }
+    )
+    memory.embedding_model.embed(WARM_UP[0])
+
+    def add(texts: list[str]) -> None:
+        for text in texts:
+            memory.add([{"role": "user", "content": text}], user_id="bench", infer=False)
+
+    return add
+
+
+PEERS: dict[str, tuple[Callable[[str, Path], Add], str]] = {
+    "txtai": (txtai_hybrid, "txtai"),
+    "chromadb_batch": (chromadb_batches, "chromadb"),
+    "chromadb_single": (chromadb_single, "chromadb"),
+    "langgraph_batch": (langgraph_batches, "langgraph-checkpoint-sqlite"),
+    "langgraph_single": (langgraph_single, "langgraph-checkpoint-sqlite"),
+    "mem0": (mem0_single, "mem0ai"),
+}
+
+
+def main() -> None:
+    """Measure one peer and write what it did."""
+    parser = argparse.ArgumentParser(description="How fast another memory takes up turns.")
+    parser.add_argument("peer", choices=sorted(PEERS))
+    parser.add_argument("--texts", type=Path, required=True)
+    parser.add_argument("--model", required=True)
+    parser.add_argument("--work", type=Path, required=True)
+    parser.add_argument("--output", type=Path, required=True)
+    options = parser.parse_args()
+    texts = json.loads(options.texts.read_text(encoding="utf-8"))
+    make, package = PEERS[options.peer]
+    add = make(options.model, options.work)
+    started = time.perf_counter()
+    add(texts)
+    seconds = time.perf_counter() - started
+    found = {
+        "messages": len(texts),
+        "seconds": seconds,
+        "messages_per_second": len(texts) / seconds,
+        "package": f"{package} {metadata.version(package)}",
+    }
+    options.output.write_text(json.dumps(found), encoding="utf-8")
+
+
+def _encoder(model: str) -> Callable[[list[str]], list[Any]]:
+    from sentence_transformers import SentenceTransformer
+
+    loaded = SentenceTransformer(model, device="cpu", local_files_only=True)
+    loaded.encode(WARM_UP, show_progress_bar=False)
+
+    def encode(texts: list[str]) -> list[Any]:
+        vectors: list[Any] = loaded.encode(texts, batch_size=32, show_progress_bar=False).tolist()
+        return vectors
+
+    return encode
+
+
+def _batches(texts: list[str], size: int) -> Iterator[tuple[int, list[str]]]:
+    for start in range(0, len(texts), size):
+        yield start, texts[start : start + size]
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,156 @@
+"""The stack that the demonstration talks to: one that runs on the data folder already, or its own.
+
+Invariant: what it started is gone when `running_stack` is left, however that happens; what ran before goes on.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+
+from reverie import Reverie, contract
+from reverie.errors import Unavailable
+from worker.broker import embedded_broker_url
+from worker.processes import private_folder, spawn
+from worker.settings import PREFIX
+from worker.up_file import read_up_file, supervisor_pid
+
+DEFAULT_PORT = 7437
+START_TIMEOUT_SECONDS = 120.0
+_STOP_TIMEOUT_SECONDS = 40.0
+_POLL_SECONDS = 0.2
+_ROOT = Path(__file__).resolve().parent.parent
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """Where a running stack is reached. `own` is one that this program started and will stop."""
+
+    url: str
+    broker: str
+    prefix: str
+    token: str | None
+    own: bool
+
+    def client(self, agent: str, workspace: str) -> Reverie:
+        """A client as an agent would make it."""
+        return Reverie(
+            agent=agent,
+            workspace=workspace,
+            url=self.url,
+            broker=self.broker,
+            prefix=self.prefix,
+            token=self.token,
+            timeout_seconds=60,
+        )
+
+
+@contextlib.contextmanager
+def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
+    """The stack on a data folder, started where none runs; an own one is stopped at the end."""
+    if supervisor_pid(data) is not None:
+        yield _found(data)
+        return
+    port = _free_port()
+    process = _start(data, workspace, port)
+    try:
+        _await_answer(process, port, _log_path(data))
+        yield Stack(
+            url=f"http://127.0.0.1:{port}",
+            broker=embedded_broker_url(data),
+            prefix=contract.DEFAULT_PREFIX,
+            token=None,
+            own=True,
+        )
+    finally:
+        _stop(process)
+
+
+def _start(data: Path, workspace: str, port: int) -> subprocess.Popen[bytes]:
+    """Start `reverie up` in a session of its own: Ctrl-C reaches this program alone, which then stops it."""
+    private_folder(data / "logs")
+    command = [sys.executable, "-m", "worker.cli", "--data", os.fspath(data), "--workspace", workspace]
+    environment = {"PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))}
+    # Killed or not, this program leaves nothing behind: the kernel tells the supervisor that it is gone.
+    return spawn([*command, "up", "--port", str(port)], environment, _log_path(data), signal.SIGTERM)
+
+
+def _await_answer(process: subprocess.Popen[bytes], port: int, log_path: Path) -> None:
+    """Return when the server answers. Raises Unavailable when the stack ends or takes too long."""
+    deadline = time.monotonic() + START_TIMEOUT_SECONDS
+    while not _listens(port):
+        if process.poll() is not None:
+            said = log_path.read_text(errors="replace").strip().splitlines()
+            raise Unavailable(f"the stack ended at once: {said[-1] if said else f'see {log_path}'}")
+        if time.monotonic() > deadline:
+            raise Unavailable(
+                f"the stack does not answer after {START_TIMEOUT_SECONDS:g} s: see the logs in {log_path.parent}"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def _stop(process: subprocess.Popen[bytes]) -> None:
+    """Stop the supervisor, which stops all of its processes; a second Ctrl-C meanwhile makes it hurry."""
+    process.terminate()
+    deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
+    while process.poll() is None:
+        try:
+            process.wait(max(0.1, deadline - time.monotonic()))
+        except KeyboardInterrupt:
+            process.send_signal(signal.SIGINT)
+        except subprocess.TimeoutExpired:
+            process.kill()  # the kernel ends its children with it
+
+
+def _found(data: Path) -> Stack:
+    """How the stack that runs on this folder is reached, read from the environment of its server."""
+    up = read_up_file(data)
+    pid = next((entry.pid for entry in up.processes if entry.name == "server"), None) if up else None
+    if pid is None:
+        raise Unavailable(
+            f"a stack runs on {data}, but its server is not up: try again, or see the logs in {data / 'logs'}"
+        )
+    try:
+        settings = psutil.Process(pid).environ()
+    except psutil.Error as error:
+        raise Unavailable(f"a stack runs on {data}, but nothing can be learnt of its server: {error}") from error
+    host = settings.get(PREFIX + "HOST", "127.0.0.1")
+    host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
+    return Stack(
+        url=f"http://{host}:{settings.get(PREFIX + 'PORT', DEFAULT_PORT)}",
+        broker=settings.get(PREFIX + "BROKER") or embedded_broker_url(data),
+        prefix=settings.get(PREFIX + "BROKER_PREFIX") or contract.DEFAULT_PREFIX,
+        token=settings.get(PREFIX + "TOKEN"),
+        own=False,
+    )
+
+
+def _free_port() -> int:
+    """The usual port, or another one where that is taken."""
+    for port in (DEFAULT_PORT, 0):
+        with socket.socket() as probe, contextlib.suppress(OSError):
+            # As servers do; without it, a port whose last connections are ending counts as taken.
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            probe.bind(("127.0.0.1", port))
+            return int(probe.getsockname()[1])
+    raise Unavailable("there is no free port on 127.0.0.1")
+
+
+def _listens(port: int) -> bool:
+    with socket.socket() as probe:
+        probe.settimeout(1.0)
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def _log_path(data: Path) -> Path:
+    return data / "logs" / "demo.log"

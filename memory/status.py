@@ -1,0 +1,218 @@
+"""The state of the pipeline: what the broker knows, what waits in the stores, and who is at work.
+
+It never fails: without a broker the half that the stores know is told, and a workspace that cannot be used is an
+error in its own line. What it costs is bounded: a workspace that was not written since is not read again, and
+after two seconds the rest is counted as unread.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+from adapters.embedders.resilience import GuardedEmbedder
+from adapters.pulse import Pulse, WorkerPulse
+from reverie.clock import from_micros
+from reverie.errors import NotFound, ReverieError, Unavailable
+from reverie.inbox import Inbox
+from reverie.status import (
+    EmbedderStatus,
+    InboxStatus,
+    JobStatus,
+    LagStatus,
+    PipelineStatus,
+    StageStatus,
+    WorkerStatus,
+    WorkspaceStatus,
+)
+from storage.peek import Peek, peek
+from storage.stores import FileStamp, Stores
+from storage.work import STAGES, StageBacklog
+
+MOST_WORKSPACES_LISTED: Final = 200
+READ_BUDGET_SECONDS: Final = 2.0
+# A file's time has the grain of a timer tick: what was written this recently may be written again unseen.
+_SETTLED_NANOSECONDS: Final = 2_000_000_000
+
+
+@dataclass(slots=True)
+class _Workspaces:
+    """What is known of the workspaces: their lines, and how many were not looked at."""
+
+    lines: list[WorkspaceStatus] = field(default_factory=list)
+    total: int = 0
+    unread: int = 0
+    wal_bytes: int = 0
+
+
+class StatusReader:
+    """Reads the status, again and again in one process: what has not changed since is remembered."""
+
+    def __init__(self, stores: Stores, inbox: Inbox, pulse: Pulse, embedder: GuardedEmbedder | None) -> None:
+        self._stores = stores
+        self._inbox = inbox
+        self._pulse = pulse
+        self._embedder = embedder
+        self._seen: dict[str, tuple[FileStamp, Peek]] = {}
+
+    def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
+        """The status as it is; `now` in microseconds."""
+        found = self._workspaces(now, time.monotonic() + budget_seconds)
+        errors = {line.name: line.error for line in found.lines if line.error}
+        jobs = self._jobs(errors)
+        queues, inboxes, workers, lag, broker_error = self._from_broker()
+        listed = sorted(found.lines, key=lambda line: (not line.error, not _has_work(line)))
+        return PipelineStatus(
+            at=from_micros(now),
+            broker="down" if broker_error else "up",
+            broker_error=broker_error,
+            queues=queues,
+            inboxes=inboxes,
+            workers=workers,
+            lag=lag,
+            stages={stage: _sum(line.stages.get(stage) for line in found.lines) for stage in STAGES},
+            dead_letters=sum(line.dead_letters for line in found.lines),
+            wal_bytes=found.wal_bytes,
+            workspaces=listed[:MOST_WORKSPACES_LISTED],
+            workspaces_total=found.total,
+            workspaces_unread=found.unread,
+            jobs=jobs,
+            embedder=_embedder_status(self._embedder),
+            errors=errors,
+        )
+
+    def _workspaces(self, now: int, deadline: float) -> _Workspaces:
+        """Look into each workspace, the last written first."""
+        names = self._stores.names()
+        stamps = [(name, stamp) for name in names if (stamp := self._stores.stamp(name)) is not None]
+        stamps.sort(key=lambda named: -_written(named[1]))
+        found = _Workspaces(total=len(stamps))
+        for name, stamp in stamps:
+            found.wal_bytes += stamp.log_size
+            try:
+                inside = self._look(name, stamp, now, deadline)
+            except NotFound:  # deleted a moment ago
+                continue
+            except ReverieError as error:
+                found.lines.append(WorkspaceStatus(name=name, wal_bytes=stamp.log_size, error=str(error)))
+                continue
+            if inside is None:
+                found.unread += 1
+                continue
+            stages: dict[str, StageStatus] = {stage: _stage(backlog, now) for stage, backlog in inside.backlogs.items()}
+            found.lines.append(
+                WorkspaceStatus(
+                    name=name, stages=stages, dead_letters=inside.dead_letters, wal_bytes=stamp.log_size
+                )
+            )
+        self._seen = {name: self._seen[name] for name in names if name in self._seen}
+        return found
+
+    def _look(self, name: str, stamp: FileStamp, now: int, deadline: float) -> Peek | None:
+        """What waits in a workspace, None where there is no time left to look."""
+        seen = self._seen.get(name)
+        if seen is not None and seen[0] == stamp:
+            return seen[1]
+        if time.monotonic() > deadline:
+            return None
+        inside = peek(self._stores.path_of(name))
+        if now * 1_000 - _written(stamp) > _SETTLED_NANOSECONDS:
+            self._seen[name] = (stamp, inside)
+        return inside
+
+    def _jobs(self, errors: dict[str, str]) -> dict[str, JobStatus]:
+        try:
+            runs = self._stores.jobs().last_runs()
+        except ReverieError as error:
+            errors["account"] = str(error)
+            return {}
+        return {
+            name: JobStatus(
+                started_at=from_micros(run.started_at),
+                finished_at=from_micros(run.finished_at) if run.finished_at else None,
+                counts=run.counts,
+                error=run.error,
+            )
+            for name, run in runs.items()
+        }
+
+    def _from_broker(self) -> tuple[dict[str, int], list[InboxStatus], list[WorkerStatus], LagStatus, str]:
+        """What only the broker knows, and the error where it does not answer."""
+        try:
+            queues = self._pulse.queue_depths()
+            stats = [(name, self._inbox.stats(name)) for name in self._inbox.workspaces()]
+            workers = [_worker(pulse) for pulse in self._pulse.workers()]
+            lag = self._pulse.lag()
+        except Unavailable as error:
+            return {}, [], [], LagStatus(), str(error)
+        inboxes = [
+            InboxStatus(workspace=name, size=one.size, oldest_age_seconds=round(one.oldest_age_seconds, 3))
+            for name, one in stats
+        ]
+        known = LagStatus(samples=lag.samples, p50_seconds=lag.p50_seconds, p99_seconds=lag.p99_seconds)
+        return queues, inboxes, workers, known, ""
+
+
+def pipeline_status(
+    *, stores: Stores, inbox: Inbox, pulse: Pulse, embedder: GuardedEmbedder | None, now: int
+) -> PipelineStatus:
+    """The status, read once."""
+    return StatusReader(stores, inbox, pulse, embedder).read(now=now)
+
+
+def _has_work(line: WorkspaceStatus) -> bool:
+    return bool(line.dead_letters or any(stage.waiting for stage in line.stages.values()))
+
+
+def _written(stamp: FileStamp) -> int:
+    return max(stamp.modified_ns, stamp.log_modified_ns)
+
+
+def _stage(backlog: StageBacklog, now: int) -> StageStatus:
+    age = max(0.0, (now - backlog.oldest) / 1_000_000) if backlog.waiting else 0.0
+    return StageStatus(
+        waiting=backlog.waiting, oldest_age_seconds=round(age, 3), held=backlog.held, retrying=backlog.retrying
+    )
+
+
+def _sum(stages: Iterable[StageStatus | None]) -> StageStatus:
+    known: Sequence[StageStatus] = [stage for stage in stages if stage is not None]
+    return StageStatus(
+        waiting=sum(stage.waiting for stage in known),
+        oldest_age_seconds=max((stage.oldest_age_seconds for stage in known), default=0.0),
+        held=sum(stage.held for stage in known),
+        retrying=sum(stage.retrying for stage in known),
+    )
+
+
+def _worker(pulse: WorkerPulse) -> WorkerStatus:
+    return WorkerStatus(
+        name=pulse.name,
+        host=pulse.host,
+        pid=pulse.pid,
+        queues=pulse.queues,
+        started_at=_moment(pulse.started_at),
+        seen_at=_moment(pulse.seen_at),
+        progress_at=_moment(pulse.progress_at) if pulse.progress_at else None,
+        tasks_done=pulse.tasks_done,
+        embedder=pulse.embedder,
+    )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _embedder_status(embedder: GuardedEmbedder | None) -> EmbedderStatus:
+    if embedder is None:
+        return EmbedderStatus(state="none")
+    return EmbedderStatus(
+        state=embedder.state,
+        model=embedder.model,
+        dtype=embedder.dtype,
+        device=embedder.device,
+        error=embedder.last_error,
+    )

@@ -1,0 +1,29 @@
+"""The HTTP application over one runtime: the routes, and what stands around them."""
+
+from __future__ import annotations
+
+from fastapi import FastAPI
+from starlette.exceptions import HTTPException
+
+from reverie import __version__
+from reverie.errors import ReverieError
+from server import dead_letters, messages, operations, recall, sessions
+from server.answers import on_http_error, on_reverie_error
+from server.gate import Gate
+from server.openapi import describe
+from server.services import Services
+from worker.runtime import Runtime
+
+
+def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
+    """The application. With a token, every request below /v1 must carry it; without one, only loopback is served."""
+    # Redirects for a slash at the end would lead session ids astray.
+    app = FastAPI(title="Reverie", version=__version__, redirect_slashes=False)
+    services = Services(runtime)
+    for part in (messages, recall, sessions, dead_letters, operations):
+        app.include_router(part.routes(services))
+    app.add_exception_handler(ReverieError, on_reverie_error)
+    app.add_exception_handler(HTTPException, on_http_error)
+    app.add_middleware(Gate, token=token, metrics=services.metrics)
+    describe(app)
+    return app

@@ -1,0 +1,95 @@
+"""Measurements for Prometheus: the pipeline's status, read when asked for, and how long requests take.
+
+No workspace, agent or session is ever a label: there may be any number of them, and their names are not ours to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final
+
+from prometheus_client import CollectorRegistry, Histogram, generate_latest
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from reverie.status import PipelineStatus
+
+# From a recall in process to a call that waits for its messages.
+_BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+class Metrics:
+    """The registry of one application."""
+
+    def __init__(self, read_status: Callable[[], PipelineStatus]) -> None:
+        self._registry = CollectorRegistry()
+        self._registry.register(_Pipeline(read_status))
+        self._requests = Histogram(
+            "reverie_http_request_seconds",
+            "How long requests took.",
+            ("method", "route", "status"),
+            registry=self._registry,
+            buckets=_BUCKETS,
+        )
+
+    def observe(self, method: str, route: str, status: int, seconds: float) -> None:
+        """Note one request."""
+        known = method if method in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
+        self._requests.labels(known, route, str(status)).observe(seconds)
+
+    def text(self) -> bytes:
+        """Everything in Prometheus' own form."""
+        return generate_latest(self._registry)
+
+
+class _Pipeline(Collector):
+    def __init__(self, read_status: Callable[[], PipelineStatus]) -> None:
+        self._read_status = read_status
+
+    def describe(self) -> list[GaugeMetricFamily]:
+        """Nothing: registering must not read the status."""
+        return []
+
+    def collect(self) -> Iterator[GaugeMetricFamily]:
+        """Read the status, once."""
+        status = self._read_status()
+        yield _gauge("reverie_broker_up", "Whether the broker answers.", float(status.broker == "up"))
+        yield from _broker_gauges(status)
+        yield from _stage_gauges(status)
+        yield _gauge("reverie_dead_letters", "Work that waits for a person.", status.dead_letters)
+        yield _gauge("reverie_wal_bytes", "Size of the write-ahead logs of all workspaces.", status.wal_bytes)
+        yield _gauge("reverie_workspaces", "Workspaces that exist.", status.workspaces_total)
+        yield _gauge("reverie_stores_unusable", "Databases that cannot be read.", len(status.errors))
+        up = float(status.embedder.state != "down")
+        yield _gauge("reverie_embedder_up", "Whether the server's embedder answers.", up)
+
+
+def _broker_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
+    if status.broker != "up":
+        return  # a gauge that is absent says "not known", a zero would say "nothing waits"
+    yield _labelled("reverie_queue_depth", "Tasks that wait.", "queue", status.queues)
+    oldest = max((inbox.oldest_age_seconds for inbox in status.inboxes), default=0.0)
+    yield _gauge("reverie_inbox_size", "Items accepted and not yet stored.", sum(box.size for box in status.inboxes))
+    yield _gauge("reverie_inbox_oldest_seconds", "Age of the oldest of them.", oldest)
+    yield _gauge("reverie_workers", "Workers that are alive.", len(status.workers))
+    quantiles = {"0.5": status.lag.p50_seconds, "0.99": status.lag.p99_seconds}
+    known = {name: value for name, value in quantiles.items() if value is not None}
+    yield _labelled("reverie_lag_seconds", "From accepted to searchable, last five minutes.", "quantile", known)
+
+
+def _stage_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
+    waiting = {name: float(stage.waiting) for name, stage in status.stages.items()}
+    oldest = {name: stage.oldest_age_seconds for name, stage in status.stages.items()}
+    yield _labelled("reverie_stage_waiting", "Rows that wait at a stage.", "stage", waiting)
+    yield _labelled("reverie_stage_oldest_seconds", "Age of the oldest of them.", "stage", oldest)
+
+
+def _gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, what, value=value)
+
+
+def _labelled(name: str, what: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, what, labels=[label])
+    for key, value in values.items():
+        family.add_metric([key], value)
+    return family

@@ -1,0 +1,92 @@
+"""The OpenAPI document at /docs, made from the very structs that requests are decoded into."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+
+from reverie.problems import CONTENT_TYPE, Problem
+from reverie.status import PipelineStatus
+from reverie.types import (
+    DeadLetter,
+    DeadLetterList,
+    Deleted,
+    MessageList,
+    Receipt,
+    Recollection,
+    Session,
+    SessionExport,
+    SessionList,
+)
+from server.bodies import FileBody, MessagesBody, RecallBody
+from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER
+
+_STRUCTS: Final = (
+    MessagesBody, FileBody, RecallBody, Receipt, Recollection, Session, SessionList, SessionExport, MessageList,
+    DeadLetter, DeadLetterList, Deleted, PipelineStatus, Problem,
+)  # fmt: skip
+_REFERENCE: Final = "#/components/schemas/{name}"
+_ABOUT: Final = (
+    "Memory that works while the agent rests. Header values are percent-encoded UTF-8, session ids in paths too."
+    " A workspace comes into being with its first message: until then it reads as empty. Errors are problem details"
+    " (RFC 9457) with a stable `type`, `urn:reverie:problem:...`."
+)
+
+
+def operation(
+    result: type,
+    *,
+    body: type | None = None,
+    query: Mapping[str, str] | None = None,
+    statuses: Mapping[str, str] | None = None,
+    headers: tuple[str, ...] = (AGENT_HEADER, WORKSPACE_HEADER, TRACE_HEADER),
+) -> dict[str, Any]:
+    """What to add to a route's description: its body, its answer, its parameters; `query` maps names to types."""
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "header", "required": name == AGENT_HEADER, "schema": {"type": "string"}}
+        for name in headers
+    ]
+    parameters += (
+        {"name": name, "in": "query", "required": False, "schema": {"type": kind}}
+        for name, kind in (query or {}).items()
+    )
+    answer = {"application/json": {"schema": _reference(result)}}
+    extra: dict[str, Any] = {
+        "parameters": parameters,
+        "responses": {
+            **{
+                status: {"description": text, "content": answer}
+                for status, text in (statuses or {"200": "Done"}).items()
+            },
+            "default": {"description": "What went wrong", "content": {CONTENT_TYPE: {"schema": _reference(Problem)}}},
+        },
+    }
+    if body is not None:
+        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference(body)}}}
+    return extra
+
+
+def describe(app: FastAPI) -> None:
+    """Have the application answer /openapi.json with our own schemas."""
+
+    def document() -> dict[str, Any]:
+        if app.openapi_schema is None:
+            schema = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
+            _, components = msgspec.json.schema_components(_STRUCTS, ref_template=_REFERENCE)
+            schema["components"] = {"schemas": components}
+            for path in schema["paths"].values():
+                for described in path.values():
+                    # Written by the framework for bodies that it decodes itself.
+                    described["responses"].pop("422", None)
+            app.openapi_schema = schema
+        return app.openapi_schema
+
+    app.openapi = document  # type: ignore[method-assign]  # the way FastAPI documents it
+
+
+def _reference(kind: type) -> dict[str, str]:
+    return {"$ref": _REFERENCE.format(name=kind.__name__)}

@@ -1,0 +1,54 @@
+"""POST /v1/recall: the call that agents make most."""
+
+from __future__ import annotations
+
+from fastapi import APIRouter, Request, Response
+
+from retrieval.recall import RecallRequest, recall
+from reverie.errors import NotFound
+from reverie.messages import check_query, check_session, normalise_tags
+from reverie.types import Recollection
+from server.answers import answer
+from server.bodies import RecallBody
+from server.caller import Caller, query_of
+from server.openapi import operation
+from server.services import Services
+
+
+def routes(services: Services) -> APIRouter:
+    """The route by which memories come back."""
+    router = APIRouter(tags=["recall"])
+
+    @router.post("/v1/recall", openapi_extra=operation(Recollection, body=RecallBody))
+    async def post_recall(request: Request) -> Response:
+        """What this agent was told that fits the query, best first. Scores are given only with `explain`."""
+        query_of(request)
+        caller = services.caller(request)
+        body = await services.body(request, RecallBody)
+        return answer(await services.threads.run(lambda: _recall(services, caller, body)))
+
+    return router
+
+
+def _recall(services: Services, caller: Caller, body: RecallBody) -> Recollection:
+    request = RecallRequest(
+        query=check_query(body.query),
+        agent=caller.agent,
+        session=None if body.session is None else check_session(body.session),
+        tags=tuple(normalise_tags(body.tags)),
+        mode=body.mode,
+        limit=body.limit,
+        query_embedding=body.query_embedding,
+        fusion=body.fusion,
+        vector_weight=body.vector_weight,
+        fts_weight=body.fts_weight,
+        explain=body.explain,
+    )
+    store = services.store_to_read(caller.workspace)
+    if store is not None:
+        return recall(store, services.runtime.embedder, request)
+    request.check()
+    if request.session is not None:
+        raise NotFound(f"agent {caller.agent} has no session {request.session!r}", field="session")
+    nothing = f"nothing has been stored in workspace {caller.workspace!r} yet"
+    return Recollection(results=[], mode=request.mode, degraded=nothing)

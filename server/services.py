@@ -1,0 +1,72 @@
+"""What the routes share: the runtime of this process, who asks, and where a request's workspace is read from."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import TypeVar
+
+from fastapi import Request
+
+from memory.status import StatusReader
+from reverie.errors import NotFound
+from reverie.producer import Producer
+from reverie.status import PipelineStatus
+from server.answers import Threads
+from server.bodies import read_body
+from server.caller import Caller, caller_of
+from server.metrics import Metrics
+from storage.stores import Store
+from worker.runtime import Runtime
+
+_T = TypeVar("_T")
+
+
+class Services:
+    """One for each application."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self.runtime = runtime
+        self.threads = Threads()
+        self.metrics = Metrics(self.status)
+
+    @cached_property
+    def _status_reader(self) -> StatusReader:
+        here = self.runtime
+        return StatusReader(here.stores, here.inbox, here.pulse, here.embedder)
+
+    def status(self) -> PipelineStatus:
+        """The state of the pipeline."""
+        return self._status_reader.read(now=self.runtime.now())
+
+    def caller(self, request: Request) -> Caller:
+        """Who asks. Raises `Rejected`."""
+        return caller_of(request, workspace=self.runtime.settings.workspace)
+
+    async def body(self, request: Request, kind: type[_T]) -> _T:
+        """The request's body. Raises `TooLarge`, `Malformed` or `Rejected`."""
+        return await read_body(request, kind, limit_bytes=self.runtime.settings.max_body_bytes)
+
+    def producer(self, workspace: str) -> Producer:
+        """A producer for one workspace: all share the broker's connections and one Celery app."""
+        here = self.runtime
+        return Producer(
+            here.settings.broker_url,
+            workspace=workspace,
+            prefix=here.settings.broker_prefix,
+            inbox=here.inbox,
+            waker=here.waker,
+        )
+
+    def store_to_read(self, workspace: str) -> Store | None:
+        """A workspace's store, None while nothing has been stored in it: reading never makes one."""
+        try:
+            return self.runtime.stores.workspace(workspace, create=False)
+        except NotFound:
+            return None
+
+    def store_of_session(self, caller: Caller, session: str) -> Store:
+        """The store in which a session would lie. Raises `NotFound` for the session where there is none."""
+        store = self.store_to_read(caller.workspace)
+        if store is None:
+            raise NotFound(f"agent {caller.agent} has no session {session!r}", field="session")
+        return store

@@ -1,0 +1,139 @@
+"""`make demo` as a newcomer sees it: the real stack, the real model, and nothing left behind."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+# It takes some ten seconds; loading the model from a cold disk beside other tests takes longer.
+TIMEOUT_SECONDS = 240.0
+
+# What each question of the demonstration is to bring back: other words than the question's own.
+ANSWERS = {
+    "Am I allergic to anything?": "Walnuts close up my throat",
+    "Which pet lives with me?": "My greyhound!",
+    "What is wrong with my hearing?": "My ears have hurt",
+    "What happened to the musical instrument?": "the piano stays behind",
+    "When is my parents' wedding anniversary?": "married for forty years on the ninth",
+}
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """An empty folder with a name short enough for the broker's socket."""
+    path = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
+    yield path
+    for process in processes_of(path):
+        with contextlib.suppress(psutil.NoSuchProcess):
+            process.kill()
+    shutil.rmtree(path, ignore_errors=True)
+
+
+def start(folder: Path) -> subprocess.Popen[str]:
+    """The demonstration with this folder as its current one, as a terminal would run it."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "demo"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "PYTHONUNBUFFERED": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def processes_of(folder: Path) -> list[psutil.Process]:
+    """Every process that runs in this folder or names it, whoever started it."""
+    found = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error):
+            if process.cwd() == str(folder) or any(str(folder) in word for word in process.cmdline()):
+                found.append(process)
+    return found
+
+
+def test_the_demonstration_recalls_what_was_said_and_leaves_nothing_running(folder: Path) -> None:
+    """Given an empty folder, when the demo runs twice, then each question finds its answer and no process is left.
+
+    The usual port is taken meanwhile, so it has to choose another one.
+    """
+    with contextlib.ExitStack() as taken:
+        with contextlib.suppress(OSError):  # it is taken already, then
+            taken.enter_context(socket.create_server(("127.0.0.1", 7437)))
+        run_and_check(folder)
+    run_and_check(folder)
+
+
+def run_and_check(folder: Path) -> None:
+    """Run the demonstration to its end and check what it shows."""
+    demo = start(folder)
+    output, errors = demo.communicate(timeout=TIMEOUT_SECONDS)
+
+    assert demo.returncode == 0, output + errors
+    assert errors == ""
+    for step in ("stack up", "model ready", "queued", "stored", "searchable", "stopped"):
+        assert step in output
+    for question, answer in ANSWERS.items():
+        results = output.partition(f"? {question}")[2].partition("\n\n")[0]
+        assert answer in results, f"{question}\n{results}"
+    assert processes_of(folder) == []
+
+
+def test_an_interrupted_demonstration_leaves_nothing_running(folder: Path) -> None:
+    """Given a demo whose stack is up, when Ctrl-C comes, then it ends with 130 and no process is left."""
+    demo = start(folder)
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if "stack up" in line:
+            break
+    assert len(processes_of(folder)) > 4
+
+    demo.send_signal(signal.SIGINT)
+    _, errors = demo.communicate(timeout=60)
+
+    assert demo.returncode == 130
+    assert errors == "demo: interrupted; nothing is left running\n"
+    assert processes_of(folder) == []
+
+
+def test_a_killed_demonstration_takes_its_stack_with_it(folder: Path) -> None:
+    """Given a demo whose stack is up, when it gets SIGKILL, then its stack ends by itself."""
+    demo = start(folder)
+    assert demo.stdout is not None
+    for line in demo.stdout:
+        if "stack up" in line:
+            break
+
+    demo.kill()
+    demo.communicate()
+
+    deadline = time.monotonic() + 60
+    while left := processes_of(folder):
+        assert time.monotonic() < deadline, left
+        psutil.wait_procs(left, timeout=1)
+
+
+def test_a_failure_is_one_line(folder: Path) -> None:
+    """Given a file where the data folder should be, when the demo runs, then it says so in one line and fails."""
+    (folder / ".reverie").write_text("not a folder")
+
+    demo = start(folder)
+    _, errors = demo.communicate(timeout=TIMEOUT_SECONDS)
+
+    assert demo.returncode == 1
+    assert errors.startswith("demo: ")
+    assert errors.count("\n") == 1
+    assert ".reverie" in errors

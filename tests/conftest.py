@@ -1,0 +1,62 @@
+"""Fixtures for all tests."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from uuid import uuid4
+
+import pytest
+
+from support.broker import running_valkey
+from worker.runtime import Runtime
+from worker.settings import Settings
+
+
+@pytest.fixture(autouse=True)
+def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What happens to be set where the tests run must not change what they prove."""
+    for variable in list(os.environ):
+        if variable.startswith("REVERIE_"):
+            monkeypatch.delenv(variable)
+
+
+@pytest.fixture(scope="session")
+def valkey_url() -> Iterator[str]:
+    """One real broker for all tests; each keeps to itself by a prefix of its own."""
+    with running_valkey() as url:
+        yield url
+
+
+@pytest.fixture
+def broker_prefix() -> str:
+    """A prefix that no other test has."""
+    return f"t{uuid4().hex[:12]}:"
+
+
+@pytest.fixture
+def make_runtime(valkey_url: str, broker_prefix: str, tmp_path: Path) -> Iterator[Callable[..., Runtime]]:
+    """Makes runtimes on one broker and one data folder, with the deterministic embedder unless told otherwise."""
+    made: list[Runtime] = []
+
+    def make(**settings: Any) -> Runtime:
+        defaults = {
+            "data": tmp_path / "data",
+            "broker": valkey_url,
+            "broker_prefix": broker_prefix,
+            "embedding_provider": "hash",
+        }
+        made.append(Runtime(Settings(**{**defaults, **settings})))
+        return made[-1]
+
+    yield make
+    for runtime in made:
+        runtime.close()
+
+
+@pytest.fixture
+def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
+    """A runtime on a real broker and an empty data folder."""
+    return make_runtime()

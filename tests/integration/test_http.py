@@ -1,0 +1,425 @@
+"""From an agent's call to its recall, over HTTP and straight to the broker, through the real application."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+
+import httpx2
+import pytest
+
+from reverie.aio import AsyncReverie
+from reverie.client import Reverie
+from reverie.contract import MessagePayload
+from reverie.errors import NotFound, Rejected, Unavailable, WaitTimeout
+from support.http import running_server
+from support.stages import drain, pipeline_at_work, store_inbox
+from worker.runtime import Runtime
+
+LISBON = {"role": "user", "content": "I moved to Lisbon in May."}
+NASTY_SESSIONS = ["a/b", "chat/messages", "..", ".", "100%", "a%2Fb", "ä ö?x=1#y", "日本/export", " x ", "s;p=1", "+", "a" * 256]
+
+
+@pytest.fixture
+def url(runtime: Runtime) -> Iterator[str]:
+    with running_server(runtime) as address:
+        yield address
+
+
+@pytest.fixture
+def memory(url: str) -> Iterator[Reverie]:
+    """A client over HTTP alone."""
+    with Reverie("ana", url=url) as client:
+        yield client
+
+
+@pytest.fixture
+def clients(url: str, valkey_url: str, broker_prefix: str) -> Iterator[Callable[..., Reverie]]:
+    """Makes clients, over HTTP or with the broker too."""
+    with ExitStack() as stack:
+
+        def make(agent: str = "ana", *, broker: bool = False, **options: str) -> Reverie:
+            where = {"broker": valkey_url, "prefix": broker_prefix} if broker else {}
+            return stack.enter_context(Reverie(agent, url=url, **where, **options))
+
+        yield make
+
+
+@pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])
+def test_what_was_said_is_recalled(clients: Callable[..., Reverie], runtime: Runtime, broker: bool) -> None:
+    """Given messages handed over, when the stages have run, then they are recalled, newest session first."""
+    memory = clients(broker=broker)
+    receipt = memory.ingest("chat-42", [LISBON, {"role": "assistant", "content": "How is the weather there?"}])
+    assert receipt.state == "queued"
+    assert len(receipt.accepted) == 2
+    assert receipt.trace
+    assert memory.sessions() == []
+
+    drain(runtime)
+
+    found = memory.recall("who moved to Lisbon", limit=1)
+    assert [item.text for item in found] == [LISBON["content"]]
+    assert found.results[0].session == "chat-42"
+    assert found.results[0].explanation is None
+    assert [session.id for session in memory.sessions()] == ["chat-42"]
+    assert [message.id for message in memory.messages("chat-42")] == receipt.accepted
+    assert memory.messages("chat-42", limit=1, offset=1)[0].role == "assistant"
+    export = memory.export_session("chat-42")
+    assert export.session == memory.session("chat-42")
+    assert [message.content for message in export.messages][0] == LISBON["content"]
+
+
+@pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])
+@pytest.mark.parametrize("wait", ["stored", "searchable"])
+def test_a_call_can_wait(clients: Callable[..., Reverie], runtime: Runtime, broker: bool, wait: str) -> None:
+    """Given workers at work, when a call waits, then what it says holds when it returns."""
+    memory = clients(broker=broker)
+    with pipeline_at_work(runtime):
+        receipt = memory.ingest("s", LISBON, wait=wait)
+        file = memory.ingest_file("file:///notes.md", "Kate takes oat milk.", wait=wait, tags=["Coffee"])
+    assert receipt.state == wait
+    assert file.state == wait
+    if wait == "searchable":
+        assert memory.recall("oat milk", tags=["coffee"]).results[0].kind == "file"
+
+
+@pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])
+def test_a_wait_that_is_too_short_says_what_was_accepted(clients: Callable[..., Reverie], broker: bool) -> None:
+    """Given no workers, when a call waits, then the error carries the ids, which are safe."""
+    memory = clients(broker=broker)
+    with pytest.raises(WaitTimeout, match="reverie status") as caught:
+        memory.ingest("s", [LISBON], wait="stored", timeout_seconds=0.2)
+    assert len(caught.value.accepted) == 1
+
+
+def test_a_wait_may_be_longer_than_the_socket_timeout(clients: Callable[..., Reverie]) -> None:
+    """Given a broker connection that gives up after 5 s, when a call waits for longer, then it waits all the same."""
+    with pytest.raises(WaitTimeout, match="after 6 s"):
+        clients(broker=True).ingest("s", [LISBON], wait="stored", timeout_seconds=6)
+
+
+def test_the_same_ids_over_both_ways_are_stored_once(clients: Callable[..., Reverie], runtime: Runtime) -> None:
+    """Given a message with an id, when it is sent twice by each way, then there is one."""
+    message = {**LISBON, "id": "m-1", "created_at": "2026-05-01T09:30:00+02:00"}
+    for broker in (True, False, True, False):
+        clients(broker=broker).ingest("s", message)
+        drain(runtime)
+    (stored,) = clients().messages("s")
+    assert stored.id == "m-1"
+    assert stored.created_at.isoformat() == "2026-05-01T07:30:00+00:00"
+
+
+def test_every_field_arrives(memory: Reverie, runtime: Runtime) -> None:
+    """Given a message with all fields, then it is read as it was written."""
+    call = {"id": "c1", "function": {"name": "weather", "arguments": '{"city": "Lisbon"}'}}
+    message = {"role": "tool", "content": "", "name": "Ana", "tool_call_id": "c1", "tool_name": "weather",
+               "tool_calls": [call], "token_count": 7, "importance": 0.9, "metadata": {"a": [1, {"b": None}]},
+               "tags": [" Trip ", "trip"], "sequence": 12}  # fmt: skip
+    memory.ingest(messages=[message], provider="slack", chat_id="C1/x", user="u1", channel="travel")
+    drain(runtime)
+    (stored,) = memory.messages("slack:C1/x")
+    assert stored.tool_calls == [call]
+    assert stored.metadata == {"a": [1, {"b": None}]}
+    assert (stored.tags, stored.sequence, stored.importance, stored.token_count) == (["trip"], 12, 0.9, 7)
+    session = memory.session("slack:C1/x")
+    assert (session.provider, session.chat_id, session.user, session.channel) == ("slack", "C1/x", "u1", "travel")
+
+
+def test_agents_and_workspaces_see_only_their_own(clients: Callable[..., Reverie], runtime: Runtime) -> None:
+    """Given one session id used by two agents and in two workspaces, then nobody sees another's."""
+    clients("ana").ingest("s", {"role": "user", "content": "Ana likes tea."})
+    clients("josé").ingest("s", {"role": "user", "content": "José likes tea."})
+    clients("ana", workspace="other").ingest("s", {"role": "user", "content": "Other likes tea."})
+    drain(runtime)
+    drain(runtime, "other")
+    assert [item.text for item in clients("josé").recall("tea")] == ["José likes tea."]
+    assert [item.text for item in clients("ana").recall("tea")] == ["Ana likes tea."]
+    assert [item.text for item in clients("ana", workspace="other").recall("tea")] == ["Other likes tea."]
+    assert clients("eve").sessions() == []
+
+
+@pytest.mark.parametrize("session", NASTY_SESSIONS)
+def test_a_session_id_may_be_any_text(memory: Reverie, runtime: Runtime, session: str) -> None:
+    """Given an id with slashes, dots, percents or other scripts, then every path leads to that session."""
+    memory.ingest(session, LISBON)
+    drain(runtime)
+    assert memory.session(session).id == session
+    assert len(memory.messages(session)) == 1
+    assert len(memory.working(session)) == 1
+    assert memory.export_session(session).session.id == session
+    assert memory.forget_session(session)
+    with pytest.raises(NotFound):
+        memory.session(session)
+
+
+@pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])
+def test_working_memory_has_the_last_fifty(clients: Callable[..., Reverie], runtime: Runtime, broker: bool) -> None:
+    """Given sixty messages, then the last fifty are there, also after one more and after a forget."""
+    memory = clients(broker=broker)
+    memory.ingest("s", [{"role": "user", "content": str(number)} for number in range(60)])
+    store_inbox(runtime)
+    assert [message.content for message in memory.working("s")] == [str(number) for number in range(10, 60)]
+    memory.ingest("s", {"role": "user", "content": "60"})
+    store_inbox(runtime)
+    assert [message.content for message in memory.working("s")] == [str(number) for number in range(11, 61)]
+    memory.forget_session("s")
+    with pytest.raises(NotFound):
+        memory.working("s")
+
+
+def test_forgetting_wins_over_what_is_on_its_way(memory: Reverie, runtime: Runtime) -> None:
+    """Given a message in the inbox of a workspace that does not exist yet, when its session is forgotten, then it
+    is never stored; what comes after is."""
+    memory.ingest("s", LISBON)
+    assert memory.forget_session("s") is False
+    drain(runtime)
+    assert memory.sessions() == []
+    memory.ingest("s", {"role": "user", "content": "Hello again."})
+    drain(runtime)
+    assert [message.content for message in memory.messages("s")] == ["Hello again."]
+
+
+def test_a_workspace_reads_as_empty_until_its_first_message(clients: Callable[..., Reverie], runtime: Runtime) -> None:
+    """Given a workspace nobody has written to, then reading finds nothing, says so, and makes nothing."""
+    memory = clients(workspace="fresh")
+    assert memory.sessions() == []
+    assert memory.dead_letters() == []
+    found = memory.recall("anything")
+    assert found.results == []
+    assert "fresh" in found.degraded
+    assert memory.forget_session("s") is False
+    assert memory.drop(1) is False
+    for read in (memory.session, memory.messages, memory.working, memory.export_session):
+        with pytest.raises(NotFound):
+            read("s")
+    with pytest.raises(NotFound):
+        memory.recall("anything", session="s")
+    with pytest.raises(NotFound):
+        memory.dead_letter(1)
+    assert runtime.stores.names() == []
+
+
+def test_a_deleted_workspace_leaves_nothing(clients: Callable[..., Reverie], runtime: Runtime) -> None:
+    """Given a workspace with messages stored and waiting, when it is deleted, then neither is there any more."""
+    memory = clients(workspace="gone")
+    memory.ingest("s", LISBON)
+    drain(runtime, "gone")
+    memory.ingest("s", {"role": "user", "content": "Late."})
+    assert memory.delete_workspace() is True
+    assert memory.delete_workspace() is False
+    assert runtime.inbox.stats("gone").size == 0
+    assert runtime.stores.names() == []
+    assert memory.sessions() == []
+
+
+@pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])
+def test_a_dead_letter_is_told_shown_replayed_and_dropped(
+    clients: Callable[..., Reverie], runtime: Runtime, broker: bool
+) -> None:
+    """Given a sequence that is taken, when the call waits, then it is told; the letter can be replayed or dropped."""
+    memory = clients(broker=broker)
+    first = {"role": "user", "content": "First.", "sequence": 1}
+    with pipeline_at_work(runtime):
+        memory.ingest("s", first, wait="stored")
+        receipt = memory.ingest("s", [{"role": "user", "content": "Free."}, {**first, "id": "late"}], wait="stored")
+        assert len(receipt.accepted) == 1
+        assert [(item.index, "taken by another" in item.error) for item in receipt.rejected] == [(1, True)]
+        with pytest.raises(Rejected, match="taken by another"):
+            memory.ingest("s", {**first, "id": "later"}, wait="stored")
+    letters = memory.dead_letters()
+    assert [letter.item_id for letter in letters] == ["later", "late"]
+    assert letters[0].payload is None
+    assert '"First."' in (memory.dead_letter(letters[0].id).payload or "")
+    assert clients("eve").dead_letters() == []
+    with pytest.raises(NotFound):
+        clients("eve").replay(letters[0].id)
+
+    assert memory.replay(letters[0].id).item_id == "later"
+    # The replay sends a wake-up of its own at once: no sweep is needed.
+    assert runtime.pulse.queue_depths()["ingest"] >= 1
+    drain(runtime)
+    assert [letter.item_id for letter in memory.dead_letters()] == ["later", "late"]
+    assert memory.drop(memory.dead_letters()[0].id) is True
+    assert [letter.item_id for letter in memory.dead_letters()] == ["late"]
+
+
+def test_the_trace_of_a_call_reaches_the_store_and_comes_back(memory: Reverie, url: str, runtime: Runtime) -> None:
+    """Given a trace id, then the receipt, the answer's header and the queued task carry it."""
+    receipt = memory.ingest("s", LISBON, trace="trace ä/1")
+    assert receipt.trace == "trace ä/1"
+    task = runtime.broker.lindex(runtime.settings.broker_prefix + "ingest", 0)
+    assert b"trace \\u00e4/1" in task
+    answered = httpx2.get(f"{url}/v1/sessions", headers={"X-Reverie-Agent": "ana", "X-Reverie-Trace": "t-1"})
+    assert answered.headers["X-Reverie-Trace"] == "t-1"
+    assert httpx2.get(f"{url}/healthz").headers["X-Reverie-Trace"]
+
+
+def test_recall_takes_every_argument(memory: Reverie, runtime: Runtime) -> None:
+    """Given arguments of recall, then they reach it: a vector of one's own, modes, fusion, explanation."""
+    memory.ingest("s", [{"role": "user", "content": "Tea at five.", "tags": ["a", "b"]}, LISBON])
+    drain(runtime)
+    assert runtime.embedder is not None
+    vector = runtime.embedder.embed_query("Tea at five.")
+    found = memory.recall("", query_embedding=vector, mode="vector", limit=1, explain=True)
+    assert found.results[0].text == "Tea at five."
+    assert found.results[0].explanation is not None
+    assert found.results[0].explanation.vector is not None
+    assert len(memory.recall("tea Lisbon", mode="keyword", session="s", fusion="rrf")) == 2
+    assert len(memory.recall("tea Lisbon", tags=["B ", "a"], vector_weight=0.5, fts_weight=0.5)) == 1
+    assert len(memory.recall("")) == 0
+
+
+def test_async_client_has_the_same_calls(url: str, runtime: Runtime) -> None:
+    """Given the client for asyncio, then calls run side by side and errors are the same."""
+
+    async def talk() -> None:
+        async with AsyncReverie("ana", url=url) as memory:
+            await asyncio.gather(*(memory.ingest(f"s{n}", LISBON) for n in range(20)))
+            await asyncio.to_thread(drain, runtime)
+            assert len(await memory.sessions()) == 20
+            assert len(await memory.recall("Lisbon", limit=20)) == 20
+            assert (await memory.session("s3")).messages == 1
+            assert len(await memory.messages("s3")) == len(await memory.working("s3")) == 1
+            assert (await memory.status()).broker == "up"
+            with pytest.raises(NotFound):
+                await memory.export_session("none")
+            assert await memory.forget_session("s3")
+            assert await memory.dead_letters() == []
+            assert await memory.delete_workspace()
+
+    asyncio.run(talk())
+    public = {name for name in vars(Reverie) if not name.startswith("_")}
+    assert public == {name for name in vars(AsyncReverie) if not name.startswith("_")}
+
+
+def test_a_call_beyond_those_that_may_wait_is_refused(
+    clients: Callable[..., Reverie], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given as many waiting calls as there may be, when one more waits, then it is told so and nothing is accepted."""
+    monkeypatch.setattr("server.answers.MAX_WAITING", 1)
+    memory = clients()
+    waiting = threading.Thread(target=lambda: pytest.raises(WaitTimeout, _wait, memory))
+    waiting.start()
+    try:
+        with pytest.raises(Unavailable, match="calls wait") as caught:
+            while waiting.is_alive():
+                memory.ingest("s", {**LISBON, "id": "m"}, wait="stored", timeout_seconds=0.05)
+        assert caught.value.unconfirmed == ("m",)
+        assert memory.ingest("s", LISBON).state == "queued"
+    finally:
+        waiting.join()
+
+
+def _wait(memory: Reverie) -> None:
+    memory.ingest("s", LISBON, wait="stored", timeout_seconds=2)
+
+
+def test_a_broker_that_is_away_is_gone_round(
+    make_runtime: Callable[..., Runtime], url: str, runtime: Runtime
+) -> None:
+    """Given a client whose broker is not there but whose server is, then the messages go over HTTP."""
+    with Reverie("ana", broker="redis://127.0.0.1:1/0", url=url) as memory:
+        receipt = memory.ingest("s", {**LISBON, "id": "m-1"})
+        assert receipt.accepted == ["m-1"]
+        drain(runtime)
+        assert [message.id for message in memory.working("s")] == ["m-1"]
+
+
+def test_a_server_without_a_broker_says_so(make_runtime: Callable[..., Runtime]) -> None:
+    """Given a broker that is away, then ingest is unavailable with its ids, health fails, and reading goes on."""
+    runtime = make_runtime(broker="redis://127.0.0.1:1/0")
+    with running_server(runtime) as url, Reverie("ana", url=url) as memory:
+        with pytest.raises(Unavailable, match="broker") as caught:
+            memory.ingest("s", {**LISBON, "id": "m-1"})
+        assert caught.value.unconfirmed == ("m-1",)
+        assert httpx2.get(f"{url}/healthz").status_code == 503
+        assert memory.sessions() == []
+        status = memory.status()
+        assert status.broker == "down"
+        assert "does not answer" in status.broker_error
+        assert "reverie_broker_up 0.0" in httpx2.get(f"{url}/metrics").text
+
+
+def test_a_batch_larger_than_a_request_is_sent_in_parts(memory: Reverie, runtime: Runtime) -> None:
+    """Given 12 MB of messages with faults among them, then places in the call are kept over several requests."""
+    messages: list[object] = [{"role": "user", "content": f"{n} " + "x" * 1_000_000} for n in range(12)]
+    messages[7] = {"role": "nobody", "content": "x"}
+    receipt = memory.ingest("s", messages)
+    assert len(receipt.accepted) == 11
+    assert [(item.index, item.field) for item in receipt.rejected] == [(7, "role")]
+    store_inbox(runtime)
+    assert [message.id for message in memory.messages("s")] == receipt.accepted
+
+
+def test_an_empty_list_is_an_empty_receipt(clients: Callable[..., Reverie]) -> None:
+    """Given nothing to hand over, then nothing is accepted and nothing goes wrong, by either way."""
+    assert clients().ingest("s", []).accepted == []
+    assert clients(broker=True).ingest("s", []).accepted == []
+
+
+def test_the_raw_interface_answers_as_documented(url: str, runtime: Runtime) -> None:
+    """Given plain HTTP, then 202 for queued, 200 for stored, and a document that describes it."""
+    headers = {"X-Reverie-Agent": "ana"}
+    body = {"session": "s", "messages": [LISBON]}
+    assert httpx2.post(f"{url}/v1/messages", json=body, headers=headers).status_code == 202
+    with pipeline_at_work(runtime):
+        stored = httpx2.post(f"{url}/v1/messages", json={**body, "wait": "stored"}, headers=headers)
+    assert stored.status_code == 200
+    assert stored.json()["state"] == "stored"
+    document = httpx2.get(f"{url}/openapi.json").json()
+    assert "MessagesBody" in document["components"]["schemas"]
+    assert set(document["paths"]) >= {"/v1/messages", "/v1/recall", "/v1/sessions/{session}/working"}
+    assert httpx2.get(f"{url}/docs").status_code == 200
+    assert httpx2.get(f"{url}/healthz").text == "ok\n"
+
+
+def test_metrics_name_no_agent_session_or_workspace(clients: Callable[..., Reverie], url: str, runtime: Runtime) -> None:
+    """Given work of a secret workspace, then metrics count it and do not name it."""
+    clients("secretagent", workspace="secretplace").ingest("secretsession", LISBON)
+    drain(runtime, "secretplace")
+    clients("secretagent", workspace="secretplace").session("secretsession")
+    text = httpx2.get(f"{url}/metrics").text
+    assert 'route="/v1/sessions/{session}"' in text
+    assert 'reverie_lag_seconds{quantile="0.5"}' in text
+    assert 'reverie_stage_waiting{stage="embed"} 0.0' in text
+    assert "secret" not in text
+
+
+def test_with_a_token_every_request_needs_it(runtime: Runtime) -> None:
+    """Given a token, then it is needed below /v1, compared whole, and a foreign host name is fine."""
+    with running_server(runtime, token="s3cret") as url:
+        with Reverie("ana", url=url, token="s3cret") as memory:
+            assert memory.sessions() == []
+        for token in (None, "s3cre", "s3cret2", ""):
+            with Reverie("ana", url=url, token=token) as memory, pytest.raises(Rejected, match="token") as caught:
+                memory.sessions()
+            assert caught.value.field == "token"
+        answered = httpx2.get(f"{url}/v1/sessions", headers={"X-Reverie-Agent": "ana"})
+        assert (answered.status_code, answered.json()["type"]) == (401, "urn:reverie:problem:unauthorised")
+        assert httpx2.get(f"{url}/healthz", headers={"Host": "memory.example"}).status_code == 200
+
+
+def test_without_a_token_only_loopback_names_are_served(url: str) -> None:
+    """Given a web page whose name was made to resolve to this machine, then it reads nothing."""
+    for host in ("evil.example", "evil.example:7437", "127.0.0.1.evil.example", "", "[::2]:80"):
+        answered = httpx2.get(f"{url}/v1/status", headers={"Host": host})
+        assert answered.status_code == 422, host
+        assert answered.json()["field"] == "host"
+    for host in ("localhost", "LOCALHOST:7437", "127.0.0.1", "127.0.0.2:80", "[::1]:7437", "[::1]"):
+        assert httpx2.get(f"{url}/v1/status", headers={"Host": host}).status_code == 200, host
+
+
+def test_payloads_are_the_same_by_either_way(clients: Callable[..., Reverie], runtime: Runtime) -> None:
+    """Given one message, when it goes each way, then the inbox holds the same payload but for its id and time."""
+    taken = []
+    for broker in (True, False):
+        message = {**LISBON, "id": "m", "created_at": "2026-05-01T09:30:00.123456Z", "tags": ["x"]}
+        clients(broker=broker).ingest("s", message, user="u", trace="t")
+        (item,) = runtime.inbox.take("default", limit=10)
+        runtime.inbox.settle("default", [item.field])
+        taken.append(item.payload)
+    assert taken[0] == taken[1]
+    assert b'"type":"message"' in taken[0]
+    assert MessagePayload.__struct_config__.tag == "message"

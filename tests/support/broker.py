@@ -1,0 +1,28 @@
+"""A real Valkey on a unix socket in a folder of its own."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from worker.broker import broker_command, embedded_broker_url, wait_until_ready
+
+
+@contextmanager
+def running_valkey() -> Iterator[str]:
+    """Start a broker and give its URL; it is killed, by its pid, at the end."""
+    # pytest's tmp_path can be too long for a socket.
+    folder = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
+    process = subprocess.Popen(broker_command(folder), stdout=subprocess.DEVNULL)
+    try:
+        url = embedded_broker_url(folder)
+        wait_until_ready(url, 20)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+        shutil.rmtree(folder, ignore_errors=True)

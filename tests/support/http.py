@@ -1,0 +1,42 @@
+"""The real HTTP application under Uvicorn, in a thread of this process."""
+
+from __future__ import annotations
+
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from server.app import create_app
+from worker.runtime import Runtime
+
+
+@contextmanager
+def running_server(runtime: Runtime, *, token: str | None = None) -> Iterator[str]:
+    """Serve a runtime on a free port and give the URL."""
+    listening = socket.create_server(("127.0.0.1", 0))
+    port = listening.getsockname()[1]
+    config = uvicorn.Config(
+        create_app(runtime, token=token), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
+    thread.start()
+    try:
+        _wait_until_started(server, thread)
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join()
+        listening.close()
+
+
+def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:
+    deadline = time.monotonic() + 20
+    while not server.started:
+        assert thread.is_alive(), "the server ended before it was ready"
+        assert time.monotonic() < deadline, "the server did not start"
+        thread.join(0.01)

@@ -1,0 +1,82 @@
+"""The pipeline without Celery: every stage run in this process until nothing is left."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from memory.chunking import chunk_messages
+from memory.embedding import EmbedHooks, embed_chunks
+from memory.indexing import index_chunks
+from memory.ingest import ingest_batch
+from storage.stores import Store
+from worker.runtime import Runtime
+
+
+def store_inbox(runtime: Runtime, workspace: str = "default") -> int:
+    """Stage 1 alone: store what is in the inbox, and say how many items were taken."""
+    total = 0
+    while taken := ingest_batch(runtime.inbox, runtime.store(workspace), runtime.working, now=runtime.now()).taken:
+        total += taken
+    return total
+
+
+def drain(runtime: Runtime, workspace: str = "default") -> Store:
+    """All stages, until nothing that can be done is left; those who wait are told as the tasks tell them."""
+    store = runtime.store(workspace)
+    more = True
+    while more:
+        taken = store_inbox(runtime, workspace)
+        more = any((_chunk(runtime, store), _embed(runtime, store), _index(runtime, store), taken > 0))
+    return store
+
+
+@contextmanager
+def pipeline_at_work(runtime: Runtime, workspace: str = "default") -> Iterator[None]:
+    """Drain again and again in a thread, as workers would, for callers that wait."""
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.wait(0.02):
+            # The store is made with the first message, as the task would.
+            if runtime.inbox.stats(workspace).size or workspace in runtime.stores.names():
+                drain(runtime, workspace)
+
+    thread = threading.Thread(target=work, name="pipeline")
+    thread.start()
+    try:
+        yield
+    finally:
+        stop.set()
+        thread.join()
+
+
+def _chunk(runtime: Runtime, store: Store) -> bool:
+    with_vectors = runtime.embedder is not None
+
+    def on_batch(rows: list[int]) -> None:
+        with store.reading() as tx:
+            ready = tx.chunks.messages_ready(rows, with_vectors=with_vectors)
+        runtime.searchable(store, ready, at=runtime.now())
+
+    def on_files(rows: list[int]) -> None:
+        with store.reading() as tx:
+            ready = tx.chunks.files_ready(rows, with_vectors=with_vectors)
+        runtime.searchable(store, ready, at=runtime.now())
+
+    return chunk_messages(store, now=runtime.now, on_batch=on_batch, on_files=on_files).done > 0
+
+
+def _embed(runtime: Runtime, store: Store) -> bool:
+    if runtime.embedder is None:
+        return False
+    hooks = EmbedHooks(lambda: None, lambda _rows, _why: None)
+    return embed_chunks(store, runtime.embedder, now=runtime.now, hooks=hooks).done > 0
+
+
+def _index(runtime: Runtime, store: Store) -> bool:
+    report = index_chunks(
+        store, now=runtime.now, on_indexed=lambda batch: runtime.searchable(store, batch.messages, at=batch.at)
+    )
+    return report.done > 0

@@ -1,0 +1,227 @@
+"""How a SQLite file is opened: version gate, pragmas, who may write, and what a broken file costs."""
+
+from __future__ import annotations
+
+import os
+import stat
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pysqlite3
+import pytest
+from sqlalchemy import text
+
+from reverie.errors import StoreUnavailable, StoreUnusable
+from storage.engine import OLDEST_SAFE_SQLITE, Database, check_sqlite_version
+from storage.stores import Stores
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[Stores]:
+    """The databases of a new data folder."""
+    stores = Stores(tmp_path / "data")
+    yield stores
+    stores.close()
+
+
+@pytest.fixture
+def database(tmp_path: Path) -> Iterator[Database]:
+    """A database with one table and nothing of ours."""
+    database = Database(tmp_path / "plain.db")
+    with database.atomic() as connection:
+        connection.exec_driver_sql("CREATE TABLE t (x INTEGER)")
+    yield database
+    database.close()
+
+
+@pytest.mark.parametrize("version", [(3, 51, 2), (3, 40, 1), (3, 7, 0)])
+def test_a_sqlite_that_can_corrupt_is_refused_with_what_to_install(version: tuple[int, ...]) -> None:
+    """Given a SQLite with the WAL-reset bug, when a store is opened, then the error names the package."""
+    with pytest.raises(StoreUnusable, match=r"pip install 'pysqlite3>=0\.6\.1'") as error:
+        check_sqlite_version(version)
+    assert ".".join(map(str, version)) in str(error.value)
+
+
+def test_the_sqlite_in_use_and_the_oldest_safe_one_are_accepted() -> None:
+    """Given the version that has the fix, then nothing is raised."""
+    check_sqlite_version(OLDEST_SAFE_SQLITE)
+    check_sqlite_version()
+
+
+@pytest.mark.parametrize(
+    ("pragma", "value"),
+    [
+        ("journal_mode", "wal"),
+        ("synchronous", 2),
+        ("busy_timeout", 30_000),
+        ("foreign_keys", 1),
+        ("secure_delete", 1),
+        ("trusted_schema", 0),
+        ("cell_size_check", 1),
+        ("mmap_size", 0),
+        ("auto_vacuum", 2),
+        ("query_only", 0),
+    ],
+)
+def test_every_pragma_is_set_on_every_connection(stores: Stores, pragma: str, value: object) -> None:
+    """Given two connections at once, when asked, then both are set alike, also after one was a reader."""
+    database = stores.workspace("ws").database
+    with database.reading():
+        pass
+    with database.autocommit() as first, database.autocommit() as second:
+        assert [raw.execute(f"PRAGMA {pragma}").fetchone()[0] for raw in (first, second)] == [value, value]
+
+
+def test_extension_loading_is_off_again_after_sqlite_vec_is_loaded(stores: Stores) -> None:
+    """Given a connection, when SQL tries to load an extension, then it is not authorised."""
+    with stores.workspace("ws").database.autocommit() as raw:
+        assert raw.execute("SELECT vec_version()").fetchone()[0]
+        with pytest.raises(pysqlite3.OperationalError, match="not authorized"):
+            raw.execute("SELECT load_extension('anything')")
+
+
+def test_a_writer_holds_the_lock_from_its_first_line_and_the_second_queues(database: Database) -> None:
+    """Given a writer that has written nothing yet, when a second begins, then it waits, and both commit."""
+    order: list[str] = []
+    begun = threading.Event()
+
+    def second() -> None:
+        begun.set()
+        with database.atomic() as connection:
+            order.append("second begins")
+            connection.exec_driver_sql("INSERT INTO t VALUES (2)")
+
+    thread = threading.Thread(target=second)
+    with database.atomic() as connection:
+        other = pysqlite3.connect(database.path, timeout=0)
+        with pytest.raises(pysqlite3.OperationalError, match="locked"):
+            other.execute("BEGIN IMMEDIATE")
+        other.close()
+        thread.start()
+        begun.wait(10)
+        connection.exec_driver_sql("INSERT INTO t VALUES (1)")
+        order.append("first ends")
+    thread.join(10)
+    assert order == ["first ends", "second begins"]
+    with database.reading() as connection:
+        assert connection.execute(text("SELECT x FROM t ORDER BY x")).scalars().all() == [1, 2]
+
+
+def test_a_transaction_that_raises_leaves_nothing_behind(database: Database) -> None:
+    """Given a write, when the block raises, then it is rolled back."""
+    with pytest.raises(RuntimeError), database.atomic() as connection:
+        connection.exec_driver_sql("INSERT INTO t VALUES (1)")
+        raise RuntimeError
+    with database.reading() as connection:
+        assert connection.execute(text("SELECT count(*) FROM t")).scalar() == 0
+
+
+def test_a_reader_cannot_write(database: Database) -> None:
+    """Given a reading transaction, when it writes, then it is refused, and a later writer is not."""
+    with pytest.raises(StoreUnavailable, match="readonly"), database.reading() as connection:
+        connection.exec_driver_sql("INSERT INTO t VALUES (1)")
+    with database.atomic() as connection:
+        connection.exec_driver_sql("INSERT INTO t VALUES (1)")
+
+
+def test_a_reader_and_a_writer_do_not_wait_for_each_other(database: Database) -> None:
+    """Given an open reader, when a writer commits, then it does so at once and the reader's state stays."""
+    with database.reading() as reader:
+        assert reader.execute(text("SELECT count(*) FROM t")).scalar() == 0
+        with database.atomic() as writer:
+            writer.exec_driver_sql("INSERT INTO t VALUES (1)")
+            with database.reading() as during:
+                assert during.execute(text("SELECT count(*) FROM t")).scalar() == 0
+        assert reader.execute(text("SELECT count(*) FROM t")).scalar() == 0
+    with database.reading() as reader:
+        assert reader.execute(text("SELECT count(*) FROM t")).scalar() == 1
+
+
+@pytest.mark.parametrize("umask", [0o022, 0o000])
+def test_files_are_the_owners_alone(tmp_path: Path, umask: int) -> None:
+    """Given any umask, when stores are made, then every file is 0600 and every folder 0700."""
+    before = os.umask(umask)
+    try:
+        stores = Stores(tmp_path / "some" / "data")
+        stores.workspace("ws")
+        stores.account()
+        paths = [tmp_path / "some", *(tmp_path / "some").rglob("*")]
+        modes = {path: stat.S_IMODE(path.stat().st_mode) for path in paths}
+        assert len(paths) >= 8
+        assert modes == {path: 0o700 if path.is_dir() else 0o600 for path in paths}
+        stores.close()
+    finally:
+        os.umask(before)
+
+
+def test_a_corrupt_file_is_named_and_the_other_workspaces_go_on(stores: Stores) -> None:
+    """Given a file that is no database, when it is opened, then the error names it, and the next one opens."""
+    path = stores.path_of("broken")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"this is no database at all " * 1_000)
+    with pytest.raises(StoreUnusable, match="broken/memory.db is damaged"):
+        stores.workspace("broken")
+    with stores.workspace("sound").writing() as tx:
+        assert tx.for_agent("ana").sessions.list() == []
+
+
+def test_a_file_that_is_damaged_while_it_is_open_is_named(tmp_path: Path) -> None:
+    """Given a store with a page overwritten, when it is read, then the error is of the permanent family."""
+    first = Stores(tmp_path)
+    path = first.path_of("ws")
+    first.workspace("ws")
+    first.close()
+    content = bytearray(path.read_bytes())
+    content[4096 : 4096 * 20] = b"\xff" * (4096 * 19)
+    path.write_bytes(content)
+    second = Stores(tmp_path)
+    with pytest.raises(StoreUnusable, match="damaged"), second.workspace("ws").reading() as tx:
+        tx.for_agent("ana").sessions.list()
+        tx.connection.execute(text("SELECT count(*) FROM messages, chunks, claims, indexes")).scalar()
+    second.close()
+
+
+def test_a_newer_schema_is_refused_for_that_workspace_alone(stores: Stores) -> None:
+    """Given a file of a later version, when it is opened, then the error says to upgrade, and others open."""
+    stores.workspace("newer")
+    with stores.workspace("newer").writing() as tx:
+        tx.connection.exec_driver_sql("UPDATE alembic_version SET version_num = '9999'")
+    stores.close()
+    with pytest.raises(StoreUnusable, match=r"newer/memory\.db has schema 9999.*upgrade Reverie"):
+        stores.workspace("newer")
+    stores.workspace("other")
+
+
+def test_a_folder_that_cannot_be_made_is_a_passing_failure(tmp_path: Path) -> None:
+    """Given a file where the folder should be, when a store is opened, then the error is transient."""
+    (tmp_path / "data").write_text("in the way")
+    with pytest.raises(StoreUnavailable, match="cannot be made"):
+        Stores(tmp_path / "data").workspace("ws")
+
+
+def test_a_workspace_deleted_and_made_anew_elsewhere_is_opened_anew(tmp_path: Path) -> None:
+    """Given an open store, when another process replaces its files, then writes go to the new file and stay."""
+    mine, theirs = Stores(tmp_path), Stores(tmp_path)
+    mine.workspace("ws")
+    theirs.delete_workspace("ws")
+    with theirs.workspace("ws").writing() as tx:
+        tx.for_agent("ana").sessions.ensure("theirs", now=1)
+    with mine.workspace("ws").writing() as tx:  # closes the old file's connections: they must not touch the new log
+        tx.for_agent("ana").sessions.ensure("mine", now=2)
+    mine.close()
+    theirs.close()
+    third = Stores(tmp_path)
+    with third.workspace("ws").reading() as tx:
+        assert {session.id for session in tx.for_agent("ana").sessions.list()} == {"mine", "theirs"}
+    third.close()
+
+
+def test_only_the_workspaces_used_last_stay_open(stores: Stores) -> None:
+    """Given more workspaces than stay open, when the first is used again, then it works as before."""
+    for number in range(20):
+        with stores.workspace(f"w{number}").writing() as tx:
+            tx.for_agent("ana").sessions.ensure("s", now=number)
+    with stores.workspace("w0").reading() as tx:
+        assert [session.id for session in tx.for_agent("ana").sessions.list()] == ["s"]
+    assert len(stores.names()) == 20

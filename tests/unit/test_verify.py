@@ -1,0 +1,127 @@
+"""Verification finds each inconsistency that is planted, and nothing in a store that is sound."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.stores import Transaction
+from storage.verify import verify
+from support.pipeline import Pipeline
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline with messages, a repeat, a whitespace-only turn, a file, a dead letter and two agents."""
+    pipe = Pipeline(tmp_path / "data")
+    pipe.say("first words", "second words", "first words", "\n\t\u2003 \u00a0", agent="ana")
+    pipe.say({"content": "third words", "tags": ["t"], "sequence": 7}, {"content": "lost", "sequence": 7}, agent="bob")
+    pipe.hand_in("file:///a", "a file")
+    pipe.settle()
+    yield pipe
+    pipe.close()
+
+
+def test_a_sound_store_has_nothing_wrong(pipe: Pipeline) -> None:
+    """Given a store that went through every stage, when verified, then it is counted and nothing is found."""
+    verdict = verify(pipe.store)
+    assert verdict.wrong == []
+    expected = {"sessions": 2, "messages": 5, "files": 1, "chunks": 4, "vectors": 4, "indexed": 4, "dead_letters": 1}
+    assert verdict.counts == {**expected, "in_vector_index": 4}
+
+
+def test_a_store_in_the_middle_of_its_work_has_nothing_wrong(pipe: Pipeline) -> None:
+    """Given work at every stage, when verified, then what only waits is not called wrong."""
+    for stages in (1, 2, 3):
+        pipe.say(f"up to stage {stages}")
+        for stage in [pipe.ingest, pipe.chunk, pipe.embed][:stages]:
+            stage()
+        assert verify(pipe.store).wrong == []
+
+
+def sql(statement: str) -> Callable[[Transaction], object]:
+    return lambda tx: tx.connection.exec_driver_sql(statement)
+
+
+def drop_a_vector_from_the_index(tx: Transaction) -> None:
+    tx.index.remove_vectors([1])
+
+
+def put_an_unknown_vector_into_the_index(tx: Transaction) -> None:
+    tx.connection.exec_driver_sql("DELETE FROM chunks_vec WHERE chunk_id = 1")
+    tx.connection.exec_driver_sql("UPDATE chunks SET embedded_at = NULL, indexed_at = NULL WHERE id = 1")
+
+
+def change_a_text_behind_the_index(tx: Transaction) -> None:
+    tx.connection.exec_driver_sql("UPDATE chunks SET text = 'other words' WHERE id = 1")
+
+
+def lose_the_full_text_index(tx: Transaction) -> None:
+    generation = tx.index.active("text")
+    assert generation is not None
+    tx.index.drop(generation)
+
+
+@pytest.mark.parametrize(
+    ("plant", "found"),
+    [
+        (sql("DELETE FROM message_chunks WHERE message_row = 2"), "1 messages marked as chunked whose text has no chunk"),
+        (sql("DELETE FROM message_chunks WHERE chunk_id = 1"), "1 chunks that belong to no message and no file"),
+        (sql("DELETE FROM chunks_vec WHERE chunk_id = 1"), "1 chunks marked as embedded without a vector"),
+        (
+            sql("UPDATE chunks SET embedded_at = NULL, indexed_at = NULL WHERE id = 1"),
+            "1 vectors of chunks not marked as embedded",
+        ),
+        (sql("UPDATE chunks SET agent_id = 'mallory' WHERE id = 2"), "1 chunks of another agent than their message"),
+        (sql("UPDATE chunks_vec SET model = 'other' WHERE chunk_id = 1"), "1 vectors of another model than the index"),
+        (
+            sql("UPDATE sessions SET last_sequence = 1 WHERE agent_id = 'bob'"),
+            "1 sessions whose last sequence lies below their messages'",
+        ),
+        (drop_a_vector_from_the_index, "1 chunks marked as indexed are not in the vector index"),
+        (put_an_unknown_vector_into_the_index, "1 entries of the vector index have no vector"),
+        (change_a_text_behind_the_index, "the full-text index differs from the chunks: run `reverie db reindex`"),
+        (lose_the_full_text_index, "there is no full-text index: run `reverie db reindex`"),
+    ],
+)
+def test_each_planted_inconsistency_is_found(
+    pipe: Pipeline, plant: Callable[[Transaction], object], found: str
+) -> None:
+    """Given one thing that is wrong, when verified, then it is named."""
+    with pipe.store.writing() as tx:
+        plant(tx)
+    assert found in verify(pipe.store).wrong
+
+
+def test_a_row_that_refers_to_a_missing_row_is_found(pipe: Pipeline) -> None:
+    """Given a chunk whose session was removed behind the back of the foreign keys, then it is named."""
+    with pipe.store.database.autocommit() as raw:
+        raw.execute("PRAGMA foreign_keys = OFF")
+        raw.execute("DELETE FROM sessions WHERE agent_id = 'bob'")
+        raw.execute("PRAGMA foreign_keys = ON")
+    assert "a row of messages refers to a missing row of sessions" in verify(pipe.store).wrong
+
+
+def test_verifying_changes_nothing(pipe: Pipeline) -> None:
+    """Given a store, when verified twice, then the verdicts and the file's content are the same."""
+    with pipe.store.reading() as tx:
+        before = tx.connection.exec_driver_sql("PRAGMA data_version").scalar()
+        assert verify(pipe.store) == verify(pipe.store)
+        assert tx.connection.exec_driver_sql("PRAGMA data_version").scalar() == before
+
+
+def test_a_damaged_file_is_a_finding_and_not_a_crash(tmp_path: Path) -> None:
+    """Given a store with overwritten pages, when verified, then the damage is said."""
+    pipe = Pipeline(tmp_path / "data")
+    pipe.say(*[f"some words {number}" for number in range(200)])
+    pipe.settle()
+    pipe.close()
+    path = tmp_path / "data" / "workspaces" / "ws" / "memory.db"
+    content = bytearray(path.read_bytes())
+    content[40 * 4096 : 60 * 4096] = b"\xff" * (20 * 4096)
+    path.write_bytes(content)
+    again = Pipeline(tmp_path / "data")
+    assert verify(again.store).wrong
+    again.close()
