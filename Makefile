@@ -35,6 +35,7 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 	@echo "== mypy"; $(PY) -m mypy
 	@echo "== import rules"; $(BIN)/lint-imports --no-cache
 	@echo "== generated docs"; $(PY) -m worker.settings_docs --check docs/configuration.md
+	@$(PY) -m worker.cli_docs --check docs/cli.md
 	@echo "== pytest"; $(PY) -m pytest
 
 bench: $(INSTALLED) ## run every benchmark (takes a while)
@@ -46,6 +47,7 @@ format: $(INSTALLED) ## mend what ruff can mend
 
 docs: $(INSTALLED) ## write the generated pages anew
 	@$(PY) -m worker.settings_docs docs/configuration.md
+	@$(PY) -m worker.cli_docs docs/cli.md
 
 clean: ## remove .venv and all caches; never the data in .reverie
 	rm -rf $(VENV) build dist *.egg-info client/build client/*.egg-info

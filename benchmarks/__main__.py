@@ -5,6 +5,7 @@ Each runs in a process of its own; one that fails is told at the end and holds u
 
 from __future__ import annotations
 
+import argparse
 import subprocess
 import sys
 from pathlib import Path
@@ -22,8 +23,6 @@ _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
 
 def main() -> None:
     """Run all and exit with 1 when one failed or a goal was missed by a full run."""
-    import argparse
-
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
     options.add_argument("--only", nargs="*", choices=BENCHMARKS, default=BENCHMARKS, help="run only these")
     options.add_argument("--output", type=Path, default=RESULTS, help="the folder for the results")
@@ -39,13 +38,13 @@ def main() -> None:
     sys.exit(1 if failed or (missed and not given.quick) else 0)
 
 
-def _run(name: str, given: object) -> int:
-    output: Path = getattr(given, "output")
+def _run(name: str, given: argparse.Namespace) -> int:
+    output: Path = given.output
     command = [sys.executable, "-m", f"benchmarks.{name}", "--output", str(output / f"{name}.json")]
-    command += ["--seed", str(getattr(given, "seed")), "--data", str(getattr(given, "data"))]
-    if getattr(given, "quick"):
+    command += ["--seed", str(given.seed), "--data", str(given.data)]
+    if given.quick:
         command.append("--quick")
-    peers: Path = getattr(given, "peers")
+    peers: Path = given.peers
     if name == "ingest" and peers.exists():
         command += ["--peers", str(peers)]
     console.print(f"== {name}")

@@ -9,13 +9,14 @@ from __future__ import annotations
 import argparse
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 from benchmarks.harness.figures import rounded
 from benchmarks.harness.options import given, parser
 from benchmarks.harness.progress import Progress
-from benchmarks.harness.result import Goal, Result, settings_of
+from benchmarks.harness.result import Goal, Result, settings_of, shown
 from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import Turn, load_texts
 from reverie import Reverie
@@ -24,7 +25,17 @@ from reverie.contract import WaitFor
 BATCH_MESSAGES: Final = 100
 _WAIT_SECONDS: Final = 120.0
 
-Connect = Callable[[Stack], Reverie]
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """One thing to measure: how many messages, how many a call, how far each call waits."""
+
+    name: str
+    messages: int
+    size: int
+    wait: WaitFor = "queued"
+    threads: int = 1
+    by_http: bool = False
 
 
 def main() -> None:
@@ -39,21 +50,23 @@ def main() -> None:
     result.settings.update(single=single, batched=batched, stored=stored, texts=texts.source)
     tell = Progress()
 
-    def measure(name: str, count: int, size: int, wait: WaitFor, threads: int, connect: Connect = _by_broker) -> None:
+    groups = [
+        [Figure("queued_single", single, 1)],
+        [Figure("queued_batch", batched, BATCH_MESSAGES)],
+        [Figure("stored_batch", stored, BATCH_MESSAGES, wait="stored", threads=options.threads)],
+        [
+            Figure("http_queued_single", single // 5, 1, by_http=True),
+            Figure("http_queued_batch", batched // 5, BATCH_MESSAGES, by_http=True),
+        ],
+    ]
+    # One stack a group, so that no figure is measured beside the backlog of another.
+    if quick:
+        groups = [[figure for group in groups for figure in group]]
+    for group in groups:
         with Stack() as stack:
-            if connect is _by_http and not stack.wait_server():
-                result.add(name, None, "messages/s")
-                result.notes.append(f"{name} was not measured: no server answers")
-                return
-            rate = _hand_over(stack, connect, texts.turns, count, size=size, wait=wait, threads=threads)
-        result.add(name, rounded(rate), "messages/s")
-        tell.step(f"{name}: {rate:,.0f} messages/s")
-
-    measure("queued_single", single, 1, "queued", 1)
-    measure("queued_batch", batched, BATCH_MESSAGES, "queued", 1)
-    measure("stored_batch", stored, BATCH_MESSAGES, "stored", options.threads)
-    measure("http_queued_single", single // 5, 1, "queued", 1, _by_http)
-    measure("http_queued_batch", batched // 5, BATCH_MESSAGES, "queued", 1, _by_http)
+            for figure in group:
+                rate = _measure(stack, figure, texts.turns, result)
+                tell.step(f"{figure.name}: {shown(rate)} messages/s")
     for name, goal in (("queued_single", 2_000), ("queued_batch", 20_000), ("stored_batch", 5_000)):
         result.goals.append(
             Goal(what=name.replace("_", ", "), relation=">=", goal=goal, figure=result.figures[name], unit="messages/s")
@@ -70,33 +83,34 @@ def _options() -> argparse.Namespace:
     return options.parse_args()
 
 
-def _by_broker(stack: Stack) -> Reverie:
-    return Reverie(agent="bench", broker=stack.broker_url, workspace=WORKSPACE)
+def _measure(stack: Stack, figure: Figure, turns: Sequence[Turn], result: Result) -> float | None:
+    rate = None
+    if figure.by_http and not stack.wait_server():
+        result.notes.append(f"{figure.name} was not measured: no server answers")
+    else:
+        rate = rounded(_hand_over(stack, figure, turns))
+    result.add(figure.name, rate, "messages/s")
+    return rate
 
 
-def _by_http(stack: Stack) -> Reverie:
-    return Reverie(agent="bench", url=stack.url, workspace=WORKSPACE, timeout_seconds=60)
-
-
-def _hand_over(
-    stack: Stack, connect: Connect, turns: Sequence[Turn], count: int, *, size: int, wait: WaitFor, threads: int
-) -> float:
-    """Hand over `count` messages and return how many a second were acknowledged."""
-    shares = [_calls(turns, count // threads, size, first=number) for number in range(threads)]
+def _hand_over(stack: Stack, figure: Figure, turns: Sequence[Turn]) -> float:
+    """Hand over the messages and return how many a second were acknowledged."""
+    calls_of = [_calls(turns, figure.messages // figure.threads, figure.size, first=n) for n in range(figure.threads)]
     failures: list[BaseException] = []
-    with connect(stack) as client:
+    way: dict[str, str] = {"url": stack.url} if figure.by_http else {"broker": stack.broker_url}
+    with Reverie(agent="bench", workspace=WORKSPACE, timeout_seconds=60, **way) as client:
         client.ingest("first", [{"role": "user", "content": "opens the connection"}], wait="stored")
 
         def work(calls: Sequence[list[dict[str, Any]]], session: str) -> None:
             try:
                 for messages in calls:
-                    client.ingest(session, messages, wait=wait, timeout_seconds=_WAIT_SECONDS)
-            except BaseException as error:  # noqa: BLE001 - handed to the main thread, which raises it
+                    client.ingest(session, messages, wait=figure.wait, timeout_seconds=_WAIT_SECONDS)
+            except BaseException as error:  # noqa: BLE001 - the main thread raises it
                 failures.append(error)
 
         workers = [
             threading.Thread(target=work, args=(calls, f"chat-{number}"), daemon=True)
-            for number, calls in enumerate(shares)
+            for number, calls in enumerate(calls_of)
         ]
         started = time.perf_counter()
         for worker in workers:
@@ -106,7 +120,7 @@ def _hand_over(
         seconds = time.perf_counter() - started
     if failures:
         raise failures[0]
-    return sum(len(messages) for calls in shares for messages in calls) / seconds
+    return sum(len(messages) for calls in calls_of for messages in calls) / seconds
 
 
 def _calls(turns: Sequence[Turn], count: int, size: int, *, first: int) -> list[list[dict[str, Any]]]:

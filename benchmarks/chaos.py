@@ -22,7 +22,6 @@ from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import load_texts
 from benchmarks.harness.watch import Watch
-from reverie import contract
 from reverie.errors import Unavailable
 from reverie.inbox import connect, guarded
 
@@ -86,7 +85,10 @@ def _run(stack: Stack, load: Load, killer: Killer, tell: Progress, *, flush_at: 
                 tell.step(f"the broker was flushed after {now:.1f} s")
             for kill in killer.step(now):
                 tell.step(f"{kill.at_seconds:6.1f} s  SIGKILL {kill.role} (pid {kill.pid})")
-            tell(f"{now:5.0f} s  {load.acknowledged_count:,} acknowledged, {load.resent:,} sent again, {killer.count} kills")
+            tell(
+                f"{now:5.0f} s  {load.acknowledged_count:,} acknowledged, {load.resent:,} sent again,"
+                f" {killer.count} kills"
+            )
             time.sleep(0.02)
     finally:
         load.stop()

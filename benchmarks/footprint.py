@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import psutil
 
@@ -94,7 +94,7 @@ def _measure_memory(stack: Stack, result: Result) -> None:
     )
 
 
-def _weighed(process: psutil.Process, names: dict[int, str], supervisor: int) -> dict[str, object]:
+def _weighed(process: psutil.Process, names: dict[int, str], supervisor: int) -> dict[str, Any]:
     memory = process.memory_full_info()
     name = names.get(process.pid) or ("up" if process.pid == supervisor else "")
     if not name:
@@ -119,7 +119,7 @@ def _measure_disk(data: Path, count: int, broker_bytes: int, result: Result) -> 
 
 
 def _measure_imports(result: Result, runs: int) -> None:
-    """Wall time of a fresh interpreter with the client, less one without; each in turn, so that both see one machine."""
+    """Wall time of a fresh interpreter with the client, less one without; in turns, so that both see one machine."""
     times: dict[str, list[float]] = {name: [] for name in _IMPORTS}
     for _ in range(runs):
         nothing = _interpreter_seconds("pass")

@@ -35,9 +35,7 @@ def main() -> None:
     turns = int(given(options.turns, quick=options.quick, tiny=60, full=5_000))
     rounds = int(given(options.rounds, quick=options.quick, tiny=1, full=3))
     texts = load_texts(options.data, turns, seed=options.seed)
-    result = Result(
-        benchmark="ingest", seed=options.seed, quick=options.quick, settings=settings_of(vars(options))
-    )
+    result = Result(benchmark="ingest", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     result.settings.update(turns=turns, rounds=rounds, texts=texts.source, batch_messages=BATCH_MESSAGES)
     tell = Progress()
     peer_texts = [f"{turn.name}: {turn.text}" for turn in texts.turns[: options.peer_turns]]
@@ -91,9 +89,7 @@ def _reverie_round(texts: Texts, chunks: Sequence[str], bare: Bare, number: int,
     return len(payloads) / (ended - started)
 
 
-def _peers_round(
-    python: Path, texts: Sequence[str], peers: dict[str, list[PeerFigure]], tell: Progress
-) -> None:
+def _peers_round(python: Path, texts: Sequence[str], peers: dict[str, list[PeerFigure]], tell: Progress) -> None:
     for peer in PEERS:
         done = peers.setdefault(peer, [])
         if done and done[-1].why_not:

@@ -95,9 +95,7 @@ def _arrivals(rate: float, seconds: float, *, seed: int) -> list[float]:
     return plan
 
 
-def _send(
-    stack: Stack, texts: Texts, plan: Sequence[float], tell: Progress
-) -> tuple[dict[str, int], list[float]]:
+def _send(stack: Stack, texts: Texts, plan: Sequence[float], tell: Progress) -> tuple[dict[str, int], list[float]]:
     """Send each message when it is due. Returns when each id was due (microseconds) and how late each was sent."""
     producer = stack.producer()
     sent: dict[str, int] = {}

@@ -131,9 +131,7 @@ def _run(folder: Path, texts: Texts, writers: int, seconds: float, tell: Progres
             process.kill()
 
 
-def _part(
-    work: Callable[..., None], folder: Path, seconds: float, gate: Any, results: Queue[Done], *more: Any
-) -> None:
+def _part(work: Callable[..., None], folder: Path, seconds: float, gate: Any, results: Queue[Done], *more: Any) -> None:
     """What runs in each process: open the store, wait for the others, work until the time is up."""
     done = Done(part=work.__name__.removeprefix("_"))
     stores = Stores(folder)
@@ -193,9 +191,7 @@ def _read(store: Store, done: Done, deadline: float) -> None:
                 done.wrong.append(f"a reader saw {len(seen)} states in one transaction")
 
 
-def _conclude(
-    result: Result, found: Sequence[Done], stored: int, wrong: Sequence[str], seconds: float
-) -> None:
+def _conclude(result: Result, found: Sequence[Done], stored: int, wrong: Sequence[str], seconds: float) -> None:
     writers = [done for done in found if done.part == "write"]
     waits = [wait for done in writers for wait in done.waits]
     whole = [time_taken for done in writers for time_taken in done.whole]

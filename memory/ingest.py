@@ -106,12 +106,19 @@ def ingest_batch(
     """
     taken = inbox.take(store.name, limit=limit)
     report = IngestReport(taken=len(taken))
-    done = 0
+    groups = list(_groups(taken))
+    done, begun = 0, len(groups[0]) if groups else 0
     try:
-        for group in _groups(taken):
+        # Only what is in hand counts as tried: what merely lay beside it is not what kills a worker.
+        inbox.count_tries(store.name, [item.field for item in taken[begun:]], -1)
+        for group in groups:
+            if done:
+                inbox.count_tries(store.name, [item.field for item in group], 1)
+                begun += len(group)
             _store_group(inbox, store, working, group, report, now)
             done += len(group)
     except (Transient, StoreUnusable):
+        inbox.count_tries(store.name, [item.field for item in taken[begun:]], 1)
         inbox.release(store.name, [item.field for item in taken[done:]], delay_seconds=RELEASE_SECONDS)
         raise
     return report

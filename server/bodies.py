@@ -44,6 +44,15 @@ class FileBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     timeout_seconds: float = 30.0
 
 
+class SessionSearchBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The body of POST /v1/sessions/search."""
+
+    query: str
+    tags: list[str] = []
+    mode: Literal["keyword", "vector", "hybrid"] = "hybrid"
+    limit: int = 5
+
+
 class RecallBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What to look for, where, and how."""
 

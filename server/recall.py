@@ -1,15 +1,16 @@
-"""POST /v1/recall: the call that agents make most."""
+"""POST /v1/recall, the call that agents make most, and POST /v1/sessions/search."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
 from retrieval.recall import RecallRequest, recall
+from retrieval.sessions import search_sessions
 from reverie.errors import NotFound
 from reverie.messages import check_query, check_session, normalise_tags
-from reverie.types import Recollection
+from reverie.types import FoundSessions, Recollection
 from server.answers import answer
-from server.bodies import RecallBody
+from server.bodies import RecallBody, SessionSearchBody
 from server.caller import Caller, query_of
 from server.openapi import operation
 from server.services import Services
@@ -27,7 +28,34 @@ def routes(services: Services) -> APIRouter:
         body = await services.body(request, RecallBody)
         return answer(await services.threads.run(lambda: _recall(services, caller, body)))
 
+    @router.post("/v1/sessions/search", openapi_extra=operation(FoundSessions, body=SessionSearchBody))
+    async def post_session_search(request: Request) -> Response:
+        """Which conversation was that? Sessions that fit the query, best first."""
+        query_of(request)
+        caller = services.caller(request)
+        body = await services.body(request, SessionSearchBody)
+        return answer(await services.threads.run(lambda: _search_sessions(services, caller, body)))
+
     return router
+
+
+def _search_sessions(services: Services, caller: Caller, body: SessionSearchBody) -> FoundSessions:
+    request = RecallRequest(
+        query=check_query(body.query),
+        agent=caller.agent,
+        tags=tuple(normalise_tags(body.tags)),
+        mode=body.mode,
+        limit=body.limit,
+    )
+    request.check()
+    store = services.store_to_read(caller.workspace)
+    if store is None:
+        return FoundSessions(results=[], degraded=_nothing_yet(caller))
+    return search_sessions(store, services.runtime.embedder, request)
+
+
+def _nothing_yet(caller: Caller) -> str:
+    return f"nothing has been stored in workspace {caller.workspace!r} yet"
 
 
 def _recall(services: Services, caller: Caller, body: RecallBody) -> Recollection:
@@ -50,5 +78,4 @@ def _recall(services: Services, caller: Caller, body: RecallBody) -> Recollectio
     request.check()
     if request.session is not None:
         raise NotFound(f"agent {caller.agent} has no session {request.session!r}", field="session")
-    nothing = f"nothing has been stored in workspace {caller.workspace!r} yet"
-    return Recollection(results=[], mode=request.mode, degraded=nothing)
+    return Recollection(results=[], mode=request.mode, degraded=_nothing_yet(caller))

@@ -118,6 +118,7 @@ def _engine(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
         module=pysqlite3,
+        hide_parameters=True,  # an error is logged; what was said is not
         poolclass=QueuePool,
         pool_size=MAX_CONNECTIONS,
         max_overflow=0,

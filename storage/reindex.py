@@ -53,11 +53,12 @@ def _steps(store: Store, kind: IndexKind, now: int) -> Iterator[int]:
             if generation is None or generation.id != building.id:
                 return  # another process finished it
             filled = _fill(tx, generation)
-            if filled < _BATCH:
+            last = filled < _BATCH
+            if last:
                 _switch(tx, generation)
-                yield filled
-                return
-        yield filled
+        yield filled  # outside the transaction: whoever shows the progress must hold up no writer
+        if last:
+            return
 
 
 def _building(tx: Transaction, kind: IndexKind) -> Generation | None:

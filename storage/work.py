@@ -6,7 +6,7 @@ finds its token gone and commits nothing. Every method runs in the caller's tran
 
     fresh --claim--> held --finish--> done (row removed)
                       |--retry--> due later --claim--> held
-                      |--lease ends--> suspect (crashes + 1) --claim, alone--> held
+                      |--lease ends--> suspect (crashes + 1) --claim, few at once--> held
                       '--bury--> dead letter (never due)
 """
 
@@ -62,8 +62,8 @@ _STILL_HELD = """
 class Claim:
     """Rows of one stage that this worker holds until `lease_until`.
 
-    `crashes` is how often the worker of a row died while holding it: such a row is claimed alone, so that one
-    that kills its worker takes no other with it.
+    `crashes` is how often the worker of these rows died while holding them: such rows are claimed in small groups
+    and in the end alone, so that one that kills its worker is found without taking others with it.
     """
 
     stage: Stage
@@ -94,7 +94,8 @@ class WorkQueue:
         """Hold up to `limit` rows: first what has to be tried again, then fresh ones; None when nothing is due."""
         found = self._ended(stage, now, limit)
         if found and found[0][2]:
-            found = found[:1]
+            crashes = found[0][2]
+            found = [row for row in found if row[2] == crashes][: _suspects_at_once(crashes, limit)]
         items = tuple(item for item, _, _ in found) or self.fresh(stage, limit)
         if not items:
             return None
@@ -210,6 +211,15 @@ class WorkQueue:
         statement = _FRESH.format(table=table, key=key, condition=condition)
         rows = self._connection.execute(text(statement), {"stage": stage, "limit": limit})
         return tuple(int(item) for item in rows.scalars())
+
+
+def _suspects_at_once(crashes: int, limit: int) -> int:
+    """How many rows whose worker died are tried together: a sixteenth of a batch after the first death, then one.
+
+    So a row that kills its worker is alone when it does it for the third time, and a batch of 256 that only stood
+    near when an operator killed the worker costs 16 small batches and not 256 of one.
+    """
+    return max(1, limit // 16) if crashes == 1 else 1
 
 
 def backlog_sql(stage: Stage) -> tuple[str, str]:

@@ -102,18 +102,22 @@ def _default(field: FieldInfo) -> str:
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
 
 
-def main(arguments: list[str]) -> int:
-    """Write the page to a file, to standard output without one, or with `--check` say whether the file is current."""
-    check = "--check" in arguments
+def write_or_check(text: str, arguments: list[str]) -> int:
+    """Write a page to the file named, to standard output without one, or with `--check` tell whether it is current."""
     files = [Path(argument) for argument in arguments if argument != "--check"]
     if not files:
-        sys.stdout.write(page())
-    elif not check:
-        files[0].write_text(page(), encoding="utf-8")
-    elif not files[0].exists() or files[0].read_text(encoding="utf-8") != page():
-        sys.stderr.write(f"{files[0]} differs from the settings: run `make docs`\n")
+        sys.stdout.write(text)
+    elif "--check" not in arguments:
+        files[0].write_text(text, encoding="utf-8")
+    elif not files[0].exists() or files[0].read_text(encoding="utf-8") != text:
+        sys.stderr.write(f"{files[0]} is not what the code gives now: run `make docs`\n")
         return 1
     return 0
+
+
+def main(arguments: list[str]) -> int:
+    """Write the page, or with `--check` tell whether the file is current; returns the exit code."""
+    return write_or_check(page(), arguments)
 
 
 if __name__ == "__main__":

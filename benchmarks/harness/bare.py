@@ -35,7 +35,12 @@ def run_bare(texts: Sequence[str], folder: Path) -> Bare:
     path = folder / "texts.json"
     path.write_text(json.dumps(list(texts)), encoding="utf-8")
     command = [sys.executable, "-m", "benchmarks.harness.bare", str(path)]
-    environment = {**os.environ, "HF_HUB_OFFLINE": "1", "TRANSFORMERS_VERBOSITY": "error"}
+    environment = {
+        **os.environ,
+        "HF_HUB_OFFLINE": "1",
+        "REVERIE_CONFIG": str(folder / "none.toml"),
+        "TRANSFORMERS_VERBOSITY": "error",
+    }
     said = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     if said.returncode:
         raise RuntimeError(f"the bare model failed:\n{said.stderr[-2_000:]}")
@@ -58,9 +63,9 @@ def _encoder() -> tuple[Callable[[list[str]], Any], str, str]:
     from adapters.embedders.hardware import choose_device, choose_dtype
     from adapters.embedders.model_files import find_sentence_transformer
     from worker.runtime import embedder_spec
-    from worker.settings import Settings
+    from worker.settings import load_settings
 
-    spec = embedder_spec(Settings())
+    spec = embedder_spec(load_settings())
     if spec.provider != "sentence-transformers":
         embedder = build_embedder(spec)
         assert embedder is not None, "this benchmark needs an embedder"

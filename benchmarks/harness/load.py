@@ -31,9 +31,7 @@ class Acknowledged:
 class Load:
     """Sends `count` different messages over `seconds` from several threads, and notes what was acknowledged."""
 
-    def __init__(
-        self, stack: Stack, texts: Texts, count: int, *, seconds: float, producers: int, seed: int
-    ) -> None:
+    def __init__(self, stack: Stack, texts: Texts, count: int, *, seconds: float, producers: int, seed: int) -> None:
         self._stack = stack
         self._seconds = seconds
         self._noted = threading.Lock()

@@ -67,7 +67,9 @@ class NoWorkingMemory(WorkingMemory):
         """There is nothing to drop."""
 
 
-def store_messages(store: Store, inbox: LocalInbox, working: NoWorkingMemory, payloads: Sequence[MessagePayload]) -> None:
+def store_messages(
+    store: Store, inbox: LocalInbox, working: NoWorkingMemory, payloads: Sequence[MessagePayload]
+) -> None:
     """Store messages as the first stage of the pipeline does."""
     inbox.accept(store.name, payloads)
     ingest_batch(inbox, store, working, now=now_micros())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import subprocess
+import tempfile
 from importlib import metadata
 from pathlib import Path
 from typing import Final
@@ -60,6 +61,7 @@ def _cpuinfo() -> dict[str, str]:
 def _valkey() -> str:
     from worker.broker import broker_command
 
-    binary = broker_command(Path("/tmp") / f"rv-version-{os.getuid()}")[0]  # noqa: S108 - only asked for its path
+    with tempfile.TemporaryDirectory(prefix="rvb-version-") as name:
+        binary = broker_command(Path(name))[0]
     said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False).stdout
     return next((word.removeprefix("v=") for word in said.split() if word.startswith("v=")), "unknown")

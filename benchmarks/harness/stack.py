@@ -23,6 +23,7 @@ from typing import Final, Self
 import psutil
 
 from adapters.pulse import Pulse, WorkerPulse
+from benchmarks.harness.options import ROOT
 from benchmarks.harness.watch import Watch
 from reverie import contract
 from reverie.clock import new_id, now_micros
@@ -32,7 +33,6 @@ from reverie.inbox import Inbox, connect
 from reverie.producer import Producer
 from worker.broker import embedded_broker_url
 from worker.processes import kill_group, spawn
-from worker.settings import Settings
 from worker.up_file import UpProcess, read_up_file
 
 WORKSPACE: Final = "bench"
@@ -48,7 +48,7 @@ class Stack:
 
     def __init__(self, *, env: Mapping[str, str] | None = None, keep: bool = False) -> None:
         # Short, because the broker's socket lies below it.
-        self.data = Path(tempfile.mkdtemp(prefix="rvb-", dir="/tmp"))  # noqa: S108 - mkdtemp makes it private
+        self.data = Path(tempfile.mkdtemp(prefix="rvb-", dir="/tmp"))
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.broker_url = embedded_broker_url(self.data)
@@ -112,6 +112,13 @@ class Stack:
         """A look into the database of a workspace."""
         return Watch(self.database(workspace))
 
+    @property
+    def supervisor_pid(self) -> int:
+        """The process that keeps the others alive."""
+        if self._process is None:
+            raise RuntimeError("the stack does not run")
+        return self._process.pid
+
     def processes(self) -> list[UpProcess]:
         """The supervised processes as the supervisor last wrote them down."""
         up = read_up_file(self.data)
@@ -129,7 +136,7 @@ class Stack:
         """Whether the HTTP server answers within the time."""
         deadline = time.monotonic() + timeout_seconds
         while not self.server_answers():
-            if time.monotonic() > deadline or not Path("server/__main__.py").exists():
+            if time.monotonic() > deadline or not (ROOT / "server" / "__main__.py").exists():
                 return False
             time.sleep(0.2)
         return True
@@ -166,11 +173,6 @@ class Stack:
             producer.enqueue([_warm_message(number)], wait="searchable", timeout_seconds=_START_SECONDS)
         described = [worker.embedder for worker in self.pulse() if worker.embedder]
         self.embedder = described[0] if described else ""
-
-
-def embedder_settings() -> Settings:
-    """The settings that a stack of this process will run with, as far as they concern the embedder."""
-    return Settings()
 
 
 def _warm_message(number: int) -> MessagePayload:

@@ -18,11 +18,11 @@ from reverie.contract import MessagePayload
 
 # Characters of a turn of the development set at each tenth from the shortest to the longest.
 _LENGTH_TENTHS: Final = (5, 54, 70, 84, 98, 113, 131, 152, 176, 218, 434)
-_WORDS: Final = (
-    "the a to and we you it was for that have really just been with about this last week my new they great love so"
-    " think know good time family friends work photo weekend dinner painting garden support plan tomorrow running"
-    " music travel remember wonderful started finally kids book class beach morning excited happy thanks together"
-).split()
+_VOCABULARY: Final = """
+    the a to and we you it was for that have really just been with about this last week my new they great love so
+    think know good time family friends work photo weekend dinner painting garden support plan tomorrow running
+    music travel remember wonderful started finally kids book class beach morning excited happy thanks together
+"""
 _SPEAKERS: Final = ("Ana", "Ben")
 
 
@@ -90,12 +90,13 @@ def _turns_of(conversations: Any) -> Iterator[Turn]:
 
 
 def _made_up(count: int, chance: random.Random) -> Iterator[Turn]:
+    vocabulary = _VOCABULARY.split()
     for number in range(count):
         tenth = chance.randrange(10)
         length = chance.randint(_LENGTH_TENTHS[tenth], _LENGTH_TENTHS[tenth + 1])
         words = [f"{number}:"]
         size = len(words[0])
         while size < length:
-            words.append(chance.choice(_WORDS))
+            words.append(chance.choice(vocabulary))
             size += len(words[-1]) + 1
         yield Turn(f"made-{number // 600}", _SPEAKERS[number % 2], " ".join(words))

@@ -82,7 +82,9 @@ class Watch:
         """Whether `count` messages are stored and nothing waits."""
         return self.messages() >= count and self.waiting() == 0
 
-    def wait_searchable(self, count: int, timeout_seconds: float, *, tell: Callable[[str], None] | None = None) -> float:
+    def wait_searchable(
+        self, count: int, timeout_seconds: float, *, tell: Callable[[str], None] | None = None
+    ) -> float:
         """Return the monotonic time at which `count` messages were searchable. Raises TimeoutError."""
         deadline = time.monotonic() + timeout_seconds
         while not self.all_searchable(count):

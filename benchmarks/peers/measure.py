@@ -1,4 +1,4 @@
-# mypy: ignore-missing-imports
+# mypy: disable-error-code="import-not-found,import-untyped"
 """How fast another memory takes up turns. Runs on the peers' own Python, knows nothing of Reverie, needs no network.
 
     python measure.py PEER --texts TEXTS.json --model FOLDER --work FOLDER --output RESULT.json
@@ -75,9 +75,7 @@ def langgraph_batches(model: str, work: Path, *, batch: int = BATCH) -> Add:
 
     def add(texts: list[str]) -> None:
         for start, part in _batches(texts, batch):
-            store.batch(
-                [PutOp(("bench",), str(start + offset), {"text": text}) for offset, text in enumerate(part)]
-            )
+            store.batch([PutOp(("bench",), str(start + offset), {"text": text}) for offset, text in enumerate(part)])
 
     add.keep = manager  # type: ignore[attr-defined]  # closed with the process, not before
     return add

@@ -12,7 +12,7 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from reverie.client import Fusion, Mode, Reverie, Status
 from reverie.contract import WaitFor
 from reverie.status import PipelineStatus
-from reverie.types import DeadLetter, Message, Receipt, Recollection, Session, SessionExport
+from reverie.types import DeadLetter, FoundSessions, Message, Receipt, Recollection, Session, SessionExport
 
 # Calls of one client at a time; a call that waits until its messages are stored takes a thread for as long.
 _THREADS: Final = 8
@@ -146,6 +146,12 @@ class AsyncReverie:
             fts_weight=fts_weight,
             explain=explain,
         )
+
+    async def search_sessions(
+        self, query: str, *, tags: Iterable[str] = (), mode: Mode = "hybrid", limit: int = 5
+    ) -> FoundSessions:
+        """See `Reverie.search_sessions`."""
+        return await self._run(self._sync.search_sessions, query, tags=tags, mode=mode, limit=limit)
 
     async def working(self, session: str) -> list[Message]:
         """See `Reverie.working`."""

@@ -29,6 +29,7 @@ from reverie.types import (
     DeadLetter,
     DeadLetterList,
     Deleted,
+    FoundSessions,
     Message,
     MessageList,
     Receipt,
@@ -194,6 +195,13 @@ class Reverie:
         }
         return self._http.call("POST", "/v1/recall", Recollection, body=body)
 
+    def search_sessions(
+        self, query: str, *, tags: Iterable[str] = (), mode: Mode = "hybrid", limit: int = 5
+    ) -> FoundSessions:
+        """Which conversation was that? Sessions that fit the query, best first. Raises `Rejected`, `Unavailable`."""
+        body = {"query": check_query(query), "tags": normalise_tags(tags), "mode": mode, "limit": limit}
+        return self._http.call("POST", "/v1/sessions/search", FoundSessions, body=body)
+
     def working(self, session: str) -> list[Message]:
         """The last 50 messages of a session, oldest first; from the broker where it has them. Raises `NotFound`."""
         path = session_path(check_session(session), "/working")
@@ -260,7 +268,7 @@ class Reverie:
                 tried = f"tried the broker at {without_password(self._config.broker or '')}: {error}; then "
         try:
             # The same ids: what the broker did take is not stored twice.
-            left = max(1.0, deadline - time.monotonic())
+            left = max(0.1, round(deadline - time.monotonic(), 3))
             return post_submission(self._http, submission, wait=wait, timeout_seconds=left)
         except Unavailable as error:
             hint = "" if self._producer else "; set REVERIE_URL, or REVERIE_BROKER to enqueue without a server"

@@ -140,7 +140,7 @@ def post_submission(
     for part in parts(submission, most_items=_PART_ITEMS, most_bytes=_PART_BYTES):
         try:
             # Once the time is up, the rest is still handed over.
-            left = max(0.1, deadline - time.monotonic())
+            left = max(0.1, round(deadline - time.monotonic(), 3))
             receipt = _post(transport, part, "queued" if late else wait, left)
         except WaitTimeout as error:
             late = error

@@ -72,7 +72,7 @@ local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now)
 for _, field in ipairs(ended) do
   local value = redis.call('HGET', KEYS[1], field)
   redis.call('ZREM', KEYS[3], field)
-  if value then redis.call('ZADD', KEYS[2], string.match(value, '^(%d+) ') or now, field) end
+  if value then redis.call('ZADD', KEYS[2], accepted(value), field) end
 end
 if redis.call('ZCARD', KEYS[3]) > 0 then return {} end
 local fields = redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)
@@ -109,7 +109,7 @@ _RELEASE = """
 for i = 2, #ARGV do
   if redis.call('ZREM', KEYS[3], ARGV[i]) == 1 then
     local value = redis.call('HGET', KEYS[1], ARGV[i]) or ''
-    redis.call('ZADD', KEYS[2], string.match(value, '^(%d+) ') or 0, ARGV[i])
+    redis.call('ZADD', KEYS[2], accepted(value), ARGV[i])
     redis.call('HINCRBY', KEYS[4], ARGV[i], -1)
   end
 end
@@ -218,6 +218,15 @@ class Inbox:
         """Give items back in their old order, this try uncounted, and take nothing until the delay is over."""
         keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause")
         self._run(_RELEASE, keys, [int(delay_seconds * 1_000), *fields])
+
+    def count_tries(self, workspace: str, fields: Sequence[bytes], by: int) -> None:
+        """Correct how often items count as taken: one that only lay beside another was not tried."""
+        if fields:
+            (tries,) = self._keys(workspace, ":tries")
+            with self._broker.pipeline(transaction=True) as pipeline:
+                for field in fields:
+                    pipeline.hincrby(tries, field, by)
+                guarded(pipeline.execute)
 
     def workspaces(self) -> list[str]:
         """The workspaces whose inbox is not empty."""

@@ -147,6 +147,7 @@ class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
 
     session: Session
     messages: list[Message]
+    schema_version: int = 1
 
 
 class SessionList(msgspec.Struct, frozen=True, kw_only=True):

@@ -214,9 +214,7 @@ def test_a_missing_package_says_what_to_do(data_dir: Path, monkeypatch: pytest.M
         broker_command(data_dir)
 
 
-def test_a_missing_program_says_where_it_was_looked_for(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_missing_program_says_where_it_was_looked_for(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     empty = SimpleNamespace(submodule_search_locations=[str(data_dir)])
     monkeypatch.setattr("importlib.util.find_spec", lambda name: empty)
 
@@ -247,9 +245,7 @@ def test_its_process_starts_first_and_logs_to_its_file(data_dir: Path) -> None:
     assert not spec.ready()
 
 
-def test_each_second_what_changed_is_flushed_and_nothing_else(
-    data_dir: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_each_second_what_changed_is_flushed_and_nothing_else(data_dir: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     flushed: list[str] = []
     monkeypatch.setattr(os, "fsync", lambda fd: flushed.append(Path(f"/dev/fd/{fd}").resolve().name))
     folder = data_dir / "appendonlydir"
@@ -269,9 +265,7 @@ def test_each_second_what_changed_is_flushed_and_nothing_else(
 SLOW_FSYNC = "int usleep(unsigned); int fdatasync(int fd) { usleep(800000); return 0; }"
 
 
-@pytest.mark.skipif(
-    sys.platform != "linux" or not shutil.which("cc"), reason="makes a slow disk with LD_PRELOAD"
-)
+@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="makes a slow disk with LD_PRELOAD")
 def test_a_slow_disk_does_not_make_a_sigkill_lose_anything(
     data_dir: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:

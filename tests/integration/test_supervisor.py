@@ -193,16 +193,12 @@ def test_processes_start_in_order_and_stop_in_reverse_with_the_broker_last(run_u
     assert up.kinds("process_stopping") == ["server", "worker", "broker-sync", "broker"]
     assert up.kinds("process_stopped")[:2] == ["server", "worker"]
     assert up.kinds("process_killed") == []
-    assert [
-        e["exit_code"] for e in up.events if e["kind"] == "process_stopped" and e["name"] == "broker"
-    ] == [0]
+    assert [e["exit_code"] for e in up.events if e["kind"] == "process_stopped" and e["name"] == "broker"] == [0]
     assert gone(*up.seen)
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
-def test_a_stop_signal_ends_with_zero_and_leaves_nothing(
-    run_up: RunUp, data_dir: Path, number: signal.Signals
-) -> None:
+def test_a_stop_signal_ends_with_zero_and_leaves_nothing(run_up: RunUp, data_dir: Path, number: signal.Signals) -> None:
     up = run_up({"name": "one", "argv": FOREVER})
     up.until("process_started", "one")
     assert up_file_path(data_dir).exists()
@@ -305,9 +301,7 @@ def test_delays_double_up_to_five_seconds_for_ever() -> None:
 
 def test_a_crash_loop_is_told_once_with_its_last_lines_and_goes_on(run_up: RunUp, data_dir: Path) -> None:
     log_path = data_dir / "logs" / "bad.log"
-    up = run_up(
-        {"name": "bad", "argv": ["sh", "-c", "echo no such model; exit 7"], "log_path": str(log_path)}
-    )
+    up = run_up({"name": "bad", "argv": ["sh", "-c", "echo no such model; exit 7"], "log_path": str(log_path)})
 
     event = up.until("process_keeps_crashing", "bad")
     up.until("process_started", "bad")
@@ -372,9 +366,7 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(run_up: RunUp,
 
 def test_a_second_ctrl_c_hurries(run_up: RunUp, data_dir: Path) -> None:
     mark = str(data_dir / "mark")
-    up = run_up(
-        {"name": "deaf", "argv": [*IGNORES_SIGTERM, mark], "ready_file": mark, "stop_grace_seconds": 600}
-    )
+    up = run_up({"name": "deaf", "argv": [*IGNORES_SIGTERM, mark], "ready_file": mark, "stop_grace_seconds": 600})
     up.until("process_ready", "deaf")
     up.process.send_signal(signal.SIGINT)
     up.until("process_stopping", "deaf")

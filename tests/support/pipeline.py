@@ -69,17 +69,14 @@ class Pipeline:
 
     def lose_worker(self) -> None:
         """End every lease of the inbox, as after a worker's death."""
-        self._rescore("taken")
-
-    def make_due(self) -> None:
-        """Let every delay of the inbox pass."""
-        self._rescore("due")
-
-    def _rescore(self, which: str) -> None:
-        key = f"{PREFIX}inbox:{WORKSPACE}:{which}"
+        key = f"{PREFIX}inbox:{WORKSPACE}:taken"
         fields = self.broker.zrange(key, 0, -1)
         if fields:
             self.broker.zadd(key, {field: number for number, field in enumerate(fields)})
+
+    def make_due(self) -> None:
+        """Let the pause after a failure pass."""
+        self.broker.delete(f"{PREFIX}inbox:{WORKSPACE}:pause")
 
     # --- into the inbox ---
 
@@ -172,7 +169,9 @@ class Pipeline:
             return int(tx.connection.execute(text(f"SELECT count(*) FROM {table} WHERE {where}")).scalar_one())
 
 
-def turns(*said: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any) -> list[MessagePayload]:
+def turns(
+    *said: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any
+) -> list[MessagePayload]:
     """Payloads of messages; a text is a turn of the user's."""
     raw = [{"role": "user", "content": item} if isinstance(item, str) else {"role": "user", **item} for item in said]
     payloads, rejected = build_messages(raw, agent=agent, where=build_session({"session": session, **where}), trace="t")

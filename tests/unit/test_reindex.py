@@ -11,6 +11,7 @@ import pytest
 
 from storage import reindex as module
 from storage.reindex import reindex
+from storage.upkeep import wasted_vectors
 from storage.verify import verify
 from support.pipeline import Pipeline
 
@@ -140,10 +141,10 @@ def test_a_full_text_index_that_is_lost_is_made_anew(pipe: Pipeline) -> None:
 
 
 def test_an_index_over_half_empty_is_found_and_rebuilt(pipe: Pipeline) -> None:
-    """Given 300 vectors of which most are deleted, when asked, then the index is wasted, and not after a rebuild."""
-    from storage.upkeep import wasted_vectors
-
-    pipe.say(*[f"passing thought {number}" for number in range(300)], session="big")
+    """Given 320 vectors of which each tenth is kept, when asked, then the index is wasted, and not after a rebuild."""
+    for number in range(32):
+        pipe.say(*[f"passing thought {number} {part}" for part in range(9)], session="big")
+        pipe.say(f"zanzibar thought {number}", session="s30")
     pipe.settle()
     assert wasted_vectors(pipe.store) is None
     pipe.forget("big")

@@ -32,7 +32,9 @@ def test_no_mode_finds_what_another_agent_was_told_under_the_same_names(pipe: Pi
     for agent, own in (("ana", mine), ("bob", theirs)):
         for mode in ("keyword", "vector", "hybrid"):
             for narrow in ({}, {"session": "s"}, {"tags": ("bird",)}, {"session": "s", "tags": ("bird",)}):
-                assert [memory.id for memory in pipe.recall(CANARY, agent=agent, mode=mode, limit=100, **narrow)] == [own]
+                assert [memory.id for memory in pipe.recall(CANARY, agent=agent, mode=mode, limit=100, **narrow)] == [
+                    own
+                ]
 
 
 def test_an_agent_without_memories_finds_nothing_and_has_no_session(pipe: Pipeline) -> None:

@@ -17,7 +17,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the command given on the command line and exit with its code."""
     # Importing a module of commands registers them.
-    from worker.cli import database, health, inspect, stack, talk  # noqa: F401
+    from worker.cli import database, health, sessions, stack, status, talk, upkeep  # noqa: F401
 
     try:
         application(standalone_mode=True)

@@ -8,7 +8,9 @@ from typing import Annotated, Any
 
 import typer
 
+from memory.forgetting import forget_workspace
 from reverie.errors import ReverieError
+from reverie.messages import check_workspace
 from storage.engine import Database
 from storage.index import IndexKind
 from storage.migrate import newest_version, schema_version
@@ -119,6 +121,24 @@ def verify(
         if counts and not wrong:
             say("Everything agrees.")
     raise typer.Exit(1 if wrong else 0)
+
+
+@database.command("delete")
+def delete(
+    context: typer.Context,
+    workspace: str,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Delete a workspace with its files, and everything that is on its way for it."""
+    if not yes:
+        typer.confirm(f"Delete workspace {workspace!r}, of all agents, for good?", abort=True)
+    here = invocation(context).runtime
+    found = forget_workspace(here.stores, here.inbox, here.working, workspace=check_workspace(workspace))
+    if as_json:
+        print_json({"deleted": found})
+    else:
+        say("Deleted." if found else f"There is no workspace {workspace!r}.")
 
 
 @contextmanager

@@ -41,7 +41,7 @@ def ingest(
     total = sum(len(messages) for _, messages in batches)
     accepted, degraded = 0, ""
     rejected: list[dict[str, Any]] = []
-    with _client(call) as memory, progress_bar("messages") as bar:
+    with client(call) as memory, progress_bar("messages") as bar:
         task = bar.add_task("", total=total)
         for name, messages in batches:
             place = accepted + len(rejected)
@@ -78,7 +78,7 @@ def recall(
     as_json: AsJson = False,
 ) -> None:
     """What was said about this? Asks the running server."""
-    with _client(invocation(context), over_http=True) as memory:
+    with client(invocation(context), over_http=True) as memory:
         found = memory.recall(
             query,
             session=session,
@@ -105,7 +105,7 @@ def add_files(
 ) -> None:
     """Hand over text files; one that has not changed is not indexed again."""
     done, failed = [], {}
-    with _client(invocation(context)) as memory, progress_bar("files") as bar:
+    with client(invocation(context)) as memory, progress_bar("files") as bar:
         for path in bar.track(paths):
             try:
                 content = path.read_text(encoding="utf-8")
@@ -128,7 +128,8 @@ def add_files(
     raise typer.Exit(1 if failed else 0)
 
 
-def _client(call: Invocation, *, over_http: bool = False) -> Reverie:
+def client(call: Invocation, *, over_http: bool = False) -> Reverie:
+    """A client with this command's agent, workspace and addresses."""
     settings = call.settings
     return Reverie(
         agent=call.agent,

@@ -1,26 +1,21 @@
-"""Commands that look at what is there: sessions, dead letters, jobs. They work on the data folder itself."""
+"""Dead letters and periodic jobs, by hand. These commands work on the data folder itself."""
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from memory import dead_letters as letters
-from memory.forgetting import forget_session
-from memory.working import as_message
 from reverie import contract
-from reverie.clock import from_micros, rfc3339
-from reverie.errors import NotFound, Rejected
-from storage.records import DeadLetter, MessageRecord, SessionRecord
+from reverie.clock import from_micros
+from reverie.errors import Rejected
+from storage.records import DeadLetter
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
 
-sessions = typer.Typer(help="Conversations.", no_args_is_help=True)
 dead = typer.Typer(help="Work that cannot succeed by itself.", no_args_is_help=True)
-application.add_typer(sessions, name="sessions")
 application.add_typer(dead, name="dead-letters")
 
 _PAGE = 500
@@ -31,84 +26,6 @@ _JOBS = {
     "optimize-store": contract.OPTIMIZE_STORE,
     "verify-store": contract.VERIFY_STORE,
 }
-
-
-@sessions.command("list")
-def list_sessions(
-    context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    offset: Annotated[int, typer.Option(min=0)] = 0,
-    as_json: AsJson = False,
-) -> None:
-    """The agent's sessions, the most recently active first."""
-    call = invocation(context)
-    store = call.runtime.stores.workspace(call.settings.workspace, create=False)
-    with store.reading() as tx:
-        found = tx.for_agent(call.agent).sessions.list(limit=limit, offset=offset)
-    if as_json:
-        print_json([_session(record) for record in found])
-        return
-    print_table(
-        ("session", "ref", "status", "messages", "updated"),
-        [(shortened(s.id, 40), s.ref_code, s.status, s.messages, when(s.updated_at)) for s in found],
-        empty=f"agent {call.agent} has no sessions in workspace {call.settings.workspace}",
-    )
-
-
-@sessions.command("show")
-def show_session(
-    context: typer.Context,
-    session: str,
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The newest messages.")] = 50,
-    as_json: AsJson = False,
-) -> None:
-    """A session's newest messages, in the order in which they were said."""
-    call = invocation(context)
-    with call.runtime.stores.workspace(call.settings.workspace, create=False).reading() as tx:
-        rows = tx.for_agent(call.agent)
-        record = rows.sessions.get(session)
-        found = rows.messages.of_session(record.row_id, limit=limit, newest=True)
-    if as_json:
-        print_json({**_session(record), "messages": [as_message(message) for message in found]})
-        return
-    for message in found:
-        say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
-
-
-@sessions.command("export")
-def export_session(
-    context: typer.Context,
-    session: str,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else standard output.")] = None,
-) -> None:
-    """A session with all its messages as JSON with a schema version."""
-    call = invocation(context)
-    document = _export(call, session)
-    if output is None:
-        print_json(document)
-        return
-    output.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
-    say(f"{len(document['messages'])} messages written to {output}")
-
-
-@sessions.command("delete")
-def delete_session(
-    context: typer.Context,
-    session: str,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Forget a session: its messages, chunks, vectors and words, and what is still on its way."""
-    call = invocation(context)
-    if not yes:
-        typer.confirm(f"Forget session {session!r} of agent {call.agent} for good?", abort=True)
-    here = call.runtime
-    store = here.stores.workspace(call.settings.workspace, create=False)
-    found = forget_session(store, here.inbox, here.working, agent=call.agent, session=session)
-    if as_json:
-        print_json({"forgotten": found})
-    else:
-        say("Forgotten." if found else "There was no such session; what is on its way for it will not be stored.")
 
 
 @dead.command("list")
@@ -208,7 +125,10 @@ def run(
     if as_json:
         print_json(counts)
     else:
-        print_table(("count", "value"), counts.items(), empty="Nothing to do.")
+        rows = [
+            (name, value if isinstance(value, (int, float, str)) else _compact(value)) for name, value in counts.items()
+        ]
+        print_table(("count", "value"), rows, empty="Nothing to do.")
 
 
 def _chosen_letters(call: Invocation, letter: int | None, everything: bool) -> list[int]:
@@ -224,38 +144,8 @@ def _chosen_letters(call: Invocation, letter: int | None, everything: bool) -> l
     return found
 
 
-def _export(call: Invocation, session: str) -> dict[str, Any]:
-    messages: list[MessageRecord] = []
-    with call.runtime.stores.workspace(call.settings.workspace, create=False).reading() as tx:
-        rows = tx.for_agent(call.agent)
-        record = rows.sessions.find(session)
-        if record is None:
-            raise NotFound(f"agent {call.agent} has no session {session!r}", field="session")
-        while page := rows.messages.of_session(record.row_id, limit=_PAGE, offset=len(messages)):
-            messages += page
-    return {
-        "schema_version": 1,
-        "agent": call.agent,
-        "session": _session(record),
-        "messages": [as_message(message) for message in messages],
-    }
-
-
-def _session(record: SessionRecord) -> dict[str, Any]:
-    return {
-        "id": record.id,
-        "ref_code": record.ref_code,
-        "status": record.status,
-        "user": record.user,
-        "provider": record.provider,
-        "chat_id": record.chat_id,
-        "channel": record.channel,
-        "started_at": rfc3339(record.started_at),
-        "updated_at": rfc3339(record.updated_at),
-        "message_count": record.messages,
-        "last_sequence": record.last_sequence,
-        "metadata": record.metadata,
-    }
+def _compact(value: object) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def _letter(letter: DeadLetter, *, with_payload: bool = False) -> dict[str, Any]:

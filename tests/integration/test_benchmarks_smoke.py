@@ -1,0 +1,105 @@
+"""Each benchmark runs with tiny inputs on the real stack and writes its figures; how good they are is not judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from benchmarks.harness.result import Goal, Result
+from benchmarks.harness.texts import load_texts
+from benchmarks.report import BEGIN, END, placed, render
+
+ROOT = Path(__file__).resolve().parents[2]
+NAMES = ("chaos", "accept", "ingest", "lag", "writers", "footprint")
+FIGURES = {
+    "chaos": {"acknowledged": 300, "lost": 0, "doubled": 0, "kills": 3},
+    "accept": {"queued_single": None, "queued_batch": None, "stored_batch": None},
+    "ingest": {"reverie": None, "bare": None, "share_of_bare": None},
+    "lag": {"lag_p50": None, "lag_p99": None, "full_rate": None},
+    "writers": {"errors": 0, "transaction_p99": None, "longest_wait_for_the_lock": None},
+    "footprint": {"all_rss": None, "disk_a_message": None, "client_import_and_construct": None},
+}
+Runs = dict[str, "Future[tuple[int, str, dict[str, Any]]]"]
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runs]:
+    """All benchmarks, two at a time: together they take as long as the longest two rows of them."""
+    folder = tmp_path_factory.mktemp("results")
+    with ThreadPoolExecutor(max_workers=2) as pool:
+        yield {name: pool.submit(run_benchmark, name, folder) for name in NAMES}
+
+
+def run_benchmark(name: str, folder: Path) -> tuple[int, str, dict[str, Any]]:
+    """Run one with the hash embedder and made-up texts; returns its exit code, output and result."""
+    output = folder / f"{name}.json"
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("REVERIE_")}
+    path = os.pathsep.join([str(ROOT / "client"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    settings = {"REVERIE_EMBEDDING_PROVIDER": "hash", "REVERIE_SWEEP_INTERVAL_SECONDS": "2", "PYTHONPATH": path}
+    options = ["--quick", "--data", str(folder / "absent.json"), "--output", str(output)]
+    done = subprocess.run(
+        [sys.executable, "-m", f"benchmarks.{name}", *options],
+        cwd=ROOT,
+        env={**kept, **settings},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    result = json.loads(output.read_text(encoding="utf-8")) if output.exists() else {}
+    return done.returncode, done.stdout + done.stderr, result
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_benchmark_writes_its_figures(name: str, runs: Runs) -> None:
+    """Given tiny inputs, when a benchmark runs, then it ends well and its result says what, where and with what."""
+    code, said, result = runs[name].result()
+
+    assert code == 0, said
+    assert result["benchmark"] == name
+    assert result["quick"] is True
+    assert result["versions"]["sqlite"]
+    assert result["versions"]["valkey"] not in ("", "unknown")
+    assert result["machine"]["cores"] >= 1
+    assert result["goals"]
+    for figure, expected in FIGURES[name].items():
+        found = result["figures"][figure]
+        assert found is not None
+        assert expected is None or found == expected
+
+
+def test_absent_data_is_told_and_made_up_the_same_each_time(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Given no file, when texts are loaded twice with one seed, then they are the same and it is said where from."""
+    first = load_texts(tmp_path / "absent.json", 50, seed=1)
+    again = load_texts(tmp_path / "absent.json", 50, seed=1)
+
+    assert first.turns == again.turns
+    assert "made up" in first.source
+    assert "made-up turns" in capsys.readouterr().out
+
+
+def test_the_report_names_what_was_missed_and_what_was_not_measured() -> None:
+    """Given a result with a goal of each kind, when it is rendered, then the page says so between its markers."""
+    goals = [
+        Goal(what="one", relation=">=", goal=1, figure=2),
+        Goal(what="two", relation="<=", goal=1, figure=2),
+        Goal(what="three", relation="<=", goal=1, figure=None, note="it was not there"),
+    ]
+    about = {"cpu": "a processor", "cores": 2, "bf16": False, "memory_gib": 4}
+    result = Result(benchmark="b", seed=1, quick=False, settings={}, goals=goals, machine=about, date="2026-01-01")
+
+    page = placed(f"# Page\n{BEGIN}\nold\n{END}\nend\n", "\n".join(render([result])))
+
+    assert "| one | at least 1 | 2 | reached |" in page
+    assert "| two | at most 1 | 2 | **missed** |" in page
+    assert "it was not there | not measured |" in page
+    assert "old" not in page
+    assert page.endswith(f"{END}\nend\n")

@@ -1,0 +1,212 @@
+"""Every service of `docker-compose.yml` by hand: its command as a process, its health check until it is healthy.
+
+No container engine is needed. The environment is the one that a container would get; what differs is what has to:
+the folders (a temporary one for /data and for the current one), the ports (free ones), and the broker's address.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+from support.compose import load_compose, seconds
+
+from reverie import Rejected, Reverie
+from worker.broker import _valkey_server_path
+
+TOKEN = "a token of this test"
+HEALTHY_WITHIN_SECONDS = 60.0
+# Only what a container has: nothing of the shell that runs the tests.
+BARE = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+
+
+@dataclass
+class Composed:
+    """The services as processes, in the order in which they were started."""
+
+    folder: Path
+    broker_port: int
+    server_port: int
+    flower_port: int
+    services: dict[str, Any]
+    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def start(self, name: str) -> None:
+        """Run a service's command."""
+        with (self.folder / f"{name}.log").open("wb") as log:
+            self.running[name] = subprocess.Popen(
+                self.services[name]["command"],
+                cwd=self.folder / "cwd",
+                env=self.environment(name),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+            )
+
+    def is_healthy(self, name: str) -> bool:
+        """Run a service's health check once; one that takes longer than it is given says no."""
+        check = self.services[name]["healthcheck"]
+        kind, *command = check["test"]
+        if kind == "CMD-SHELL":
+            command = ["/bin/sh", "-c", *command]
+        try:
+            answer = subprocess.run(
+                command,
+                cwd=self.folder / "cwd",
+                env=self.environment(name),
+                capture_output=True,
+                timeout=seconds(check["timeout"]),
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            return False
+        return answer.returncode == 0
+
+    def await_healthy(self, name: str) -> None:
+        """Return when the health check says yes."""
+        deadline = time.monotonic() + HEALTHY_WITHIN_SECONDS
+        while not self.is_healthy(name):
+            assert self.running[name].poll() is None, f"{name} ended:\n{self.log(name)}"
+            assert time.monotonic() < deadline, f"{name} is not healthy:\n{self.log(name)}"
+
+    def stop(self, name: str) -> int:
+        """Stop a service as Compose does and return its exit code."""
+        process = self.running.pop(name)
+        process.terminate()
+        return process.wait(seconds(self.services[name]["stop_grace_period"]))
+
+    def environment(self, name: str) -> dict[str, str]:
+        """What the container would have, with this machine's folders and ports."""
+        declared = dict(self.services[name].get("environment", {}))
+        here = {
+            "REVERIE_DATA": str(self.folder / "data"),
+            "REVERIE_BROKER": f"redis://127.0.0.1:{self.broker_port}/0",
+            "REVERIE_PORT": str(self.server_port),
+            "FLOWER_PORT": str(self.flower_port),
+        }
+        changed = {key: value for key, value in here.items() if key in declared}
+        path = os.pathsep.join([str(self.folder / "bin"), str(Path(sys.executable).parent), "/usr/bin", "/bin"])
+        return {**BARE, **declared, **changed, "HOME": str(self.folder / "home"), "PATH": path}
+
+    def log(self, name: str) -> str:
+        """The end of what a service wrote."""
+        return (self.folder / f"{name}.log").read_text(errors="replace")[-4000:]
+
+    def end(self) -> None:
+        """Kill what is left, whatever the tests came to."""
+        for process in self.running.values():
+            for one in (*psutil.Process(process.pid).children(recursive=True), process):
+                one.kill()
+            process.wait()
+
+
+def free_port() -> int:
+    """A port that nobody listens on now."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def stand_in(folder: Path, broker_port: int) -> None:
+    """The two programs of the broker's image: the bundled server on our port, and a `valkey-cli` that can ping."""
+    programs = {
+        "valkey-server": f'#!/bin/sh\nexec {_valkey_server_path()} --port {broker_port} --dir {folder}/broker "$@"\n',
+        "valkey-cli": f"#!{sys.executable}\nimport socket, sys\n"
+        f"with socket.create_connection(('127.0.0.1', {broker_port}), 2) as broker:\n"
+        "    broker.sendall(sys.argv[1].encode() + b'\\r\\n')\n"
+        "    print(broker.recv(100).decode())\n",
+    }
+    for name, text in programs.items():
+        (folder / "bin" / name).write_text(text)
+        (folder / "bin" / name).chmod(0o755)
+
+
+@pytest.fixture(scope="module")
+def composed() -> Iterator[Composed]:
+    """All services, started in the order of their dependencies, each awaited until it is healthy."""
+    folder = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
+    for name in ("bin", "broker", "cwd", "data", "home"):
+        (folder / name).mkdir()
+    variables = {"REVERIE_TOKEN": TOKEN, "REVERIE_EMBEDDING_PROVIDER": "hash"}
+    stack = Composed(folder, free_port(), free_port(), free_port(), load_compose(variables)["services"])
+    stand_in(folder, stack.broker_port)
+    try:
+        stack.start("valkey")
+        stack.await_healthy("valkey")
+        for name in stack.services.keys() - {"valkey"}:
+            stack.start(name)
+        yield stack
+    finally:
+        stack.end()
+        shutil.rmtree(folder)
+
+
+SERVICES = sorted(load_compose({"REVERIE_TOKEN": TOKEN})["services"])
+
+
+@pytest.mark.parametrize("name", SERVICES)
+def test_a_service_becomes_healthy(composed: Composed, name: str) -> None:
+    """Given the broker, when a service's command runs, then its health check says so within a minute."""
+    composed.await_healthy(name)
+
+
+def test_what_is_handed_over_with_the_token_is_recalled(composed: Composed) -> None:
+    """Given all services, when a message comes in over HTTP, then it can be recalled; without the token nothing is."""
+    for name in SERVICES:
+        composed.await_healthy(name)
+    with Reverie(agent="ana", url=f"http://127.0.0.1:{composed.server_port}", token=TOKEN) as memory:
+        said = {"role": "user", "content": "The spare key lies under the third flowerpot."}
+        memory.ingest("keys", [said], wait="searchable", timeout_seconds=30)
+        found = memory.recall("spare key")
+
+    assert [result.text for result in found.results] == [said["content"]]
+    stranger = Reverie(agent="ana", url=f"http://127.0.0.1:{composed.server_port}", token="another")
+    with stranger, pytest.raises(Rejected, match="token"):
+        stranger.recall("spare key")
+
+
+def test_flower_sees_both_workers(composed: Composed) -> None:
+    """Given Flower and the workers, then it lists each worker once it has heard its heartbeat."""
+    for name in ("flower", "pipeline", "embed"):
+        composed.await_healthy(name)
+    url = f"http://127.0.0.1:{composed.flower_port}/workers?json=1"
+    deadline = time.monotonic() + HEALTHY_WITHIN_SECONDS
+    seen: set[str] = set()
+    while {"embed", "ingest-index-maintenance-schedules"} - seen:
+        assert time.monotonic() < deadline, seen
+        with urllib.request.urlopen(url, timeout=10) as answer:
+            seen = {worker["hostname"].partition("@")[0] for worker in json.load(answer)["data"]}
+
+
+def test_nothing_is_written_outside_the_data(composed: Composed) -> None:
+    """Given services that have run, then a read-only root would not have stopped them."""
+    assert list((composed.folder / "cwd").iterdir()) == []
+    assert list((composed.folder / "home").iterdir()) == []
+
+
+@pytest.mark.parametrize("name", ["server", "beat", "embed", "pipeline", "flower", "valkey"])
+def test_a_service_stops_in_its_grace_and_is_missed(composed: Composed, name: str) -> None:
+    """Given a healthy service, when it is asked to stop, then it does in time, leaves no child, and is not healthy."""
+    composed.await_healthy(name)
+    children = psutil.Process(composed.running[name].pid).children(recursive=True)
+
+    code = composed.stop(name)
+
+    assert code in (0, -signal.SIGTERM, 128 + signal.SIGTERM), composed.log(name)
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    if name in ("server", "flower", "valkey"):  # workers and the clock are missed after 30 s of silence
+        assert not composed.is_healthy(name)

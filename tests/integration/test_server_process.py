@@ -1,0 +1,117 @@
+"""`python -m server` as a process: how it starts, how it refuses, how it ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+ROOT = Path(__file__).parents[2]
+
+Start = Callable[..., "subprocess.Popen[str]"]
+
+
+@pytest.fixture
+def start(tmp_path: Path, valkey_url: str, broker_prefix: str) -> Iterator[Start]:
+    """Starts servers with settings from the environment; what still runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+
+    def run(**settings: str) -> subprocess.Popen[str]:
+        variables = {
+            "REVERIE_DATA": str(tmp_path / "data"),
+            "REVERIE_BROKER": valkey_url,
+            "REVERIE_BROKER_PREFIX": broker_prefix,
+            "REVERIE_EMBEDDING_PROVIDER": "hash",
+            "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
+            **settings,
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-m", "server"],
+            env={**os.environ, **variables},
+            cwd=ROOT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        started.append(process)
+        return process
+
+    yield run
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def wait_for_health(port: int, process: subprocess.Popen[str]) -> httpx2.Response:
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return httpx2.get(f"http://127.0.0.1:{port}/healthz")
+        except httpx2.TransportError:
+            assert process.poll() is None, process.communicate()
+            assert time.monotonic() < deadline
+            time.sleep(0.05)
+
+
+def test_it_serves_and_ends_with_zero_on_sigterm(start: Start) -> None:
+    """Given a running server with a call that waits, when SIGTERM comes, then it exits 0 within its grace."""
+    port = free_port()
+    process = start(REVERIE_PORT=str(port))
+    assert wait_for_health(port, process).status_code == 200
+    with socket.create_connection(("127.0.0.1", port)) as waiting:
+        body = b'{"session": "s", "wait": "stored", "messages": [{"role": "user", "content": "x"}]}'
+        head = f"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nX-Reverie-Agent: a\r\nContent-Length: {len(body)}\r\n\r\n"
+        waiting.sendall(head.encode() + body)
+        # Answered after the call before it has begun to wait, on the same event loop.
+        httpx2.get(f"http://127.0.0.1:{port}/healthz")
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=12)
+    assert process.returncode == 0, errors
+    assert "Traceback" not in errors
+
+
+def test_a_port_in_use_is_one_line(start: Start) -> None:
+    """Given a port that is taken, then the server says so in one line and exits 1."""
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        process = start(REVERIE_PORT=str(taken.getsockname()[1]))
+        _, errors = process.communicate(timeout=60)
+    assert process.returncode == 1
+    assert errors.count("\n") == 1
+    assert "cannot listen on" in errors
+
+
+@pytest.mark.parametrize(("host", "refused"), [("0.0.0.0", True), ("::", True), ("127.0.0.1", False)])
+def test_other_addresses_need_a_token(start: Start, host: str, refused: bool) -> None:
+    """Given an address that others reach and no token, then the server refuses in one line that says what to do."""
+    if not refused:
+        port = free_port()
+        assert wait_for_health(port, start(REVERIE_PORT=str(port), REVERIE_HOST=host)).status_code == 200
+        return
+    process = start(REVERIE_HOST=host)
+    _, errors = process.communicate(timeout=60)
+    assert process.returncode == 2
+    assert errors.count("\n") == 1
+    assert "REVERIE_TOKEN" in errors
+
+
+def test_with_a_token_another_address_is_served(start: Start) -> None:
+    """Given a token, then any address is served, and the token is asked for."""
+    port = free_port()
+    process = start(REVERIE_PORT=str(port), REVERIE_HOST="0.0.0.0", REVERIE_TOKEN="s3cret")
+    assert wait_for_health(port, process).status_code == 200
+    assert httpx2.get(f"http://127.0.0.1:{port}/v1/status").status_code == 401
+    headers = {"Authorization": "Bearer s3cret"}
+    assert httpx2.get(f"http://127.0.0.1:{port}/v1/status", headers=headers).status_code == 200

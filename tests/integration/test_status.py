@@ -1,0 +1,143 @@
+"""The status: true while things wait, bounded with many workspaces, and there when half of the system is not."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable
+
+import pysqlite3
+import pytest
+
+from adapters.pulse import WorkerPulse
+from memory.status import StatusReader, pipeline_status
+from reverie.client import Reverie
+from reverie.status import PipelineStatus
+from support.stages import drain, store_inbox
+from worker.runtime import Runtime, run_job
+
+
+def read(runtime: Runtime) -> PipelineStatus:
+    return pipeline_status(
+        stores=runtime.stores, inbox=runtime.inbox, pulse=runtime.pulse, embedder=runtime.embedder, now=runtime.now()
+    )
+
+
+def reader(runtime: Runtime) -> StatusReader:
+    return StatusReader(runtime.stores, runtime.inbox, runtime.pulse, runtime.embedder)
+
+
+def say(runtime: Runtime, *texts: str, workspace: str = "default") -> None:
+    settings = runtime.settings
+    with Reverie("ana", broker=settings.broker, prefix=settings.broker_prefix, workspace=workspace) as memory:
+        memory.ingest("s", [{"role": "user", "content": text} for text in texts])
+
+
+def test_the_status_follows_messages_through_the_stages(runtime: Runtime) -> None:
+    """Given messages, then they are seen in the inbox, at a stage, and at last nowhere but in the lag."""
+    say(runtime, "one", "two")
+    status = read(runtime)
+    assert (status.broker, status.queues["ingest"]) == ("up", 1)
+    assert [(box.workspace, box.size) for box in status.inboxes] == [("default", 2)]
+
+    store_inbox(runtime)
+    status = read(runtime)
+    assert status.inboxes == []
+    assert status.stages["chunk"].waiting == 2
+    assert status.stages["chunk"].oldest_age_seconds >= 0
+    assert [line.name for line in status.workspaces] == ["default"]
+    assert status.wal_bytes > 0
+
+    drain(runtime)
+    status = read(runtime)
+    assert sum(stage.waiting for stage in status.stages.values()) == 0
+    assert status.lag.samples == 2
+    assert status.lag.p99_seconds is not None
+    assert status.embedder.state == "up"
+
+
+def test_workers_and_jobs_are_listed(runtime: Runtime) -> None:
+    """Given a worker's pulse and runs of jobs, then both are in the status, a failed run with its error."""
+    now = time.time()
+    pulse = WorkerPulse(name="embed@h", host="h", pid=1, queues=["embed"], started_at=now, seen_at=now)
+    runtime.pulse.beat(pulse)
+    run_job(runtime, "good", every_seconds=15, work=lambda: {"done": 3})
+
+    def fail() -> dict[str, int]:
+        raise ValueError("broken")
+
+    with pytest.raises(ValueError, match="broken"):
+        run_job(runtime, "bad", every_seconds=15, work=fail)
+    status = read(runtime)
+    assert [(worker.name, worker.progress_at) for worker in status.workers] == [("embed@h", None)]
+    assert status.jobs["good"].counts["done"] == 3
+    assert status.jobs["bad"].error == "ValueError: broken"
+
+
+def test_without_a_broker_the_rest_is_told(runtime: Runtime, make_runtime: Callable[..., Runtime]) -> None:
+    """Given stored messages and no broker, then the stages are told and the broker is down."""
+    say(runtime, "one")
+    store_inbox(runtime)
+    status = read(make_runtime(broker="redis://127.0.0.1:1/0", embedding_provider="none"))
+    assert (status.broker, status.queues, status.workers) == ("down", {}, [])
+    assert status.stages["chunk"].waiting == 1
+    assert status.embedder.state == "none"
+
+
+def test_what_cannot_be_used_is_listed_with_its_error(runtime: Runtime) -> None:
+    """Given a newer and a damaged workspace and a damaged account, then each is named and the others are read."""
+    for name in ("good", "newer"):
+        say(runtime, "one", workspace=name)
+        store_inbox(runtime, name)
+    runtime.stores.close()
+    raw = pysqlite3.connect(runtime.stores.path_of("newer"))
+    raw.execute("UPDATE alembic_version SET version_num = '9999'")
+    raw.commit()
+    raw.close()
+    damaged = runtime.stores.path_of("damaged")
+    damaged.parent.mkdir(parents=True)
+    damaged.write_bytes(b"no database" * 1_000)
+    (runtime.settings.data / "account.db").write_bytes(b"no database" * 1_000)
+    status = read(runtime)
+    assert set(status.errors) == {"newer", "damaged", "account"}
+    assert "9999" in status.errors["newer"]
+    assert "damaged" in status.errors["damaged"]
+    assert [bool(line.error) for line in status.workspaces] == [True, True, False]
+    assert status.stages["chunk"].waiting == 1
+
+
+def test_a_workspace_that_was_not_written_is_not_read_again(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given settled workspaces and no time left, then what is remembered is told, and the rest counted as unread."""
+    for name in ("a", "b"):
+        say(runtime, "one", workspace=name)
+        store_inbox(runtime, name)
+    runtime.stores.close()
+    long_ago = time.time() - 60
+    for name in ("a", "b"):
+        os.utime(runtime.stores.path_of(name), (long_ago, long_ago))
+    status_reader = reader(runtime)
+    assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 2
+
+    def never(*_: object) -> None:
+        raise AssertionError("read again")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("memory.status.peek", never)
+        assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 2
+
+    status = reader(runtime).read(now=runtime.now(), budget_seconds=-1)
+    assert (status.workspaces_total, status.workspaces_unread) == (2, 2)
+    say(runtime, "two", workspace="b")
+    store_inbox(runtime, "b")
+    assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 3
+
+
+def test_reading_the_status_opens_no_store_and_makes_no_workspace(runtime: Runtime) -> None:
+    """Given workspaces that are not open, then the status leaves the open ones as they are."""
+    for number in range(20):
+        say(runtime, "one", workspace=f"w{number}")
+        store_inbox(runtime, f"w{number}")
+    before = list(runtime.stores._open)
+    status = read(runtime)
+    assert status.stages["chunk"].waiting == 20
+    assert list(runtime.stores._open) == before

@@ -1,0 +1,47 @@
+"""`docker-compose.yml` as Compose reads it: variables put in, short forms as they are."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+ROOT = Path(__file__).resolve().parents[2]
+COMPOSE_FILE = ROOT / "docker-compose.yml"
+
+_VARIABLE = re.compile(r"\$\{(\w+)(?:(:-|:\?)([^}]*))?\}")
+
+
+class NotSet(Exception):
+    """A variable that has to be set is not."""
+
+
+def load_compose(variables: dict[str, str]) -> dict[str, Any]:
+    """The file with variables put in. Raises NotSet for one that it insists on."""
+    return _filled(yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8")), variables)
+
+
+def seconds(duration: str) -> float:
+    """A duration such as `15s` or `2m` in seconds."""
+    number, unit = re.fullmatch(r"(\d+)(s|m)", duration).groups()  # type: ignore[union-attr]
+    return float(number) * (60 if unit == "m" else 1)
+
+
+def _filled(value: Any, variables: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return {key: _filled(inner, variables) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_filled(inner, variables) for inner in value]
+    return _VARIABLE.sub(lambda found: _value_of(found, variables), value) if isinstance(value, str) else value
+
+
+def _value_of(found: re.Match[str], variables: dict[str, str]) -> str:
+    name, operator, argument = found.groups()
+    given = variables.get(name, "")
+    if given or operator is None:
+        return given
+    if operator == ":?":
+        raise NotSet(f"{name}: {argument}")
+    return str(argument)

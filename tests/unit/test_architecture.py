@@ -1,0 +1,100 @@
+"""Rules of the code that no linter of ours can hold: imports, the environment, how long a module is."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from beat_schedule import PERIODIC_JOBS
+from reverie import contract
+
+ROOT = Path(__file__).resolve().parents[2]
+SERVER_SIDE = ("tasks", "worker", "memory", "retrieval", "storage", "adapters", "server", "beat_schedule")
+PRODUCT = [*(ROOT / name for name in SERVER_SIDE[:-1]), ROOT / "client" / "reverie"]
+LONGEST_MODULE_LINES = 400
+
+
+def modules(*folders: Path) -> list[Path]:
+    """Every module below these folders."""
+    return sorted(path for folder in folders for path in folder.rglob("*.py"))
+
+
+def named(paths: list[Path]) -> list[str]:
+    """Modules by their path in the repository, as test ids."""
+    return [path.relative_to(ROOT).as_posix() for path in paths]
+
+
+def imports_of(path: Path) -> Iterator[str]:
+    """What a module imports, wherever in it: `import a.b` and `from a import b` both give `a.b`."""
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Import):
+            yield from (name.name for name in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+            yield from (f"{node.module}.{name.name}" for name in node.names)
+
+
+def environment_reads_of(path: Path) -> list[int]:
+    """The lines of a module that reach for the environment."""
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if (isinstance(node, ast.Attribute) and node.attr in ("environ", "getenv"))
+        or (
+            isinstance(node, ast.ImportFrom)
+            and node.module == "os"
+            and {"environ", "getenv"} & {n.name for n in node.names}
+        )
+    ]
+
+
+def test_the_beat_table_knows_names_and_intervals_only() -> None:
+    """Given `beat_schedule`, then of ours it imports the contract and the settings: it says when, not what."""
+    ours = ("reverie", *SERVER_SIDE)
+    found = {name for name in imports_of(ROOT / "beat_schedule.py") if name.partition(".")[0] in ours}
+    foreign = {
+        name
+        for name in imports_of(ROOT / "beat_schedule.py")
+        if name.partition(".")[0] not in sys.stdlib_module_names and name not in found
+    }
+
+    assert found == {"reverie.contract", "worker.settings.Settings"}
+    assert foreign == set()
+
+
+def test_every_periodic_job_is_a_task_of_the_contract_once() -> None:
+    """Given the table, then each row names a task that has a queue, and no task stands in it twice."""
+    tasks = [job.task for job in PERIODIC_JOBS]
+
+    assert set(tasks) <= contract.TASK_QUEUES.keys()
+    assert len(tasks) == len(set(tasks))
+
+
+@pytest.mark.parametrize("path", modules(ROOT / "client" / "reverie"), ids=lambda path: path.stem)
+def test_the_client_imports_nothing_of_the_server_side(path: Path) -> None:
+    """Given a module of the client, then it imports none of the packages that exist only where workers run."""
+    assert [name for name in imports_of(path) if name.partition(".")[0] in SERVER_SIDE] == []
+
+
+MODULES = [*modules(*PRODUCT), ROOT / "beat_schedule.py"]
+
+
+@pytest.mark.parametrize("path", MODULES, ids=named(MODULES))
+def test_a_module_has_one_job(path: Path) -> None:
+    """Given a module, then it has at most 400 lines: a longer one has two jobs."""
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+
+    assert lines <= LONGEST_MODULE_LINES
+
+
+MAY_READ = [ROOT / "worker", ROOT / "server", ROOT / "client" / "reverie" / "config.py"]
+MAY_NOT = [path for path in MODULES if not any(path.is_relative_to(place) for place in MAY_READ)]
+
+
+@pytest.mark.parametrize("path", MAY_NOT, ids=named(MAY_NOT))
+def test_the_environment_is_read_at_the_edge_only(path: Path) -> None:
+    """Given a module that is no composition root, then it takes values as arguments and not from the environment."""
+    assert environment_reads_of(path) == []

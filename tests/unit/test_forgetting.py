@@ -1,0 +1,271 @@
+"""Forgetting wins over everything in flight, and what is sent afterwards begins anew."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from adapters.embedders.hashing import HashEmbedder
+from memory import chunking, forgetting
+from memory.dead_letters import replay
+from memory.forgetting import forget_workspace
+from memory.ingest import ingest_batch
+from memory.working import newest_messages
+from reverie.errors import NotFound
+from storage.verify import verify
+from storage.work import STAGES
+from support.pipeline import PREFIX, WORKSPACE, Pipeline, as_json, turns
+
+TABLES = ("sessions", "messages", "chunks", "chunks_vec", "message_chunks", "chunk_tags", "files", "claims", "dead_letters")
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline on an empty workspace."""
+    pipe = Pipeline(tmp_path / "data")
+    yield pipe
+    pipe.close()
+
+
+def assert_nothing_left(pipe: Pipeline) -> None:
+    assert {table: pipe.count(table) for table in TABLES} == dict.fromkeys(TABLES, 0)
+    with pipe.store.reading() as tx:
+        generation = tx.index.active("vector")
+        assert generation is None or tx.index.vector_ids(generation) == set()
+        assert tx.work.is_idle(STAGES)
+    assert pipe.cached() is None
+    assert pipe.waiting_in_inbox() == 0
+    assert verify(pipe.store).wrong == []
+
+
+def test_a_message_still_in_the_inbox_is_not_stored(pipe: Pipeline) -> None:
+    """Given accepted messages and a file, when the session is forgotten first, then none is ever stored."""
+    pipe.say("secret")
+    pipe.hand_in("file:///secret", "secret", session="s")
+    assert not pipe.forget(), "the store had none of it yet"
+    report = pipe.ingest()
+    assert (report.stored, report.forgotten) == (0, 2)
+    pipe.settle()
+    assert_nothing_left(pipe)
+
+
+def test_a_message_that_is_being_stored_is_not_kept(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given items that a worker has taken, when the session is forgotten before its commit, then they are gone."""
+    pipe.say("secret")
+    take = pipe.inbox.take
+
+    def forget_meanwhile(workspace: str, *, limit: int) -> object:
+        taken = take(workspace, limit=limit)
+        pipe.forget()
+        return taken
+
+    monkeypatch.setattr(pipe.inbox, "take", forget_meanwhile)
+    assert ingest_batch(pipe.inbox, pipe.store, pipe.working, now=1).forgotten == 1
+    assert_nothing_left(pipe)
+
+
+def test_a_message_that_is_being_chunked_leaves_nothing(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a chunker at work, when the session is forgotten meanwhile, then no chunk is stored."""
+    pipe.say({"content": "secret", "tags": ["t"]})
+    pipe.hand_in("file:///secret", "secret", session="s")
+    pipe.ingest()
+    monkeypatch.setattr(chunking, "cut", after(pipe.forget, chunking.cut))
+    pipe.chunk()
+    assert_nothing_left(pipe)
+
+
+def test_a_chunk_that_is_being_embedded_leaves_nothing(pipe: Pipeline) -> None:
+    """Given a model at work, when the session is forgotten meanwhile, then no vector is stored."""
+
+    class Forgetful(HashEmbedder):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            pipe.forget()
+            return super().embed(texts)
+
+    pipe.say("secret")
+    pipe.ingest()
+    pipe.chunk()
+    assert pipe.embed(Forgetful()).done == 0
+    assert_nothing_left(pipe)
+
+
+def test_a_chunk_forgotten_right_after_it_was_claimed_is_no_trouble(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a claim whose rows are gone before they are read, when the stages go on, then they find nothing."""
+    pipe.say("secret")
+    pipe.ingest()
+    pipe.chunk()
+    with pipe.store.writing() as tx:
+        claim = tx.work.claim("embed", now=pipe.now(), lease_seconds=10, limit=9)
+    pipe.forget()
+    assert claim is not None
+    assert pipe.embed().done == 0
+    assert_nothing_left(pipe)
+
+
+def test_a_vector_that_is_being_indexed_leaves_nothing(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given an indexer that has claimed, when the session is forgotten before it writes, then nothing is indexed."""
+    pipe.say("secret")
+    pipe.ingest()
+    pipe.chunk()
+    pipe.embed()
+    claim = type(pipe.store).writing
+    calls: list[int] = []
+
+    def writing(self: object) -> object:
+        calls.append(1)
+        if len(calls) == 2:  # between the claim and the work
+            monkeypatch.setattr(type(pipe.store), "writing", claim)
+            pipe.forget()
+        return claim(self)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(type(pipe.store), "writing", writing)
+    assert pipe.index().done == 0
+    assert len(calls) == 2
+    assert_nothing_left(pipe)
+
+
+@pytest.mark.parametrize("stages", range(5))
+def test_a_session_forgotten_at_any_stage_leaves_nothing(pipe: Pipeline, stages: int) -> None:
+    """Given a session that has come so far, when it is forgotten and the pipeline goes on, then nothing is left."""
+    pipe.say({"content": "secret", "tags": ["t"]}, "secret two", "secret")
+    pipe.hand_in("file:///secret", "secret " * 300, session="s")
+    for stage in [pipe.ingest, pipe.chunk, pipe.embed, pipe.index][:stages]:
+        stage()
+    pipe.forget()
+    pipe.settle()
+    assert_nothing_left(pipe)
+    assert pipe.found("secret") == []
+
+
+def test_what_is_sent_after_forgetting_begins_a_new_session(pipe: Pipeline) -> None:
+    """Given a forgotten session, when the same id, and even the same message, is sent again, then it starts anew."""
+    pipe.say({"id": "x", "content": "before"}, "and more")
+    pipe.settle()
+    pipe.forget()
+    pipe.say({"id": "x", "content": "after"})
+    pipe.settle()
+    assert pipe.contents() == ["after"]
+    assert [message.sequence for message in pipe.messages()] == [1]
+    assert (pipe.found("before"), pipe.found("after")) == ([], ["after"])
+    assert verify(pipe.store).wrong == []
+
+
+def test_a_message_on_its_way_under_the_chat_alone_is_kept_out_too(pipe: Pipeline) -> None:
+    """Given a session known by id and chat, when it is forgotten, then an item that names only the chat is too."""
+    pipe.say("one", session="mine", provider="telegram", chat_id="7")
+    pipe.settle()
+    pipe.say("secret", session=None, provider="telegram", chat_id="7")
+    assert pipe.forget("mine")
+    assert pipe.ingest().forgotten == 1
+    assert_nothing_left(pipe)
+
+
+def test_dead_letters_of_a_forgotten_session_go_with_it(pipe: Pipeline) -> None:
+    """Given letters that name the session by id, by chat, or only in a payload at fault, then all of them go."""
+    pipe.say({"content": "one", "sequence": 1}, session="mine", provider="telegram", chat_id="7")
+    pipe.ingest()
+    pipe.say({"content": "secret", "sequence": 1}, session=None, provider="telegram", chat_id="7")
+    for number, change in enumerate(({"role": "wizard"}, {"importance": 7}, {"v": 99})):
+        (payload,) = turns({"id": f"bad{number}", "content": "secret"}, session="mine")
+        pipe.smuggle(as_json(payload, **change), item_id=f"bad{number}")
+    pipe.say({"content": "secret", "sequence": 1}, session="mine")
+    pipe.ingest()
+    assert len(pipe.dead_letters()) == 5
+    pipe.forget("mine")
+    assert_nothing_left(pipe)
+
+
+def test_a_row_set_aside_while_its_session_is_forgotten_leaves_no_dead_letter(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a row that killed its worker thrice, when it is buried just after it was forgotten, then nothing is left."""
+    pipe.say("secret")
+    pipe.ingest()
+    for _ in range(3):
+        with pipe.store.writing() as tx:
+            tx.work.claim("chunk", now=pipe.now(), lease_seconds=1, limit=1)
+        pipe.advance(2)
+    monkeypatch.setattr(chunking, "crashed", after(pipe.forget, chunking.crashed))
+    pipe.chunk()
+    assert_nothing_left(pipe)
+
+
+def test_a_replayed_letter_of_a_session_forgotten_meanwhile_is_not_found(pipe: Pipeline) -> None:
+    """Given a letter that went with its session, when it is replayed, then there is none."""
+    pipe.say({"content": "one", "sequence": 1})
+    pipe.ingest()
+    pipe.say({"content": "secret", "sequence": 1})
+    pipe.ingest()
+    (letter,) = pipe.dead_letters()
+    pipe.forget()
+    with pytest.raises(NotFound):
+        replay(pipe.store, pipe.inbox, letter.id)
+    assert_nothing_left(pipe)
+
+
+def test_forgetting_twice_is_forgetting_once(pipe: Pipeline) -> None:
+    """Given a forgotten session, when it is forgotten again, then it says that there was none."""
+    pipe.say("secret")
+    pipe.settle()
+    assert (pipe.forget(), pipe.forget()) == (True, False)
+    assert_nothing_left(pipe)
+
+
+@pytest.mark.parametrize("dies_in", ["first drop", "second drop"])
+def test_forgetting_cut_off_between_its_steps_can_be_done_again(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, dies_in: str
+) -> None:
+    """Given a process killed while it forgets, when it is asked again, then nothing is left, nor in working memory."""
+    pipe.say("secret")
+    pipe.settle()
+    newest_messages(pipe.store, pipe.working, agent="ana", session="s")
+    drop, calls = pipe.working.drop, []
+
+    def drop_and_die(workspace: str, sessions: Sequence[tuple[str, str]]) -> None:
+        calls.append(1)
+        if len(calls) == (1 if dies_in == "first drop" else 2):
+            raise KeyboardInterrupt
+        drop(workspace, sessions)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipe.working, "drop", drop_and_die)
+        with pytest.raises(KeyboardInterrupt):
+            pipe.forget()
+    assert pipe.forget() is (dies_in == "first drop")
+    assert_nothing_left(pipe)
+
+
+def test_a_deleted_workspace_leaves_no_file_and_no_key(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a workspace with stored and waiting messages, when it is deleted, then nothing of it is anywhere (M14)."""
+    pipe.say("stored")
+    pipe.settle()
+    newest_messages(pipe.store, pipe.working, agent="ana", session="s")
+    pipe.say("waiting")
+    assert forget_workspace(pipe.stores, pipe.inbox, pipe.working, workspace=WORKSPACE)
+    assert list((tmp_path / "data" / "workspaces").iterdir()) == []
+    left = [key for key in pipe.broker.keys(f"{PREFIX}*{WORKSPACE}*") if b"wake:" not in key]
+    assert left == []
+    assert pipe.inbox.workspaces() == []
+    assert not forget_workspace(pipe.stores, pipe.inbox, pipe.working, workspace=WORKSPACE)
+
+
+def after(first: Callable[[], object], then: Callable[..., object]) -> Callable[..., object]:
+    def run(*arguments: object) -> object:
+        first()
+        return then(*arguments)
+
+    return run
+
+
+def test_the_moment_of_forgetting_is_the_brokers(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a host whose clock is a day behind, when it forgets, then what was accepted before is kept out all the same."""
+    monkeypatch.setattr("reverie.clock.now_micros", lambda: 1)
+    pipe.say("secret")
+    forgetting.forget_session(pipe.store, pipe.inbox, pipe.working, agent="ana", session="s")
+    assert pipe.ingest().forgotten == 1

@@ -1,0 +1,126 @@
+"""`reverie sessions`: conversations listed, shown, searched, exported and forgotten."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+
+from memory.forgetting import forget_session
+from memory.sessions import export_session as read_export
+from memory.sessions import list_sessions as read_list
+from memory.sessions import read_session
+from memory.working import as_message
+from storage.stores import Store
+from worker.cli.application import Invocation, application, invocation
+from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
+from worker.cli.talk import client
+
+sessions = typer.Typer(help="Conversations.", no_args_is_help=True)
+application.add_typer(sessions, name="sessions")
+
+
+@sessions.command("list")
+def list_sessions(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    offset: Annotated[int, typer.Option(min=0)] = 0,
+    archived: Annotated[bool, typer.Option("--archived", help="Only archived ones.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """The agent's sessions, the most recently active first."""
+    call = invocation(context)
+    status = "archived" if archived else None
+    found = read_list(_store(call), agent=call.agent, limit=limit, offset=offset, status=status)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("session", "ref", "status", "messages", "updated"),
+        [(shortened(s.id, 40), s.ref_code, s.status, s.messages, when(s.updated_at)) for s in found],
+        empty=f"agent {call.agent} has no sessions in workspace {call.settings.workspace}",
+    )
+
+
+@sessions.command("show")
+def show_session(
+    context: typer.Context,
+    session: str,
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The newest messages.")] = 50,
+    as_json: AsJson = False,
+) -> None:
+    """A session's newest messages, in the order in which they were said."""
+    call = invocation(context)
+    store = _store(call)
+    shown = read_session(store, agent=call.agent, session=session)
+    with store.reading() as tx:
+        rows = tx.for_agent(call.agent)
+        found = rows.messages.of_session(rows.sessions.get(session).row_id, limit=limit, newest=True)
+    if as_json:
+        print_json({"session": shown, "messages": [as_message(message) for message in found]})
+        return
+    for message in found:
+        say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
+
+
+@sessions.command("search")
+def search_sessions(
+    context: typer.Context,
+    query: str,
+    limit: Annotated[int, typer.Option(help="At most this many, 1 to 100.")] = 5,
+    as_json: AsJson = False,
+) -> None:
+    """Which conversation was that? Asks the running server."""
+    with client(invocation(context), over_http=True) as memory:
+        found = memory.search_sessions(query, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    if found.degraded:
+        say(f"({found.degraded})")
+    print_table(
+        ("session", "ref", "updated", "best match"),
+        [(shortened(s.session, 40), s.ref_code, when(s.updated_at), shortened(s.excerpt, 100)) for s in found.results],
+        empty="Nothing found.",
+    )
+
+
+@sessions.command("export")
+def export_session(
+    context: typer.Context,
+    session: str,
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else standard output.")] = None,
+) -> None:
+    """A session with all its messages as JSON with a schema version."""
+    call = invocation(context)
+    document = read_export(_store(call), agent=call.agent, session=session)
+    if output is None:
+        print_json(document)
+        return
+    output.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    say(f"{len(document.messages)} messages written to {output}")
+
+
+@sessions.command("delete")
+def delete_session(
+    context: typer.Context,
+    session: str,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Forget a session: its messages, chunks, vectors and words, and what is still on its way."""
+    call = invocation(context)
+    if not yes:
+        typer.confirm(f"Forget session {session!r} of agent {call.agent} for good?", abort=True)
+    here = call.runtime
+    found = forget_session(_store(call), here.inbox, here.working, agent=call.agent, session=session)
+    if as_json:
+        print_json({"forgotten": found})
+    else:
+        say("Forgotten." if found else "There was no such session; what is on its way for it will not be stored.")
+
+
+def _store(call: Invocation) -> Store:
+    return call.runtime.stores.workspace(call.settings.workspace, create=False)
