@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from rich.table import Table
 
-from benchmarks.harness.options import DEFAULT_DATA, DEFAULT_SEED, RESULTS, ROOT
+from benchmarks.harness.options import DEFAULT_DATA, DEFAULT_SEED, RESULTS, ROOT, run
 from benchmarks.harness.result import console, read_result, shown, verdict
 
 BENCHMARKS: Final = ("ingest", "accept", "lag", "writers", "footprint", "chaos")
@@ -71,4 +71,4 @@ def _summary(folder: Path, names: tuple[str, ...]) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

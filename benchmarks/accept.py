@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from benchmarks.harness.figures import rounded
-from benchmarks.harness.options import given, parser
+from benchmarks.harness.options import given, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of, shown
 from benchmarks.harness.stack import WORKSPACE, Stack
@@ -133,4 +133,4 @@ def _message(turn: Turn) -> dict[str, Any]:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

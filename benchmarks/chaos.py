@@ -16,7 +16,7 @@ from benchmarks.harness.audit import Audit, audit
 from benchmarks.harness.figures import rounded
 from benchmarks.harness.killer import Killer
 from benchmarks.harness.load import Load
-from benchmarks.harness.options import given, parser
+from benchmarks.harness.options import given, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import WORKSPACE, Stack
@@ -176,4 +176,4 @@ def _conclude(result: Result, load: Load, killer: Killer, recovery: Recovery, fo
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

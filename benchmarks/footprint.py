@@ -13,7 +13,7 @@ from typing import Any, Final
 import psutil
 
 from benchmarks.harness.figures import rounded
-from benchmarks.harness.options import ROOT, given, parser
+from benchmarks.harness.options import ROOT, given, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import WORKSPACE, Stack
@@ -144,4 +144,4 @@ def _size(folder: Path) -> int:
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -17,7 +17,7 @@ from typing import Final
 from benchmarks.harness.bare import BATCH_TEXTS, Bare, run_bare
 from benchmarks.harness.figures import median, rounded
 from benchmarks.harness.local import stored_chunks
-from benchmarks.harness.options import ROOT, given, parser
+from benchmarks.harness.options import ROOT, given, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import Stack
@@ -144,4 +144,4 @@ def _peer_goals(result: Result, peers: dict[str, list[PeerFigure]], medians: dic
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

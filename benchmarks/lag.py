@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.harness.figures import percentile, rounded
-from benchmarks.harness.options import given, parser
+from benchmarks.harness.options import given, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import Stack
@@ -138,4 +138,4 @@ def _conclude(
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

@@ -23,7 +23,7 @@ import msgspec
 from adapters.embedders import HashEmbedder
 from benchmarks.harness.figures import percentile, rounded
 from benchmarks.harness.local import LocalInbox, NoWorkingMemory, store_messages
-from benchmarks.harness.options import given, parser
+from benchmarks.harness.options import given, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.texts import Texts, load_texts
@@ -221,4 +221,4 @@ def _conclude(result: Result, found: Sequence[Done], stored: int, wrong: Sequenc
 
 
 if __name__ == "__main__":
-    main()
+    run(main)

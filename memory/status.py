@@ -104,9 +104,7 @@ class StatusReader:
                 continue
             stages: dict[str, StageStatus] = {stage: _stage(backlog, now) for stage, backlog in inside.backlogs.items()}
             found.lines.append(
-                WorkspaceStatus(
-                    name=name, stages=stages, dead_letters=inside.dead_letters, wal_bytes=stamp.log_size
-                )
+                WorkspaceStatus(name=name, stages=stages, dead_letters=inside.dead_letters, wal_bytes=stamp.log_size)
             )
         self._seen = {name: self._seen[name] for name in names if name in self._seen}
         return found

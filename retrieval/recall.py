@@ -127,7 +127,8 @@ def query_vector(
 
 
 def _given_vector(values: Sequence[float], dim: int) -> NDArray[np.float32]:
-    vector = np.asarray(values, dtype="<f4")
+    with np.errstate(over="ignore"):  # what is too large for a float32 becomes infinite, and is refused below
+        vector = np.asarray(values, dtype="<f4")
     if vector.shape != (dim,):
         raise Rejected(
             f"query_embedding has {vector.size} numbers; the store's model has {dim}", field="query_embedding"

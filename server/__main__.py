@@ -90,7 +90,7 @@ def _listen(host: str, port: int) -> socket.socket:
         return listening
     except OSError as error:
         raise Unavailable(
-            f"cannot listen on {host}:{port} ({error.strerror}): is another Reverie running? REVERIE_PORT chooses a port"
+            f"cannot listen on {host}:{port} ({error.strerror}): is another Reverie running? Set REVERIE_PORT"
         ) from error
 
 

@@ -5,6 +5,7 @@ Plain ASGI and not a framework's middleware: it is on the path of every recall.
 
 from __future__ import annotations
 
+import asyncio
 import hmac
 import ipaddress
 import time
@@ -15,7 +16,7 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reverie.clock import new_id
-from reverie.errors import Rejected
+from reverie.errors import Rejected, Unavailable
 from reverie.problems import Problem, Unauthorised, problem_of
 from server.answers import internal_problem, problem_response
 from server.caller import TRACE_HEADER, trace_from
@@ -59,6 +60,10 @@ class Gate:
                 await problem_response(refused)(scope, receive, reply)
             else:
                 await self._app(scope, receive, reply)
+        except asyncio.CancelledError:  # the process is stopping and this call has waited for too long
+            if reply.status is None:
+                error = Unavailable("the server is stopping: what was accepted before is safe, try again")
+                await problem_response(problem_of(error, trace=reply.trace))(scope, receive, reply)
         except Exception:  # the boundary of the request: nobody is shown a traceback
             log.exception("request_crashed", method=scope["method"], route=_route(scope))
             if reply.status is None:

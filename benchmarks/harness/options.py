@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import signal
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -32,3 +35,12 @@ def given(value: int | float | None, *, quick: bool, tiny: float, full: float) -
     if value is not None:
         return value
     return tiny if quick else full
+
+
+def run(main: Callable[[], None]) -> None:
+    """Run a benchmark; Ctrl-C and SIGTERM end it in one line, after everything that it started has been stopped."""
+    signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
+    try:
+        main()
+    except KeyboardInterrupt:
+        sys.exit("interrupted")

@@ -62,9 +62,17 @@ local woke = redis.call('SET', KEYS[4], '1', 'NX', 'PX', ARGV[2])
 return {added, woke and 1 or 0}
 """
 
+# When an item was accepted; 0 where its value is not of our form, as `_taken` reads it too.
+_ACCEPTED: Final = f"""
+local function accepted(value)
+  local stamp = string.match(value, '^(%d+) ')
+  return stamp and #stamp <= {_STAMP_DIGITS} and stamp or 0
+end
+"""
+
 # One worker at a time takes from a workspace, oldest first: so sequences follow the order of acceptance, and a caller
 # who asked for strict order is not refused because two workers raced. Writers to one database take turns anyway.
-_TAKE = """
+_TAKE = _ACCEPTED + """
 if redis.call('EXISTS', KEYS[5]) == 1 then return {} end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -105,7 +113,7 @@ if redis.call('HLEN', KEYS[1]) == 0 then redis.call('SREM', KEYS[5], ARGV[1]) en
 return #ARGV - 1
 """
 
-_RELEASE = """
+_RELEASE = _ACCEPTED + """
 for i = 2, #ARGV do
   if redis.call('ZREM', KEYS[3], ARGV[i]) == 1 then
     local value = redis.call('HGET', KEYS[1], ARGV[i]) or ''

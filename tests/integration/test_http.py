@@ -80,7 +80,7 @@ def test_what_was_said_is_recalled(clients: Callable[..., Reverie], runtime: Run
     assert memory.messages("chat-42", limit=1, offset=1)[0].role == "assistant"
     export = memory.export_session("chat-42")
     assert export.session == memory.session("chat-42")
-    assert [message.content for message in export.messages][0] == LISBON["content"]
+    assert export.messages[0].content == LISBON["content"]
 
 
 @pytest.mark.parametrize("broker", [False, True], ids=["http", "broker"])

@@ -1,4 +1,6 @@
-"""What is wrong is said: the right status, type and field, never a traceback; what is right in the same call is kept."""
+"""What is wrong is said: the right status, type and field, never a traceback; what is right beside it is kept."""
+
+# ruff: noqa: E501 - a table of requests is read line by line
 
 from __future__ import annotations
 
@@ -80,7 +82,7 @@ def url(runtime: Runtime) -> Iterator[str]:
 def test_one_bad_message_is_named_and_the_good_ones_are_stored(
     url: str, runtime: Runtime, way: str, bad: Any, field: str
 ) -> None:
-    """Given a bad message between two good ones, then its place and field are told, by every way, and two are stored."""
+    """Given a bad message between two good ones, then its place and field are told, and two are stored."""
     messages = [GOOD, bad, GOOD]
     if way == "raw":
         body = json.dumps({"session": "s", "messages": messages}).encode()

@@ -14,6 +14,8 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from server.__main__ import _listen
+
 ROOT = Path(__file__).parents[2]
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -73,12 +75,16 @@ def test_it_serves_and_ends_with_zero_on_sigterm(start: Start) -> None:
     assert wait_for_health(port, process).status_code == 200
     with socket.create_connection(("127.0.0.1", port)) as waiting:
         body = b'{"session": "s", "wait": "stored", "messages": [{"role": "user", "content": "x"}]}'
-        head = f"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nX-Reverie-Agent: a\r\nContent-Length: {len(body)}\r\n\r\n"
-        waiting.sendall(head.encode() + body)
+        head = "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nX-Reverie-Agent: a\r\n"
+        waiting.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         # Answered after the call before it has begun to wait, on the same event loop.
         httpx2.get(f"http://127.0.0.1:{port}/healthz")
         process.send_signal(signal.SIGTERM)
         _, errors = process.communicate(timeout=12)
+        waiting.settimeout(5)
+        answer = b"".join(iter(lambda: waiting.recv(4096), b""))
+    assert answer.startswith(b"HTTP/1.1 503"), answer
+    assert b"the server is stopping" in answer
     assert process.returncode == 0, errors
     assert "Traceback" not in errors
 
@@ -115,3 +121,9 @@ def test_with_a_token_another_address_is_served(start: Start) -> None:
     assert httpx2.get(f"http://127.0.0.1:{port}/v1/status").status_code == 401
     headers = {"Authorization": "Bearer s3cret"}
     assert httpx2.get(f"http://127.0.0.1:{port}/v1/status", headers=headers).status_code == 200
+
+
+def test_answers_do_not_wait_for_acknowledgements() -> None:
+    """Given the socket that is listened on, then Nagle's algorithm is off: with it each answer took 40 ms longer."""
+    with _listen("127.0.0.1", free_port()) as listening:
+        assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)

@@ -18,6 +18,7 @@ from worker.runtime import Runtime
 def running_server(runtime: Runtime, *, token: str | None = None) -> Iterator[str]:
     """Serve a runtime on a free port and give the URL."""
     listening = socket.create_server(("127.0.0.1", 0))
+    listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listening.getsockname()[1]
     config = uvicorn.Config(
         create_app(runtime, token=token), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5

@@ -7,12 +7,22 @@ from pathlib import Path
 
 import pytest
 
+from adapters.pulse import ALIVE_SECONDS
+from memory.chunking import BATCH_SOURCES, CHUNK_CHARACTERS, OVERLAP_CHARACTERS
+from memory.embedding import BATCH_CHUNKS
+from memory.indexing import BATCH_VECTORS
+from memory.ingest import BATCH_ITEMS
+from memory.stage import STAGE_LEASE_SECONDS
+from reverie.inbox import GRACE_SECONDS, WAKE_SECONDS
+from storage.engine import OLDEST_SAFE_SQLITE
 from worker.cli_docs import commands, main, page
+from worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").glob("*.md"))]
 NAMES = {path for path, _ in commands()}
 GROUPS = {path[:length] for path in NAMES for length in range(1, len(path))}
+SWEEP_SECONDS = Settings.model_fields["sweep_interval_seconds"].default
 # `reverie` with what may stand before and after a command: options with and without a value.
 SHOWN = re.compile(
     r"(?<![\w./-])(?:\.venv/bin/)?reverie((?: --(?:data|workspace|agent|broker) \S+)*)((?: [a-z][a-z-]*)*)"
@@ -21,11 +31,11 @@ LINK = re.compile(r"\]\(([^)#\s]+)(#[^)\s]*)?\)")
 
 
 def code_of(path: Path) -> list[str]:
-    """What a page shows as code: fenced lines and inline spans."""
+    """What a page shows of the shell: the lines of blocks without a language, and inline spans."""
+    blocks = re.compile(r"^ *```(\w*)\n(.*?)^ *```", re.DOTALL | re.MULTILINE)
     text = path.read_text(encoding="utf-8")
-    fenced = re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
-    inline = re.findall(r"`([^`\n]+)`", re.sub(r"```.*?```", "", text, flags=re.DOTALL))
-    return [*(line for block in fenced for line in block.splitlines()), *inline]
+    shell = [line for language, block in blocks.findall(text) if not language for line in block.splitlines()]
+    return [*shell, *re.findall(r"`([^`\n]+)`", blocks.sub("", text))]
 
 
 def test_the_page_of_commands_is_current() -> None:
@@ -56,15 +66,15 @@ def test_an_outdated_page_of_commands_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_command_shown_exists(path: Path) -> None:
     """Given `reverie ...` as code on a page, then it is a command, or a group of commands."""
-    unknown = []
-    for line in code_of(path):
-        for _, words in SHOWN.findall(line):
-            shown = ("reverie", *words.split())
-            known = any(shown[:length] in NAMES for length in range(2, len(shown) + 1))
-            if not known and shown not in GROUPS:
-                unknown.append(line)
+    shown = [(("reverie", *words.split()), line) for line in code_of(path) for _, words in SHOWN.findall(line)]
+    unknown = [line for words, line in shown if words not in GROUPS and not begins_with_a_command(words)]
 
     assert unknown == []
+
+
+def begins_with_a_command(words: tuple[str, ...]) -> bool:
+    """Whether what stands first is a command; what follows may be an argument of it."""
+    return any(words[:length] in NAMES for length in range(2, len(words) + 1))
 
 
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
@@ -92,3 +102,27 @@ def anchors_of(path: Path) -> set[str]:
     """The anchors that a Markdown page gets from its headings."""
     headings = re.findall(r"^#+ (.*)$", path.read_text(encoding="utf-8"), re.MULTILINE)
     return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize(
+    ("page_name", "says"),
+    [
+        ("architecture.md", f"{CHUNK_CHARACTERS} characters, {OVERLAP_CHARACTERS} of them shared"),
+        ("architecture.md", f"in an inbox for more than {GRACE_SECONDS} s"),
+        ("architecture.md", f"The flag ends by itself after {WAKE_SECONDS} s"),
+        ("architecture.md", f"a lease of {STAGE_LEASE_SECONDS:g} s"),
+        ("architecture.md", f"| {BATCH_ITEMS} items |"),
+        ("architecture.md", f"| {BATCH_SOURCES} sources |"),
+        ("architecture.md", f"| {BATCH_CHUNKS} chunks (a setting) |"),
+        ("architecture.md", f"| {BATCH_VECTORS} vectors |"),
+        ("architecture.md", f"SQLite {'.'.join(map(str, OLDEST_SAFE_SQLITE))} or newer"),
+        ("architecture.md", f"{GRACE_SECONDS + SWEEP_SECONDS:g} s: in the inbox for {GRACE_SECONDS} s"),
+        ("architecture.md", f"{STAGE_LEASE_SECONDS + SWEEP_SECONDS:g} s: a lease of {STAGE_LEASE_SECONDS:g} s"),
+        ("operations.md", f"not been heard of for {ALIVE_SECONDS} s"),
+    ],
+)
+def test_a_number_on_a_page_is_the_one_in_the_code(page_name: str, says: str) -> None:
+    """Given a number that a page gives, then it is the constant's value: whoever changes one is led to the other."""
+    text = " ".join((ROOT / "docs" / page_name).read_text(encoding="utf-8").split())
+
+    assert says in text

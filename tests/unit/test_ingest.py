@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from copy import copy
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -119,20 +120,21 @@ def test_the_same_id_of_two_agents_is_two_messages(pipe: Pipeline) -> None:
 
 
 def test_two_workers_that_hold_the_same_items_store_them_once(pipe: Pipeline) -> None:
-    """Given four workers, each taking what the others' leases lost, when all commit at once, then each is there once."""
+    """Given items that three workers hold, each having lost its lease, when all commit at once, each is there once."""
     ids = pipe.say(*[f"message {number}" for number in range(200)])
+    workers = []
+    for _ in range(3):
+        worker = copy(pipe.inbox)
+        taken = pipe.inbox.take(WORKSPACE, limit=500)
+        worker.take = lambda *_, held=taken, **__: held  # type: ignore[method-assign]
+        workers.append(worker)
+        pipe.lose_worker()
 
-    def work(_: int) -> int:
-        stored = 0
-        for _ in range(4):
-            pipe.lose_worker()
-            stored += ingest_batch(pipe.inbox, pipe.store, pipe.working, now=pipe.now(), limit=70).stored
-        return stored
-
-    with ThreadPoolExecutor(4) as pool:
-        stored = sum(pool.map(work, range(4)))
+    with ThreadPoolExecutor(3) as pool:
+        reports = list(pool.map(lambda inbox: ingest_batch(inbox, pipe.store, pipe.working, now=pipe.now()), workers))
     pipe.settle()
-    assert stored <= 200
+    assert [report.taken for report in reports] == [200, 200, 200]
+    assert sum(report.stored for report in reports) == 200
     assert [message.id for message in pipe.messages()] == ids
     assert [message.sequence for message in pipe.messages()] == list(range(1, 201))
     assert pipe.dead_letters() == []

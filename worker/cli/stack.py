@@ -27,6 +27,9 @@ _PIPELINE_QUEUES = (
     contract.QUEUE_MAINTENANCE,
     contract.QUEUE_SCHEDULES,
 )
+# -P: the folder in which an agent's developer types `reverie up` may hold a tasks.py or storage.py of their own,
+# and must not come before our packages of these names.
+_PYTHON = (sys.executable, "-P", "-m")
 # Embedding is the long-distance runner: the short steps of the others, and recalls, go before it.
 _EMBED_NICENESS = 5
 
@@ -109,7 +112,7 @@ def serve(
     pass_on(call.settings)
     os.environ.setdefault(PREFIX + "PROCESS", "server")
     # Another composition root, in a process of its own: this one imports nothing of it.
-    os.execv(sys.executable, [sys.executable, "-m", "server"])  # noqa: S606 - our own module
+    os.execv(sys.executable, [*_PYTHON, "server"])  # noqa: S606 - our own module
 
 
 def process_specs(settings: Settings, *, show_logs: bool = False) -> list[ProcessSpec]:
@@ -117,7 +120,7 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
     from worker.broker import broker_processes
     from worker.supervisor import ProcessSpec
 
-    command = [sys.executable, "-m", "worker.cli"]
+    command = [*_PYTHON, "worker.cli"]
     environment = {**_environment(settings), "PYTHONUNBUFFERED": "1"}
 
     def spec(name: str, *arguments: str, grace: float = 10.0) -> ProcessSpec:

@@ -1,0 +1,113 @@
+"""Files: indexed once, replaced when they change, never by an older version."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.verify import verify
+from support.pipeline import WORKSPACE, Pipeline
+
+URI = "file:///notes.md"
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline on an empty workspace."""
+    pipe = Pipeline(tmp_path / "data")
+    yield pipe
+    pipe.close()
+
+
+def chunk_ids(pipe: Pipeline) -> list[int]:
+    with pipe.store.reading() as tx:
+        return list(tx.connection.exec_driver_sql("SELECT id FROM chunks ORDER BY id").scalars())
+
+
+def test_a_file_is_found_under_its_source(pipe: Pipeline) -> None:
+    """Given a file, when recalled, then the result says that it is one, with its tags and the stretch that matched."""
+    pipe.hand_in(URI, "zanzibar is an island. " * 100, tags=["Geo"])
+    pipe.settle()
+    (found,) = pipe.recall("zanzibar", limit=10)
+    assert (found.kind, found.name, found.tags, found.session) == ("file", URI, ["geo"], None)
+    assert pipe.recall("zanzibar", tags=("geo",)).results
+
+
+def test_an_unchanged_file_is_not_indexed_again(pipe: Pipeline) -> None:
+    """Given a file that is handed in again as it was, then no chunk is made anew (I11)."""
+    first = pipe.hand_in(URI, "zanzibar " * 200)
+    pipe.settle()
+    before = chunk_ids(pipe)
+    pipe.hand_in(URI, "zanzibar " * 200)
+    report = pipe.ingest()
+    assert (report.stored, report.unchanged) == (0, 1)
+    pipe.settle()
+    assert chunk_ids(pipe) == before
+    assert [memory.id for memory in pipe.recall("zanzibar")] == [first.id]
+
+
+def test_a_changed_file_takes_the_place_of_its_old_self(pipe: Pipeline) -> None:
+    """Given a file that changed, then what it said before is found no more, by words or by meaning."""
+    pipe.hand_in(URI, "the old text of zanzibar " * 60)
+    pipe.settle()
+    pipe.hand_in(URI, "the new text of pemba " * 60)
+    pipe.settle()
+    assert pipe.found("zanzibar") == []
+    assert len(pipe.recall("pemba", mode="keyword")) == 1
+    assert (pipe.count("files"), pipe.count("claims")) == (1, 0)
+    with pipe.store.reading() as tx:
+        generation = tx.index.active("vector")
+        assert generation is not None
+        assert tx.index.vector_ids(generation) == set(chunk_ids(pipe))
+    assert verify(pipe.store).wrong == []
+
+
+def test_an_older_version_that_comes_late_does_not_replace_a_newer_one(pipe: Pipeline) -> None:
+    """Given a worker that died with the first version, when another has stored the second, then that one stays."""
+    pipe.hand_in(URI, "version one")
+    held = pipe.inbox.take(WORKSPACE, limit=10)
+    pipe.hand_in(URI, "version two")
+    pipe.lose_worker()
+    pipe.broker.zadd(f"test:inbox:{WORKSPACE}:due", {held[0].field: 2**52})  # it comes after the second
+    pipe.broker.zrem(f"test:inbox:{WORKSPACE}:taken", held[0].field)
+    assert pipe.ingest().taken == 2
+    pipe.settle()
+    assert pipe.found("version") == ["version two"]
+
+
+def test_the_same_source_of_two_agents_and_two_sessions_are_different_files(pipe: Pipeline) -> None:
+    """Given one source in several places, then each has its own text, and forgetting one leaves the others."""
+    pipe.hand_in(URI, "zanzibar of ana")
+    pipe.hand_in(URI, "zanzibar of bob", agent="bob")
+    pipe.hand_in(URI, "zanzibar in a session", session="s")
+    pipe.settle()
+    assert sorted(pipe.found("zanzibar")) == ["zanzibar in a session", "zanzibar of ana"]
+    assert pipe.found("zanzibar", session="s") == ["zanzibar in a session"]
+    assert pipe.found("zanzibar", agent="bob") == ["zanzibar of bob"]
+    pipe.forget("s")
+    assert pipe.found("zanzibar") == ["zanzibar of ana"]
+
+
+def test_a_text_that_a_file_repeats_is_one_chunk_of_it(pipe: Pipeline) -> None:
+    """Given a file of one line a thousand times, then its chunks are different ones, and cutting again changes nothing."""
+    pipe.hand_in(URI, "the same line again\n" * 1_000)
+    pipe.settle()
+    with pipe.store.reading() as tx:
+        total, different = tx.connection.exec_driver_sql(
+            "SELECT count(*), count(DISTINCT content_hash) FROM chunks"
+        ).one()
+    assert total == different
+    assert pipe.chunk().done == 0
+    assert verify(pipe.store).wrong == []
+
+
+def test_an_empty_file_is_stored_and_has_no_chunk(pipe: Pipeline) -> None:
+    """Given a file that became empty, then its old text is gone and nothing is left to do."""
+    pipe.hand_in(URI, "zanzibar")
+    pipe.settle()
+    pipe.hand_in(URI, " \n")
+    pipe.settle()
+    assert (pipe.found("zanzibar"), pipe.count("files"), pipe.count("chunks")) == ([], 1, 0)
+    assert verify(pipe.store).wrong == []
