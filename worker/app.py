@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ from typing import Any, Final
 
 import structlog
 from celery import Celery, signals
+from celery.loaders.app import AppLoader
 
 from adapters.pulse import WorkerPulse
 from reverie import contract
@@ -36,9 +38,21 @@ log = structlog.get_logger(__name__)
 _TASK_MODULES: Final = ("tasks.ingest", "tasks.chunk", "tasks.embed", "tasks.index", "tasks.recovery", "tasks.upkeep")
 
 
+class InstalledLoader(AppLoader):  # type: ignore[misc]  # celery has no types
+    """Imports what is installed. Celery's own loader puts the current folder first, and an agent's developer may
+    start Reverie where a tasks.py or storage.py of their own lies."""
+
+    def import_from_cwd(self, module: str, imp: object = None, package: str | None = None) -> Any:
+        """Import a module, from anywhere but the current folder."""
+        del imp
+        return importlib.import_module(module, package)
+
+
 def create_app(settings: Settings) -> Celery:
     """The app with everything on which a worker's safety rests."""
-    app = Celery("reverie", broker=celery_url(settings.broker_url), include=list(_TASK_MODULES))
+    app = Celery(
+        "reverie", broker=celery_url(settings.broker_url), include=list(_TASK_MODULES), loader=InstalledLoader
+    )
     app.conf.update(celery_settings(settings.broker_prefix))
     app.conf.update(
         # A task is taken off the queue when it has ended; one whose worker died is delivered again. That is safe
@@ -99,7 +113,7 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
         run.__module__ = function.__module__
-        registered = app.task(name=name, bind=True, queue=contract.TASK_QUEUES[name])(run)
+        registered = app.task(name=name, bind=True)(run)  # its queue: `task_routes`
         registered.body = function  # for `reverie run`, which wants the counts and the errors
         return registered
 

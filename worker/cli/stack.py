@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 import sys
 import urllib.request
 from dataclasses import replace
@@ -13,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from reverie import contract
-from reverie.errors import Rejected, ReverieError
+from reverie.errors import Rejected, ReverieError, Unavailable
 from worker.cli.application import application, invocation
 from worker.cli.output import say
 from worker.settings import PREFIX, Settings
@@ -47,6 +48,7 @@ def up(
     from worker.logs import configure_logging
     from worker.supervisor import Supervisor
 
+    _refuse_taken_port(settings)
     (settings.data / "logs").mkdir(parents=True, exist_ok=True, mode=0o700)
     configure_logging(settings, process="up")
     if not show_logs:
@@ -185,6 +187,18 @@ class _Picture:
             say(f"Reverie is up: {local_url(settings)} (data in {settings.data.resolve()}). Ctrl-C stops everything.")
         elif event.kind in ("process_killed", "process_stopping"):
             say(f"  {event.name} {event.kind.removeprefix('process_')}")
+
+
+def _refuse_taken_port(settings: Settings) -> None:
+    """Say so before anything is started: another server on this port would answer in the place of ours."""
+    try:
+        family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
+        socket.create_server((settings.host, settings.port), family=family).close()
+    except OSError as error:
+        raise Unavailable(
+            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): is another Reverie running?"
+            " `reverie up --port N` takes another port"
+        ) from error
 
 
 def _open_stores(stores: object) -> None:

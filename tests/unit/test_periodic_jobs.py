@@ -1,0 +1,148 @@
+"""When jobs run: after the first start, after a stop, and once however many beats there are."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from beat_schedule import PERIODIC_JOBS
+from reverie import contract
+from reverie.clock import to_micros
+from storage.jobs import ABANDONED_AFTER_SECONDS, KEEP_RUNS_A_JOB, JobRuns
+from storage.records import JobRun
+from storage.stores import Stores
+from worker.app import app
+from worker.app import settings as app_settings
+from worker.beat import first_due
+
+NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+SECOND = 1_000_000
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[Stores]:
+    """A data folder with an account."""
+    stores = Stores(tmp_path)
+    yield stores
+    stores.close()
+
+
+@pytest.fixture
+def jobs(stores: Stores) -> JobRuns:
+    """The runs of periodic jobs."""
+    return stores.jobs()
+
+
+def last(ago: timedelta) -> JobRun:
+    return JobRun("job", 1, to_micros(NOW - ago), None, {}, None)
+
+
+def due_in(last_run: JobRun | None, *, first_after: timedelta = timedelta()) -> timedelta:
+    return first_due(HOUR, first_after, last_run, NOW) + HOUR - NOW
+
+
+def test_a_job_that_never_ran_waits_its_first_time() -> None:
+    """Given no run, then it is due after `first_after`, at once where that is nothing."""
+    assert due_in(None) == timedelta()
+    assert due_in(None, first_after=timedelta(minutes=5)) == timedelta(minutes=5)
+
+
+def test_a_job_is_due_one_interval_after_its_last_run_however_often_beat_is_restarted() -> None:
+    """Given a run twenty minutes ago, then forty minutes are left, whatever `first_after` says."""
+    assert due_in(last(timedelta(minutes=20)), first_after=timedelta(hours=9)) == timedelta(minutes=40)
+
+
+def test_a_job_missed_while_everything_was_down_is_due_at_once() -> None:
+    """Given a run long ago, then it is overdue, and runs once, not once for each time missed."""
+    assert due_in(last(timedelta(days=9))) < timedelta()
+
+
+def test_a_run_from_the_future_holds_a_job_up_for_one_interval_at_most() -> None:
+    """Given a clock that was set back, then the job is due one interval from now."""
+    assert due_in(last(timedelta(days=-9))) == HOUR
+
+
+def test_of_two_beats_one_may_run_a_job(jobs: JobRuns) -> None:
+    """Given one period of one job, when two ask, then one may; the next period and other jobs are their own."""
+    assert jobs.claim("sweep", period=7, now=SECOND)
+    assert not jobs.claim("sweep", period=7, now=2 * SECOND)
+    assert jobs.claim("sweep", period=8, now=2 * SECOND)
+    assert jobs.claim("other", period=7, now=2 * SECOND)
+
+
+def test_a_run_that_ended_is_not_run_again_however_late_its_twin_comes(jobs: JobRuns) -> None:
+    """Given a finished run, when the delayed task of the same period comes, then it may not."""
+    jobs.claim("sweep", period=7, now=SECOND)
+    jobs.finish("sweep", period=7, now=2 * SECOND, counts={"done": 3})
+    assert not jobs.claim("sweep", period=7, now=10**12 * SECOND)
+    run = jobs.last_runs()["sweep"]
+    assert (run.started_at, run.finished_at, run.counts, run.error) == (SECOND, 2 * SECOND, {"done": 3}, None)
+
+
+def test_a_run_whose_process_was_killed_may_be_claimed_again_after_a_while(jobs: JobRuns) -> None:
+    """Given a run that never ended, then its period is free again after ten minutes and not before."""
+    jobs.claim("vacuum", period=7, now=SECOND)
+    later = SECOND + ABANDONED_AFTER_SECONDS * SECOND
+    assert not jobs.claim("vacuum", period=7, now=later)
+    assert jobs.claim("vacuum", period=7, now=later + 1)
+    assert not jobs.claim("vacuum", period=7, now=later + 2)
+
+
+def test_how_a_run_failed_is_kept(jobs: JobRuns) -> None:
+    """Given a run that raised, then its error is there to be read, until the next run."""
+    jobs.claim("sweep", period=7, now=SECOND)
+    jobs.finish("sweep", period=7, now=2 * SECOND, error="StoreUnavailable: full")
+    assert jobs.last_runs()["sweep"].error == "StoreUnavailable: full"
+
+
+def test_only_the_newest_runs_are_kept(jobs: JobRuns, stores: Stores) -> None:
+    """Given more runs than are kept, then the oldest are gone and another job's are not."""
+    jobs.claim("other", period=0, now=1)
+    with stores.account().atomic() as connection:
+        for period in range(KEEP_RUNS_A_JOB + 5):
+            connection.exec_driver_sql(
+                "INSERT INTO job_runs (job, period, started_at) VALUES ('sweep', ?, ?)", (period, period)
+            )
+    jobs.claim("sweep", period=10**6, now=10**6)
+    jobs.finish("sweep", period=10**6, now=10**6 + 1)
+    with stores.account().reading() as connection:
+        rows = connection.exec_driver_sql("SELECT job, count(*), max(period) FROM job_runs GROUP BY job ORDER BY job")
+        assert [tuple(row) for row in rows] == [("other", 1, 0), ("sweep", KEEP_RUNS_A_JOB, 10**6)]
+
+
+def test_the_registered_tasks_are_exactly_those_of_the_contract() -> None:
+    """Given every module of tasks, then no name differs between contract, queues and workers."""
+    app.loader.import_default_modules()
+    named = {
+        value for name, value in vars(contract).items() if name.isupper() and str(value).startswith("reverie.")
+    }
+    assert {name for name in app.tasks if not name.startswith("celery.")} == named == set(contract.TASK_QUEUES)
+
+
+def test_every_task_goes_to_the_queue_of_the_contract_and_every_queue_exists() -> None:
+    """Given a task, then its route and the contract name one queue, and that one is consumed."""
+    app.loader.import_default_modules()
+    assert set(contract.TASK_QUEUES.values()) <= set(contract.QUEUES)
+    for name, queue in contract.TASK_QUEUES.items():
+        assert app.amqp.router.route({}, name)["queue"].name == queue
+
+
+def test_every_entry_of_the_table_names_a_task_with_a_queue_an_interval_and_a_reason() -> None:
+    """Given the table of periodic jobs, then each row is of a real task, once, and says what it does."""
+    assert len({job.task for job in PERIODIC_JOBS}) == len(PERIODIC_JOBS)
+    for job in PERIODIC_JOBS:
+        assert job.task in contract.TASK_QUEUES
+        assert job.every(app_settings) >= timedelta(seconds=1)
+        assert job.first_after >= timedelta()
+        assert job.what
+
+
+def test_the_backfill_runs_a_minute_after_the_first_start_and_each_half_hour() -> None:
+    """Given the settings as they come, then I13 holds."""
+    (backfill,) = (job for job in PERIODIC_JOBS if job.task == contract.BACKFILL_EMBEDDINGS)
+    assert (backfill.first_after, backfill.every(app_settings)) == (timedelta(seconds=60), timedelta(minutes=30))
+    assert app_settings.backfill_batch_size == 50

@@ -1,0 +1,222 @@
+"""The sweeps: what was lost is made good, who has nothing to do is not looked at, and a thousand idle cost nothing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from memory.recovery import StageSweep, recover_inbox
+from reverie.inbox import Inbox
+from storage.stores import Stores
+from storage.work import STAGES, is_idle_file
+from support.pipeline import PREFIX, WORKSPACE, Pipeline
+
+# A file's stamp counts only when it is older than this: what the sweep calls settled.
+SETTLED_SECONDS = 3
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline on an empty workspace."""
+    pipe = Pipeline(tmp_path / "data")
+    yield pipe
+    pipe.close()
+
+
+@pytest.fixture
+def aged(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Everything in an inbox counts as older than the grace of 20 s."""
+    stats = Inbox.stats
+    monkeypatch.setattr(
+        Inbox, "stats", lambda self, name: (now := stats(self, name))._replace(oldest_age_seconds=now.size and 60.0)
+    )
+
+
+class Sweep:
+    """A stage sweep with a memory of whom it woke."""
+
+    def __init__(self, pipe: Pipeline) -> None:
+        self.pipe = pipe
+        self.sweep = StageSweep(STAGES)
+        self.woken: list[tuple[str, str]] = []
+
+    def run(self) -> tuple[int, list[tuple[str, str]]]:
+        """How many workspaces were looked at and who was woken."""
+        self.woken.clear()
+        report = self.sweep.run(self.pipe.stores, now=self.pipe.now(), wake=lambda *who: self.woken.append(who))
+        return report.looked_at, list(self.woken)
+
+
+def recover(pipe: Pipeline, **more: Any) -> tuple[int, list[str]]:
+    stored: list[str] = []
+    report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now, on_stored=stored.append, **more)
+    assert report.errors == {}
+    return report.recovered, stored
+
+
+def test_what_lies_in_the_inbox_too_long_is_stored(pipe: Pipeline, aged: None) -> None:
+    """Given 1,200 messages whose wake-up was lost, when the sweep comes, then it stores them itself, in batches."""
+    ids = [message_id for _ in range(4) for message_id in pipe.say(*[str(number) for number in range(300)])]
+    assert recover(pipe) == (1_200, [WORKSPACE] * 3)
+    assert [message.id for message in pipe.messages()] == ids
+    assert recover(pipe) == (0, [])
+
+
+def test_what_has_just_come_is_left_to_its_wake_up(pipe: Pipeline) -> None:
+    """Given a message of this moment, when the sweep comes, then it stays: its wake-up is on its way."""
+    pipe.say("fresh")
+    assert recover(pipe) == (0, [])
+    assert pipe.waiting_in_inbox() == 1
+
+
+def test_the_inbox_sweep_stops_at_its_time(pipe: Pipeline, aged: None) -> None:
+    """Given a backlog and no time, when the sweep comes, then it hands its worker back."""
+    pipe.say("waits")
+    assert recover(pipe, budget_seconds=0.0) == (0, [])
+    assert pipe.waiting_in_inbox() == 1
+
+
+def test_an_inbox_under_a_name_that_is_no_workspace_is_cleared(pipe: Pipeline, aged: None, tmp_path: Path) -> None:
+    """Given a name that leaves the folder, when the sweep comes, then no file is made and the error names it."""
+    pipe.broker.sadd(f"{PREFIX}inboxes", "../../etc")
+    pipe.broker.hset(f"{PREFIX}inbox:../../etc", "ana\x1fx", "1 {}")
+    report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now, on_stored=lambda _: None)
+    assert list(report.errors) == ["../../etc"]
+    assert pipe.inbox.workspaces() == []
+    assert not (tmp_path / "data").exists()
+
+
+def test_the_stage_sweep_wakes_what_is_due_stage_by_stage(pipe: Pipeline) -> None:
+    """Given work whose wake-ups were lost at each stage, when the sweep comes, then it wakes just that stage."""
+    sweep = Sweep(pipe)
+    pipe.say("hello")
+    pipe.hand_in("file:///a", "text")
+    pipe.ingest()
+    assert sweep.run() == (1, [("chunk", WORKSPACE), ("chunk-files", WORKSPACE)])
+    pipe.chunk()
+    assert sweep.run() == (1, [("embed", WORKSPACE)])
+    pipe.embed()
+    assert sweep.run() == (1, [("index", WORKSPACE)])
+    pipe.index()
+    assert sweep.run() == (1, [])
+
+
+def test_work_that_a_living_worker_holds_wakes_nobody(pipe: Pipeline) -> None:
+    """Given a lease that has not ended, then the sweep is quiet; given one that has, then it wakes the stage."""
+    sweep = Sweep(pipe)
+    pipe.say("hello")
+    pipe.ingest()
+    with pipe.store.writing() as tx:
+        tx.work.claim("chunk", now=pipe.now(), lease_seconds=25, limit=10)
+    assert sweep.run() == (1, [])
+    pipe.advance(26)
+    assert sweep.run() == (1, [("chunk", WORKSPACE)])
+
+
+def test_an_idle_workspace_is_looked_at_again_only_when_it_was_written(pipe: Pipeline) -> None:
+    """Given a workspace with nothing to do, then it is looked at once, and once more after each write."""
+    sweep = Sweep(pipe)
+    pipe.say("hello")
+    pipe.settle()
+    pipe.advance(SETTLED_SECONDS)
+    assert [sweep.run()[0] for _ in range(3)] == [1, 0, 0]
+    pipe.say("more")
+    pipe.ingest()
+    assert [sweep.run()[0] for _ in range(3)] == [1, 1, 1]
+    pipe.settle()
+    pipe.advance(SETTLED_SECONDS)
+    assert [sweep.run()[0] for _ in range(3)] == [1, 0, 0]
+
+
+def test_what_was_written_a_moment_ago_is_not_taken_for_settled(pipe: Pipeline) -> None:
+    """Given a file whose time may not yet tell a further write, then it is looked at again."""
+    sweep = Sweep(pipe)
+    pipe.say("hello")
+    pipe.settle()
+    assert [sweep.run()[0] for _ in range(2)] == [1, 1]
+
+
+def test_dead_letters_and_damaged_files_hold_up_no_sweep(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a workspace that cannot be opened, then its error is named and the others are woken."""
+    broken = tmp_path / "data" / "workspaces" / "a-broken" / "memory.db"
+    broken.parent.mkdir(parents=True)
+    broken.write_bytes(b"no database" * 1_000)
+    pipe.say("hello")
+    pipe.ingest()
+    sweep = Sweep(pipe)
+    report = sweep.sweep.run(pipe.stores, now=pipe.now(), wake=lambda *who: sweep.woken.append(who))
+    assert (list(report.errors), sweep.woken) == (["a-broken"], [("chunk", WORKSPACE)])
+
+
+@pytest.fixture(scope="module")
+def thousand(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A data folder with 1,000 workspaces in which everything is done: copies of one."""
+    data = tmp_path_factory.mktemp("thousand") / "data"
+    pipe = Pipeline(data)
+    pipe.say("hello")
+    pipe.settle()
+    pipe.close()
+    model = data / "workspaces" / WORKSPACE / "memory.db"
+    for number in range(999):
+        folder = data / "workspaces" / f"w{number:03}"
+        folder.mkdir()
+        shutil.copy2(model, folder / "memory.db")
+    for path in data.glob("workspaces/*/memory.db"):
+        os.utime(path, (1, 1))
+    return data
+
+
+def test_the_first_sweep_of_a_cold_process_over_a_thousand_idle_workspaces_is_cheap(thousand: Path) -> None:
+    """Given 1,000 idle workspaces, when a new process sweeps, then under a second of CPU, the best of three."""
+    is_idle_file(thousand / "workspaces" / WORKSPACE / "memory.db", STAGES)  # the libraries are loaded
+    best = 60.0
+    for _ in range(3):
+        stores = Stores(thousand)
+        before = time.process_time()
+        report = StageSweep(STAGES).run(stores, now=10**15, wake=lambda *_: pytest.fail("nothing is due"))
+        best = min(best, time.process_time() - before)
+        assert (report.looked_at, report.errors) == (1_000, {})
+        stores.close()
+    assert best < 1.0
+
+
+def test_the_sweeps_after_it_are_cheaper_still(thousand: Path) -> None:
+    """Given a process that knows 1,000 workspaces as idle, when it sweeps, then it opens none of them."""
+    stores, sweep = Stores(thousand), StageSweep(STAGES)
+    sweep.run(stores, now=10**15, wake=lambda *_: pytest.fail("nothing is due"))
+    best = 60.0
+    for _ in range(3):
+        before = time.process_time()
+        report = sweep.run(stores, now=10**15, wake=lambda *_: pytest.fail("nothing is due"))
+        best = min(best, time.process_time() - before)
+        assert report.looked_at == 0
+    assert best < 0.2
+    stores.close()
+
+
+def test_after_a_flush_of_the_broker_everything_stored_becomes_searchable(pipe: Pipeline) -> None:
+    """Given work at every stage and an empty broker, when the sweep wakes who is due, then all is searchable."""
+    for number, stages in enumerate(((), (pipe.chunk,), (pipe.chunk, pipe.embed))):
+        pipe.say(*[f"zanzibar {number} {part}" for part in range(20)])
+        pipe.ingest()
+        for stage in stages:
+            stage()
+    pipe.say("zanzibar last")
+    pipe.ingest()
+    pipe.broker.flushall()
+    bodies = {"chunk": pipe.chunk, "chunk-files": pipe.chunk, "embed": pipe.embed, "index": pipe.index}
+    sweep = Sweep(pipe)
+    rounds = 0
+    while (woken := sweep.run()[1]) and rounds < 10:
+        rounds += 1
+        for stage, _ in woken:
+            bodies[stage]()
+    assert rounds <= 3
+    assert len(pipe.recall("zanzibar", mode="vector", limit=100)) == 61
+    assert len(pipe.found("zanzibar")) == 61
