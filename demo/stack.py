@@ -29,7 +29,6 @@ DEFAULT_PORT = 7437
 START_TIMEOUT_SECONDS = 120.0
 _STOP_TIMEOUT_SECONDS = 40.0
 _POLL_SECONDS = 0.2
-_ROOT = Path(__file__).resolve().parent.parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +78,9 @@ def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
 def _start(data: Path, workspace: str, port: int) -> subprocess.Popen[bytes]:
     """Start `reverie up` in a session of its own: Ctrl-C reaches this program alone, which then stops it."""
     private_folder(data / "logs")
-    command = [sys.executable, "-m", "worker.cli", "--data", os.fspath(data), "--workspace", workspace]
-    environment = {"PYTHONPATH": os.pathsep.join(filter(None, [str(_ROOT), os.environ.get("PYTHONPATH")]))}
+    command = [sys.executable, "-P", "-m", "worker.cli", "--data", os.fspath(data), "--workspace", workspace]
     # Killed or not, this program leaves nothing behind: the kernel tells the supervisor that it is gone.
-    return spawn([*command, "up", "--port", str(port)], environment, _log_path(data), signal.SIGTERM)
+    return spawn([*command, "up", "--port", str(port)], {}, _log_path(data), signal.SIGTERM)
 
 
 def _await_answer(process: subprocess.Popen[bytes], port: int, log_path: Path) -> None:

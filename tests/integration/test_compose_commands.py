@@ -23,9 +23,9 @@ from typing import Any
 
 import psutil
 import pytest
-from support.compose import load_compose, seconds
 
 from reverie import Rejected, Reverie
+from support.compose import load_compose, seconds
 from worker.broker import _valkey_server_path
 
 TOKEN = "a token of this test"

@@ -40,11 +40,19 @@ WORKSPACE = "ws"
 class Pipeline:
     """One workspace with everything that moves messages through it."""
 
-    def __init__(self, data: Path, *, broker: redis.Redis | None = None, embedder: Embedder | None = None) -> None:
+    def __init__(
+        self,
+        data: Path,
+        *,
+        broker: redis.Redis | None = None,
+        embedder: Embedder | None = None,
+        prefix: str = PREFIX,
+    ) -> None:
+        self.prefix = prefix
         self.broker = broker if broker is not None else fakeredis.FakeRedis(server=fakeredis.FakeServer())
         self.stores = Stores(data)
-        self.inbox = Inbox(self.broker, prefix=PREFIX)
-        self.working = WorkingMemory(self.broker, prefix=PREFIX, capacity=50)
+        self.inbox = Inbox(self.broker, prefix=prefix)
+        self.working = WorkingMemory(self.broker, prefix=prefix, capacity=50)
         self.embedder: Embedder = embedder if embedder is not None else HashEmbedder()
         self.skew_micros = 0
         self.ready: list[ReadyMessage] = []
@@ -69,14 +77,14 @@ class Pipeline:
 
     def lose_worker(self) -> None:
         """End every lease of the inbox, as after a worker's death."""
-        key = f"{PREFIX}inbox:{WORKSPACE}:taken"
+        key = f"{self.prefix}inbox:{WORKSPACE}:taken"
         fields = self.broker.zrange(key, 0, -1)
         if fields:
             self.broker.zadd(key, {field: number for number, field in enumerate(fields)})
 
     def make_due(self) -> None:
         """Let the pause after a failure pass."""
-        self.broker.delete(f"{PREFIX}inbox:{WORKSPACE}:pause")
+        self.broker.delete(f"{self.prefix}inbox:{WORKSPACE}:pause")
 
     # --- into the inbox ---
 
@@ -100,9 +108,9 @@ class Pipeline:
         """Put raw bytes into the inbox, as anything that reaches the broker may."""
         field = field_of(agent, item_id)
         at = str(self.inbox.now_micros()).encode() + b" " if stamp is None else stamp
-        self.broker.hset(f"{PREFIX}inbox:{WORKSPACE}", field, at + payload)
-        self.broker.zadd(f"{PREFIX}inbox:{WORKSPACE}:due", {field: 1})
-        self.broker.sadd(f"{PREFIX}inboxes", WORKSPACE)
+        self.broker.hset(f"{self.prefix}inbox:{WORKSPACE}", field, at + payload)
+        self.broker.zadd(f"{self.prefix}inbox:{WORKSPACE}:due", {field: 1})
+        self.broker.sadd(f"{self.prefix}inboxes", WORKSPACE)
 
     def waiting_in_inbox(self) -> int:
         return self.inbox.stats(WORKSPACE).size

@@ -18,7 +18,9 @@ from storage.records import SourceText
 from support.pipeline import Pipeline
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=3_000)
-PROSE = st.lists(st.sampled_from(["Yes.", "the", "Zanzibar", "naïve", "漢字", "👩‍👩‍👧", "\n\n", "\n", "e\u0301", "x" * 90]))
+PROSE = st.lists(
+    st.sampled_from(["Yes.", "the", "Zanzibar", "naïve", "漢字", "👩‍👩‍👧", "\n\n", "\n", "e\u0301", "x" * 90])
+)
 
 
 @pytest.fixture
@@ -76,7 +78,9 @@ def test_a_word_longer_than_a_chunk_is_cut_and_nothing_of_it_is_lost() -> None:
     assert all(any(word[start : start + 50] in chunk for chunk in chunks) for start in range(0, 4_950, 50))
 
 
-@pytest.mark.parametrize("text", ["👩‍👩‍👧‍👦" * 300, "e" + "\u0301" * 3_000, "🇩🇪" * 1_000, "漢" * 3_000, "\u202e\u200b" * 2_000])
+@pytest.mark.parametrize(
+    "text", ["👩‍👩‍👧‍👦" * 300, "e" + "\u0301" * 3_000, "🇩🇪" * 1_000, "漢" * 3_000, "\u202e\u200b" * 2_000]
+)
 def test_no_script_and_no_emoji_makes_a_chunk_too_long(text: str) -> None:
     """Given graphemes of many code points, then the limit still holds."""
     assert max(map(len, texts(text))) <= CHUNK_CHARACTERS
@@ -118,7 +122,9 @@ def test_the_arguments_of_a_tool_call_are_found_in_every_form(form: str) -> None
     assert "Pemba" in text
 
 
-@pytest.mark.parametrize("call", [{}, {"function": None}, {"function": "book"}, {"name": 7, "arguments": None}, {"x": "y"}])
+@pytest.mark.parametrize(
+    "call", [{}, {"function": None}, {"function": "book"}, {"name": 7, "arguments": None}, {"x": "y"}]
+)
 def test_a_call_of_no_known_form_adds_nothing_and_breaks_nothing(call: dict[str, Any]) -> None:
     """Given an odd call, then the content alone is the text."""
     assert source_text("content", json.dumps([call])) == "content"
@@ -166,7 +172,9 @@ def test_chunking_twice_makes_nothing_new(pipe: Pipeline) -> None:
     assert pipe.count("chunks") == chunks
 
 
-@pytest.mark.parametrize("text", ["x" * 2**20, "word " * (2**20 // 5), "A sentence of it. " * (2**20 // 18), "漢字" * (2**20 // 6)])
+@pytest.mark.parametrize(
+    "text", ["x" * 2**20, "word " * (2**20 // 5), "A sentence of it. " * (2**20 // 18), "漢字" * (2**20 // 6)]
+)
 def test_the_longest_message_is_cut_in_a_moment(text: str) -> None:
     """Given 1 MiB, of whatever it is, then cutting it takes a fraction of a lease (25 s), not all of it."""
     before = time.process_time()

@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 from jsonschema import Draft202012Validator
-from support.compose import ROOT, NotSet, load_compose, seconds
 
 from reverie import contract
+from support.compose import ROOT, NotSet, load_compose, seconds
 from worker.settings import PREFIX, Settings
 
 COMPOSE = load_compose({"REVERIE_TOKEN": "secret"})

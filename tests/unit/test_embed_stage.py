@@ -72,9 +72,7 @@ def errors(pipe: Pipeline) -> list[str | None]:
     return [message.embedding_error for message in pipe.messages()]
 
 
-def test_chunks_are_embedded_in_batches_and_stored_as_float32_little_endian(
-    pipe: Pipeline, embedder: Embedder
-) -> None:
+def test_chunks_are_embedded_in_batches_and_stored_as_float32_little_endian(pipe: Pipeline, embedder: Embedder) -> None:
     """Given ten chunks and batches of four, then 4, 4 and 2, each vector stored with its model, dimension and bytes."""
     assert pipe.embed(batch_size=4).done == 10
     assert embedder.batches == [4, 4, 2]

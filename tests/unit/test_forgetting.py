@@ -20,7 +20,17 @@ from storage.verify import verify
 from storage.work import STAGES
 from support.pipeline import PREFIX, WORKSPACE, Pipeline, as_json, turns
 
-TABLES = ("sessions", "messages", "chunks", "chunks_vec", "message_chunks", "chunk_tags", "files", "claims", "dead_letters")
+TABLES = (
+    "sessions",
+    "messages",
+    "chunks",
+    "chunks_vec",
+    "message_chunks",
+    "chunk_tags",
+    "files",
+    "claims",
+    "dead_letters",
+)
 
 
 @pytest.fixture

@@ -36,7 +36,7 @@ def test_every_field_of_a_message_comes_out_as_it_went_in(pipe: Pipeline) -> Non
     given = {
         "id": "my-own-key",
         "role": "tool",
-        "content": "naïve 漢字 👩‍👩‍👧 \"quoted\" \\ back\nline",
+        "content": 'naïve 漢字 👩‍👩‍👧 "quoted" \\ back\nline',
         "name": "Zoë",
         "tool_call_id": "c0",
         "tool_name": "find",
@@ -70,7 +70,13 @@ def test_what_is_left_out_has_its_default(pipe: Pipeline) -> None:
     pipe.say("hello")
     pipe.ingest()
     (stored,) = pipe.messages()
-    assert (stored.name, stored.tool_calls, stored.tags, stored.metadata, stored.token_count) == (None, [], [], {}, None)
+    assert (stored.name, stored.tool_calls, stored.tags, stored.metadata, stored.token_count) == (
+        None,
+        [],
+        [],
+        {},
+        None,
+    )
     assert stored.id
     assert stored.sequence == 1
     assert abs(stored.created_at - pipe.now()) < 60_000_000
@@ -198,7 +204,9 @@ def test_a_sequence_that_is_taken_becomes_a_dead_letter_and_the_rest_is_stored(p
     """Given a sequence in the store and one twice in the batch, then the later ones are set aside by name."""
     pipe.say({"content": "a", "sequence": 1})
     pipe.ingest()
-    pipe.say({"content": "clash", "sequence": 1}, {"content": "b", "sequence": 2}, {"content": "again", "sequence": 2}, "c")
+    pipe.say(
+        {"content": "clash", "sequence": 1}, {"content": "b", "sequence": 2}, {"content": "again", "sequence": 2}, "c"
+    )
     report = pipe.ingest()
     assert (report.stored, report.dead) == (2, 2)
     assert pipe.contents() == ["a", "b", "c"]

@@ -14,8 +14,8 @@ from sqlalchemy import text
 from reverie.errors import StoreUnavailable
 from storage import index, migrate
 from storage.engine import Database
-from storage.migrate import newest_version, schema_version
 from storage.migrate import migrate as bring_up_to_date
+from storage.migrate import newest_version, schema_version
 from storage.stores import Stores
 
 SCRIPTS = Path(migrate.__file__).parent / "migrations"

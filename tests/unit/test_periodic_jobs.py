@@ -117,9 +117,7 @@ def test_only_the_newest_runs_are_kept(jobs: JobRuns, stores: Stores) -> None:
 def test_the_registered_tasks_are_exactly_those_of_the_contract() -> None:
     """Given every module of tasks, then no name differs between contract, queues and workers."""
     app.loader.import_default_modules()
-    named = {
-        value for name, value in vars(contract).items() if name.isupper() and str(value).startswith("reverie.")
-    }
+    named = {value for name, value in vars(contract).items() if name.isupper() and str(value).startswith("reverie.")}
     assert {name for name in app.tasks if not name.startswith("celery.")} == named == set(contract.TASK_QUEUES)
 
 

@@ -1,0 +1,187 @@
+"""The whole stack, from an agent's enqueue to its recall: real processes, a real broker, the real model."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness.stack import Stack
+from reverie import Reverie
+from reverie.errors import NotFound, Unavailable, WaitTimeout
+from storage.stores import Stores
+from storage.verify import verify
+from worker.broker import embedded_broker_url
+
+WORKSPACE = "story"
+CONVERSATION = [
+    {"role": "user", "content": "I moved to Lisbon in May, for the light."},
+    {"role": "assistant", "content": "How lovely! And what do you do there?"},
+    {"role": "user", "content": "I repair violins in a workshop near the river."},
+    {"role": "tool", "content": "", "tool_calls": [{"name": "search", "arguments": {"query": "spruce tonewood"}}]},
+]
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """One stack with the real model for the tests that only talk to it."""
+    with Stack(env={"REVERIE_LOG_FORMAT": "json"}) as running:
+        assert running.wait_server(60)
+        yield running
+
+
+@pytest.fixture
+def memory(stack: Stack) -> Iterator[Reverie]:
+    """A client of an agent of its own: it knows the broker and the server."""
+    agent = f"ana-{time.monotonic_ns()}"
+    with Reverie(agent, broker=stack.broker_url, url=stack.url, workspace=WORKSPACE) as client:
+        yield client
+
+
+def test_what_was_said_is_recalled_by_its_meaning(memory: Reverie) -> None:
+    receipt = memory.ingest("chat-1", CONVERSATION, wait="searchable", timeout_seconds=60)
+
+    found = memory.recall("Which city does the person live in?", limit=2)
+
+    assert receipt.state == "searchable"
+    assert receipt.degraded == ""
+    assert any("Lisbon" in result.text for result in found)
+    assert all(result.explanation is None for result in found), "scores are for those who ask"
+
+
+def test_the_argument_of_a_tool_call_is_found_by_its_words(memory: Reverie) -> None:
+    memory.ingest("chat-1", CONVERSATION, wait="searchable", timeout_seconds=60)
+
+    found = memory.recall("tonewood", mode="keyword", limit=1)
+
+    assert [result.role for result in found] == ["tool"]
+
+
+def test_an_agent_sees_nothing_of_another(memory: Reverie, stack: Stack) -> None:
+    memory.ingest("chat-1", CONVERSATION, wait="searchable", timeout_seconds=60)
+
+    with Reverie("somebody-else", broker=stack.broker_url, url=stack.url, workspace=WORKSPACE) as other:
+        assert list(other.recall("Lisbon violins")) == []
+        assert other.sessions() == []
+        with pytest.raises(NotFound):
+            other.messages("chat-1")
+
+
+def test_a_forgotten_session_is_gone_from_every_answer(memory: Reverie) -> None:
+    memory.ingest("chat-1", CONVERSATION, wait="searchable", timeout_seconds=60)
+    assert memory.working("chat-1")
+
+    assert memory.forget_session("chat-1")
+
+    assert list(memory.recall("Where does the person live?")) == []
+    assert memory.sessions() == []
+    with pytest.raises(NotFound):
+        memory.working("chat-1")
+
+
+def test_the_trace_of_a_call_is_on_the_log_line_of_every_stage(memory: Reverie, stack: Stack) -> None:
+    memory.ingest("chat-1", CONVERSATION, wait="searchable", timeout_seconds=60, trace="a-trace-to-follow")
+
+    wanted = {f"reverie.{task}" for task in ("ingest_messages", "chunk_messages", "embed_chunks", "index_chunks")}
+    _until(lambda: wanted <= _tasks_that_logged(stack, "a-trace-to-follow"))
+
+
+def test_status_shows_the_pipeline_at_work(memory: Reverie) -> None:
+    memory.ingest("chat-1", CONVERSATION, wait="searchable", timeout_seconds=60)
+
+    status = memory.status()
+
+    assert status.broker == "up"
+    assert {"pipeline", "embed", "beat"} <= {worker.name.split("@")[0] for worker in status.workers}
+    assert status.lag.samples > 0
+    assert status.embedder.state == "up"
+    assert status.errors == {}
+
+
+def test_whatever_is_killed_what_was_accepted_is_found_once() -> None:
+    with Stack(env={"REVERIE_EMBEDDING_PROVIDER": "hash"}) as stack:
+        client = Reverie("ana", broker=stack.broker_url, workspace=WORKSPACE)
+        sent = 0
+        for victim in ("pipeline", "broker", "embed", "beat", "server"):
+            sent += _ingest_again_until_accepted(client, f"while {victim} dies", 25)
+            _kill(stack, victim)
+            sent += _ingest_again_until_accepted(client, f"after {victim} died", 25)
+        _until(lambda: _searchable(stack) == sent, seconds=90)
+        client.close()
+
+        store = Stores(stack.data).workspace(WORKSPACE)
+        assert verify(store).wrong == []
+        assert verify(store).counts["messages"] == sent
+        store.database.close()
+
+
+def test_it_starts_in_a_folder_that_holds_foreign_modules_of_our_names(tmp_path: Path) -> None:
+    for name in ("tasks", "storage", "server", "worker", "memory", "adapters", "retrieval"):
+        (tmp_path / f"{name}.py").write_text("raise SystemExit('the module of the caller was imported')\n")
+    free = Stack()  # made and not started: a port and a folder with a short name
+    data, port = free.data, free.port
+    command = [sys.executable, "-P", "-m", "worker.cli", "--data", str(data), "up", "--port", str(port)]
+    environment = {**os.environ, "REVERIE_EMBEDDING_PROVIDER": "hash"}
+    process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
+    try:
+        with Reverie("ana", broker=embedded_broker_url(data)) as client:
+            _until(lambda: _ingest_again_until_accepted(client, "hello", 1) == 1)
+            receipt = client.ingest("chat", CONVERSATION[:1], wait="searchable", timeout_seconds=60)
+        assert receipt.state == "searchable"
+    finally:
+        process.send_signal(signal.SIGINT)
+        said, _ = process.communicate(timeout=60)
+        shutil.rmtree(data)
+    assert process.returncode == 0
+    assert "died" not in said
+
+
+def _ingest_again_until_accepted(client: Reverie, text: str, count: int) -> int:
+    messages = [{"role": "user", "content": f"{text} {number}", "id": f"{text}-{number}"} for number in range(count)]
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            return len(client.ingest("chat", messages, wait="queued").accepted)
+        except (Unavailable, WaitTimeout):
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
+
+
+def _kill(stack: Stack, name: str) -> None:
+    for process in stack.processes():
+        if process.name == name and process.pid:
+            os.kill(process.pid, signal.SIGKILL)
+
+
+def _searchable(stack: Stack) -> int:
+    store = Stores(stack.data).workspace(WORKSPACE)
+    try:
+        return verify(store, quick=True).counts["indexed"]
+    finally:
+        store.database.close()
+
+
+def _tasks_that_logged(stack: Stack, trace: str) -> set[str]:
+    lines = [
+        json.loads(line)
+        for name in ("pipeline", "embed")
+        for line in (stack.data / "logs" / f"{name}.log").read_text().splitlines()
+        if line.startswith("{") and trace in line
+    ]
+    return {line["task"] for line in lines if trace in line.get("trace_ids", ())}
+
+
+def _until(condition: Callable[[], bool], *, seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not come true in time"
+        time.sleep(0.05)

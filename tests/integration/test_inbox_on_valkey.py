@@ -1,0 +1,126 @@
+"""The scripts of inbox and working memory on a real Valkey: what the unit tests prove on a fake one, in short."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+
+from adapters.working_memory import WorkingMemory
+from memory.recovery import StageSweep
+from memory.working import newest_messages
+from reverie.inbox import Inbox
+from storage.messages import Messages
+from storage.verify import verify
+from storage.work import STAGES
+from support.pipeline import WORKSPACE, Pipeline, as_json, turns
+
+
+class Killed(BaseException):
+    """The worker is gone."""
+
+
+@pytest.fixture
+def pipe(tmp_path: Path, valkey_url: str, broker_prefix: str) -> Iterator[Pipeline]:
+    """A pipeline on a real broker, with two messages in working memory and three in the inbox."""
+    pipe = Pipeline(tmp_path / "data", broker=redis.Redis.from_url(valkey_url), prefix=broker_prefix)
+    pipe.say("one", "two")
+    pipe.settle()
+    assert recent(pipe) == ["one", "two"]
+    pipe.say("three", "four", "five")
+    yield pipe
+    pipe.close()
+
+
+def recent(pipe: Pipeline) -> list[str]:
+    return [m.content for m in newest_messages(pipe.store, pipe.working, agent="ana", session="s")]
+
+
+def dies_after(method: Callable[..., Any]) -> Callable[..., Any]:
+    def run(*arguments: Any, **keywords: Any) -> Any:
+        method(*arguments, **keywords)
+        raise Killed
+
+    return run
+
+
+@pytest.mark.parametrize(
+    ("owner", "name"),
+    [(Inbox, "take"), (Messages, "insert"), (WorkingMemory, "drop"), (WorkingMemory, "append"), (Inbox, "settle")],
+)
+def test_a_worker_killed_after_any_step_loses_and_doubles_nothing(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, owner: type, name: str
+) -> None:
+    """Given a death after this step, when the next worker comes, then all is stored once and recent is right."""
+    with monkeypatch.context() as patch:
+        patch.setattr(owner, name, dies_after(getattr(owner, name)))
+        with pytest.raises(Killed):
+            pipe.ingest()
+    pipe.lose_worker()
+    pipe.settle()
+    assert pipe.contents() == recent(pipe) == ["one", "two", "three", "four", "five"]
+    assert pipe.waiting_in_inbox() == 0
+    assert pipe.dead_letters() == []
+    assert verify(pipe.store).wrong == []
+
+
+def test_garbage_in_the_inbox_is_set_aside_and_the_rest_is_stored(pipe: Pipeline) -> None:
+    """Given values that are no payload or have no time, even after a worker died with them, then no script breaks."""
+    payload = as_json(turns("bad")[0])
+    for number, stamp in enumerate([b"", b"9" * 5_000 + b" ", b"-1 ", b"1e99 "]):
+        pipe.smuggle(payload, item_id=f"bad{number}", stamp=stamp)
+    pipe.smuggle(b"\xff\x00nonsense", item_id="bad")
+    pipe.inbox.take(WORKSPACE, limit=100)
+    pipe.lose_worker()
+    report = pipe.ingest()
+    assert (report.stored, report.dead) == (3, 5)
+    assert pipe.waiting_in_inbox() == 0
+
+
+def test_what_is_given_back_counts_as_untried_and_waits_its_pause(pipe: Pipeline) -> None:
+    """Given items that were released, then nothing is taken until the pause is over, and then as the first time."""
+    taken = pipe.inbox.take(WORKSPACE, limit=10)
+    assert pipe.inbox.take(WORKSPACE, limit=10) == [], "one worker at a time"
+    pipe.inbox.release(WORKSPACE, [item.field for item in taken], delay_seconds=60)
+    assert pipe.inbox.take(WORKSPACE, limit=10) == []
+    pipe.make_due()
+    again = pipe.inbox.take(WORKSPACE, limit=10)
+    assert again == taken
+
+
+def test_a_late_arrival_and_a_repeat_do_not_spoil_working_memory(pipe: Pipeline) -> None:
+    """Given one message said before the others and one stored already, then recent is what the store says."""
+    pipe.say({"content": "zero", "created_at": datetime(2020, 1, 1, tzinfo=UTC)}, "six")
+    pipe.ingest()
+    assert recent(pipe) == pipe.contents() == ["zero", "one", "two", "three", "four", "five", "six"]
+    messages = newest_messages(pipe.store, pipe.working, agent="ana", session="s")
+    pipe.working.append(WORKSPACE, {("ana", "s"): messages[-1:]}, accepted_at={("ana", "s"): pipe.inbox.now_micros()})
+    assert pipe.cached() is None
+    assert recent(pipe) == pipe.contents()
+
+
+def test_a_forgotten_session_is_kept_out_by_the_brokers_clock(pipe: Pipeline) -> None:
+    """Given accepted messages, when the session is forgotten and spoken in again, then only what came after is kept."""
+    pipe.forget()
+    pipe.say("after")
+    report = pipe.ingest()
+    assert (report.forgotten, report.stored) == (3, 1)
+    assert recent(pipe) == ["after"]
+
+
+def test_after_losing_every_key_everything_stored_becomes_searchable(pipe: Pipeline) -> None:
+    """Given stored messages and a broker without a key, when the sweep says what is due, then all are found."""
+    pipe.ingest()
+    pipe.broker.delete(*pipe.broker.keys(f"{pipe.prefix}*"))
+    bodies = {"chunk": pipe.chunk, "chunk-files": pipe.chunk, "embed": pipe.embed, "index": pipe.index}
+    sweep, woken = StageSweep(STAGES), list[str]()
+    for _ in bodies:
+        sweep.run(pipe.stores, now=pipe.now(), wake=lambda stage, _: woken.append(stage))
+        while woken:
+            bodies[woken.pop()]()
+    assert len(pipe.recall("three", mode="vector", limit=100)) == 5
+    assert recent(pipe) == ["one", "two", "three", "four", "five"]

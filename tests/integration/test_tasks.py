@@ -1,0 +1,194 @@
+"""The tasks themselves, on a real broker: each harmless when run twice, and each found again when it was lost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from memory.forgetting import forget_workspace
+from memory.working import newest_messages
+from retrieval.recall import RecallRequest, recall
+from reverie import contract
+from reverie.errors import NotFound
+from reverie.messages import build_file
+from reverie.producer import Producer
+from storage.verify import verify
+from support.pipeline import turns
+from worker import app as worker_app
+from worker.runtime import Runtime
+
+WORKSPACE = "ws"
+STAGES = (contract.INGEST_MESSAGES, contract.CHUNK_MESSAGES, contract.EMBED_CHUNKS, contract.INDEX_CHUNKS)
+JOBS = (
+    contract.RECOVER_INBOX,
+    contract.SWEEP_STAGES,
+    contract.BACKFILL_EMBEDDINGS,
+    contract.OPTIMIZE_STORE,
+    contract.VERIFY_STORE,
+)
+
+
+@pytest.fixture
+def here(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """The runtime that the tasks of this process get."""
+    monkeypatch.setattr(worker_app, "_runtime", runtime)
+    worker_app.app.loader.import_default_modules()
+    return runtime
+
+
+@pytest.fixture
+def producer(here: Runtime) -> Producer:
+    """A producer on the same broker."""
+    return Producer(here.settings.broker_url, workspace=WORKSPACE, prefix=here.settings.broker_prefix)
+
+
+def run(task: str, **arguments: Any) -> Mapping[str, Any]:
+    """The body of a task, as a worker runs it."""
+    found: Mapping[str, Any] = worker_app.app.tasks[task].body(**arguments)
+    return found
+
+
+def queued(here: Runtime) -> int:
+    return sum(here.pulse.queue_depths().values())
+
+
+def state(here: Runtime) -> dict[str, list[tuple[Any, ...]]]:
+    """Everything in the store that a second run must not change."""
+    with here.store(WORKSPACE).reading() as tx:
+        return {
+            table: [tuple(row) for row in tx.connection.exec_driver_sql(f"SELECT * FROM {table} ORDER BY 1, 2")]
+            for table in ("sessions", "messages", "chunks", "message_chunks", "chunk_tags", "files", "claims")
+        }
+
+
+def recent(here: Runtime) -> list[str]:
+    found = newest_messages(here.store(WORKSPACE), here.working, agent="ana", session="s")
+    return [message.content for message in found]
+
+
+def found(here: Runtime, query: str, mode: Any) -> set[str]:
+    request = RecallRequest(query=query, agent="ana", mode=mode, limit=100)
+    return {memory.text for memory in recall(here.store(WORKSPACE), here.embedder, request)}
+
+
+@pytest.mark.parametrize("repeated", STAGES)
+def test_a_stage_that_is_run_twice_changes_nothing_the_second_time(
+    here: Runtime, producer: Producer, repeated: str
+) -> None:
+    """Given a task delivered twice, when the pipeline goes on, then everything is there once."""
+    producer.enqueue(turns("zanzibar one", "zanzibar two", "zanzibar one"))
+    producer.enqueue([build_file(agent="ana", source_uri="file:///z", content="zanzibar file", trace="t")])
+    for task in STAGES:
+        run(task, workspace=WORKSPACE)
+        if task == repeated:
+            before = state(here)
+            run(task, workspace=WORKSPACE)
+            assert state(here) == before
+    assert recent(here) == ["zanzibar one", "zanzibar two", "zanzibar one"]
+    for mode in ("keyword", "vector"):
+        assert found(here, "zanzibar", mode) == {"zanzibar one", "zanzibar two", "zanzibar file"}
+    verdict = verify(here.store(WORKSPACE))
+    assert (verdict.wrong, verdict.counts["messages"], verdict.counts["chunks"]) == ([], 3, 3)
+
+
+@pytest.mark.parametrize("job", JOBS)
+def test_a_periodic_job_run_twice_is_skipped_or_harmless(here: Runtime, producer: Producer, job: str) -> None:
+    """Given two beats, then one period is run once; run by hand twice, it changes nothing the second time."""
+    producer.enqueue(turns("zanzibar"))
+    for task in STAGES:
+        run(task, workspace=WORKSPACE)
+    counts = [run(job), run(job)]
+    # A new period may begin between the two: then both ran, and that is harmless as well.
+    assert "skipped" not in counts[0]
+    before = state(here)
+    for _ in range(2):
+        assert "skipped" not in run(job, by_hand=True)
+    assert state(here) == before
+    assert verify(here.store(WORKSPACE)).wrong == []
+    last = here.stores.jobs().last_runs()[job]
+    assert (last.error, last.finished_at is not None) == (None, True)
+
+
+def test_a_periodic_job_of_one_period_is_run_by_one_of_two_beats(
+    here: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given the same moment, when two beats have sent the task, then the second run is skipped."""
+    monkeypatch.setattr(type(here), "now", lambda self: 1_800_000_000_000_000)
+    assert "skipped" not in run(contract.SWEEP_STAGES)
+    assert run(contract.SWEEP_STAGES) == {"skipped": 1}
+
+
+def test_a_thousand_messages_make_a_handful_of_tasks(here: Runtime, producer: Producer) -> None:
+    """Given 1,000 messages sent one by one, then their wake-ups are one task for each stage, not three thousand."""
+    for payload in turns(*[f"zanzibar {number}" for number in range(1_000)]):
+        producer.enqueue([payload])
+    assert queued(here) == 1
+    while here.inbox.stats(WORKSPACE).size:
+        run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
+    for task in (contract.CHUNK_MESSAGES, contract.EMBED_CHUNKS, contract.INDEX_CHUNKS):
+        while run(task, workspace=WORKSPACE)["more"]:
+            pass
+    assert queued(here) <= 12
+    assert verify(here.store(WORKSPACE)).counts["in_vector_index"] == 1_000
+
+
+def test_after_a_flush_the_sweeps_bring_everything_stored_to_its_end(here: Runtime, producer: Producer) -> None:
+    """Given work at each stage and a broker that lost every key, when the sweeps run, then all is searchable."""
+    for number in range(3):
+        producer.enqueue(turns(f"zanzibar {number}"))
+        for task in STAGES[: number + 1]:
+            run(task, workspace=WORKSPACE)
+    keys = here.broker.keys(f"{here.settings.broker_prefix}*")
+    here.broker.delete(*keys)
+    assert queued(here) == 0
+    for _ in range(3):
+        run(contract.SWEEP_STAGES, by_hand=True)
+        for task in STAGES[1:]:
+            run(task, workspace=WORKSPACE)
+    expected = {"zanzibar 0", "zanzibar 1", "zanzibar 2"}
+    assert found(here, "zanzibar", "keyword") == found(here, "zanzibar", "vector") == expected
+
+
+def test_a_wake_up_that_comes_after_its_workspace_was_deleted_makes_no_file(here: Runtime, producer: Producer) -> None:
+    """Given tasks still on their way, when the workspace is gone, then they leave it gone (M14)."""
+    producer.enqueue(turns("zanzibar"))
+    run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
+    forget_workspace(here.stores, here.inbox, here.working, workspace=WORKSPACE)
+    run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
+    for task in STAGES[1:]:
+        with pytest.raises(NotFound):
+            run(task, workspace=WORKSPACE)
+    assert here.stores.names() == []
+    assert not here.stores.path_of(WORKSPACE).parent.exists()
+
+
+def test_a_failing_task_is_logged_once_without_what_was_said(
+    here: Runtime, producer: Producer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a bug in the middle of a stage, when its task runs, then the worker lives and no content is in the log."""
+    producer.enqueue(turns("the secret of zanzibar"))
+    monkeypatch.setattr("storage.messages._INSERT", "INSERT INTO nowhere (content) VALUES (:content)")
+    worker_app.app.tasks[contract.INGEST_MESSAGES].apply(kwargs={"workspace": WORKSPACE})
+    printed = "".join(capsys.readouterr())
+    assert "task_failed" in printed or "task_crashed" in printed
+    assert "zanzibar" not in printed
+    assert here.inbox.stats(WORKSPACE).size == 1
+
+
+def test_every_answer_that_a_producer_waits_for_comes(here: Runtime, producer: Producer) -> None:
+    """Given producers that wait for stored and for searchable, when the stages run, then each is told in its turn."""
+    stored, searchable = turns("for stored", "for searchable")
+    here.inbox.accept(WORKSPACE, [stored], reply_to="one", wait="stored")
+    here.inbox.accept(WORKSPACE, [searchable], reply_to="two", wait="searchable")
+    run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
+    outcome = here.inbox.wait_reply("one", 5)
+    assert outcome is not None
+    assert (outcome.id, outcome.state) == (stored.id, "stored")
+    for task in STAGES[1:]:
+        run(task, workspace=WORKSPACE)
+    outcome = here.inbox.wait_reply("two", 5)
+    assert outcome is not None
+    assert (outcome.id, outcome.state, outcome.degraded) == (searchable.id, "searchable", "")
+    assert not here.inbox.anyone_waiting(WORKSPACE)

@@ -1,0 +1,95 @@
+"""What the processes of `test_store_processes` do: in a module, because a spawned process has to import it."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from adapters.embedders.hashing import HashEmbedder
+from memory.chunking import chunk_messages
+from memory.embedding import EmbedHooks, embed_chunks
+from memory.indexing import index_chunks
+from reverie.clock import new_id, now_micros
+from storage.records import NewMessage
+from storage.reindex import reindex
+from storage.stores import Store, Stores
+from storage.upkeep import optimize
+
+WORKSPACE = "ws"
+
+
+def open_all(data: str, workspaces: int, start: Any) -> list[str]:
+    """Open the same new workspaces, and write to each; returns what went wrong."""
+    stores = Stores(Path(data))
+    start.wait(30)
+    wrong = []
+    for number in range(workspaces):
+        try:
+            write(stores.workspace(f"w{number}"), new_id())
+        except Exception as error:
+            wrong.append(repr(error))
+    stores.close()
+    return wrong
+
+
+def write_many(data: str, agent: str, writes: int, start: Any) -> tuple[list[str], float]:
+    """Store messages one transaction each; returns what went wrong and the longest wait in seconds."""
+    stores = Stores(Path(data))
+    store = stores.workspace(WORKSPACE)
+    start.wait(30)
+    wrong, longest = [], 0.0
+    for number in range(writes):
+        before = time.monotonic()
+        try:
+            write(store, f"{agent} says zanzibar {number}", agent=agent)
+        except Exception as error:
+            wrong.append(repr(error))
+        longest = max(longest, time.monotonic() - before)
+    stores.close()
+    return wrong, longest
+
+
+def maintain(data: str, start: Any, stop: Any) -> tuple[list[str], int]:
+    """Run every stage, optimise and rebuild both indexes, again and again; returns what went wrong and how often."""
+    stores = Stores(Path(data))
+    store = stores.workspace(WORKSPACE)
+    start.wait(30)
+    wrong, rounds, more = [], 0, True
+    while more:
+        more = not stop.is_set()
+        try:
+            run_stages(store)
+            optimize(store, now=now_micros())
+            reindex(store, "text", now=now_micros())
+            reindex(store, "vector", now=now_micros())
+        except Exception as error:
+            wrong.append(repr(error))
+        rounds += 1
+    stores.close()
+    return wrong, rounds
+
+
+def run_stages(store: Store) -> None:
+    """Chunk, embed and index what waits."""
+    hooks = EmbedHooks(lambda: None, lambda _ids, _why: None)
+    while chunk_messages(store, now=now_micros, on_batch=lambda _: None).done:
+        pass
+    while embed_chunks(store, HashEmbedder(), now=now_micros, hooks=hooks).done:
+        pass
+    while index_chunks(store, now=now_micros, on_indexed=lambda _: None).done:
+        pass
+
+
+def write(store: Store, content: str, *, agent: str = "ana") -> None:
+    """Store one message as ingest does."""
+    now = now_micros()
+    with store.writing() as tx:
+        rows = tx.for_agent(agent)
+        session = rows.sessions.ensure("s", now=now)
+        sequence = session.last_sequence + 1
+        message = NewMessage(
+            new_id(), agent, "user", None, content, None, None, None, None, 0.5, "[]", "{}", "t", now, now
+        )
+        rows.messages.insert(session.row_id, [(sequence, message)], now=now)
+        rows.sessions.touch(session.row_id, now=now, last_sequence=sequence)
