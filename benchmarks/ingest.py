@@ -128,6 +128,16 @@ def _conclude(
 
 
 def _peer_goals(result: Result, peers: dict[str, list[PeerFigure]], medians: dict[str, float | None]) -> None:
+    best = max((rate for rate in medians.values() if rate), default=None)
+    result.goals.append(
+        Goal(
+            what="times the rate of the best peer measured",
+            relation=">=",
+            goal=3.0,
+            figure=rounded(result.figures["reverie"] / best) if best else None,
+            note="" if best else "no peer was measured",
+        )
+    )
     wanted = (("txtai", 3.0), ("langgraph_batch", 5.0), ("langgraph_single", 5.0), ("mem0", 5.0))
     for peer, goal in wanted:
         rate = medians[peer]

@@ -49,7 +49,9 @@ def configure_logging(settings: Settings, *, process: str) -> None:
 def _renderer(settings: Settings) -> list[Any]:
     console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
     if console:
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty())]
+        # Plain: the default shows local variables, and with them what was said.
+        plain = structlog.dev.plain_traceback
+        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
 
 

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import msgspec
+import psutil
 from rich.console import Console
 from rich.table import Table
 
 from benchmarks.harness.machine import machine, versions
 
 console = Console()
+BUSY_BEFORE: Final = "cpu_busy_before_percent"
+_LOOK_SECONDS: Final = 0.5
+# Beside such a load a figure says more of the neighbours than of Reverie.
+_BUSY_PERCENT: Final = 15.0
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +72,9 @@ class Result(msgspec.Struct, kw_only=True):
         """Complete the result, write it to `path` and print it."""
         self.date = datetime.now(UTC).isoformat(timespec="seconds")
         self.versions, self.machine = versions(), machine()
+        busy = self.settings.get(BUSY_BEFORE, 0.0)
+        if busy > _BUSY_PERCENT:
+            self.notes.append(f"others kept the processors {busy:.0f} % busy when this began: measure again alone")
         path.parent.mkdir(parents=True, exist_ok=True)
         goals = [{**msgspec.to_builtins(goal), "reached": goal.reached} for goal in self.goals]
         encoded = msgspec.json.encode({**msgspec.to_builtins(self), "goals": goals})
@@ -116,6 +124,7 @@ def verdict(reached: bool | None) -> str:
 
 
 def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run as they are written into its result."""
+    """The options of a run as they are written into its result, and how busy others kept the machine before it."""
     kept = {name: value for name, value in options.items() if name not in ("output", "seed", "quick")}
-    return {name: str(value) if isinstance(value, Path) else value for name, value in kept.items()}
+    settings = {name: str(value) if isinstance(value, Path) else value for name, value in kept.items()}
+    return {**settings, BUSY_BEFORE: psutil.cpu_percent(interval=_LOOK_SECONDS)}

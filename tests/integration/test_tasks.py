@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Mapping
 from typing import Any
 
@@ -164,15 +167,33 @@ def test_a_wake_up_that_comes_after_its_workspace_was_deleted_makes_no_file(here
     assert not here.stores.path_of(WORKSPACE).parent.exists()
 
 
-def test_a_failing_task_is_logged_once_without_what_was_said(
-    here: Runtime, producer: Producer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+BUG = """
+import storage.messages, sys
+from worker.app import app, settings
+from worker.logs import configure_logging
+configure_logging(settings, process="test")
+app.loader.import_default_modules()
+storage.messages._INSERT = "INSERT INTO messages (content) VALUES (:content, :missing)"
+app.tasks["reverie.ingest_messages"].apply(kwargs={"workspace": "ws"})
+"""
+
+
+@pytest.mark.parametrize("log_format", ["json", "console"])
+def test_a_task_that_meets_a_bug_is_logged_without_what_was_said(
+    here: Runtime, producer: Producer, log_format: str
 ) -> None:
     """Given a bug in the middle of a stage, when its task runs, then the worker lives and no content is in the log."""
     producer.enqueue(turns("the secret of zanzibar"))
-    monkeypatch.setattr("storage.messages._INSERT", "INSERT INTO nowhere (content) VALUES (:content)")
-    worker_app.app.tasks[contract.INGEST_MESSAGES].apply(kwargs={"workspace": WORKSPACE})
-    printed = "".join(capsys.readouterr())
-    assert "task_failed" in printed or "task_crashed" in printed
+    settings = {
+        "DATA": str(here.settings.data),
+        "BROKER": here.settings.broker_url,
+        "BROKER_PREFIX": here.settings.broker_prefix,
+        "LOG_FORMAT": log_format,
+    }
+    environment = os.environ | {f"REVERIE_{name}": value for name, value in settings.items()}
+    ran = subprocess.run([sys.executable, "-c", BUG], env=environment, capture_output=True, text=True, timeout=60)
+    printed = ran.stdout + ran.stderr
+    assert (ran.returncode, "task_crashed" in printed) == (0, True), printed
     assert "zanzibar" not in printed
     assert here.inbox.stats(WORKSPACE).size == 1
 

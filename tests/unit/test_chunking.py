@@ -6,6 +6,7 @@ import json
 import time
 import unicodedata
 from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +65,7 @@ def test_chunks_end_at_sentences_and_share_what_stands_between_them() -> None:
     for chunk in chunks:
         assert chunk.startswith("This is")
         assert chunk.endswith("of it.")
-    for before, after in zip(chunks, chunks[1:], strict=False):
+    for before, after in pairwise(chunks):
         shared = next(size for size in range(OVERLAP_CHARACTERS, 0, -1) if before.endswith(after[:size]))
         assert 0 < shared <= OVERLAP_CHARACTERS
     assert {s for s in sentences if any(s in chunk for chunk in chunks)} == set(sentences)

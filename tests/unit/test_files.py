@@ -91,7 +91,7 @@ def test_the_same_source_of_two_agents_and_two_sessions_are_different_files(pipe
 
 
 def test_a_text_that_a_file_repeats_is_one_chunk_of_it(pipe: Pipeline) -> None:
-    """Given a file of one line a thousand times, then its chunks are different ones, and cutting again changes nothing."""
+    """Given a file of one line a thousand times, then no two of its chunks are the same, cut again neither."""
     pipe.hand_in(URI, "the same line again\n" * 1_000)
     pipe.settle()
     with pipe.store.reading() as tx:

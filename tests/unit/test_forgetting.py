@@ -194,7 +194,7 @@ def test_dead_letters_of_a_forgotten_session_go_with_it(pipe: Pipeline) -> None:
 def test_a_row_set_aside_while_its_session_is_forgotten_leaves_no_dead_letter(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given a row that killed its worker thrice, when it is buried just after it was forgotten, then nothing is left."""
+    """Given a row that killed its worker thrice, when it is buried just after, then nothing is left."""
     pipe.say("secret")
     pipe.ingest()
     for _ in range(3):
@@ -274,7 +274,7 @@ def after(first: Callable[[], object], then: Callable[..., object]) -> Callable[
 
 
 def test_the_moment_of_forgetting_is_the_brokers(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a host whose clock is a day behind, when it forgets, then what was accepted before is kept out all the same."""
+    """Given a host whose clock is a day behind, when it forgets, then what was accepted before is kept out."""
     monkeypatch.setattr("reverie.clock.now_micros", lambda: 1)
     pipe.say("secret")
     forgetting.forget_session(pipe.store, pipe.inbox, pipe.working, agent="ana", session="s")

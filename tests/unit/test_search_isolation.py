@@ -127,7 +127,7 @@ def test_a_deleted_session_leaves_no_row_and_no_word_in_any_file(pipe: Pipeline)
     optimize(pipe.store, now=pipe.now())
     folder = pipe.store.database.path.parent
     left = {path.name for path in folder.iterdir() if secret.encode() in path.read_bytes().lower()}
-    # The mark that keeps late arrivals out holds the name of the chat; it ends with the longest way a message can be on.
+    # The mark that keeps late arrivals out holds the name of the chat; it is dropped after 30 days.
     pipe.advance(31 * 24 * 3_600)
     optimize(pipe.store, now=pipe.now())
     gone = {path.name for path in folder.iterdir() if secret.encode() in path.read_bytes().lower()}

@@ -118,7 +118,7 @@ def test_a_slow_reader_does_not_put_back_what_was_forgotten(pipe: Pipeline, monk
 
 
 def test_a_slow_worker_does_not_put_back_what_was_forgotten(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a worker held up before it appends, when the session is forgotten and begun anew, then only the new is read."""
+    """Given a worker held up before it appends, when the session is forgotten and begun anew, then the old is gone."""
     append = pipe.working.append
 
     def forget_first(*arguments: object, **keywords: object) -> None:
