@@ -13,9 +13,9 @@ from typing import Any, Final
 
 from adapters.working_memory import WorkingMemory
 from memory.ingest import ingest_batch
+from reverie.checks import check_workspace
 from reverie.errors import Rejected, ReverieError
 from reverie.inbox import GRACE_SECONDS, Inbox
-from reverie.messages import check_workspace
 from storage.stores import FileStamp, Stores
 from storage.work import Stage
 

@@ -9,8 +9,8 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
 
+from reverie.checks import check_agent, check_session, check_trace, check_workspace
 from reverie.errors import Rejected
-from reverie.messages import check_agent, check_session, check_trace, check_workspace
 
 AGENT_HEADER: Final = "X-Reverie-Agent"
 WORKSPACE_HEADER: Final = "X-Reverie-Workspace"

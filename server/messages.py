@@ -6,8 +6,9 @@ from collections.abc import Callable
 
 from fastapi import APIRouter, Request, Response
 
+from reverie.checks import check_wait
 from reverie.contract import WaitFor
-from reverie.messages import build_file, build_session, check_wait
+from reverie.messages import build_file, build_session
 from reverie.submission import Submission, enqueue, prepare_messages, single
 from reverie.types import Receipt
 from server.answers import answer

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Request, Response
 
 from retrieval.recall import RecallRequest, recall
 from retrieval.sessions import search_sessions
+from reverie.checks import check_query, check_session, normalise_tags
 from reverie.errors import NotFound
-from reverie.messages import check_query, check_session, normalise_tags
 from reverie.types import FoundSessions, Recollection
 from server.answers import answer
 from server.bodies import RecallBody, SessionSearchBody

@@ -16,8 +16,8 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
+from reverie.checks import check_workspace
 from reverie.errors import NotFound, StoreUnavailable
-from reverie.messages import check_workspace
 from storage.chunks import Chunks, FoundChunks
 from storage.dead_letters import DeadLetters
 from storage.engine import Database

@@ -6,8 +6,9 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from memory.ingest import IngestReport, ingest_batch
+from memory.ingest import ingest_batch
 from memory.stage import STAGE_BUDGET_SECONDS
+from memory.storing import IngestReport
 from reverie import contract
 from worker.app import runtime, task
 

@@ -21,12 +21,12 @@ if TYPE_CHECKING:
         NotFound,
         Permanent,
         Rejected,
+        Rejection,
         ReverieError,
         Transient,
         Unavailable,
         WaitTimeout,
     )
-    from reverie.messages import Rejection
     from reverie.status import PipelineStatus
     from reverie.types import (
         DeadLetter,

@@ -10,19 +10,12 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from reverie.checks import check_query, check_session, check_trace, check_wait, normalise_tags
 from reverie.config import resolve_config, without_password
 from reverie.contract import WaitFor
 from reverie.errors import Unavailable
 from reverie.http import HttpTransport, post_submission, session_path
-from reverie.messages import (
-    build_file,
-    build_session,
-    check_query,
-    check_session,
-    check_trace,
-    check_wait,
-    normalise_tags,
-)
+from reverie.messages import build_file, build_session
 from reverie.status import PipelineStatus
 from reverie.submission import Submission, enqueue, prepare_messages, single
 from reverie.types import (

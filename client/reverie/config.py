@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from urllib.parse import urlsplit
 
 from reverie import contract
+from reverie.checks import check_agent, check_workspace
 from reverie.errors import Rejected
-from reverie.messages import check_agent, check_workspace
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,10 +6,15 @@ person to replay or drop, and `Rejected` is the caller's to mend. Nothing in Rev
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+import msgspec
 
-if TYPE_CHECKING:
-    from reverie.messages import Rejection
+
+class Rejection(msgspec.Struct, frozen=True, kw_only=True):
+    """One item of a call that was not accepted: its place in the call, the field at fault and why."""
+
+    index: int
+    field: str
+    error: str
 
 
 class ReverieError(Exception):

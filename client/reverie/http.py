@@ -14,8 +14,7 @@ import msgspec
 from reverie.clock import rfc3339
 from reverie.config import ClientConfig
 from reverie.contract import FilePayload, MessagePayload, WaitFor
-from reverie.errors import Permanent, Rejected, ReverieError, Unavailable, WaitTimeout
-from reverie.messages import Rejection
+from reverie.errors import Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
 from reverie.problems import CONTENT_TYPE, Problem, error_of
 from reverie.submission import Submission, checked_receipt, parts
 from reverie.types import Receipt

@@ -72,7 +72,9 @@ end
 
 # One worker at a time takes from a workspace, oldest first: so sequences follow the order of acceptance, and a caller
 # who asked for strict order is not refused because two workers raced. Writers to one database take turns anyway.
-_TAKE = _ACCEPTED + """
+_TAKE = (
+    _ACCEPTED
+    + """
 if redis.call('EXISTS', KEYS[5]) == 1 then return {} end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
@@ -101,6 +103,7 @@ for _, field in ipairs(fields) do
 end
 return result
 """
+)
 
 _SETTLE = """
 for i = 2, #ARGV do
@@ -113,7 +116,9 @@ if redis.call('HLEN', KEYS[1]) == 0 then redis.call('SREM', KEYS[5], ARGV[1]) en
 return #ARGV - 1
 """
 
-_RELEASE = _ACCEPTED + """
+_RELEASE = (
+    _ACCEPTED
+    + """
 for i = 2, #ARGV do
   if redis.call('ZREM', KEYS[3], ARGV[i]) == 1 then
     local value = redis.call('HGET', KEYS[1], ARGV[i]) or ''
@@ -124,6 +129,7 @@ end
 redis.call('SET', KEYS[5], '1', 'PX', ARGV[1])
 return #ARGV - 1
 """
+)
 
 _STATS = """
 local time = redis.call('TIME')

@@ -11,12 +11,12 @@ from reverie.errors import (
     NotFound,
     Permanent,
     Rejected,
+    Rejection,
     ReverieError,
     Transient,
     Unavailable,
     WaitTimeout,
 )
-from reverie.messages import Rejection
 
 TYPE_PREFIX: Final = "urn:reverie:problem:"
 CONTENT_TYPE: Final = "application/problem+json"

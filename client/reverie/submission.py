@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from reverie.contract import Outcome, Payload, WaitFor
-from reverie.errors import Rejected
-from reverie.messages import Rejection, SessionInput, build_messages
+from reverie.errors import Rejected, Rejection
+from reverie.messages import SessionInput, build_messages
 from reverie.types import Receipt
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import msgspec
 
-from reverie.messages import Rejection
+from reverie.errors import Rejection
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):

@@ -22,8 +22,9 @@ from memory.chunking import chunk_messages
 from memory.embedding import EmbedHooks, embed_chunks
 from memory.forgetting import forget_session
 from memory.indexing import index_chunks
-from memory.ingest import IngestReport, ingest_batch
+from memory.ingest import ingest_batch
 from memory.stage import StageReport
+from memory.storing import IngestReport
 from retrieval.recall import RecallRequest, recall
 from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload

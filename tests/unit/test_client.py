@@ -13,9 +13,9 @@ import reverie
 from reverie import problems
 from reverie.client import Reverie
 from reverie.config import without_password
-from reverie.errors import Conflict, NotFound, Permanent, Rejected, ReverieError, Unavailable, WaitTimeout
+from reverie.errors import Conflict, NotFound, Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
 from reverie.http import HttpTransport, post_submission, session_path
-from reverie.messages import Rejection, build_session
+from reverie.messages import build_session
 from reverie.submission import Submission, prepare_messages
 from reverie.types import Receipt
 

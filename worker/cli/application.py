@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from reverie.messages import check_agent, check_workspace
+from reverie.checks import check_agent, check_workspace
 from worker.settings import Settings, load_settings
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from typing import Annotated, Any
 import typer
 
 from memory.forgetting import forget_workspace
+from reverie.checks import check_workspace
 from reverie.errors import ReverieError
-from reverie.messages import check_workspace
 from storage.engine import Database
 from storage.index import IndexKind
 from storage.migrate import newest_version, schema_version

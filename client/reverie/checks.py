@@ -1,0 +1,200 @@
+"""What every input is held to: names, texts, tags and JSON that can be stored as they are, within the limits.
+
+Each check returns what it was given, or raises `Rejected` naming the field and the limit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from reverie import contract
+from reverie.clock import new_id
+from reverie.contract import FilePayload, MessagePayload, Payload, WaitFor
+from reverie.errors import Rejected
+
+_WORKSPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+# Sessions and messages older than year 1 or later than 9999 cannot be written as RFC 3339.
+_MICROS_RANGE: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+
+
+def check_workspace(name: object) -> str:
+    """Return the name of a workspace, or raise `Rejected`: it becomes a folder and must not leave its parent."""
+    if not isinstance(name, str) or not _WORKSPACE.fullmatch(name):
+        raise Rejected(
+            f"workspace {str(name)[:80]!r} is not a name: use 1 to 63 of a-z, 0-9, - and _, a letter or digit first",
+            field="workspace",
+        )
+    return name
+
+
+def check_agent(name: object) -> str:
+    """Return the name of an agent, or raise `Rejected`."""
+    checked: str = check_label("agent", name, required=True)
+    return checked
+
+
+def check_session(session: object) -> str:
+    """Return the id of a session, or raise `Rejected`."""
+    checked: str = check_label("session", session, required=True)
+    return checked
+
+
+def check_trace(trace: object) -> str:
+    """Return a trace id, a new one where none is given, or raise `Rejected`."""
+    if not trace:
+        return new_id()
+    checked: str = check_label("trace", trace, required=True)
+    return checked
+
+
+def check_query(query: object) -> str:
+    """Return what is to be looked for, or raise `Rejected`: it must be text that can be written as UTF-8."""
+    if not isinstance(query, str):
+        raise Rejected(f"query must be a text, not {type(query).__name__}", field="query")
+    _check_text("query", query)
+    return query
+
+
+def check_wait(wait: WaitFor, timeout_seconds: object) -> WaitFor:
+    """Return what to wait for, or raise `Rejected` for that or for a timeout out of range."""
+    if wait not in contract.WAITS:
+        raise Rejected(f"wait is {str(wait)[:80]!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
+    if not isinstance(timeout_seconds, (int, float)) or not 0 < timeout_seconds <= contract.MAX_WAIT_SECONDS:
+        raise Rejected(
+            f"timeout_seconds is {timeout_seconds!r}; it must be more than 0 and at most {contract.MAX_WAIT_SECONDS}",
+            field="timeout_seconds",
+        )
+    return wait
+
+
+def normalise_tags(tags: Iterable[object], *, field: str = "tags") -> list[str]:
+    """Trim, lower-case and deduplicate tags in order (M7). Raises `Rejected` beyond 16 tags of 64 characters."""
+    if isinstance(tags, str):
+        raise Rejected(f"{field} must be a list of texts, not one text", field=field)
+    seen: dict[str, None] = {}
+    for tag in tags:
+        if not isinstance(tag, str):
+            raise Rejected(f"{field} must hold texts, not {type(tag).__name__}", field=field)
+        clean = tag.strip().lower()
+        if not clean:
+            continue
+        if len(clean) > contract.MAX_TAG_CHARACTERS:
+            raise Rejected(
+                f"a tag has {len(clean)} characters; the limit is {contract.MAX_TAG_CHARACTERS}", field=field
+            )
+        _check_text(field, clean)
+        seen[clean] = None
+    if len(seen) > contract.MAX_TAGS:
+        raise Rejected(f"{len(seen)} tags; the limit is {contract.MAX_TAGS}", field=field)
+    return list(seen)
+
+
+def check_payload(payload: Payload) -> None:
+    """Raise `Rejected` unless the payload can be stored as it is: limits, text, ranges and JSON."""
+    if payload.v > contract.PAYLOAD_VERSION:
+        raise Rejected(
+            f"the payload has version {payload.v}, newer than {contract.PAYLOAD_VERSION}: upgrade the workers",
+            field="v",
+        )
+    check_label("id", payload.id, required=True)
+    check_label("agent", payload.agent, required=True)
+    if not _MICROS_RANGE[0] <= payload.created_at <= _MICROS_RANGE[1]:
+        raise Rejected("created_at lies outside the years 1 to 9999", field="created_at")
+    _check_json("metadata", payload.metadata, contract.MAX_METADATA_BYTES)
+    if payload.tags != normalise_tags(payload.tags):
+        raise Rejected("tags must be trimmed, lower case and different", field="tags")
+    if isinstance(payload, FilePayload):
+        check_label("session", payload.session)
+        check_label("source_uri", payload.source_uri, required=True, limit=2_048)
+        _check_content(payload.content, contract.MAX_FILE_BYTES)
+    else:
+        _check_turn(payload)
+
+
+def _check_turn(payload: MessagePayload) -> None:
+    check_label("session", payload.session, required=True)
+    for field in ("name", "tool_call_id", "tool_name", "user", "provider", "chat_id", "channel"):
+        check_label(field, getattr(payload, field))
+    if not payload.content and not payload.tool_calls:
+        raise Rejected("content is empty and there are no tool_calls", field="content")
+    _check_content(payload.content, contract.MAX_CONTENT_BYTES)
+    if payload.tool_calls:
+        _check_json("tool_calls", payload.tool_calls, contract.MAX_TOOL_CALLS_BYTES)
+    if payload.importance is not None and not 0.0 <= payload.importance <= 1.0:
+        raise Rejected(f"importance is {payload.importance}; it must lie in [0, 1]", field="importance")
+    if payload.token_count is not None and not 0 <= payload.token_count < 2**31:
+        raise Rejected("token_count must not be negative", field="token_count")
+    if payload.sequence is not None and not 0 < payload.sequence < 2**53:
+        raise Rejected("sequence must be a positive whole number", field="sequence")
+
+
+def _check_content(content: str, limit_bytes: int) -> None:
+    size = len(_check_text("content", content))
+    if size > limit_bytes:
+        raise Rejected(f"content has {size:,} bytes; the limit is {limit_bytes:,}", field="content")
+
+
+def _check_text(field: str, text: str) -> bytes:
+    try:
+        encoded = text.encode()
+    except UnicodeEncodeError as error:
+        raise Rejected(
+            f"{field} is not valid Unicode: a lone surrogate at character {error.start}", field=field
+        ) from None
+    if b"\x00" in encoded:
+        raise Rejected(f"{field} holds a NUL character at byte {encoded.index(0)}", field=field)
+    return encoded
+
+
+def check_label(field: str, value: object, *, required: bool = False, limit: int = contract.MAX_NAME_CHARACTERS) -> Any:
+    """Check a short text that names something: no control characters, not blank, at most `limit` characters."""
+    if value is None and not required:
+        return None
+    if not isinstance(value, str) or not value.strip():
+        raise Rejected(f"{field} must be a text that is not blank", field=field)
+    if len(value) > limit:
+        raise Rejected(f"{field} has {len(value):,} characters; the limit is {limit:,}", field=field)
+    if _CONTROL.search(value):
+        raise Rejected(f"{field} holds a control character", field=field)
+    _check_text(field, value)
+    return value
+
+
+def _check_json(field: str, value: object, limit_bytes: int) -> None:
+    if not value:
+        return
+    check_depth(field, value)
+    try:
+        size = len(msgspec.json.encode(value))
+    except (TypeError, ValueError, RecursionError, OverflowError) as error:  # UnicodeEncodeError is a ValueError
+        raise Rejected(f"{field} cannot be written as JSON: {error}", field=field) from None
+    if size > limit_bytes:
+        raise Rejected(f"{field} has {size:,} bytes of JSON; the limit is {limit_bytes:,}", field=field)
+
+
+def check_depth(field: str, value: object) -> None:
+    """Walk nested JSON without recursion: a depth that would break a decoder must not break this check."""
+    level = [value]
+    for _ in range(contract.MAX_JSON_DEPTH):
+        level = [inner for item in level for inner in _children(item, field)]
+        if not level:
+            return
+    raise Rejected(f"{field} is nested more than {contract.MAX_JSON_DEPTH} levels deep", field=field)
+
+
+def _children(item: object, field: str) -> Iterable[object]:
+    if isinstance(item, dict):
+        for key in item:
+            if isinstance(key, str):
+                _check_text(field, key)
+        return item.values()
+    if isinstance(item, (list, tuple)):
+        return item
+    if isinstance(item, str):
+        _check_text(field, item)
+    return ()
