@@ -7,13 +7,16 @@ and changes nothing that is there.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
 from adapters.working_memory import WorkingMemory
 from memory.incoming import Item, decode
+from memory.stage import STAGE_BUDGET_SECONDS
 from memory.storing import IngestReport, Written, store_items
+from reverie.contract import INGEST_MESSAGES
 from reverie.errors import Permanent, StoreUnusable, Transient
 from reverie.inbox import Inbox, Taken
 from storage.stores import Store
@@ -21,6 +24,49 @@ from storage.stores import Store
 BATCH_ITEMS: Final = 500
 # What a store that cannot be written now is given before the next try.
 RELEASE_SECONDS: Final = 5.0
+# How long the end of a stream is waited for: as long as it takes to start another task.
+_LINGER_LOOKS: Final = 5
+_LOOK_SECONDS: Final = 0.004
+
+
+def drain_inbox(
+    inbox: Inbox,
+    open_store: Callable[[], Store],
+    working: WorkingMemory,
+    *,
+    workspace: str,
+    now: Callable[[], int],
+    on_stored: Callable[[IngestReport], None],
+    budget_seconds: float = STAGE_BUDGET_SECONDS,
+) -> tuple[IngestReport, bool]:
+    """Store what waits in an inbox until it is empty or the time is up; returns whether more may wait.
+
+    While messages stream in it stays a moment for the next, and the flag that says a worker is at it stays up: a
+    stream costs a task for each quarter of a second and not one for each call. The flag goes down before the last
+    look, so whatever comes after that look has a wake-up of its own.
+    """
+    total = IngestReport()
+    deadline = time.monotonic() + budget_seconds
+    looks, signed_off = 0, False
+    while time.monotonic() < deadline:
+        # Asked first: a wake-up that comes after its workspace was deleted must not make it anew.
+        waits = inbox.stats(workspace).size > 0
+        batch = ingest_batch(inbox, open_store(), working, now=now()) if waits else IngestReport()
+        if batch.taken:
+            looks = 0
+            total.add(batch)
+            if batch.stored:
+                on_stored(batch)
+        elif signed_off:
+            return total, False
+        elif looks < _LINGER_LOOKS and total.taken:
+            looks += 1
+            time.sleep(_LOOK_SECONDS)
+        else:
+            inbox.clear_wake(INGEST_MESSAGES, workspace)
+            signed_off = True
+    inbox.clear_wake(INGEST_MESSAGES, workspace)
+    return total, True
 
 
 def ingest_batch(

@@ -144,19 +144,25 @@ return {redis.call('HLEN', KEYS[1]), now - oldest}
 """
 
 # Replies go to those that wait for this state or a later one; the last state, 'dead' and 'forgotten' end the wait.
+# All outcomes for one producer make one element of its list: it fetches them in one round trip.
 _REPLY = """
 local told = 0
+local replies = {}
 for i = 3, #ARGV, 2 do
   local waiting = redis.call('HGET', KEYS[1], ARGV[i])
   if waiting then
     local reply, wanted = string.match(waiting, '^(%S+) (%S+)$')
     if wanted == ARGV[1] or ARGV[1] ~= 'stored' then
-      redis.call('RPUSH', reply, ARGV[i + 1])
-      redis.call('EXPIRE', reply, ARGV[2])
+      if not replies[reply] then replies[reply] = {} end
+      table.insert(replies[reply], ARGV[i + 1])
       redis.call('HDEL', KEYS[1], ARGV[i])
       told = told + 1
     end
   end
+end
+for reply, outcomes in pairs(replies) do
+  redis.call('RPUSH', reply, '[' .. table.concat(outcomes, ',') .. ']')
+  redis.call('EXPIRE', reply, ARGV[2])
 end
 return told
 """
@@ -278,16 +284,16 @@ class Inbox:
                 arguments += (field_of(agent, outcome.id), msgspec.json.encode(outcome))
             self._run(_REPLY, self._keys(workspace, ":waiting"), arguments)
 
-    def wait_reply(self, reply_to: str, timeout_seconds: float) -> Outcome | None:
-        """The next outcome on a reply list, or None after the timeout."""
+    def wait_reply(self, reply_to: str, timeout_seconds: float) -> list[Outcome]:
+        """The next outcomes on a reply list; none after the timeout."""
         key = self._reply_key(reply_to)
         deadline = time.monotonic() + timeout_seconds
         while (left := deadline - time.monotonic()) > 0:
             turn = max(0.01, min(left, _REPLY_TURN_SECONDS))
             found = guarded(partial(self._broker.blpop, [key], timeout=turn))
             if found:
-                return msgspec.json.decode(found[1], type=Outcome)
-        return None
+                return msgspec.json.decode(found[1], type=list[Outcome])
+        return []
 
     def wake_key(self, task: str, workspace: str) -> str:
         """The flag that says a wake-up by this task is on its way."""

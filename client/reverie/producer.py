@@ -114,15 +114,15 @@ class Producer:
         deadline = time.monotonic() + timeout_seconds
         while missing:
             remaining = deadline - time.monotonic()
-            outcome = self._inbox.wait_reply(reply_to, remaining) if remaining > 0 else None
-            if outcome is None:
+            told = self._inbox.wait_reply(reply_to, remaining) if remaining > 0 else []
+            if not told:
                 raise WaitTimeout(
                     f"{len(missing)} of {len(accepted)} items are accepted but not {wait} after {timeout_seconds:g} s: "
                     "are the workers running? See `reverie status`",
                     accepted=accepted,
                 )
-            missing.discard(outcome.id)
-            outcomes[outcome.id] = outcome
+            outcomes.update((outcome.id, outcome) for outcome in told)
+            missing -= outcomes.keys()
         return [outcomes[item_id] for item_id in dict.fromkeys(accepted)]
 
 

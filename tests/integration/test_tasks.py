@@ -204,12 +204,12 @@ def test_every_answer_that_a_producer_waits_for_comes(here: Runtime, producer: P
     here.inbox.accept(WORKSPACE, [stored], reply_to="one", wait="stored")
     here.inbox.accept(WORKSPACE, [searchable], reply_to="two", wait="searchable")
     run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
-    outcome = here.inbox.wait_reply("one", 5)
+    (outcome,) = here.inbox.wait_reply("one", 5)
     assert outcome is not None
     assert (outcome.id, outcome.state) == (stored.id, "stored")
     for task in STAGES[1:]:
         run(task, workspace=WORKSPACE)
-    outcome = here.inbox.wait_reply("two", 5)
+    (outcome,) = here.inbox.wait_reply("two", 5)
     assert outcome is not None
     assert (outcome.id, outcome.state, outcome.degraded) == (searchable.id, "searchable", "")
     assert not here.inbox.anyone_waiting(WORKSPACE)
