@@ -97,19 +97,19 @@ class Pulse:
 
     def queue_depths(self) -> dict[str, int]:
         """How many tasks wait in each queue."""
-        return {
-            queue: int(guarded(partial(self._broker.llen, self._prefix + queue)))
-            for queue in contract.QUEUES
-        }
+        return {queue: int(guarded(partial(self._broker.llen, self._prefix + queue))) for queue in contract.QUEUES}
 
     def _with_progress(self, worker: WorkerPulse) -> WorkerPulse:
         key = f"{self._prefix}progress:{worker.name}"
         fields = guarded(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(key)))
+        at = float(fields.get(b"at", 0))
+        # What a process of the same name had before this one, with other settings perhaps, says nothing of it.
+        embedder = fields.get(b"embedder", b"").decode() if at >= worker.started_at else ""
         return msgspec.structs.replace(
             worker,
-            progress_at=float(fields.get(b"at", 0)),
+            progress_at=at,
             tasks_done=int(fields.get(b"done", 0)),
-            embedder=fields.get(b"embedder", b"").decode() or worker.embedder,
+            embedder=embedder or worker.embedder,
         )
 
 

@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 from rich.table import Table
 
-from benchmarks.harness.options import DEFAULT_DATA, DEFAULT_SEED, RESULTS, ROOT, run
+from benchmarks.harness.options import DEFAULT_SEED, RESULTS, ROOT, run
 from benchmarks.harness.result import console, read_result, shown, verdict
 
 BENCHMARKS: Final = ("ingest", "accept", "lag", "writers", "footprint", "chaos")
@@ -28,7 +28,7 @@ def main() -> None:
     options.add_argument("--output", type=Path, default=RESULTS, help="the folder for the results")
     options.add_argument("--seed", type=int, default=DEFAULT_SEED)
     options.add_argument("--quick", action="store_true", help="tiny inputs, to see that all of them run")
-    options.add_argument("--data", type=Path, default=DEFAULT_DATA, help="LoCoMo conversations as JSON")
+    options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; else made-up turns")
     options.add_argument("--peers", type=Path, default=_PEERS, help="the peers' Python; left out where it is absent")
     given = options.parse_args()
     failed = [name for name in given.only if _run(name, given) != 0]

@@ -65,11 +65,11 @@ class TimedStore(Store):
         self._done = done
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
+    def writing(self, *, lock_wait_seconds: float | None = None) -> Iterator[Transaction]:
         """The same transaction, timed."""
         asked = time.perf_counter()
         try:
-            with super().writing() as tx:
+            with super().writing(lock_wait_seconds=lock_wait_seconds) as tx:
                 self._done.waits.append(time.perf_counter() - asked)
                 yield tx
         finally:

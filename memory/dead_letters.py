@@ -25,13 +25,13 @@ def replay(store: Store, inbox: Inbox, letter_id: int, *, agent: str | None = No
     if letter.stage == "ingest":
         _accept_again(store, inbox, letter)
         with store.writing() as tx:
-            tx.dead_letters.remove(letter_id)
+            tx.dead_letters.remove(letter)  # a worker may have had the payload already, and set it aside once more
     else:
         with store.writing() as tx:
             tx.work.revive(cast("Stage", letter.stage), int(letter.item_id))
             if letter.stage == "embed":
                 tx.chunks.note_embedding_error([int(letter.item_id)], None)
-            tx.dead_letters.remove(letter_id)
+            tx.dead_letters.remove(letter)
     return letter
 
 
@@ -40,7 +40,7 @@ def drop(store: Store, letter_id: int, *, agent: str | None = None) -> DeadLette
     with store.writing() as tx:
         letters = tx.for_agent(agent).dead_letters if agent else tx.dead_letters
         letter = letters.get(letter_id)
-        letters.remove(letter_id)
+        letters.remove(letter)
     return letter
 
 

@@ -56,9 +56,12 @@ def embed_chunks(
         hooks.on_unavailable(newest, blocked)
         return StageReport(blocked=blocked)
 
+    # What takes longer is held for longer: a slow batch is not the death of its worker.
+    lease_seconds = STAGE_LEASE_SECONDS * max(1.0, batch_size / BATCH_CHUNKS)
+
     def batch(report: StageReport) -> bool:
         with store.writing() as tx:
-            claim = tx.work.claim("embed", now=now(), lease_seconds=STAGE_LEASE_SECONDS, limit=batch_size)
+            claim = tx.work.claim("embed", now=now(), lease_seconds=lease_seconds, limit=batch_size)
         if claim is None:
             return False
         with store.reading() as tx:
@@ -139,8 +142,9 @@ def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
 
 def _give_back(store: Store, claim: Claim, now: int, error: str) -> None:
     with store.writing() as tx:
-        tx.work.retry(claim, claim.items, at=retry_at(now, claim.attempts), error=error)
-        tx.chunks.note_embedding_error(claim.items, error)
+        held = sorted(tx.work.still_held(claim))  # what another worker took over may have its vector by now
+        tx.work.retry(claim, held, at=retry_at(now, claim.attempts), error=error)
+        tx.chunks.note_embedding_error(held, error)
 
 
 def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, hooks: EmbedHooks) -> int:

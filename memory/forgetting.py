@@ -24,9 +24,14 @@ def forget_session(store: Store, inbox: Inbox, working: WorkingMemory, *, agent:
 
 
 def forget_workspace(stores: Stores, inbox: Inbox, working: WorkingMemory, *, workspace: str) -> bool:
-    """Delete a workspace with its files and everything that waits for it; False when there was none (M14)."""
+    """Delete a workspace with its files and everything that waits for it; False when there was none (M14).
+
+    Raises `Unavailable` without a broker, before anything is deleted, and `StoreUnavailable`.
+    """
     inbox.forget_workspace(workspace)
     working.drop_workspace(workspace)
     found = stores.delete_workspace(workspace)
+    # Once more: what was accepted, and what was read from the files, between the steps.
     inbox.forget_workspace(workspace)
+    working.drop_workspace(workspace)
     return found

@@ -6,8 +6,9 @@ sweep looks only into workspaces whose files were written since it last found no
 
 from __future__ import annotations
 
+import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -22,6 +23,8 @@ from storage.work import Stage
 # A file's time has the grain of a timer tick: what was written this recently may be written again unseen.
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 _SWEEP_BUDGET_SECONDS: Final = 10.0
+# The embed worker has nobody beside it: what comes in meanwhile waits for this long at most.
+_BACKFILL_BUDGET_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)
@@ -76,6 +79,31 @@ def recover_inbox(
         except ReverieError as error:
             report.errors[workspace] = str(error)
     return report
+
+
+def backfill(
+    stores: Stores,
+    *,
+    embed: Callable[[str], Mapping[str, Any]],
+    budget_seconds: float = _BACKFILL_BUDGET_SECONDS,
+) -> dict[str, Any]:
+    """Embed what has no vector yet, workspace by workspace; those that the time does not reach have the next turn.
+
+    `embed` is given the name of a workspace and returns its counts. One that cannot be used holds up no other.
+    """
+    done = 0
+    errors: dict[str, str] = {}
+    deadline = time.monotonic() + budget_seconds
+    names = stores.names()
+    for workspace in random.sample(names, len(names)):
+        if time.monotonic() > deadline:
+            break
+        try:
+            if not stores.is_idle(workspace, ("embed",)):
+                done += embed(workspace).get("done", 0)
+        except ReverieError as error:
+            errors[workspace] = str(error)
+    return {"done": done, **({"errors": errors} if errors else {})}
 
 
 class StageSweep:

@@ -154,13 +154,6 @@ class StatusReader:
         return queues, inboxes, workers, known, ""
 
 
-def pipeline_status(
-    *, stores: Stores, inbox: Inbox, pulse: Pulse, embedder: GuardedEmbedder | None, now: int
-) -> PipelineStatus:
-    """The status, read once."""
-    return StatusReader(stores, inbox, pulse, embedder).read(now=now)
-
-
 def _has_work(line: WorkspaceStatus) -> bool:
     return bool(line.dead_letters or any(stage.waiting for stage in line.stages.values()))
 

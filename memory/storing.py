@@ -7,16 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
 from blake3 import blake3
 
 from memory.incoming import Item, dead_letter, new_message, spoken_message, to_json
 from reverie.contract import FilePayload, MessagePayload, Outcome
 from reverie.errors import Conflict
+from reverie.inbox import LEASE_SECONDS
 from reverie.types import Message
 from storage.records import NewDeadLetter, NewMessage
 from storage.stores import AgentRows, Store, Transaction
+
+# Whoever waits for the write lock until its lease is over has lost its items to the next, who counts the wait as a
+# death and waits for the same lock: held for two minutes, it would make dead letters of what is well.
+_LOCK_WAIT_SECONDS: Final = LEASE_SECONDS / 2
 
 
 @dataclass(slots=True)
@@ -60,7 +65,7 @@ class Written:
 def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
     """Store items in one transaction. Raises `StoreUnavailable`, `StoreUnusable`, or `Permanent` for one at fault."""
     written = Written()
-    with store.writing() as tx:
+    with store.writing(lock_wait_seconds=_LOCK_WAIT_SECONDS) as tx:
         for agent in dict.fromkeys(item.agent for item in items):
             mine = [item for item in items if item.agent == agent]
             _store_agent(tx, tx.for_agent(agent), mine, written, now)
@@ -68,13 +73,13 @@ def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
 
 
 def _store_agent(tx: Transaction, rows: AgentRows, items: Sequence[Item], written: Written, now: int) -> None:
-    dead = [dead_letter(item, item.error) for item in items if item.error is not None]
+    dead: list[NewDeadLetter] = []
     by_session: dict[str, list[tuple[Item, MessagePayload]]] = {}
     chats: dict[str, str] = {}
     for item in items:
         if item.error is not None:
-            continue
-        if isinstance(item.payload, FilePayload):
+            dead += _set_aside(rows, dead_letter(item, item.error), item, written)
+        elif isinstance(item.payload, FilePayload):
             _store_file(rows, item, item.payload, written, now)
         elif isinstance(item.payload, MessagePayload):
             by_session.setdefault(_session_id(rows, item.payload, chats), []).append((item, item.payload))
@@ -84,6 +89,16 @@ def _store_agent(tx: Transaction, rows: AgentRows, items: Sequence[Item], writte
     written.report.dead += len(dead)
     for letter in dead:
         written.note(letter.agent, letter.item_id, "dead", letter.error)
+
+
+def _set_aside(rows: AgentRows, letter: NewDeadLetter, item: Item, written: Written) -> list[NewDeadLetter]:
+    """The letter of an item at fault, or none: what came for a session before it was forgotten is not kept."""
+    forgotten_at = rows.sessions.forgotten_at(letter.session) if letter.session is not None else 0
+    if not forgotten_at or item.taken.accepted_at > forgotten_at:
+        return [letter]
+    written.report.forgotten += 1
+    written.note(letter.agent, letter.item_id, "forgotten")
+    return []
 
 
 def _store_session(
@@ -125,9 +140,13 @@ def _note_repeated(rows: AgentRows, session_id: str, known: set[str], written: W
     written.doubtful.add((rows.agent, session_id))
     for item_id in known:
         written.note(rows.agent, item_id, "stored")
-    with_vectors = rows.found.index().active("vector") is not None
-    for item_id in rows.messages.searchable(known, with_vectors=with_vectors):
+    for item_id in rows.messages.searchable(known, with_vectors=_with_vectors(rows)):
         written.note(rows.agent, item_id, "searchable")
+
+
+def _with_vectors(rows: AgentRows) -> bool:
+    """Whether what is searchable here has vectors: by words alone it is until the first one is made."""
+    return rows.found.index().active("vector") is not None
 
 
 def _number(
@@ -167,10 +186,14 @@ def _store_file(rows: AgentRows, item: Item, payload: FilePayload, written: Writ
     written.note(payload.agent, payload.id, "stored")
     held = rows.files.version(payload.source_uri, session_row)
     # An older version that comes late, its worker having died, must not take the place of a newer one.
-    if held is not None and (held.content_hash == content_hash or held.accepted_at > item.taken.accepted_at):
-        rows.files.note_seen(payload.source_uri, session_row, accepted_at=item.taken.accepted_at)
+    overtaken = held is not None and held.accepted_at > item.taken.accepted_at
+    if held is not None and (overtaken or held.content_hash == content_hash):
+        rows.files.note_seen(held.row_id, accepted_at=item.taken.accepted_at)
         written.report.unchanged += 1
-        written.note(payload.agent, payload.id, "searchable")
+        if overtaken or rows.files.searchable(held.row_id, with_vectors=_with_vectors(rows)):
+            written.note(payload.agent, payload.id, "searchable")
+        else:
+            rows.files.rename(held.row_id, payload.id)
         return
     row = {
         "id": payload.id,

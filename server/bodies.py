@@ -9,6 +9,7 @@ from typing import Any, Literal, NoReturn, TypeVar
 import msgspec
 from fastapi import Request
 
+from reverie.checks import choices_of
 from reverie.contract import WaitFor
 from reverie.errors import Rejected
 from reverie.problems import Malformed, TooLarge
@@ -95,7 +96,7 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise _rejected(error) from None
+        raise _rejected(error, kind) from None
     except RecursionError:
         raise Malformed("the body is nested too deep") from None
     except msgspec.DecodeError as error:
@@ -107,7 +108,7 @@ def _decode_leniently(text: str, kind: type[_T], why: str) -> _T:
     try:
         return msgspec.convert(json.loads(text, parse_constant=_no_constant), kind)
     except msgspec.ValidationError as error:
-        raise _rejected(error) from None
+        raise _rejected(error, kind) from None
     except (ValueError, RecursionError):
         raise Malformed(f"the body is not JSON: {why}") from None
 
@@ -116,12 +117,12 @@ def _no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is not JSON")
 
 
-def _rejected(error: msgspec.ValidationError) -> Rejected:
+def _rejected(error: msgspec.ValidationError, kind: type) -> Rejected:
     text = str(error)
     place = _FIELD.search(text)
     named = _NAMED.search(text)
     field = ".".join(part for part in (place and place.group(1), named and named.group(1)) if part)
-    return Rejected(f"{field or 'body'}: {_FIELD.sub('', text)}", field=field)
+    return Rejected(f"{field or 'body'}: {_FIELD.sub('', text)}{choices_of(kind, field)}", field=field)
 
 
 def _too_large(limit_bytes: int) -> TooLarge:

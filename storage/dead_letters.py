@@ -50,20 +50,21 @@ class DeadLetters:
     def get(self, letter_id: int) -> DeadLetter:
         """One dead letter. Raises `NotFound`."""
         row = self._connection.execute(
-            text(
-                f"SELECT {_COLUMNS} FROM dead_letters WHERE id = :id AND (:agent IS NULL OR agent_id = :agent)"
-            ),
+            text(f"SELECT {_COLUMNS} FROM dead_letters WHERE id = :id AND (:agent IS NULL OR agent_id = :agent)"),
             {"agent": self._agent, "id": letter_id},
         ).one_or_none()
         if row is None:
             raise NotFound(f"there is no dead letter {letter_id}", field="id")
         return DeadLetter(*row)
 
-    def remove(self, letter_id: int) -> bool:
-        """Drop a dead letter; False when it was gone."""
+    def remove(self, letter: DeadLetter) -> bool:
+        """Drop a dead letter as it was read; False when it is gone, or has come back with a newer error."""
         gone = self._connection.execute(
-            text("DELETE FROM dead_letters WHERE id = :id AND (:agent IS NULL OR agent_id = :agent)"),
-            {"agent": self._agent, "id": letter_id},
+            text(
+                "DELETE FROM dead_letters WHERE id = :id AND created_at = :created_at"
+                " AND (:agent IS NULL OR agent_id = :agent)"
+            ),
+            {"agent": self._agent, "id": letter.id, "created_at": letter.created_at},
         )
         return gone.rowcount > 0
 

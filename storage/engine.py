@@ -43,6 +43,7 @@ _PRAGMAS: Final = (
     "PRAGMA temp_store = MEMORY",
 )
 _READ_ONLY: Final = "reverie_read_only"
+_LOCK_WAIT: Final = "reverie_lock_wait_seconds"
 _NO_SPACE = re.compile(r"disk is full|disk I/O error|unable to open database file|readonly database|locked")
 _CORRUPT = re.compile(r"malformed|not a database|file is encrypted|unsupported file format")
 
@@ -66,10 +67,15 @@ class Database:
         self.engine = _engine(path)
 
     @contextmanager
-    def atomic(self) -> Iterator[Connection]:
-        """A transaction that writes: it holds the write lock from its first line and commits whole or not at all."""
-        with translated(self.path), self.engine.begin() as connection:
-            yield connection
+    def atomic(self, *, lock_wait_seconds: float | None = None) -> Iterator[Connection]:
+        """A transaction that writes: it holds the write lock from its first line and commits whole or not at all.
+
+        Raises `StoreUnavailable` when the lock is not free within `lock_wait_seconds` (the busy timeout by default).
+        """
+        with translated(self.path), self.engine.connect() as connection:
+            writer = connection.execution_options(**{_LOCK_WAIT: lock_wait_seconds})
+            with writer.begin():
+                yield writer
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -150,20 +156,21 @@ def _on_connect(raw: Any, _record: object) -> None:
 
 
 def _on_begin(connection: Connection) -> None:
-    if connection.get_execution_options().get(_READ_ONLY):
+    options = connection.get_execution_options()
+    if options.get(_READ_ONLY):
         connection.exec_driver_sql("PRAGMA query_only = ON")
         connection.exec_driver_sql("BEGIN")
     else:
-        _take_write_lock(connection.connection.driver_connection)
+        _take_write_lock(connection.connection.driver_connection, options.get(_LOCK_WAIT))
 
 
-def _take_write_lock(raw: Any) -> None:
+def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:
     """BEGIN IMMEDIATE, waiting in naps of equal length.
 
     SQLite's own wait naps for up to 100 ms once it has waited a while, and meanwhile whoever has just committed
     takes the lock again: of 16 writers some waited 4 s for a lock that was free most of the time.
     """
-    deadline = time.monotonic() + BUSY_TIMEOUT_MILLISECONDS / 1_000
+    deadline = time.monotonic() + (BUSY_TIMEOUT_MILLISECONDS / 1_000 if wait_seconds is None else wait_seconds)
     raw.execute("PRAGMA busy_timeout = 0")
     try:
         while True:

@@ -12,6 +12,7 @@ from storage.index import SearchIndex
 class FileVersion(NamedTuple):
     """Which content of a source is stored, and when it was accepted."""
 
+    row_id: int
     content_hash: bytes
     accepted_at: int
 
@@ -27,29 +28,37 @@ class Files:
         """What is stored of this source, if anything is."""
         found = self._connection.execute(
             text(
-                "SELECT content_hash, accepted_at FROM files WHERE agent_id = :agent AND source_uri = :uri"
+                "SELECT row_id, content_hash, accepted_at FROM files WHERE agent_id = :agent AND source_uri = :uri"
                 " AND coalesce(session_row, 0) = :row"
             ),
             {"agent": self._agent, "uri": source_uri, "row": session_row or 0},
         ).one_or_none()
-        return FileVersion(bytes(found[0]), int(found[1])) if found else None
+        return FileVersion(int(found[0]), bytes(found[1]), int(found[2])) if found else None
 
-    def note_seen(self, source_uri: str, session_row: int | None, *, accepted_at: int) -> None:
+    def searchable(self, row_id: int, *, with_vectors: bool) -> bool:
+        """Whether a file can be recalled: chunked, and with `with_vectors` each chunk indexed."""
+        found = self._connection.execute(
+            text(
+                "SELECT 1 FROM files WHERE agent_id = :agent AND row_id = :row AND chunked_at IS NOT NULL"
+                " AND (NOT :with_vectors"
+                " OR NOT EXISTS (SELECT 1 FROM chunks WHERE file_row = files.row_id AND indexed_at IS NULL))"
+            ),
+            {"agent": self._agent, "row": row_id, "with_vectors": with_vectors},
+        )
+        return found.scalar() is not None
+
+    def note_seen(self, row_id: int, *, accepted_at: int) -> None:
         """Note that this source was handed in again unchanged: nothing accepted before that may replace it."""
         self._connection.execute(
-            text(
-                "UPDATE files SET accepted_at = max(accepted_at, :at) WHERE agent_id = :agent AND source_uri = :uri"
-                " AND coalesce(session_row, 0) = :row"
-            ),
-            {"at": accepted_at, "agent": self._agent, "uri": source_uri, "row": session_row or 0},
+            text("UPDATE files SET accepted_at = max(accepted_at, :at) WHERE agent_id = :agent AND row_id = :row"),
+            {"at": accepted_at, "agent": self._agent, "row": row_id},
         )
 
-    def known(self, file_id: str) -> bool:
-        """Whether this delivery has been stored before."""
-        return bool(
-            self._connection.execute(
-                text("SELECT 1 FROM files WHERE agent_id = :agent AND id = :id"), {"agent": self._agent, "id": file_id}
-            ).scalar()
+    def rename(self, row_id: int, file_id: str) -> None:
+        """Give a file the id of its newest delivery: the one that somebody waits for."""
+        self._connection.execute(
+            text("UPDATE files SET id = :id WHERE agent_id = :agent AND row_id = :row"),
+            {"id": file_id, "agent": self._agent, "row": row_id},
         )
 
     def replace(self, source_uri: str, session_row: int | None, row: dict[str, Any]) -> None:

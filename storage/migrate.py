@@ -13,7 +13,7 @@ from filelock import FileLock
 from sqlalchemy import Connection, text
 
 from reverie.errors import StoreUnusable
-from storage.engine import Database
+from storage.engine import Database, translated
 
 Kind = Literal["workspace", "account"]
 
@@ -34,7 +34,8 @@ def newest_version(kind: Kind) -> str:
 def migrate(database: Database, kind: Kind) -> list[str]:
     """Apply what is missing and return the versions applied.
 
-    Raises `StoreUnusable` when the file is newer than this code. Running it again does nothing.
+    Raises `StoreUnusable` when the file is newer than this code, and `StoreUnavailable` when it cannot be written now.
+    Running it again does nothing.
     """
     history = _history(kind)
     version = schema_version(database)
@@ -63,7 +64,7 @@ def _run(database: Database, kind: Kind) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS / kind))
-    with database.engine.connect() as connection:
+    with translated(database.path), database.engine.connect() as connection:
         config.attributes["connection"] = connection
         command.upgrade(config, "head")
         connection.commit()

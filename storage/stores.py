@@ -16,7 +16,7 @@ from typing import Final, NamedTuple
 
 from sqlalchemy import Connection
 
-from reverie.checks import check_workspace
+from reverie.checks import check_workspace, is_workspace_name
 from reverie.errors import NotFound, StoreUnavailable
 from storage.chunks import Chunks, FoundChunks
 from storage.dead_letters import DeadLetters
@@ -25,12 +25,14 @@ from storage.files import Files
 from storage.index import SearchIndex
 from storage.jobs import JobRuns
 from storage.messages import Messages
-from storage.migrate import migrate
+from storage.migrate import Kind, migrate
 from storage.sessions import Sessions
 from storage.work import Stage, WorkQueue, is_idle_file
 
 # Workspaces whose connections stay open in one process; the longest unused is closed first.
 OPEN_WORKSPACES: Final = 16
+# A worker that closes a database folds its log away while the folder is being emptied: once or twice, not for ever.
+_REMOVE_ATTEMPTS: Final = 5
 
 
 class AgentRows:
@@ -69,9 +71,12 @@ class Store:
         self.inode = _inode(database.path)
 
     @contextmanager
-    def writing(self) -> Iterator[Transaction]:
-        """A transaction that holds the write lock and commits whole or not at all."""
-        with self.database.atomic() as connection:
+    def writing(self, *, lock_wait_seconds: float | None = None) -> Iterator[Transaction]:
+        """A transaction that holds the write lock and commits whole or not at all.
+
+        Raises `StoreUnavailable` when another writer holds it for longer than `lock_wait_seconds` (30 s by default).
+        """
+        with self.database.atomic(lock_wait_seconds=lock_wait_seconds) as connection:
             yield Transaction(connection)
 
     @contextmanager
@@ -129,8 +134,9 @@ class Stores:
         return JobRuns(self.account())
 
     def names(self) -> list[str]:
-        """The workspaces that exist."""
-        return sorted(path.parent.name for path in (self._data_dir / "workspaces").glob("*/memory.db"))
+        """The workspaces that exist; a folder under any other name (a copy made by hand) is none."""
+        found = (path.parent.name for path in (self._data_dir / "workspaces").glob("*/memory.db"))
+        return sorted(name for name in found if is_workspace_name(name))
 
     def path_of(self, name: str) -> Path:
         """Where a workspace's database lies. Raises `Rejected` for a name that could leave the folder."""
@@ -158,7 +164,7 @@ class Stores:
         return is_idle_file(self.path_of(name), stages)
 
     def delete_workspace(self, name: str) -> bool:
-        """Remove a workspace with all its files; False when there was none."""
+        """Remove a workspace with all its files; False when there was none. Raises `StoreUnavailable`."""
         folder = self.path_of(name).parent
         with self._lock:
             store = self._open.pop(name, None)
@@ -166,7 +172,7 @@ class Stores:
                 store.database.close()
             if not folder.exists():
                 return False
-            shutil.rmtree(folder)
+            _remove(folder)
             return True
 
     def close(self) -> None:
@@ -180,6 +186,19 @@ class Stores:
                 self._account = None
 
 
+def _remove(folder: Path) -> None:
+    """Remove a folder in which other processes may still make or remove the log of a database."""
+    for left in range(_REMOVE_ATTEMPTS - 1, -1, -1):
+        try:
+            shutil.rmtree(folder)
+            return
+        except OSError as error:
+            if not folder.exists():
+                return
+            if not left:
+                raise StoreUnavailable(f"{folder} cannot be removed ({error}): try again") from error
+
+
 def _inode(path: Path) -> int | None:
     try:
         return path.stat().st_ino
@@ -187,7 +206,11 @@ def _inode(path: Path) -> int | None:
         return None
 
 
-def _opened(path: Path, kind: str) -> Database:
+def _cannot_be_made(path: Path, error: OSError) -> StoreUnavailable:
+    return StoreUnavailable(f"{path} cannot be made ({error}): check the space and the rights on its disk")
+
+
+def _opened(path: Path, kind: Kind) -> Database:
     try:
         for folder in [*reversed(path.parent.parents), path.parent]:  # mkdir(parents=True) would leave them open to all
             if not folder.exists():
@@ -196,12 +219,13 @@ def _opened(path: Path, kind: str) -> Database:
             # SQLite would make it readable for all; its log and shared-memory files take over the mode of this one.
             os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
     except OSError as error:
-        raise StoreUnavailable(
-            f"{path} cannot be made ({error}): check the space and the rights on its disk"
-        ) from error
+        raise _cannot_be_made(path, error) from error
     database = Database(path)
     try:
-        migrate(database, "account" if kind == "account" else "workspace")
+        migrate(database, kind)
+    except OSError as error:  # of the lock file
+        database.close()
+        raise _cannot_be_made(path, error) from error
     except BaseException:
         database.close()
         raise

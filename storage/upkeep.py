@@ -87,9 +87,7 @@ def _merge_text(store: Store, deadline: float) -> None:
                 return
             table = generation.table
             before = tx.connection.exec_driver_sql("SELECT total_changes()").scalar_one()
-            tx.connection.exec_driver_sql(
-                f"INSERT INTO {table}({table}, rank) VALUES ('merge', {_MERGE_PAGES})"
-            )
+            tx.connection.exec_driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('merge', {_MERGE_PAGES})")
             after = tx.connection.exec_driver_sql("SELECT total_changes()").scalar_one()
         if after - before < 2:  # https://sqlite.org/fts5.html#the_merge_command
             return

@@ -33,7 +33,7 @@ def embed_workspace(here: Runtime, workspace: str, *, batch_size: int) -> dict[s
             here.searchable(store, tx.chunks.messages_of(chunk_ids), at=here.now(), degraded=f"keyword only: {why}")
 
     hooks = EmbedHooks(lambda: here.wake("index", workspace), on_unavailable)
-    report = embed_waiting(store, here.embedder, now=here.now, hooks=hooks, batch_size=batch_size)
+    report = embed_waiting(store, here.embedder, now=here.now, hooks=hooks, batch_size=here.chunks_at_once(batch_size))
     if report.more:
         here.wake("embed", workspace)
     return {**report.counts(), "traces": report.traces}

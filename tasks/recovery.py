@@ -7,7 +7,6 @@ from typing import Any
 
 from memory import recovery
 from reverie import contract
-from reverie.errors import ReverieError
 from tasks.embed import embed_workspace
 from worker.app import runtime, task
 from worker.runtime import run_job
@@ -46,16 +45,10 @@ def backfill_embeddings(*, by_hand: bool = False) -> Mapping[str, Any]:
     here = runtime()
 
     def work() -> dict[str, Any]:
-        done = 0
-        errors: dict[str, str] = {}
-        for workspace in here.stores.names() if here.embedder is not None else ():
-            try:
-                if not here.stores.is_idle(workspace, ("embed",)):
-                    counts = embed_workspace(here, workspace, batch_size=here.settings.backfill_batch_size)
-                    done += counts.get("done", 0)
-            except ReverieError as error:
-                errors[workspace] = str(error)
-        return {"done": done, **({"errors": errors} if errors else {})}
+        if here.embedder is None:
+            return {}
+        size = here.settings.backfill_batch_size
+        return recovery.backfill(here.stores, embed=lambda name: embed_workspace(here, name, batch_size=size))
 
     every = here.settings.backfill_interval_minutes * 60
     return run_job(here, contract.BACKFILL_EMBEDDINGS, every_seconds=every, work=work, by_hand=by_hand)

@@ -15,6 +15,7 @@ import structlog
 from celery import Celery, signals
 from celery.loaders.app import AppLoader
 
+from adapters.embedders.resilience import GuardedEmbedder
 from adapters.pulse import WorkerPulse
 from reverie import contract
 from reverie.errors import ReverieError, Unavailable
@@ -28,7 +29,6 @@ from worker.settings import Settings, load_settings
 TASK_TIME_LIMIT_SECONDS: Final = 300
 # Long-lived connections of sqlite-vec are reported to leak: children are replaced now and then.
 TASKS_A_CHILD: Final = 20_000
-MEMORY_A_CHILD_KIBIBYTES: Final = 2 * 1024 * 1024
 _PULSE_SECONDS: Final = 5.0
 # At most this many trace ids on a log line; the count says how many there were.
 _TRACES_A_LINE: Final = 50
@@ -50,9 +50,7 @@ class InstalledLoader(AppLoader):  # type: ignore[misc]  # celery has no types
 
 def create_app(settings: Settings) -> Celery:
     """The app with everything on which a worker's safety rests."""
-    app = Celery(
-        "reverie", broker=celery_url(settings.broker_url), include=list(_TASK_MODULES), loader=InstalledLoader
-    )
+    app = Celery("reverie", broker=celery_url(settings.broker_url), include=list(_TASK_MODULES), loader=InstalledLoader)
     app.conf.update(celery_settings(settings.broker_prefix))
     app.conf.update(
         # A task is taken off the queue when it has ended; one whose worker died is delivered again. That is safe
@@ -64,11 +62,13 @@ def create_app(settings: Settings) -> Celery:
         task_time_limit=TASK_TIME_LIMIT_SECONDS,
         worker_prefetch_multiplier=1,
         worker_max_tasks_per_child=TASKS_A_CHILD,
-        worker_max_memory_per_child=MEMORY_A_CHILD_KIBIBYTES,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,
         broker_connection_max_retries=None,
+        # A broker whose disk or memory is full refuses each write. Without this a worker ends at the first refusal,
+        # and its children are killed over their work.
+        broker_channel_error_retry=True,
         beat_scheduler="worker.beat:CatchUpScheduler",
     )
     return app
@@ -147,12 +147,14 @@ def _in_child(**_: Any) -> None:
     die_with_parent(os.getppid(), signal=signal.SIGKILL)
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "worker"))
     if contract.QUEUE_EMBED in app.amqp.queues.consume_from:
-        # In a thread: Celery kills a child that is not ready after 4 s, and the first message should not wait.
-        threading.Thread(target=_warm_up, name="warm-up", daemon=True).start()
+        # Made here and loaded in a thread: Celery kills a child that is not ready after 4 s, the first message should
+        # not wait, and it must not find a runtime, and load a model, of its own.
+        here = runtime()
+        here.make_all()
+        threading.Thread(target=_warm_up, args=(here.embedder,), name="warm-up", daemon=True).start()
 
 
-def _warm_up() -> None:
-    embedder = runtime().embedder
+def _warm_up(embedder: GuardedEmbedder | None) -> None:
     try:
         if embedder is not None:
             embedder.load()
@@ -172,6 +174,8 @@ def _note_progress(**_: Any) -> None:
     here = runtime()
     embedder = here.__dict__.get("embedder")
     described = f"{embedder.model} {embedder.dtype} on {embedder.device}: {embedder.state}" if embedder else ""
+    if embedder and embedder.last_error:
+        described += f" ({embedder.last_error})"
     try:
         here.pulse.progress(here.worker_name, now=time.time(), embedder=described)
     except Unavailable:

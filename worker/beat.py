@@ -47,6 +47,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
         for job in PERIODIC_JOBS:
             self.schedule[job.task] = self._entry(job, last_runs.get(job.task), now)
         self._pulsed = 0.0
+        self._started_at = time.time()
 
     def tick(self, *arguments: Any, **keywords: Any) -> float:
         """Send what is due, and say that the clock is alive."""
@@ -70,15 +71,13 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
 
     def _pulse(self) -> None:
         here = runtime()
-        moment = time.time()
         pulse = WorkerPulse(
             name=f"{BEAT_NAME}@{socket.gethostname()}",
             host=socket.gethostname(),
             pid=os.getpid(),
             queues=[],
-            started_at=moment,
-            seen_at=moment,
-            progress_at=moment,
+            started_at=self._started_at,
+            seen_at=time.time(),
         )
         try:
             here.pulse.beat(pulse)

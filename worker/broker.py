@@ -152,11 +152,7 @@ def wait_until_ready(url: str, timeout_seconds: float, *, log_path: Path | None 
     deadline = time.monotonic() + timeout_seconds
     while not broker_answers(url):
         if time.monotonic() > deadline:
-            where = (
-                f"see its log {log_path}"
-                if log_path is not None
-                else "is it running, and is this its address?"
-            )
+            where = f"see its log {log_path}" if log_path is not None else "is it running, and is this its address?"
             raise Unavailable(
                 f"the broker at {_without_password(url)} did not answer within {timeout_seconds:g} s: {where}"
             )
@@ -210,9 +206,7 @@ def _valkey_server_path() -> Path:
     machine = platform.machine().lower().replace("amd64", "x86_64")
     if sys.platform != "darwin":
         machine = machine.replace("arm64", "aarch64")
-    where = (
-        Path(package.submodule_search_locations[0]) / "_binaries" / f"{platform.system().lower()}-{machine}"
-    )
+    where = Path(package.submodule_search_locations[0]) / "_binaries" / f"{platform.system().lower()}-{machine}"
     binary = where / "valkey-server"
     if not os.access(binary, os.X_OK):
         raise Unavailable(f"no embedded broker: {binary} is missing or cannot be run: {advice}")

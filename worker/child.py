@@ -123,7 +123,7 @@ class Child:
     def bury(self) -> Death:
         """Reap the process that has exited and kill what is left of its group."""
         process = self._process
-        assert process is not None, "only what has exited is buried"  # noqa: S101 - narrows the type
+        assert process is not None, "only what has exited is buried"
         kill_group(process.pid)
         code = process.wait()
         self._process = None
@@ -139,9 +139,7 @@ class Child:
         if lived_seconds >= _HEALTHY_AFTER_SECONDS:
             self._deaths_in_a_row = 0
         self._deaths_in_a_row += 1
-        self._short_lives_in_a_row = (
-            self._short_lives_in_a_row + 1 if lived_seconds < _SHORT_LIFE_SECONDS else 0
-        )
+        self._short_lives_in_a_row = self._short_lives_in_a_row + 1 if lived_seconds < _SHORT_LIFE_SECONDS else 0
         delay_seconds = restart_delay_seconds(self._deaths_in_a_row)
         self.restart_due = time.monotonic() + delay_seconds
         return delay_seconds
@@ -156,9 +154,7 @@ class Child:
             return tuple(file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])
 
     def state(self) -> ProcessState:
-        return ProcessState(
-            name=self.spec.name, pid=self.pid, restarts=self.restarts, started_at=self.started_at
-        )
+        return ProcessState(name=self.spec.name, pid=self.pid, restarts=self.restarts, started_at=self.started_at)
 
     def up_entry(self) -> UpProcess:
         """Return the line of `up.json` for this process."""

@@ -38,6 +38,8 @@ def configure_logging(settings: Settings, *, process: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[_drop_meta, *_renderer(settings)])
     )
+    # A full disk is told where it is met; a traceback for each line that could not be written would bury that.
+    logging.raiseExceptions = False
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())

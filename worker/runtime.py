@@ -14,6 +14,7 @@ import redis
 import structlog
 
 from adapters.embedders import EmbedderSpec, build_embedder
+from adapters.embedders.openai_compatible import BATCH_INPUTS
 from adapters.embedders.resilience import GuardedEmbedder
 from adapters.pulse import Pulse
 from adapters.working_memory import WorkingMemory
@@ -37,6 +38,10 @@ STAGE_TASKS: Final[dict[str, str]] = {
     "embed": contract.EMBED_CHUNKS,
     "index": contract.INDEX_CHUNKS,
 }
+
+# Periods are a little shorter than the interval: two ticks of one beat, the first of them a little late, must not fall
+# into the same one, or a sweep would be left out.
+_PERIOD_SHARE: Final = 0.8
 
 log = structlog.get_logger(__name__)
 
@@ -86,6 +91,13 @@ class Runtime:
         embedder = build_embedder(embedder_spec(self.settings))
         return GuardedEmbedder(embedder) if embedder is not None else None
 
+    def chunks_at_once(self, wanted: int) -> int:
+        """How many chunks may be claimed and embedded together, where a setting wants so many.
+
+        A remote embedder gets one request a claim: its timeout lies below the lease, that of several does not.
+        """
+        return min(wanted, BATCH_INPUTS) if self.settings.embedding_provider == "openai" else wanted
+
     @cached_property
     def stage_sweep(self) -> StageSweep:
         """Finds work nobody was woken for. Without an embedder, chunks without vectors are no work."""
@@ -93,6 +105,11 @@ class Runtime:
         if self.settings.embedding_provider == "none":
             stages = ("chunk", "chunk-files", "index")
         return StageSweep(stages)
+
+    def make_all(self) -> None:
+        """Make everything now, in one thread: from Python 3.12 on, two threads that ask first would each make one."""
+        for name in ("stores", "broker", "inbox", "working", "pulse", "waker", "embedder"):
+            getattr(self, name)
 
     def store(self, workspace: str) -> Store:
         """The store of a workspace, made where it does not exist."""
@@ -162,7 +179,7 @@ def run_job(
     """
     jobs = runtime.stores.jobs()
     now = runtime.now()
-    period = now if by_hand else now // int(every_seconds * 1_000_000)
+    period = now if by_hand else now // int(_PERIOD_SHARE * every_seconds * 1_000_000)
     if not jobs.claim(job, period=period, now=now):
         return {"skipped": 1}
     started = time.monotonic()

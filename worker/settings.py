@@ -8,8 +8,10 @@ from __future__ import annotations
 import difflib
 import os
 import tomllib
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Final, Literal
+from urllib.parse import urlsplit
 
 from pydantic import Field, ValidationError
 from pydantic_settings import (
@@ -20,6 +22,7 @@ from pydantic_settings import (
 )
 
 from reverie import contract
+from reverie.config import check_broker
 from reverie.errors import Rejected
 from worker.broker import embedded_broker_url
 
@@ -98,21 +101,51 @@ def load_settings(**flags: Any) -> Settings:
     Raises `Rejected` naming the key at fault and, for an unknown one, the nearest that exists.
     """
     _check_environment()
+    _check_file()
     try:
-        return Settings(**{name: value for name, value in flags.items() if value is not None})
+        settings = Settings(**{name: value for name, value in flags.items() if value is not None})
     except tomllib.TOMLDecodeError as error:
         raise Rejected(f"{config_path()} is not TOML: {error}", field="config") from error
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
-            raise Rejected(_unknown(key, f"setting {key!r} in {config_path()}"), field=key) from error
+            raise Rejected(_unknown(key, f"setting in {config_path()}:", Settings.model_fields), field=key) from error
         raise Rejected(f"setting {key}: {first['msg']} (it is {first['input']!r:.80})", field=key) from error
+    _check_together(settings)
+    return settings
 
 
 def config_path() -> Path:
     """The settings file: `REVERIE_CONFIG`, or `reverie.toml` in the current folder."""
-    return Path(os.environ.get(PREFIX + "CONFIG", "reverie.toml"))
+    return Path(os.environ.get(PREFIX + "CONFIG") or "reverie.toml")
+
+
+def _check_file() -> None:
+    """A file that is named has to be there, and has to be text: else its settings would be missed silently."""
+    path = config_path()
+    try:
+        path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        if os.environ.get(PREFIX + "CONFIG"):
+            raise Rejected(f"there is no settings file {path}: see {PREFIX}CONFIG", field="config") from None
+    except OSError as error:
+        raise Rejected(f"{path} cannot be read: {error.strerror}", field="config") from error
+    except UnicodeDecodeError as error:
+        raise Rejected(f"{path} is not UTF-8: byte {error.start} cannot be read", field="config") from error
+
+
+def _check_together(settings: Settings) -> None:
+    """What a field cannot say for itself."""
+    if settings.broker is not None:
+        check_broker(settings.broker)
+    if settings.embedding_provider == "openai":
+        base_url = urlsplit(settings.embedding_base_url or "")
+        if base_url.scheme not in ("http", "https") or not base_url.hostname:
+            raise Rejected(
+                "setting embedding_base_url: the provider openai needs it, as in http://localhost:11434/v1",
+                field="embedding_base_url",
+            )
 
 
 def _check_environment() -> None:
@@ -121,10 +154,11 @@ def _check_environment() -> None:
             continue
         key = variable.removeprefix(PREFIX)
         if key not in _OTHER_VARIABLES and key.lower() not in Settings.model_fields:
-            raise Rejected(_unknown(key.lower(), f"environment variable {variable}"), field=key.lower())
+            known = {PREFIX + name.upper() for name in Settings.model_fields} | {PREFIX + o for o in _OTHER_VARIABLES}
+            raise Rejected(_unknown(variable, "environment variable", known), field=key.lower())
 
 
-def _unknown(key: str, where: str) -> str:
-    near = difflib.get_close_matches(key, Settings.model_fields, n=1)
+def _unknown(key: str, what: str, known: Iterable[str]) -> str:
+    near = difflib.get_close_matches(key, known, n=1)
     hint = f"did you mean {near[0]}?" if near else "see docs/configuration.md"
-    return f"unknown {where}: {hint}"
+    return f"unknown {what} {key}: {hint}"

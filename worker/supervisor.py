@@ -124,9 +124,7 @@ class Supervisor:
                 return
             if time.monotonic() > deadline:
                 where = f"see {spec.log_path}" if spec.log_path else "see its output above"
-                raise Unavailable(
-                    f"{spec.name} was not ready after {spec.ready_timeout_seconds:g} s: {where}"
-                )
+                raise Unavailable(f"{spec.name} was not ready after {spec.ready_timeout_seconds:g} s: {where}")
             self._mend()
             self._sleep(_READY_POLL_SECONDS)
 
@@ -193,9 +191,7 @@ class Supervisor:
         for child in children:
             if child.has_exited():
                 death = child.bury()
-                self._tell(
-                    "process_stopped", child, pid=death.pid, exit_code=death.exit_code, signal=death.signal
-                )
+                self._tell("process_stopped", child, pid=death.pid, exit_code=death.exit_code, signal=death.signal)
         return [child for child in children if child.pid is not None]
 
     @contextlib.contextmanager

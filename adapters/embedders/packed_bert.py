@@ -37,7 +37,7 @@ BATCH_TOKENS: Final = 2_048
 Activation = Literal["none", "gelu"]
 
 
-class NotPackable(Exception):  # noqa: N818 - an answer, not a failure
+class NotPackable(Exception):
     """The model is not a mean-pooled BERT: use sentence_transformers for it."""
 
 

@@ -38,7 +38,7 @@ def run_bare(texts: Sequence[str], folder: Path) -> Bare:
     environment = {
         **os.environ,
         "HF_HUB_OFFLINE": "1",
-        "REVERIE_CONFIG": str(folder / "none.toml"),
+        "REVERIE_CONFIG": os.devnull,
         "TRANSFORMERS_VERBOSITY": "error",
     }
     said = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)

@@ -11,7 +11,6 @@ from typing import Final
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 RESULTS: Final = ROOT / "benchmarks" / "results"
-DEFAULT_DATA: Final = ROOT.parent / "shared" / "data" / "locomo_dev.json"
 DEFAULT_SEED: Final = 20_261_101
 
 
@@ -26,7 +25,7 @@ def parser(name: str, about: str | None, *, data: bool = True) -> argparse.Argum
     options.add_argument("--seed", type=int, default=DEFAULT_SEED, help="of everything that is random")
     options.add_argument("--quick", action="store_true", help="tiny inputs, to see that it runs; no figures to quote")
     if data:
-        options.add_argument("--data", type=Path, default=DEFAULT_DATA, help="LoCoMo conversations as JSON")
+        options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; else made-up turns")
     return options
 
 

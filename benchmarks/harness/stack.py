@@ -7,6 +7,7 @@ then tells the supervisor, which stops the rest).
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 import signal
 import socket
@@ -149,7 +150,7 @@ class Stack:
     def _environment(self) -> dict[str, str]:
         # An empty variable counts as not set: what the caller's shell says of its own Reverie is not meant for this.
         foreign = dict.fromkeys(("REVERIE_BROKER", "REVERIE_BROKER_PREFIX", "REVERIE_WORKSPACE", "REVERIE_HOST"), "")
-        return {**foreign, "REVERIE_CONFIG": str(self.data / "none.toml"), "HF_HUB_OFFLINE": "1", **self._env}
+        return {**foreign, "REVERIE_CONFIG": os.devnull, "HF_HUB_OFFLINE": "1", **self._env}
 
     def _await_workers(self) -> None:
         deadline = time.monotonic() + _START_SECONDS

@@ -47,13 +47,14 @@ class Texts:
         return [payload_of(turn, agent=agent, label=label) for turn in self.turns]
 
 
-def load_texts(path: Path, count: int, *, seed: int) -> Texts:
+def load_texts(path: Path | None, count: int, *, seed: int) -> Texts:
     """`count` turns: those of the file, over and over as other conversations; without the file made-up ones."""
-    if path.is_file():
+    if path is not None and path.is_file():
         found = list(_turns_of(json.loads(path.read_text(encoding="utf-8"))))
         source = f"LoCoMo, {path.name}, {len(found)} turns"
     else:
-        console.print(f"no file {path}: measuring with made-up turns of the same lengths", markup=False)
+        why = f"no file {path}" if path is not None else "no --data FILE"
+        console.print(f"{why}: measuring with made-up turns of the same lengths", markup=False)
         found = list(_made_up(min(count, 3_000), random.Random(seed)))
         source = f"made up, {len(found)} turns"
     turns = []

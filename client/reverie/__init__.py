@@ -71,9 +71,18 @@ _MODULES = {
     "Reverie": "client",
     "AsyncReverie": "aio",
     "PipelineStatus": "status",
-    "Rejection": "messages",
     **dict.fromkeys(
-        ("Conflict", "NotFound", "Permanent", "Rejected", "ReverieError", "Transient", "Unavailable", "WaitTimeout"),
+        (
+            "Conflict",
+            "NotFound",
+            "Permanent",
+            "Rejected",
+            "Rejection",
+            "ReverieError",
+            "Transient",
+            "Unavailable",
+            "WaitTimeout",
+        ),
         "errors",
     ),
     **dict.fromkeys(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -22,9 +22,14 @@ _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _MICROS_RANGE: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
+def is_workspace_name(name: str) -> bool:
+    """Whether a workspace may have this name."""
+    return _WORKSPACE.fullmatch(name) is not None
+
+
 def check_workspace(name: object) -> str:
     """Return the name of a workspace, or raise `Rejected`: it becomes a folder and must not leave its parent."""
-    if not isinstance(name, str) or not _WORKSPACE.fullmatch(name):
+    if not isinstance(name, str) or not is_workspace_name(name):
         raise Rejected(
             f"workspace {str(name)[:80]!r} is not a name: use 1 to 63 of a-z, 0-9, - and _, a letter or digit first",
             field="workspace",
@@ -70,6 +75,12 @@ def check_wait(wait: WaitFor, timeout_seconds: object) -> WaitFor:
             field="timeout_seconds",
         )
     return wait
+
+
+def choices_of(kind: type, field: str) -> str:
+    """What to add to an error about a field that takes only some values: which ones; empty for any other field."""
+    hint = get_type_hints(kind).get(field)
+    return f"; it must be one of {', '.join(map(str, get_args(hint)))}" if get_origin(hint) is Literal else ""
 
 
 def normalise_tags(tags: Iterable[object], *, field: str = "tags") -> list[str]:

@@ -47,7 +47,7 @@ def resolve_config(
         workspace=check_workspace(workspace or os.environ.get("REVERIE_WORKSPACE") or contract.DEFAULT_WORKSPACE),
         url=_checked_url(url or contract.DEFAULT_URL),
         url_given=url is not None,
-        broker=_checked_broker(broker or os.environ.get("REVERIE_BROKER") or None),
+        broker=check_broker(known) if (known := broker or os.environ.get("REVERIE_BROKER")) else None,
         token=token or os.environ.get("REVERIE_TOKEN") or None,
         prefix=prefix or os.environ.get("REVERIE_BROKER_PREFIX") or contract.DEFAULT_PREFIX,
         timeout_seconds=timeout_seconds,
@@ -67,10 +67,16 @@ def _checked_url(url: str) -> str:
     return url.rstrip("/")
 
 
-def _checked_broker(url: str | None) -> str | None:
-    if url is not None and urlsplit(url).scheme not in ("redis", "rediss", "unix"):
+def check_broker(url: str) -> str:
+    """Return the URL of a broker, or raise `Rejected`, which shows nothing of it: there may be a password in it."""
+    try:
+        parts = urlsplit(url)
+        well = parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
+    except ValueError:  # of a port that is no number, or out of range
+        well = False
+    if not well:
         raise Rejected(
-            "the broker's URL must begin with redis://, rediss:// or unix://, as in redis://127.0.0.1:6379/0",
+            "the broker's URL must begin with redis://, rediss:// or unix:// and have a port from 1 to 65535, as in redis://127.0.0.1:6379/0",
             field="broker",
         )
     return url

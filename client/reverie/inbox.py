@@ -35,7 +35,7 @@ GRACE_SECONDS: Final = 20
 LEASE_SECONDS: Final = 10
 # While this flag lives, no second wake-up is sent; it ends by itself in case the wake-up was lost.
 WAKE_SECONDS: Final = 10
-# A producer that waits gives up long before; its reply list is swept away by the broker.
+# A producer that waits gives up long before; its reply list, and the note that it waits, are swept away by the broker.
 REPLY_SECONDS: Final = 900
 # A wait is asked for in turns: redis-py gives a connection up that is silent for its socket timeout of 5 s.
 _REPLY_TURN_SECONDS: Final = 2.0
@@ -49,7 +49,7 @@ _ACCEPT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 local added = 0
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local at = now + added
   if redis.call('HSETNX', KEYS[1], ARGV[i], string.format('%.0f ', at) .. ARGV[i + 1]) == 1 then
     redis.call('ZADD', KEYS[2], at, ARGV[i])
@@ -57,6 +57,7 @@ for i = 4, #ARGV, 2 do
   end
   if ARGV[3] ~= '' then redis.call('HSET', KEYS[5], ARGV[i], ARGV[3]) end
 end
+if ARGV[3] ~= '' then redis.call('EXPIRE', KEYS[5], ARGV[4]) end
 redis.call('SADD', KEYS[3], ARGV[1])
 local woke = redis.call('SET', KEYS[4], '1', 'NX', 'PX', ARGV[2])
 return {added, woke and 1 or 0}
@@ -130,6 +131,13 @@ redis.call('SET', KEYS[5], '1', 'PX', ARGV[1])
 return #ARGV - 1
 """
 )
+
+_COUNT = """
+for i = 2, #ARGV do
+  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then redis.call('HINCRBY', KEYS[2], ARGV[i], ARGV[1]) end
+end
+return #ARGV - 1
+"""
 
 _STATS = """
 local time = redis.call('TIME')
@@ -211,7 +219,7 @@ class Inbox:
         Returns how many were new, and whether the caller has to send the wake-up.
         """
         arguments: list[Any] = [workspace, WAKE_SECONDS * 1_000]
-        arguments.append(f"{self._reply_key(reply_to)} {wait}" if reply_to else "")
+        arguments += (f"{self._reply_key(reply_to)} {wait}" if reply_to else "", REPLY_SECONDS)
         for payload in payloads:
             arguments += (field_of(payload.agent, payload.id), msgspec.json.encode(payload))
         keys = [*self._keys(workspace, "", ":due"), self._prefix + "inboxes"]
@@ -240,13 +248,12 @@ class Inbox:
         self._run(_RELEASE, keys, [int(delay_seconds * 1_000), *fields])
 
     def count_tries(self, workspace: str, fields: Sequence[bytes], by: int) -> None:
-        """Correct how often items count as taken: one that only lay beside another was not tried."""
+        """Correct how often items count as taken: one that only lay beside another was not tried.
+
+        What is held by nobody any more is left alone: another worker has settled it, or given it back.
+        """
         if fields:
-            (tries,) = self._keys(workspace, ":tries")
-            with self._broker.pipeline(transaction=True) as pipeline:
-                for field in fields:
-                    pipeline.hincrby(tries, field, by)
-                guarded(pipeline.execute)
+            self._run(_COUNT, self._keys(workspace, ":taken", ":tries"), [by, *fields])
 
     def workspaces(self) -> list[str]:
         """The workspaces whose inbox is not empty."""
@@ -256,8 +263,11 @@ class Inbox:
     def forget_workspace(self, workspace: str) -> None:
         """Drop everything that waits for a workspace: it has been deleted."""
         keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":waiting", ":pause")
-        guarded(lambda: self._broker.delete(*keys))
-        guarded(lambda: self._broker.srem(self._prefix + "inboxes", workspace))
+        # In one piece: an item accepted between the two would lie in an inbox that no sweep looks at.
+        with self._broker.pipeline(transaction=True) as pipeline:
+            pipeline.delete(*keys)
+            pipeline.srem(self._prefix + "inboxes", workspace)
+            guarded(pipeline.execute)
 
     def stats(self, workspace: str) -> InboxStats:
         """Size and age of a workspace's inbox."""

@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 import msgspec
 
 from reverie import contract
-from reverie.checks import check_depth, check_label, check_payload, normalise_tags
+from reverie.checks import check_depth, check_label, check_payload, choices_of, normalise_tags
 from reverie.clock import new_id, now_micros, to_micros
 from reverie.contract import FilePayload, MessagePayload, Role
 from reverie.errors import Rejected, Rejection
@@ -179,4 +179,5 @@ def _convert(raw: object, kind: type[_T]) -> _T:
         text = str(error)
         found = _UNKNOWN.search(text) or _FIELD.search(text)
         field = found.group(1) if found else ""
-        raise Rejected(f"{field or 'message'}: {_FIELD.sub('', text)}", field=field) from None
+        said = _FIELD.sub("", text) + choices_of(kind, field)
+        raise Rejected(f"{field or 'message'}: {said}", field=field) from None

@@ -7,6 +7,7 @@ import signal
 import socket
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,7 +15,10 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from server.__main__ import _listen
+from server import __main__ as server_process
+from server.__main__ import _listen, _serve
+from worker.runtime import Runtime
+from worker.settings import Settings
 
 ROOT = Path(__file__).parents[2]
 
@@ -127,3 +131,29 @@ def test_answers_do_not_wait_for_acknowledgements() -> None:
     """Given the socket that is listened on, then Nagle's algorithm is off: with it each answer took 40 ms longer."""
     with _listen("127.0.0.1", free_port()) as listening:
         assert listening.getsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY)
+
+
+def test_a_signal_before_it_serves_is_not_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given SIGTERM in the moment between having started and serving, then it ends at once, not when it is killed."""
+    settings = Settings(data=tmp_path, broker="redis://127.0.0.1:1/0", embedding_provider="none")
+    runtime = Runtime(settings)
+
+    class Log:
+        def info(self, event: str, **_: object) -> None:
+            if event == "serving":
+                os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(server_process, "log", Log())
+    former = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
+    rescue = threading.Timer(10, lambda: os.kill(os.getpid(), signal.SIGTERM))
+    rescue.start()
+    began = time.monotonic()
+    try:
+        with socket.create_server(("127.0.0.1", 0)) as listening:
+            _serve(settings, runtime, None, listening)
+    finally:
+        rescue.cancel()
+        for number, handler in former:
+            signal.signal(number, handler)
+        runtime.close()
+    assert time.monotonic() - began < 5

@@ -10,7 +10,7 @@ import pysqlite3
 import pytest
 
 from adapters.pulse import WorkerPulse
-from memory.status import StatusReader, pipeline_status
+from memory.status import StatusReader
 from reverie.client import Reverie
 from reverie.status import PipelineStatus
 from support.stages import drain, store_inbox
@@ -18,9 +18,7 @@ from worker.runtime import Runtime, run_job
 
 
 def read(runtime: Runtime) -> PipelineStatus:
-    return pipeline_status(
-        stores=runtime.stores, inbox=runtime.inbox, pulse=runtime.pulse, embedder=runtime.embedder, now=runtime.now()
-    )
+    return reader(runtime).read(now=runtime.now())
 
 
 def reader(runtime: Runtime) -> StatusReader:

@@ -12,7 +12,9 @@ from numpy.typing import NDArray
 from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused
 from adapters.embedders.hashing import HashEmbedder
 from memory.dead_letters import replay
+from memory.embedding import BATCH_CHUNKS
 from memory.recovery import StageSweep
+from memory.stage import STAGE_LEASE_SECONDS
 from storage.index import SearchIndex
 from storage.verify import verify
 from storage.work import STAGES
@@ -268,3 +270,35 @@ def test_the_sweep_wakes_the_embedder_only_when_a_retry_is_due(pipe: Pipeline, e
     pipe.advance(2)
     sweep.run(pipe.stores, now=pipe.now(), wake=lambda stage, name: woken.append((stage, name)))
     assert woken == [("embed", WORKSPACE)]
+
+
+def test_a_failure_that_comes_after_the_lease_leaves_no_error_on_what_another_worker_embedded(
+    pipe: Pipeline, embedder: Embedder
+) -> None:
+    """Given a slow worker whose chunks another one embedded, when its call fails at last, then no message says so."""
+
+    class Slow(Embedder):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            pipe.advance(STAGE_LEASE_SECONDS + 1)
+            while pipe.embed(embedder, batch_size=16).batches:
+                pass
+            raise EmbedderUnavailable("the endpoint is down")
+
+    pipe.embed(Slow())
+    assert pipe.count("chunks", "embedded_at IS NULL") == 0
+    assert errors(pipe) == [None] * 10
+
+
+def test_a_larger_batch_is_held_for_longer(pipe: Pipeline) -> None:
+    """Given a batch four times as large as ours, then its lease is four times as long: it takes that much longer."""
+    held: list[int] = []
+
+    class Watching(Embedder):
+        def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+            with pipe.store.reading() as tx:
+                held.append(tx.connection.exec_driver_sql("SELECT max(lease_until) FROM claims").scalar_one())
+            return super().embed(texts)
+
+    began = pipe.now()
+    pipe.embed(Watching(), batch_size=4 * BATCH_CHUNKS)
+    assert 4 * STAGE_LEASE_SECONDS <= (held[0] - began) / 1_000_000 < 4 * STAGE_LEASE_SECONDS + 5

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from reverie.messages import build_file
 from storage.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -46,6 +47,22 @@ def test_an_unchanged_file_is_not_indexed_again(pipe: Pipeline) -> None:
     pipe.settle()
     assert chunk_ids(pipe) == before
     assert [memory.id for memory in pipe.recall("zanzibar")] == [first.id]
+
+
+def test_an_unchanged_file_is_called_searchable_only_when_it_is(pipe: Pipeline) -> None:
+    """Given a file handed in again before it was cut, then whoever waits is told of the second when it is found."""
+    pipe.hand_in(URI, "zanzibar " * 200)
+    pipe.ingest()
+    second = build_file(agent="ana", source_uri=URI, content="zanzibar " * 200, trace="t")
+    pipe.inbox.accept(WORKSPACE, [second], reply_to="r", wait="searchable")
+    assert pipe.ingest().unchanged == 1
+    assert pipe.inbox.wait_reply("r", 0.05) == []
+    pipe.settle()
+    assert [ready.id for ready in pipe.ready] == [second.id]
+    third = build_file(agent="ana", source_uri=URI, content="zanzibar " * 200, trace="t")
+    pipe.inbox.accept(WORKSPACE, [third], reply_to="r", wait="searchable")
+    pipe.ingest()
+    assert [outcome.state for outcome in pipe.inbox.wait_reply("r", 1.0)] == ["searchable"]
 
 
 def test_a_changed_file_takes_the_place_of_its_old_self(pipe: Pipeline) -> None:

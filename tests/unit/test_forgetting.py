@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
@@ -15,7 +16,9 @@ from memory.dead_letters import replay
 from memory.forgetting import forget_workspace
 from memory.ingest import ingest_batch
 from memory.working import newest_messages
+from reverie.contract import MAX_WAIT_SECONDS
 from reverie.errors import NotFound
+from reverie.inbox import REPLY_SECONDS
 from storage.verify import verify
 from storage.work import STAGES
 from support.pipeline import PREFIX, WORKSPACE, Pipeline, as_json, turns
@@ -191,6 +194,16 @@ def test_dead_letters_of_a_forgotten_session_go_with_it(pipe: Pipeline) -> None:
     assert_nothing_left(pipe)
 
 
+def test_a_payload_at_fault_that_comes_after_forgetting_leaves_no_dead_letter(pipe: Pipeline) -> None:
+    """Given a payload that can never be stored, when its session is forgotten first, then its text is kept nowhere."""
+    (payload,) = turns({"id": "bad", "content": "secret"})
+    pipe.smuggle(as_json(payload, role="wizard"), item_id="bad")
+    pipe.forget()
+    report = pipe.ingest()
+    assert (report.forgotten, report.dead) == (1, 0)
+    assert_nothing_left(pipe)
+
+
 def test_a_row_set_aside_while_its_session_is_forgotten_leaves_no_dead_letter(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -217,6 +230,15 @@ def test_a_replayed_letter_of_a_session_forgotten_meanwhile_is_not_found(pipe: P
     with pytest.raises(NotFound):
         replay(pipe.store, pipe.inbox, letter.id)
     assert_nothing_left(pipe)
+
+
+def test_what_was_waited_for_in_vain_is_swept_away(pipe: Pipeline) -> None:
+    """Given a producer that waits for a message of a session forgotten meanwhile, then its note does not stay."""
+    pipe.inbox.accept(WORKSPACE, turns("secret"), reply_to="r", wait="searchable")
+    pipe.ingest()
+    pipe.forget()
+    left = pipe.broker.ttl(f"{PREFIX}inbox:{WORKSPACE}:waiting")
+    assert MAX_WAIT_SECONDS < left <= REPLY_SECONDS
 
 
 def test_forgetting_twice_is_forgetting_once(pipe: Pipeline) -> None:
@@ -263,6 +285,43 @@ def test_a_deleted_workspace_leaves_no_file_and_no_key(pipe: Pipeline, tmp_path:
     assert left == []
     assert pipe.inbox.workspaces() == []
     assert not forget_workspace(pipe.stores, pipe.inbox, pipe.working, workspace=WORKSPACE)
+
+
+def test_a_reader_of_a_workspace_that_is_being_deleted_leaves_nothing_in_working_memory(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a reader that fills working memory just before the files go, then what it put there goes too."""
+    pipe.say("secret")
+    pipe.settle()
+    delete = pipe.stores.delete_workspace
+
+    def read_and_delete(name: str) -> bool:
+        newest_messages(pipe.store, pipe.working, agent="ana", session="s")
+        return delete(name)
+
+    monkeypatch.setattr(pipe.stores, "delete_workspace", read_and_delete)
+    forget_workspace(pipe.stores, pipe.inbox, pipe.working, workspace=WORKSPACE)
+    assert pipe.cached() is None
+
+
+def test_a_file_that_another_process_removes_meanwhile_does_not_stop_a_deletion(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Given a worker that folds its log away while the folder is emptied, then the folder goes all the same."""
+    pipe.say("secret")
+    pipe.settle()
+    unlink, raced = os.unlink, []
+
+    def gone_already(path: str, *arguments: object, **keywords: object) -> None:
+        unlink(path, *arguments, **keywords)  # type: ignore[arg-type]
+        if not raced:
+            raced.append(path)
+            raise FileNotFoundError(path)
+
+    monkeypatch.setattr(os, "unlink", gone_already)
+    assert pipe.stores.delete_workspace(WORKSPACE)
+    assert raced
+    assert list((tmp_path / "data" / "workspaces").iterdir()) == []
 
 
 def after(first: Callable[[], object], then: Callable[..., object]) -> Callable[..., object]:

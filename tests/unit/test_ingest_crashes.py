@@ -10,16 +10,17 @@ import pytest
 from sqlalchemy import event
 
 from adapters.working_memory import WorkingMemory
+from memory import storing
 from memory.ingest import ingest_batch
 from memory.recovery import recover_inbox
 from memory.stage import MAX_CRASHES
 from memory.working import newest_messages
 from reverie.errors import StoreUnavailable, StoreUnusable, Unavailable
-from reverie.inbox import Inbox
+from reverie.inbox import LEASE_SECONDS, Inbox
 from storage.messages import Messages
 from storage.stores import Stores
 from storage.verify import verify
-from support.pipeline import WORKSPACE, Pipeline, turns
+from support.pipeline import WORKSPACE, Pipeline, fields_of, turns
 
 
 class Killed(BaseException):
@@ -168,6 +169,34 @@ def test_a_full_disk_delays_what_was_accepted_and_loses_none_of_it(pipe: Pipelin
     assert len(pipe.messages()) == 105
     assert pipe.dead_letters() == []
     assert verify(pipe.store).wrong == []
+
+
+def test_whoever_waits_for_the_write_lock_gives_up_before_its_lease_ends(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a lock that is held for long, then the items go back untried: waiting is no death of a worker."""
+    monkeypatch.setattr("memory.storing._LOCK_WAIT_SECONDS", 0.05)
+    for _ in range(MAX_CRASHES + 1):
+        with pipe.store.writing(), pytest.raises(StoreUnavailable):
+            pipe.ingest()
+        pipe.make_due()
+    assert {item.tries for item in pipe.inbox.take(WORKSPACE, limit=10)} == {1}
+    pipe.lose_worker()
+    pipe.ingest()
+    assert newest(pipe) == ["one", "two", "three", "four", "five"]
+
+
+def test_the_longest_wait_for_the_write_lock_is_well_within_a_lease() -> None:
+    """Whatever one sets: a worker that still waits must still hold what it took."""
+    assert storing._LOCK_WAIT_SECONDS <= LEASE_SECONDS / 2
+
+
+def test_items_that_another_worker_has_settled_are_not_counted_again(pipe: Pipeline) -> None:
+    """Given a slow worker whose items another one has stored, when it counts their tries, then nothing is kept."""
+    fields = fields_of(pipe.inbox.take(WORKSPACE, limit=10))
+    pipe.inbox.settle(WORKSPACE, fields)
+    pipe.inbox.count_tries(WORKSPACE, fields, 1)
+    assert pipe.broker.hlen(f"{pipe.prefix}inbox:{WORKSPACE}:tries") == 0
 
 
 def test_a_store_that_cannot_be_used_leaves_its_items_accepted_and_the_others_go_on(

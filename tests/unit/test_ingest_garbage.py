@@ -135,6 +135,25 @@ def test_a_dead_letter_that_fails_again_comes_back_once(pipe: Pipeline) -> None:
     assert [letter.error_type for letter in pipe.dead_letters()] == ["Conflict"]
 
 
+def test_a_letter_that_fails_again_before_its_replay_has_ended_is_kept(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a worker that takes a replayed item at once and fails with it again, then its letter is still there."""
+    pipe.say({"content": "one", "sequence": 5}, {"content": "two", "sequence": 5})
+    pipe.ingest()
+    (letter,) = pipe.dead_letters()
+    clear_wake = pipe.inbox.clear_wake
+
+    def and_a_worker_comes(task: str, workspace: str) -> None:
+        clear_wake(task, workspace)
+        pipe.ingest()
+
+    monkeypatch.setattr(pipe.inbox, "clear_wake", and_a_worker_comes)
+    replay(pipe.store, pipe.inbox, letter.id)
+    assert pipe.waiting_in_inbox() == 0
+    assert [kept.item_id for kept in pipe.dead_letters()] == [letter.item_id]
+
+
 def test_a_replay_that_is_cut_off_between_its_steps_doubles_nothing(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -110,3 +110,14 @@ def test_a_new_workspace_gives_free_pages_back_step_by_step(tmp_path: Path) -> N
     with stores.workspace("ws").database.autocommit() as raw:
         assert raw.execute("PRAGMA auto_vacuum").fetchone()[0] == 2
     stores.close()
+
+
+def test_a_file_that_another_process_holds_is_a_passing_failure(
+    database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a new file under another's write lock, when it is migrated, then the error is ours: try again later."""
+    monkeypatch.setattr("storage.engine.BUSY_TIMEOUT_MILLISECONDS", 50)
+    other = Database(database.path)
+    with other.atomic(), pytest.raises(StoreUnavailable):
+        bring_up_to_date(database, "account")
+    other.close()

@@ -11,7 +11,9 @@ from typing import Any
 
 import pytest
 
-from memory.recovery import StageSweep, recover_inbox
+from memory import upkeep
+from memory.recovery import StageSweep, backfill, recover_inbox
+from reverie.errors import StoreUnavailable
 from reverie.inbox import Inbox
 from storage.stores import Stores
 from storage.work import STAGES, is_idle_file
@@ -90,6 +92,42 @@ def test_an_inbox_under_a_name_that_is_no_workspace_is_cleared(pipe: Pipeline, a
     assert list(report.errors) == ["../../etc"]
     assert pipe.inbox.workspaces() == []
     assert not (tmp_path / "data").exists()
+
+
+def test_a_copy_of_a_workspace_under_a_name_of_ones_own_is_no_workspace(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a folder copied by hand beside its workspace, then it is listed nowhere and holds up no sweep."""
+    pipe.say("hello")
+    pipe.ingest()
+    workspaces = tmp_path / "data" / "workspaces"
+    shutil.copytree(workspaces / WORKSPACE, workspaces / f"{WORKSPACE}.bak")
+    assert pipe.stores.names() == [WORKSPACE]
+    report = StageSweep(STAGES).run(pipe.stores, now=pipe.now(), wake=lambda _stage, _workspace: None)
+    assert (report.looked_at, report.woken, report.errors) == (1, {"chunk": 1}, {})
+
+
+def test_the_backfill_stops_at_its_time_and_names_a_workspace_that_cannot_be_used(pipe: Pipeline) -> None:
+    """Given a workspace with chunks to embed, then it has its turn within the time, none after it, and fails alone."""
+    pipe.say("hello")
+    pipe.ingest()
+    pipe.chunk()
+
+    def fail(workspace: str) -> dict[str, int]:
+        raise StoreUnavailable(f"{workspace} is full")
+
+    assert backfill(pipe.stores, embed=lambda _workspace: {"done": 7}) == {"done": 7}
+    assert backfill(pipe.stores, embed=lambda _workspace: {"done": 7}, budget_seconds=-1) == {"done": 0}
+    assert backfill(pipe.stores, embed=fail) == {"done": 0, "errors": {WORKSPACE: f"{WORKSPACE} is full"}}
+
+
+def test_upkeep_stops_at_its_time_and_says_how_many_it_did_not_reach(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given no time at all, then no workspace is verified and the report says so."""
+    pipe.say("hello")
+    pipe.ingest()
+    assert set(upkeep.verify_stores(pipe.stores)["workspaces"]) == {WORKSPACE}
+    monkeypatch.setattr(upkeep, "_BUDGET_SECONDS", -1.0)
+    assert upkeep.verify_stores(pipe.stores) == {"workspaces": {}, "not_reached": 1}
 
 
 def test_the_stage_sweep_wakes_what_is_due_stage_by_stage(pipe: Pipeline) -> None:

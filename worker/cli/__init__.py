@@ -1,35 +1,45 @@
 """The command line `reverie`: every command prints for people, or JSON with `--json`, and fails in one line.
 
-Exit codes: 0 done, 1 failed, 2 the command or its input was at fault.
+Exit codes: 0 done, 1 failed, 2 the command or its input was at fault, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import sys
+from typing import NoReturn
 
 from reverie.errors import Conflict, NotFound, Rejected, ReverieError
-from worker.cli.application import application
-from worker.cli.output import fail
 
 __all__ = ["main"]
 
 
 def main() -> None:
     """Run the command given on the command line and exit with its code."""
-    # Importing a module of commands registers them.
-    from worker.cli import database, health, sessions, stack, status, talk, upkeep  # noqa: F401
-
     try:
+        # Here and not above: importing takes half a second, in which Ctrl-C may come. A module of commands registers
+        # them when it is imported.
+        from worker.cli import database, health, sessions, stack, status, talk, upkeep  # noqa: F401
+        from worker.cli.application import application
+
         application(standalone_mode=True)
     except (NotFound, Conflict) as error:
-        fail(str(error), code=1)
+        _fail(str(error), code=1)
     except Rejected as error:
-        fail(str(error), code=2)
+        _fail(str(error), code=2)
     except ReverieError as error:
-        fail(str(error), code=1)
+        _fail(str(error), code=1)
     except KeyboardInterrupt:
-        fail("interrupted", code=130)
+        _fail("interrupted", code=130)
     except BrokenPipeError:
         # The reader of our output has gone; Python would complain once more while it closes standard output.
         sys.stderr.close()
         sys.exit(1)
+    except OSError as error:
+        # What nobody foresaw of files and folders: its own words say which one and why.
+        _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), code=1)
+
+
+def _fail(text: str, *, code: int) -> NoReturn:
+    """Say what went wrong on standard error and exit."""
+    print(f"reverie: {text}", file=sys.stderr)  # noqa: T201 - the face of the program
+    sys.exit(code)

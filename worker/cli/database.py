@@ -114,7 +114,8 @@ def verify(
     else:
         columns = ("messages", "chunks", "vectors", "in_vector_index", "dead_letters")
         rows = [(name, *(found.get(c, "-") for c in columns)) for name, found in counts.items()]
-        print_table(("workspace", *columns), rows, empty="there are no workspaces yet")
+        if rows or not wrong:
+            print_table(("workspace", *columns), rows, empty="there are no workspaces yet")
         for name, findings in wrong.items():
             for finding in findings:
                 say(f"{name}: {finding}")
@@ -132,7 +133,9 @@ def delete(
 ) -> None:
     """Delete a workspace with its files, and everything that is on its way for it."""
     if not yes:
-        typer.confirm(f"Delete workspace {workspace!r}, of all agents, for good?", abort=True)
+        typer.confirm(
+            f"Delete workspace {workspace!r}, of all agents, for good? (--yes does not ask)", abort=True, err=True
+        )
     here = invocation(context).runtime
     found = forget_workspace(here.stores, here.inbox, here.working, workspace=check_workspace(workspace))
     if as_json:

@@ -59,8 +59,11 @@ def worker(
     """
     wanted = {name.strip() for name in queues.split(",") if name.strip()}
     unknown = wanted - set(contract.QUEUES)
-    if unknown:
-        raise Rejected(f"no such queue: {', '.join(sorted(unknown))}")
+    if unknown or not wanted:
+        raise Rejected(
+            f"no such queue: {', '.join(sorted(unknown)) or '(none)'}; there are {', '.join(contract.QUEUES)}",
+            field="queues",
+        )
     pulse = invocation(context).runtime.pulse
     mine = [w for w in pulse.workers() if w.host == socket.gethostname() and wanted <= set(w.queues)]
     if not mine:

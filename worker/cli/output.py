@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Annotated, Any, NoReturn
+from typing import Annotated, Any
 
 import msgspec
 import typer
@@ -15,14 +15,9 @@ from rich.table import Table
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
-console = Console()
+# Where nobody looks, a program reads: what is cut to 80 columns is lost for it.
+console = Console(width=None if sys.stdout.isatty() else 240)
 messages = Console(stderr=True)
-
-
-def fail(text: str, *, code: int = 1) -> NoReturn:
-    """Say what went wrong on standard error and exit."""
-    print(f"reverie: {text}", file=sys.stderr)  # noqa: T201 - the face of the program
-    sys.exit(code)
 
 
 def say(text: str = "") -> None:

@@ -13,6 +13,7 @@ from memory.sessions import export_session as read_export
 from memory.sessions import list_sessions as read_list
 from memory.sessions import read_session
 from memory.working import as_message
+from reverie.errors import Rejected
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
@@ -99,7 +100,10 @@ def export_session(
     if output is None:
         print_json(document)
         return
-    output.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    try:
+        output.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
+    except OSError as error:
+        raise Rejected(f"{output} cannot be written: {error.strerror}", field="output") from error
     say(f"{len(document.messages)} messages written to {output}")
 
 
@@ -113,7 +117,9 @@ def delete_session(
     """Forget a session: its messages, chunks, vectors and words, and what is still on its way."""
     call = invocation(context)
     if not yes:
-        typer.confirm(f"Forget session {session!r} of agent {call.agent} for good?", abort=True)
+        typer.confirm(
+            f"Forget session {session!r} of agent {call.agent} for good? (--yes does not ask)", abort=True, err=True
+        )
     here = call.runtime
     found = forget_session(_store(call), here.inbox, here.working, agent=call.agent, session=session)
     if as_json:

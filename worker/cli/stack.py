@@ -6,6 +6,7 @@ import os
 import signal
 import socket
 import sys
+import tempfile
 import urllib.request
 from dataclasses import replace
 from pathlib import Path
@@ -33,6 +34,8 @@ _PIPELINE_QUEUES = (
 _PYTHON = (sys.executable, "-P", "-m")
 # Embedding is the long-distance runner: the short steps of the others, and recalls, go before it.
 _EMBED_NICENESS = 5
+# One that is starting beside us has a moment; of one that is not there a person wants to hear soon.
+_BROKER_PATIENCE_SECONDS = 5.0
 
 
 @application.command()
@@ -45,11 +48,15 @@ def up(
     call = invocation(context)
     call.flags["port"] = port
     settings = call.settings
+    from worker.broker import wait_until_ready
     from worker.logs import configure_logging
     from worker.supervisor import Supervisor
 
+    _make_folder(settings.data)
+    _refuse_second(settings)
     _refuse_taken_port(settings)
-    (settings.data / "logs").mkdir(parents=True, exist_ok=True, mode=0o700)
+    if settings.broker:
+        wait_until_ready(settings.broker, _BROKER_PATIENCE_SECONDS)
     configure_logging(settings, process="up")
     if not show_logs:
         _log_to_file(settings.data / "logs" / "up.log")
@@ -74,7 +81,8 @@ def worker(
         raise Rejected(f"no such queue: {', '.join(unknown) or '(none)'}; there are {', '.join(contract.QUEUES)}")
     settings = invocation(context).settings
     pass_on(settings)
-    os.environ.setdefault(PREFIX + "PROCESS", "-".join(wanted) if len(wanted) < len(contract.QUEUES) else "worker")
+    # Unique on a host: workers of the same queues are told apart in `reverie status`.
+    os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(wanted)}-{os.getpid()}")
     if wanted == [contract.QUEUE_EMBED]:
         os.nice(_EMBED_NICENESS)
     from worker.app import app
@@ -189,14 +197,39 @@ class _Picture:
             say(f"  {event.name} {event.kind.removeprefix('process_')}")
 
 
+def _refuse_second(settings: Settings) -> None:
+    """Say so before the port is looked at, which the first one holds: the advice is another."""
+    from worker.up_file import already_running, supervisor_pid
+
+    pid = supervisor_pid(settings.data)
+    if pid is not None:
+        raise already_running(settings.data, pid)
+
+
+def _make_folder(data: Path) -> None:
+    """Make the data folder, and be sure that it can be written to."""
+    from worker.processes import private_folder
+
+    try:
+        private_folder(data / "logs")
+        with tempfile.TemporaryFile(dir=data / "logs"):
+            pass
+    except OSError as error:
+        raise Unavailable(
+            f"the data folder {data} cannot be written ({error.strerror}): choose another with --data"
+        ) from error
+
+
 def _refuse_taken_port(settings: Settings) -> None:
     """Say so before anything is started: another server on this port would answer in the place of ours."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         socket.create_server((settings.host, settings.port), family=family).close()
     except OSError as error:
+        # create_server puts the address a second time into its error; a name that is not known has no such number.
+        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         raise Unavailable(
-            f"cannot listen on {settings.host}:{settings.port} ({error.strerror}): is another Reverie running?"
+            f"cannot listen on {settings.host}:{settings.port} ({why}): is another Reverie running?"
             " `reverie up --port N` takes another port"
         ) from error
 
@@ -216,11 +249,11 @@ def _open_stores(stores: object) -> None:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """The settings as environment variables, for processes that read them themselves."""
-    values = {
-        PREFIX + name.upper(): str(value)
-        for name, value in settings.model_dump(exclude_none=True, exclude_defaults=True).items()
-    }
+    """The settings as environment variables, for processes that read them themselves.
+
+    Defaults too: a flag that asks for one must win over what they find in the environment and in `reverie.toml`.
+    """
+    values = {PREFIX + name.upper(): str(value) for name, value in settings.model_dump(exclude_none=True).items()}
     values[PREFIX + "DATA"] = str(settings.data.resolve())
     return values
 

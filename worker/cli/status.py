@@ -27,7 +27,8 @@ def status(
         print_json(found)
     else:
         _print(call, found)
-    wrong = found.broker == "down" or not found.workers or bool(found.errors)
+    working = any(worker.queues for worker in found.workers)
+    wrong = found.broker == "down" or not working or bool(found.errors)
     raise typer.Exit(1 if check and wrong else 0)
 
 

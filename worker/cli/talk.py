@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +14,7 @@ import typer
 from reverie import contract
 from reverie.client import Reverie
 from reverie.errors import Rejected
-from reverie.types import Recollection
+from reverie.types import Explanation, Recollection
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, progress_bar, say, shortened, when
 from worker.cli.stack import local_url
@@ -30,7 +31,9 @@ def ingest(
     file: Annotated[str, typer.Argument(help="JSON, JSONL, or - for standard input.")],
     session: Annotated[str | None, typer.Option(help="For messages that name none.")] = None,
     wait: Annotated[str, typer.Option(help="queued, stored or searchable.")] = "queued",
-    timeout: Annotated[float, typer.Option(min=0.1, help="Seconds to wait for each batch.")] = 60.0,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, max=contract.MAX_WAIT_SECONDS, help="Seconds to wait for each batch.")
+    ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
     """Hand over messages: a list, one a line, or objects with `session` and `messages`."""
@@ -108,7 +111,7 @@ def add_files(
     with client(invocation(context)) as memory, progress_bar("files") as bar:
         for path in bar.track(paths):
             try:
-                content = path.read_text(encoding="utf-8")
+                content = _text_of(path)
                 receipt = memory.ingest_file(
                     path.resolve().as_uri(),
                     content,
@@ -117,7 +120,7 @@ def add_files(
                     wait=wait,  # type: ignore[arg-type]
                 )
                 done += receipt.accepted
-            except (OSError, UnicodeDecodeError, Rejected) as error:
+            except Rejected as error:
                 failed[str(path)] = str(error)
     if as_json:
         print_json({"accepted": done, "failed": failed})
@@ -142,25 +145,40 @@ def client(call: Invocation, *, over_http: bool = False) -> Reverie:
 
 def _read(file: str) -> list[Any]:
     """The messages or conversations of a file. Raises `Rejected` with the line that is not JSON."""
-    try:
-        text = sys.stdin.buffer.read() if file == "-" else Path(file).read_bytes()
-    except OSError as error:
-        raise Rejected(f"{file} cannot be read: {error.strerror}", field="file") from error
+    text = sys.stdin.buffer.read() if file == "-" else _bytes_of(Path(file))
+    # Windows' editors put it before UTF-8; it is no part of the text.
+    text = text.removeprefix(codecs.BOM_UTF8)
+    if not text.strip():
+        raise Rejected(f"{file} is empty", field="file")
     try:
         whole = msgspec.json.decode(text)
         return whole if isinstance(whole, list) else [whole]
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        lines = [line for line in text.splitlines() if line.strip()]
+        lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
         if len(lines) < 2:
             raise Rejected(f"{file} is neither JSON nor JSONL: {error}", field="file") from error
-    return [_line(file, number, line) for number, line in enumerate(lines, start=1)]
+    return [_line(file, number, line) for number, line in lines]
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise Rejected(f"{path} cannot be read: {error.strerror}", field="file") from error
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return _bytes_of(path).decode()
+    except UnicodeDecodeError as error:
+        raise Rejected(f"{path} is no text in UTF-8: byte {error.start} cannot be read", field="file") from error
 
 
 def _line(file: str, number: int, line: bytes) -> Any:
     try:
         return msgspec.json.decode(line)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Rejected(f"{file}, line {number}: {error}", field="file") from error
+        raise Rejected(f"{file}, line {number}: {error}; nothing was handed over", field="file") from error
 
 
 def _batches(items: list[Any], session: str | None) -> Iterator[tuple[str, list[Any]]]:
@@ -199,6 +217,12 @@ def _print_recollection(found: Recollection) -> None:
         who = memory.name or memory.role or memory.kind
         say(f"{place}. {when(memory.created_at)}  {who}: {shortened(memory.excerpt or memory.text, 200)}")
         if memory.explanation is not None:
-            say(f"     {memory.explanation}")
+            say(f"     {_explained(memory.explanation)}")
     if not found.results:
         say("Nothing found.")
+
+
+def _explained(explanation: Explanation) -> str:
+    legs = (("keyword", explanation.keyword), ("vector", explanation.vector))
+    parts = [f"{name} rank {leg.rank} ({leg.normalised:.3f})" for name, leg in legs if leg is not None]
+    return f"score {explanation.score:.3f}: " + (", ".join(parts) or "-")

@@ -1,0 +1,189 @@
+"""What a person sees of the command line when something is wrong: one line, an exit code, never a traceback."""
+
+from __future__ import annotations
+
+import io
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+from reverie.types import Explanation, Leg
+from support.pipeline import Pipeline
+from worker import cli
+from worker.cli.talk import _explained, _read
+from worker.up_file import hold_data_dir
+
+pytestmark = pytest.mark.usefixtures("_elsewhere")
+
+
+class Ended(NamedTuple):
+    code: int
+    out: str
+    err: str
+
+
+Reverie = Callable[..., Ended]
+
+
+@pytest.fixture
+def _elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In an empty folder, where no settings file lies."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+
+
+@pytest.fixture
+def reverie(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Reverie:
+    """Runs the command line with arguments."""
+
+    def run(*arguments: str) -> Ended:
+        monkeypatch.setattr(sys, "argv", ["reverie", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            cli.main()
+        out, err = capsys.readouterr()
+        return Ended(int(ended.value.code or 0), out, err)
+
+    return run
+
+
+@pytest.fixture
+def free_port() -> int:
+    """A port on which nobody listens."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def test_ctrl_c_while_it_still_loads_is_one_line(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given Ctrl-C in the half second of importing, then there is no traceback."""
+    monkeypatch.delitem(sys.modules, "worker.cli.stack")
+    monkeypatch.delattr(cli, "stack")
+
+    class Interrupting:
+        def find_spec(self, name: str, *_: object) -> None:
+            if name == "worker.cli.stack":
+                raise KeyboardInterrupt
+
+    monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
+    assert reverie("status") == Ended(130, "", "reverie: interrupted\n")
+
+
+def test_a_file_that_fails_unforeseen_is_named_in_one_line(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given an operating system that refuses, then its words and the path are the one line."""
+
+    def refuse(**_: object) -> None:
+        raise PermissionError(13, "Permission denied", "/a/file")
+
+    monkeypatch.setattr("worker.cli.application.load_settings", refuse)
+    assert reverie("status") == Ended(1, "", "reverie: /a/file: Permission denied\n")
+
+
+def test_a_data_folder_that_cannot_be_written_is_refused_before_anything_starts(
+    reverie: Reverie, tmp_path: Path, free_port: int
+) -> None:
+    """Given a file in the place of the data folder, then `up` says what to do."""
+    (tmp_path / "file").touch()
+    ended = reverie("--data", str(tmp_path / "file"), "up", "--port", str(free_port))
+    assert ended.code == 1
+    assert ended.err.count("\n") == 1
+    assert "cannot be written" in ended.err
+    assert "choose another with --data" in ended.err
+
+
+def test_a_broker_that_is_not_there_is_told_at_once(
+    reverie: Reverie, monkeypatch: pytest.MonkeyPatch, free_port: int
+) -> None:
+    """Given an external broker that is down, then `up` says so and starts nothing."""
+    monkeypatch.setattr("worker.cli.stack._BROKER_PATIENCE_SECONDS", 0.1)
+    ended = reverie("--broker", "redis://me:secret@127.0.0.1:1/0", "up", "--port", str(free_port))
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "the broker at redis://127.0.0.1:1/0 did not answer" in ended.err
+
+
+def test_a_second_up_hears_of_the_first_and_not_of_its_port(reverie: Reverie, tmp_path: Path) -> None:
+    """Given a Reverie on this folder and on the default port, then the pid is named and no other port advised."""
+    with hold_data_dir(tmp_path / "d"), socket.create_server(("127.0.0.1", 0)) as taken:
+        ended = reverie("--data", str(tmp_path / "d"), "up", "--port", str(taken.getsockname()[1]))
+    assert ended.code == 1
+    assert "already running" in ended.err
+
+
+def test_an_export_that_cannot_be_written_is_one_line(reverie: Reverie, tmp_path: Path) -> None:
+    """Given a folder in the place of the file, then the command says so with exit code 2."""
+    pipe = Pipeline(tmp_path / "d")
+    pipe.say("something")
+    pipe.ingest()
+    pipe.close()
+    ended = reverie(
+        "--data",
+        str(tmp_path / "d"),
+        "--workspace",
+        pipe.store.name,
+        "--agent",
+        "ana",
+        "sessions",
+        "export",
+        "s",
+        "-o",
+        ".",
+    )
+    assert ended.code == 2
+    assert ended.err == "reverie: . cannot be written: Is a directory\n"
+
+
+@pytest.mark.parametrize(
+    ("content", "error"),
+    [
+        (b"", "is empty"),
+        (b" \n\n", "is empty"),
+        (b'{"role": "user"}\n\n\n{bad\n', "line 4: "),
+        (b"{bad", "is neither JSON nor JSONL"),
+    ],
+)
+def test_a_file_that_is_no_list_of_messages_is_named_with_its_line(
+    reverie: Reverie, tmp_path: Path, content: bytes, error: str
+) -> None:
+    """Given a file with a mistake, then the line is the one an editor shows, and nothing is handed over."""
+    (tmp_path / "in").write_bytes(content)
+    ended = reverie("ingest", "in", "--session", "s")
+    assert ended.code == 2
+    assert ended.err.count("\n") == 1
+    assert error in ended.err
+
+
+def test_a_byte_order_mark_is_no_part_of_the_messages(tmp_path: Path) -> None:
+    """Given a file as Windows' editors write it, then it is read."""
+    (tmp_path / "in").write_bytes(b'\xef\xbb\xbf[{"role": "user"}]')
+    assert _read("in") == [{"role": "user"}]
+
+
+def test_a_wait_that_is_too_long_is_the_fault_of_the_command_and_not_of_each_message(
+    reverie: Reverie, tmp_path: Path
+) -> None:
+    """Given --timeout over the limit, then it is refused before a message is read."""
+    (tmp_path / "in").write_bytes(b'[{"role": "user", "content": "x"}]')
+    ended = reverie("ingest", "in", "--session", "s", "--timeout", "1000")
+    assert (ended.code, ended.out) == (2, "")
+    assert "--timeout" in ended.err
+
+
+def test_a_question_is_asked_beside_the_output(reverie: Reverie) -> None:
+    """Given --json and nobody who answers, then standard output stays empty and --yes is named."""
+    ended = reverie("db", "delete", "nope", "--json")
+    assert (ended.code, ended.out.strip()) == (1, "")
+    assert "--yes" in ended.err
+
+
+def test_a_health_check_of_no_queue_is_refused(reverie: Reverie) -> None:
+    """Given a list of queues that is empty, then it is not healthy by default."""
+    ended = reverie("health", "worker", "--queues", ",")
+    assert (ended.code, ended.out) == (2, "")
+
+
+def test_an_explanation_is_for_people() -> None:
+    """Given what the legs said, then ranks and scores are readable."""
+    shown = _explained(Explanation(score=0.7584783, vector=Leg(rank=3, score=0.37, normalised=0.6549)))
+    assert shown == "score 0.758: vector rank 3 (0.655)"

@@ -1,0 +1,76 @@
+"""What is set is checked once, before anything starts: each mistake is named, with what to write instead."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reverie.errors import Rejected
+from worker.settings import load_settings
+
+
+def mistake(**flags: object) -> str:
+    with pytest.raises(Rejected) as caught:
+        load_settings(**flags)
+    return str(caught.value)
+
+
+def test_a_misspelt_variable_is_answered_with_the_variable_that_was_meant(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a variable one letter off, then the error names the right one as it has to be written."""
+    monkeypatch.setenv("REVERIE_EMBEDING_MODEL", "x")
+    assert mistake() == "unknown environment variable REVERIE_EMBEDING_MODEL: did you mean REVERIE_EMBEDDING_MODEL?"
+
+
+def test_a_misspelt_key_is_answered_with_the_key_that_was_meant(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Given a key one letter off in the file, then the error names file, key and the right key."""
+    file = tmp_path / "reverie.toml"
+    file.write_text('embeding_model = "x"\n')
+    monkeypatch.setenv("REVERIE_CONFIG", str(file))
+    assert mistake() == f"unknown setting in {file}: embeding_model: did you mean embedding_model?"
+
+
+def test_a_settings_file_that_is_named_has_to_be_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Given REVERIE_CONFIG with a slip in its path, then nothing runs on defaults in silence."""
+    monkeypatch.setenv("REVERIE_CONFIG", str(tmp_path / "reverei.toml"))
+    assert "there is no settings file" in mistake()
+    monkeypatch.setenv("REVERIE_CONFIG", str(tmp_path))
+    assert "cannot be read: Is a directory" in mistake()
+
+
+@pytest.mark.parametrize(
+    ("content", "error"), [(b"\xff\xfe", "is not UTF-8"), (b"port = \n", "is not TOML"), (b"[port]\n", "setting port")]
+)
+def test_a_settings_file_that_cannot_be_read_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, content: bytes, error: str
+) -> None:
+    """Given a file that is no text, no TOML or of another shape, then the error says which."""
+    file = tmp_path / "reverie.toml"
+    file.write_bytes(content)
+    monkeypatch.setenv("REVERIE_CONFIG", str(file))
+    assert error in mistake()
+
+
+def test_an_empty_variable_counts_as_not_set(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Given REVERIE_CONFIG and REVERIE_BROKER set to nothing, as Compose does, then defaults hold."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REVERIE_CONFIG", "")
+    monkeypatch.setenv("REVERIE_BROKER", "")
+    assert load_settings().broker is None
+
+
+@pytest.mark.parametrize("url", ["notaurl", "http://broker:6379", "redis://broker:port/0", "redis://broker:99999/0"])
+def test_a_broker_whose_url_cannot_be_one_is_refused_without_showing_it(url: str) -> None:
+    """Given something else than a broker's URL, then one line says how one looks, and no password is shown."""
+    assert "must begin with redis://" in mistake(broker=url)
+    assert url not in mistake(broker=url)
+
+
+@pytest.mark.parametrize("url", [None, "localhost:11434/v1", "ftp://host/v1"])
+def test_an_endpoint_without_an_address_is_refused_before_anything_starts(url: str | None) -> None:
+    """Given the provider openai without a usable URL, then it is said at once and not by each worker's log."""
+    assert "embedding_base_url" in mistake(embedding_provider="openai", embedding_base_url=url)
+    well = load_settings(embedding_provider="openai", embedding_base_url="http://localhost:11434/v1")
+    assert well.embedding_base_url == "http://localhost:11434/v1"
