@@ -41,7 +41,9 @@ def main() -> None:
 def _run(name: str, given: argparse.Namespace) -> int:
     output: Path = given.output
     command = [sys.executable, "-m", f"benchmarks.{name}", "--output", str(output / f"{name}.json")]
-    command += ["--seed", str(given.seed), "--data", str(given.data)]
+    command += ["--seed", str(given.seed)]
+    if given.data is not None:
+        command += ["--data", str(given.data)]
     if given.quick:
         command.append("--quick")
     peers: Path = given.peers

@@ -126,5 +126,6 @@ def verdict(reached: bool | None) -> str:
 def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """The options of a run as they are written into its result, and how busy others kept the machine before it."""
     kept = {name: value for name, value in options.items() if name not in ("output", "seed", "quick")}
-    settings = {name: str(value) if isinstance(value, Path) else value for name, value in kept.items()}
+    # Of a path, the name: the rest is about this machine.
+    settings = {name: value.name if isinstance(value, Path) else value for name, value in kept.items()}
     return {**settings, BUSY_BEFORE: psutil.cpu_percent(interval=_LOOK_SECONDS)}

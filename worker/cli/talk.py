@@ -50,6 +50,9 @@ def ingest(
             place = accepted + len(rejected)
             try:
                 receipt = memory.ingest(name, messages, wait=wait, timeout_seconds=timeout)
+            except KeyboardInterrupt:
+                # What was under way may have arrived; it is not counted.
+                raise Interrupted(f"{accepted} of {total} messages were handed over before") from None
             except Rejected as error:
                 rejected += [{"index": place, "field": error.field, "error": str(error)}] * len(messages)
             else:
