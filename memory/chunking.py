@@ -11,12 +11,13 @@ import re
 import time
 import unicodedata
 from collections.abc import Callable, Iterator
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from blake3 import blake3
 from semantic_text_splitter import TextSplitter
 
 from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, run_batches
+from storage.chunks import SourceKind
 from storage.records import NewChunk, SourceText
 from storage.stores import Store
 from storage.work import Claim
@@ -28,6 +29,8 @@ BATCH_SOURCES: Final = 256
 _PART_CHARACTERS: Final = 16_384
 # A batch is stored after this time, far from the end of its lease: 1 MiB of Chinese takes 1 s to cut.
 _CUT_SECONDS: Final = 5.0
+
+_SourceStage = Literal["chunk", "chunk-files"]
 
 _BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
 _EMPTY_LINES = re.compile(r" ?\n ?(?:\n ?)+")
@@ -56,13 +59,17 @@ def chunk_messages(
 
 
 def _chunk_batch(
-    store: Store, stage: Any, now: Callable[[], int], on_batch: Callable[[list[int]], None], report: StageReport
+    store: Store,
+    stage: _SourceStage,
+    now: Callable[[], int],
+    on_batch: Callable[[list[int]], None],
+    report: StageReport,
 ) -> bool:
     with store.writing() as tx:
         claim = tx.work.claim(stage, now=now(), lease_seconds=STAGE_LEASE_SECONDS, limit=BATCH_SOURCES)
     if claim is None:
         return False
-    kind: Any = "message" if stage == "chunk" else "file"
+    kind: SourceKind = "message" if stage == "chunk" else "file"
     with store.reading() as tx:
         sources = tx.chunks.sources(kind, claim.items)
     error = crashed(claim)
@@ -91,7 +98,7 @@ def _cut_within(sources: list[SourceText], seconds: float) -> dict[int, list[New
 
 
 def _store_chunks(
-    store: Store, claim: Claim, kind: Any, sources: list[SourceText], pieces: dict[int, list[NewChunk]], now: int
+    store: Store, claim: Claim, kind: SourceKind, sources: list[SourceText], pieces: dict[int, list[NewChunk]], now: int
 ) -> None:
     with store.writing() as tx:
         held = tx.work.still_held(claim)

@@ -58,6 +58,7 @@ def _accept_again(store: Store, inbox: Inbox, letter: DeadLetter) -> None:
             f"dead letter {letter.id} of agent {letter.agent!r} holds a message of agent {payload.agent!r}: drop it",
             field="id",
         )
-    inbox.accept(store.name, [payload])
+    # With its old time: a session that is forgotten at this very moment must not come back.
+    inbox.accept(store.name, [payload], accepted_at=letter.created_at)
     # Accepting notes that a wake-up is on its way. The caller sends it, and asks first whether one is.
     inbox.clear_wake(INGEST_MESSAGES, store.name)

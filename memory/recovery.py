@@ -20,8 +20,6 @@ from reverie.inbox import GRACE_SECONDS, Inbox
 from storage.stores import FileStamp, Stores
 from storage.work import Stage
 
-# A file's time has the grain of a timer tick: what was written this recently may be written again unseen.
-_SETTLED_NANOSECONDS: Final = 2_000_000_000
 _SWEEP_BUDGET_SECONDS: Final = 10.0
 # The embed worker has nobody beside it: what comes in meanwhile waits for this long at most.
 _BACKFILL_BUDGET_SECONDS: Final = 10.0
@@ -126,8 +124,7 @@ class StageSweep:
             except ReverieError as error:
                 report.errors[workspace] = str(error)
                 continue
-            written = max(stamp.modified_ns, stamp.log_modified_ns)
-            if idle and now * 1_000 - written > _SETTLED_NANOSECONDS:
+            if idle and stamp.settled(now):
                 self._idle[workspace] = stamp
             else:
                 self._idle.pop(workspace, None)

@@ -34,8 +34,6 @@ from storage.work import STAGES, StageBacklog
 
 MOST_WORKSPACES_LISTED: Final = 200
 READ_BUDGET_SECONDS: Final = 2.0
-# A file's time has the grain of a timer tick: what was written this recently may be written again unseen.
-_SETTLED_NANOSECONDS: Final = 2_000_000_000
 
 
 @dataclass(slots=True)
@@ -88,7 +86,7 @@ class StatusReader:
         """Look into each workspace, the last written first."""
         names = self._stores.names()
         stamps = [(name, stamp) for name in names if (stamp := self._stores.stamp(name)) is not None]
-        stamps.sort(key=lambda named: -_written(named[1]))
+        stamps.sort(key=lambda named: -named[1].written_ns)
         found = _Workspaces(total=len(stamps))
         for name, stamp in stamps:
             found.wal_bytes += stamp.log_size
@@ -117,7 +115,7 @@ class StatusReader:
         if time.monotonic() > deadline:
             return None
         inside = peek(self._stores.path_of(name))
-        if now * 1_000 - _written(stamp) > _SETTLED_NANOSECONDS:
+        if stamp.settled(now):
             self._seen[name] = (stamp, inside)
         return inside
 
@@ -156,10 +154,6 @@ class StatusReader:
 
 def _has_work(line: WorkspaceStatus) -> bool:
     return bool(line.dead_letters or any(stage.waiting for stage in line.stages.values()))
-
-
-def _written(stamp: FileStamp) -> int:
-    return max(stamp.modified_ns, stamp.log_modified_ns)
 
 
 def _stage(backlog: StageBacklog, now: int) -> StageStatus:

@@ -11,6 +11,8 @@ from sqlalchemy import Connection, Row, text
 from storage.index import SearchIndex, VectorEntry
 from storage.records import FoundText, NewChunk, PendingChunk, ReadyMessage, SourceText
 
+SourceKind = Literal["message", "file"]
+
 _MESSAGE_SOURCES: Final = """
     SELECT row_id, id, agent_id, session_row, sequence, role, name, content, tool_calls, tags, created_at,
         accepted_at, trace_id
@@ -52,7 +54,7 @@ class Chunks:
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
 
-    def sources(self, kind: Literal["message", "file"], row_ids: Sequence[int]) -> list[SourceText]:
+    def sources(self, kind: SourceKind, row_ids: Sequence[int]) -> list[SourceText]:
         """The claimed messages or files that still wait to be cut."""
         statement = _MESSAGE_SOURCES if kind == "message" else _FILE_SOURCES
         rows = self._connection.execute(text(statement), {"ids": json.dumps(list(row_ids))})
@@ -96,7 +98,7 @@ class Chunks:
         self._write(_INSERT_CHUNK, new)
         self._write(_INSERT_TAG, [{"tag": tag, "chunk": row["id"]} for row in new for tag in source.tags])
 
-    def mark_chunked(self, kind: Literal["message", "file"], row_ids: Sequence[int], *, now: int) -> None:
+    def mark_chunked(self, kind: SourceKind, row_ids: Sequence[int], *, now: int) -> None:
         """Note that sources have been cut."""
         table = "messages" if kind == "message" else "files"
         self._connection.execute(

@@ -31,6 +31,8 @@ from storage.work import Stage, WorkQueue, is_idle_file
 
 # Workspaces whose connections stay open in one process; the longest unused is closed first.
 OPEN_WORKSPACES: Final = 16
+# A file's time has the grain of a timer tick: what was written this recently may be written again unseen.
+_SETTLED_NANOSECONDS: Final = 2_000_000_000
 # A worker that closes a database folds its log away while the folder is being emptied: once or twice, not for ever.
 _REMOVE_ATTEMPTS: Final = 5
 
@@ -93,6 +95,15 @@ class FileStamp(NamedTuple):
     modified_ns: int
     log_size: int
     log_modified_ns: int
+
+    @property
+    def written_ns(self) -> int:
+        """When either of them was last written."""
+        return max(self.modified_ns, self.log_modified_ns)
+
+    def settled(self, now: int) -> bool:
+        """Whether the same stamp later on means that nothing was written since; `now` in microseconds."""
+        return now * 1_000 - self.written_ns > _SETTLED_NANOSECONDS
 
 
 class Stores:

@@ -51,6 +51,13 @@ def die_with_parent(expected_parent_pid: int | None = None, signal: int = signal
         os.kill(os.getpid(), signal)
 
 
+def end_with_supervisor(environ: Mapping[str, str]) -> None:
+    """Have a process that `reverie up` started end with it, however that ends; do nothing in any other."""
+    supervisor = parent_pid_from(environ)
+    if supervisor is not None:
+        die_with_parent(supervisor, signal=signals.SIGKILL)
+
+
 def watch_parent(parent_pid: int, signal: int) -> None:
     """Return only after `parent_pid` is no longer our parent, having sent ourselves `signal`."""
     while os.getppid() == parent_pid:

@@ -25,10 +25,16 @@ class LocalInbox(Inbox):
         self._items: deque[Taken] = deque()
 
     def accept(
-        self, workspace: str, payloads: Sequence[Payload], *, reply_to: str = "", wait: WaitFor = "queued"
+        self,
+        workspace: str,
+        payloads: Sequence[Payload],
+        *,
+        reply_to: str = "",
+        wait: WaitFor = "queued",
+        accepted_at: int = 0,
     ) -> tuple[int, bool]:
         """Keep payloads until they are taken."""
-        del workspace, reply_to, wait
+        del workspace, reply_to, wait, accepted_at
         for payload in payloads:
             field = field_of(payload.agent, payload.id).encode()
             self._items.append(Taken(field, now_micros(), msgspec.json.encode(payload), 1))

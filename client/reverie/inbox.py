@@ -48,8 +48,9 @@ _SEPARATOR: Final = "\x1f"
 _ACCEPT = """
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
+if ARGV[5] ~= '0' then now = tonumber(ARGV[5]) end
 local added = 0
-for i = 5, #ARGV, 2 do
+for i = 6, #ARGV, 2 do
   local at = now + added
   if redis.call('HSETNX', KEYS[1], ARGV[i], string.format('%.0f ', at) .. ARGV[i + 1]) == 1 then
     redis.call('ZADD', KEYS[2], at, ARGV[i])
@@ -212,14 +213,21 @@ class Inbox:
         self._scripts: dict[str, Any] = {}
 
     def accept(
-        self, workspace: str, payloads: Sequence[Payload], *, reply_to: str = "", wait: WaitFor = "queued"
+        self,
+        workspace: str,
+        payloads: Sequence[Payload],
+        *,
+        reply_to: str = "",
+        wait: WaitFor = "queued",
+        accepted_at: int = 0,
     ) -> tuple[int, bool]:
         """Put payloads into the inbox in their order; an id that is there already stays as it was.
 
-        Returns how many were new, and whether the caller has to send the wake-up.
+        Returns how many were new, and whether the caller has to send the wake-up. `accepted_at` in microseconds is
+        for what was accepted before: a session that was forgotten since then stays forgotten.
         """
         arguments: list[Any] = [workspace, WAKE_SECONDS * 1_000]
-        arguments += (f"{self._reply_key(reply_to)} {wait}" if reply_to else "", REPLY_SECONDS)
+        arguments += (f"{self._reply_key(reply_to)} {wait}" if reply_to else "", REPLY_SECONDS, accepted_at)
         for payload in payloads:
             arguments += (field_of(payload.agent, payload.id), msgspec.json.encode(payload))
         keys = [*self._keys(workspace, "", ":due"), self._prefix + "inboxes"]

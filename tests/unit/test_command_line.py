@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import socket
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import pytest
 
-from reverie.types import Explanation, Leg
+from reverie.types import Explanation, Leg, Receipt
 from support.pipeline import Pipeline
 from worker import cli
 from worker.cli.talk import _explained, _read
@@ -168,6 +169,29 @@ def test_a_wait_that_is_too_long_is_the_fault_of_the_command_and_not_of_each_mes
     ended = reverie("ingest", "in", "--session", "s", "--timeout", "1000")
     assert (ended.code, ended.out) == (2, "")
     assert "--timeout" in ended.err
+
+
+def test_an_interrupted_ingest_says_how_far_it_came(
+    reverie: Reverie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given Ctrl-C in the second batch, then the first is counted and the exit code is a shell's for it."""
+
+    class Memory(contextlib.nullcontext[None]):
+        batches = 0
+
+        def __enter__(self) -> Any:
+            return self
+
+        def ingest(self, _session: str, messages: list[Any], **_: object) -> Receipt:
+            self.batches += 1
+            if self.batches == 2:
+                raise KeyboardInterrupt
+            return Receipt(state="queued", accepted=["id"] * len(messages), rejected=[], trace="t")
+
+    monkeypatch.setattr("worker.cli.talk.client", lambda _: Memory())
+    (tmp_path / "in").write_text('{"role": "user", "content": "x"}\n' * 600)
+    ended = reverie("ingest", "in", "--session", "s")
+    assert ended == Ended(130, "", "reverie: interrupted: 500 of 600 messages had been handed over\n")
 
 
 def test_a_question_is_asked_beside_the_output(reverie: Reverie) -> None:

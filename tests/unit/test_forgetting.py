@@ -232,6 +232,27 @@ def test_a_replayed_letter_of_a_session_forgotten_meanwhile_is_not_found(pipe: P
     assert_nothing_left(pipe)
 
 
+def test_a_letter_that_is_being_replayed_while_its_session_is_forgotten_does_not_come_back(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a letter that was read for its replay, when its session is forgotten now, then it is stored no more."""
+    pipe.say({"content": "one", "sequence": 1})
+    pipe.ingest()
+    pipe.say({"content": "secret", "sequence": 1})
+    pipe.ingest()
+    (letter,) = pipe.dead_letters()
+    accept = pipe.inbox.accept
+
+    def forget_first(*given: object, **named: object) -> tuple[int, bool]:
+        pipe.forget()
+        return accept(*given, **named)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(pipe.inbox, "accept", forget_first)
+    replay(pipe.store, pipe.inbox, letter.id)
+    pipe.settle()
+    assert_nothing_left(pipe)
+
+
 def test_what_was_waited_for_in_vain_is_swept_away(pipe: Pipeline) -> None:
     """Given a producer that waits for a message of a session forgotten meanwhile, then its note does not stay."""
     pipe.inbox.accept(WORKSPACE, turns("secret"), reply_to="r", wait="searchable")

@@ -18,6 +18,7 @@ from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
 from worker.cli.application import application, invocation
 from worker.cli.output import say
+from worker.processes import end_with_supervisor
 from worker.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
@@ -81,6 +82,7 @@ def worker(
         raise Rejected(f"no such queue: {', '.join(unknown) or '(none)'}; there are {', '.join(contract.QUEUES)}")
     settings = invocation(context).settings
     pass_on(settings)
+    end_with_supervisor(os.environ)
     # Unique on a host: workers of the same queues are told apart in `reverie status`.
     os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(wanted)}-{os.getpid()}")
     if wanted == [contract.QUEUE_EMBED]:
@@ -104,6 +106,7 @@ def worker(
 def beat(context: typer.Context) -> None:
     """Send the periodic jobs. Two of them do no harm."""
     pass_on(invocation(context).settings)
+    end_with_supervisor(os.environ)
     os.environ.setdefault(PREFIX + "PROCESS", "beat")
     from worker.app import app
 

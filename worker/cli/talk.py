@@ -51,8 +51,10 @@ def ingest(
             try:
                 receipt = memory.ingest(name, messages, wait=wait, timeout_seconds=timeout)
             except KeyboardInterrupt:
-                # What was under way may have arrived; it is not counted.
-                raise Interrupted(f"{accepted} of {total} messages were handed over before") from None
+                # Of the batch that was under way nobody knows; it is not counted.
+                bar.stop()
+                typer.echo(f"reverie: interrupted: {accepted} of {total} messages had been handed over", err=True)
+                raise typer.Exit(130) from None
             except Rejected as error:
                 rejected += [{"index": place, "field": error.field, "error": str(error)}] * len(messages)
             else:
