@@ -109,7 +109,7 @@ def query_vector(
     with store.reading() as tx:
         generation = tx.index.active("vector")
     if generation is None:
-        return None, "keyword only: nothing has a vector yet"
+        return None, f"keyword only: {_why_no_vectors(embedder)}"
     if request.query_embedding is not None:
         return _given_vector(request.query_embedding, generation.dim), ""
     if embedder is None:
@@ -124,6 +124,16 @@ def query_vector(
         return np.asarray(embedder.embed_query(request.query), dtype="<f4"), ""
     except (Unavailable, Permanent) as error:
         return None, f"keyword only: {error}"
+
+
+def _why_no_vectors(embedder: Embedder | None) -> str:
+    """What keeps a store without vectors, where the embedder knows it."""
+    try:
+        if embedder is not None:
+            embedder.load()
+    except Unavailable as error:
+        return str(error)
+    return "nothing has a vector yet" if embedder is not None else "no embedder is configured"
 
 
 def _given_vector(values: Sequence[float], dim: int) -> NDArray[np.float32]:

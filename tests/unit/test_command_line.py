@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import io
 import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -211,3 +212,10 @@ def test_an_explanation_is_for_people() -> None:
     """Given what the legs said, then ranks and scores are readable."""
     shown = _explained(Explanation(score=0.7584783, vector=Leg(rank=3, score=0.37, normalised=0.6549)))
     assert shown == "score 0.758: vector rank 3 (0.655)"
+
+
+def test_the_version_is_told() -> None:
+    """Given --version, then the version of the installed distribution is printed and nothing else is done."""
+    told = subprocess.run([sys.executable, "-P", "-m", "worker.cli", "--version"], capture_output=True, text=True)
+    assert told.returncode == 0
+    assert told.stdout.startswith("reverie 0.")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
+from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -51,6 +52,12 @@ class Invocation:
         return Runtime(self.settings)
 
 
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"reverie {metadata.version('reverie-memory')}")
+        raise typer.Exit
+
+
 @application.callback()
 def _common(
     context: typer.Context,
@@ -60,8 +67,10 @@ def _common(
     workspace: Annotated[str | None, typer.Option(help="The workspace.", show_default="default")] = None,
     agent: Annotated[str, typer.Option(help="Whose memories.", envvar="REVERIE_AGENT")] = "default",
     broker: Annotated[str | None, typer.Option(help="URL of a broker; else the embedded one.")] = None,
+    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
 ) -> None:
     """Memory that works while the agent rests."""
+    del version  # answered before anything else
     context.obj = Invocation({"data": data, "workspace": workspace, "broker": broker}, agent)
 
 
