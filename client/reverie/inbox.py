@@ -7,7 +7,7 @@ Layout, per workspace `W` (every key begins with the configured prefix):
     inbox:W:taken    zset   field by the time at which its lease ends
     inbox:W:tries    hash   field -> how often a worker took it without an ending
     inbox:W:pause    string set while the store of W cannot be written: nothing is taken
-    inbox:W:waiting  hash   field -> "<reply list> <state>", for producers that wait
+    inbox:W:waiting  hash   field -> "<reply list> <state>;" for each producer that waits
     inboxes          set    workspaces whose inbox is not empty: a sweep looks at no other
     wake:TASK:W      string set while a wake-up by that task is on its way
 
@@ -56,7 +56,9 @@ for i = 6, #ARGV, 2 do
     redis.call('ZADD', KEYS[2], at, ARGV[i])
     added = added + 1
   end
-  if ARGV[3] ~= '' then redis.call('HSET', KEYS[5], ARGV[i], ARGV[3]) end
+  if ARGV[3] ~= '' then
+    redis.call('HSET', KEYS[5], ARGV[i], (redis.call('HGET', KEYS[5], ARGV[i]) or '') .. ARGV[3] .. ';')
+  end
 end
 if ARGV[3] ~= '' then redis.call('EXPIRE', KEYS[5], ARGV[4]) end
 redis.call('SADD', KEYS[3], ARGV[1])
@@ -158,16 +160,17 @@ _REPLY = """
 local told = 0
 local replies = {}
 for i = 3, #ARGV, 2 do
-  local waiting = redis.call('HGET', KEYS[1], ARGV[i])
-  if waiting then
-    local reply, wanted = string.match(waiting, '^(%S+) (%S+)$')
+  local still = ''
+  for reply, wanted in string.gmatch(redis.call('HGET', KEYS[1], ARGV[i]) or '', '(%S+) ([^;]+);') do
     if wanted == ARGV[1] or ARGV[1] ~= 'stored' then
       if not replies[reply] then replies[reply] = {} end
       table.insert(replies[reply], ARGV[i + 1])
-      redis.call('HDEL', KEYS[1], ARGV[i])
       told = told + 1
+    else
+      still = still .. reply .. ' ' .. wanted .. ';'
     end
   end
+  if still == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], still) end
 end
 for reply, outcomes in pairs(replies) do
   redis.call('RPUSH', reply, '[' .. table.concat(outcomes, ',') .. ']')

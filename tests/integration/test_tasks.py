@@ -198,6 +198,19 @@ def test_a_task_that_meets_a_bug_is_logged_without_what_was_said(
     assert here.inbox.stats(WORKSPACE).size == 1
 
 
+def test_two_producers_that_wait_for_the_same_message_are_both_told(here: Runtime) -> None:
+    """Given one message sent by two, who wait for different states, when the stages run, then each is told its own."""
+    (message,) = turns("sent twice")
+    here.inbox.accept(WORKSPACE, [message], reply_to="one", wait="searchable")
+    here.inbox.accept(WORKSPACE, [message], reply_to="two", wait="stored")
+    run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
+    assert [outcome.state for outcome in here.inbox.wait_reply("two", 5)] == ["stored"]
+    for task in STAGES[1:]:
+        run(task, workspace=WORKSPACE)
+    assert [outcome.state for outcome in here.inbox.wait_reply("one", 5)] == ["searchable"]
+    assert not here.inbox.anyone_waiting(WORKSPACE)
+
+
 def test_every_answer_that_a_producer_waits_for_comes(here: Runtime, producer: Producer) -> None:
     """Given producers that wait for stored and for searchable, when the stages run, then each is told in its turn."""
     stored, searchable = turns("for stored", "for searchable")
