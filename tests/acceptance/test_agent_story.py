@@ -92,6 +92,7 @@ def test_the_trace_of_a_call_is_on_the_log_line_of_every_stage(memory: Reverie, 
 
     wanted = {f"reverie.{task}" for task in ("ingest_messages", "chunk_messages", "embed_chunks", "index_chunks")}
     _until(lambda: wanted <= _tasks_that_logged(stack, "a-trace-to-follow"))
+    assert wanted <= _tasks_that_logged(stack, "a-trace-to-follow")
 
 
 def test_status_shows_the_pipeline_at_work(memory: Reverie) -> None:

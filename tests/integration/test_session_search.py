@@ -1,0 +1,78 @@
+"""Which conversation was that? Sessions found by what was said in them, through the public calls."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from reverie.client import Reverie
+from reverie.errors import Rejected
+from support.http import running_server
+from support.stages import drain
+from worker.runtime import Runtime
+
+
+@pytest.fixture
+def url(runtime: Runtime) -> Iterator[str]:
+    """A server over three conversations of ana's and one of kate's."""
+    with running_server(runtime) as address:
+        with Reverie("ana", url=address) as ana, Reverie("kate", url=address) as kate:
+            ana.ingest("boats", [_user("The harbour was full of boats."), _user("We rowed in the harbour again.")])
+            ana.ingest("violins", [_user("The violin needs new strings."), _user("And the harbour is far away.")])
+            ana.ingest("weather", [_user("It rained all day.")])
+            kate.ingest("hers", [_user("My boats lie in the harbour.")])
+        drain(runtime)
+        yield address
+
+
+def test_the_session_that_fits_best_comes_first(url: str) -> None:
+    """Given sessions, when one is searched by words of its own, then it leads, once, with what fits best."""
+    with Reverie("ana", url=url) as ana:
+        found = ana.search_sessions("a harbour full of boats", mode="keyword")
+    assert [session.session for session in found.results] == ["boats", "violins"]
+    assert found.results[0].excerpt == "The harbour was full of boats."
+    assert found.results[0].messages == 2
+    assert found.results[0].ref_code
+
+
+def test_the_limit_counts_sessions(url: str) -> None:
+    with Reverie("ana", url=url) as ana:
+        assert len(ana.search_sessions("harbour", mode="keyword", limit=1).results) == 1
+        with pytest.raises(Rejected, match="limit"):
+            ana.search_sessions("harbour", limit=0)
+
+
+def test_sessions_of_another_agent_are_never_found(url: str) -> None:
+    with Reverie("kate", url=url) as kate:
+        assert [session.session for session in kate.search_sessions("harbour").results] == ["hers"]
+
+
+def test_where_nothing_was_stored_nothing_is_found(url: str) -> None:
+    with Reverie("ana", url=url, workspace="empty") as ana:
+        found = ana.search_sessions("harbour")
+    assert found.results == []
+    assert "nothing has been stored" in found.degraded
+
+
+def test_the_command_line_asks_the_same(url: str, tmp_path: Path) -> None:
+    """Given a running server, when `reverie sessions search` is called, then it prints the same sessions."""
+    port = str(urlsplit(url).port)
+    ran = subprocess.run(
+        [sys.executable, "-P", "-m", "worker.cli", "--agent", "ana", "sessions", "search", "violin strings", "--json"],
+        env={**os.environ, "REVERIE_PORT": port, "REVERIE_DATA": str(tmp_path / "other")},
+        capture_output=True,
+        text=True,
+    )
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["results"][0]["session"] == "violins"
+
+
+def _user(content: str) -> dict[str, str]:
+    return {"role": "user", "content": content}
