@@ -237,7 +237,7 @@ def _opened(path: Path, kind: Kind) -> Database:
     except OSError as error:  # of the lock file
         database.close()
         raise _cannot_be_made(path, error) from error
-    except BaseException:
+    except BaseException:  # whatever it was goes on its way; only the open file must not stay behind
         database.close()
         raise
     return database

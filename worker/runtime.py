@@ -185,7 +185,7 @@ def run_job(
     started = time.monotonic()
     try:
         counts = work()
-    except BaseException as error:
+    except BaseException as error:  # the boundary of the job: how it ended is kept, then it goes on its way
         jobs.finish(job, period=period, now=runtime.now(), error=f"{type(error).__name__}: {error}")
         raise
     counts["seconds"] = round(time.monotonic() - started, 3)
