@@ -16,10 +16,12 @@ from typing import Any, Final, Literal
 from blake3 import blake3
 from semantic_text_splitter import TextSplitter
 
+from memory.questions import questions_in
 from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, run_batches
 from storage.chunks import SourceKind
 from storage.records import NewChunk, SourceText
 from storage.stores import Store
+from storage.words import with_few_marks
 from storage.work import Claim
 
 CHUNK_CHARACTERS: Final = 640
@@ -33,6 +35,8 @@ _CUT_SECONDS: Final = 5.0
 _SourceStage = Literal["chunk", "chunk-files"]
 
 _BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
+# One to three words that begin with no small letter (a to z here, others where it is used), then a colon and a blank.
+_LABEL = re.compile(r"((?:[^\W\d_a-z][\w.'-]{0,30})(?: [^\W\d_a-z][\w.'-]{0,30}){0,2}): \S")
 _EMPTY_LINES = re.compile(r" ?\n ?(?:\n ?)+")
 
 
@@ -130,7 +134,24 @@ def cut(source: SourceText) -> list[NewChunk]:
         return []
     pieces = split(body, CHUNK_CHARACTERS - min(len(speaker), CHUNK_CHARACTERS // 2))
     texts = [(speaker + piece)[:CHUNK_CHARACTERS] for piece in pieces]
-    return [NewChunk(text, blake3(f"{source.role}\x1f{text}".encode()).digest(16)) for text in texts]
+    asked = questions_in(normalise(source.before))
+    return [
+        NewChunk(
+            text=text,
+            content_hash=blake3(f"{source.role}\x1f{text}".encode()).digest(16),
+            lead=asked if place == 0 else "",
+            speaker=source.name or _labelled(body),
+        )
+        for place, text in enumerate(texts)
+    ]
+
+
+def _labelled(body: str) -> str | None:
+    """Who speaks, where the text itself says so ("Ada Byron: I moved"), as transcripts do."""
+    found = _LABEL.match(body)
+    if found is None or any(word[0].islower() for word in found.group(1).split(" ")):
+        return None
+    return found.group(1)
 
 
 def split(text: str, capacity: int = CHUNK_CHARACTERS) -> list[str]:
@@ -154,8 +175,11 @@ def _parts(text: str, overlap: int) -> Iterator[str]:
 
 
 def normalise(text: str) -> str:
-    """One form for what looks the same: NFC, single blanks, at most one empty line, nothing at the ends."""
-    text = unicodedata.normalize("NFC", text)
+    """One form for what looks the same: NFC, single blanks, at most one empty line, nothing at the ends.
+
+    A letter keeps at most 30 marks: a megabyte of them would hold the stage up for minutes.
+    """
+    text = unicodedata.normalize("NFC", with_few_marks(text))
     return _EMPTY_LINES.sub("\n\n", _BLANKS.sub(" ", text)).strip()
 
 

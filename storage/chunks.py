@@ -6,27 +6,35 @@ import json
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
-from sqlalchemy import Connection, Row, text
+from sqlalchemy import Connection, text
 
-from storage.index import SearchIndex, VectorEntry
-from storage.records import FoundText, NewChunk, PendingChunk, ReadyMessage, SourceText
+from storage.index import VectorEntry
+from storage.records import NewChunk, PendingChunk, ReadyMessage, SourceText
+from storage.words import hashes_of
 
 SourceKind = Literal["message", "file"]
 
 _MESSAGE_SOURCES: Final = """
     SELECT row_id, id, agent_id, session_row, sequence, role, name, content, tool_calls, tags, created_at,
-        accepted_at, trace_id
+        accepted_at, trace_id, coalesce((SELECT substr(b.content, -1000) FROM messages AS b
+            WHERE b.session_row = messages.session_row AND b.sequence < messages.sequence
+            ORDER BY b.sequence DESC LIMIT 1), '')
     FROM messages WHERE chunked_at IS NULL AND row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id
 """
 _FILE_SOURCES: Final = """
-    SELECT row_id, id, agent_id, session_row, 0, 'user', NULL, content, NULL, tags, created_at, accepted_at, trace_id
+    SELECT row_id, id, agent_id, session_row, 0, 'user', NULL, content, NULL, tags, created_at, accepted_at,
+        trace_id, ''
     FROM files WHERE chunked_at IS NULL AND row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id
 """
 _INSERT_CHUNK: Final = """
-    INSERT INTO chunks (id, agent_id, session_row, file_row, text, content_hash, sequence_start, sequence_end,
+    INSERT INTO chunks (id, agent_id, session_row, file_row, text, lead, content_hash, sequence_start, sequence_end,
         created_at, stored_at)
-    VALUES (:id, :agent, :session_row, :file_row, :text, :content_hash, :sequence_start, :sequence_end, :created_at,
-        :now)
+    VALUES (:id, :agent, :session_row, :file_row, :text, :lead, :content_hash, :sequence_start, :sequence_end,
+        :created_at, :now)
+"""
+_INSERT_WORDS: Final = """
+    INSERT INTO forward_index (agent_id, chunk_id, thread, sequence, created_at, role, speaker, words)
+    VALUES (:agent, :id, :thread, :sequence_start, :created_at, :role, :speaker, :words)
 """
 _INSERT_TAG: Final = "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id) VALUES (:tag, :chunk)"
 _READY_MESSAGES: Final = """
@@ -84,6 +92,7 @@ class Chunks:
                 links.append({"message": source.row_id, "chunk": chunk_id})
                 tags += ({"tag": tag, "chunk": chunk_id} for tag in source.tags)
         self._write(_INSERT_CHUNK, new)
+        self._write(_INSERT_WORDS, new)
         self._write("UPDATE chunks SET sequence_end = max(sequence_end, :sequence) WHERE id = :id", repeats)
         self._write("INSERT OR IGNORE INTO message_chunks (message_row, chunk_id) VALUES (:message, :chunk)", links)
         self._write(_INSERT_TAG, tags)
@@ -96,6 +105,7 @@ class Chunks:
             for chunk_id, piece in enumerate(different, self._next_id())
         ]
         self._write(_INSERT_CHUNK, new)
+        self._write(_INSERT_WORDS, new)
         self._write(_INSERT_TAG, [{"tag": tag, "chunk": row["id"]} for row in new for tag in source.tags])
 
     def mark_chunked(self, kind: SourceKind, row_ids: Sequence[int], *, now: int) -> None:
@@ -110,8 +120,9 @@ class Chunks:
         """The claimed chunks that still have no vector."""
         rows = self._connection.execute(
             text(
-                "SELECT id, agent_id, text FROM chunks WHERE embedded_at IS NULL"
-                " AND id IN (SELECT value FROM json_each(:ids)) ORDER BY id"
+                "SELECT c.id, c.agent_id, c.lead, c.text, f.speaker FROM chunks AS c LEFT JOIN forward_index AS f"
+                " ON f.agent_id = c.agent_id AND f.chunk_id = c.id WHERE c.embedded_at IS NULL"
+                " AND c.id IN (SELECT value FROM json_each(:ids)) ORDER BY c.id"
             ),
             {"ids": json.dumps(list(chunk_ids))},
         )
@@ -122,7 +133,7 @@ class Chunks:
         self._connection.execute(
             text(
                 "INSERT INTO chunks_vec (chunk_id, model, dim, embedding) VALUES (:id, :model, :dim, :embedding)"
-                " ON CONFLICT (chunk_id) DO UPDATE SET model = :model, dim = :dim, embedding = :embedding"
+                " ON CONFLICT (chunk_id, model) DO UPDATE SET dim = :dim, embedding = :embedding"
             ),
             [{"id": item, "model": model, "dim": dim, "embedding": blob} for item, blob in vectors],
         )
@@ -136,7 +147,8 @@ class Chunks:
         rows = self._connection.execute(
             text(
                 "SELECT v.chunk_id, c.agent_id, v.embedding FROM chunks_vec AS v JOIN chunks AS c ON c.id = v.chunk_id"
-                " WHERE v.chunk_id IN (SELECT value FROM json_each(:ids)) ORDER BY v.chunk_id"
+                " WHERE v.chunk_id IN (SELECT value FROM json_each(:ids)) AND v.model ="
+                " (SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active') ORDER BY v.chunk_id"
             ),
             {"ids": json.dumps(list(chunk_ids))},
         )
@@ -258,75 +270,6 @@ class Chunks:
             self._connection.execute(text(statement), rows)
 
 
-class FoundChunks:
-    """What the chunks that a recall found stand for; bound to an agent like every reader."""
-
-    def __init__(self, connection: Connection, agent: str) -> None:
-        self._connection = connection
-        self._agent = agent
-
-    def index(self) -> SearchIndex:
-        """The indexes to search."""
-        return SearchIndex(self._connection)
-
-    def texts(self, chunk_ids: Sequence[int]) -> dict[int, FoundText]:
-        """The newest message, or the file, behind each chunk."""
-        rows = self._connection.execute(text(_FOUND), {"agent": self._agent, "ids": json.dumps(list(chunk_ids))})
-        return {int(row[0]): _found(row) for row in rows}
-
-    def sessions(self, chunk_ids: Sequence[int]) -> dict[int, str]:
-        """The session of each chunk; a file that belongs to none is left out."""
-        rows = self._connection.execute(
-            text(
-                "SELECT c.id, s.id FROM chunks AS c JOIN sessions AS s ON s.row_id = c.session_row"
-                " WHERE c.agent_id = :agent AND c.id IN (SELECT value FROM json_each(:ids))"
-            ),
-            {"agent": self._agent, "ids": json.dumps(list(chunk_ids))},
-        )
-        return {int(row[0]): str(row[1]) for row in rows}
-
-    def created_at(self, chunk_ids: Sequence[int]) -> dict[int, int]:
-        """When what each chunk stands for was said: ties in a ranking go to the newer."""
-        rows = self._connection.execute(
-            text(
-                "SELECT id, created_at FROM chunks WHERE agent_id = :agent"
-                " AND id IN (SELECT value FROM json_each(:ids))"
-            ),
-            {"agent": self._agent, "ids": json.dumps(list(chunk_ids))},
-        )
-        return {int(row[0]): int(row[1]) for row in rows}
-
-
-_FOUND: Final = """
-    SELECT c.id, CASE WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END, coalesce(m.id, f.id), s.id, m.role,
-        m.name, coalesce(m.content, ''), c.text, coalesce(m.tags, f.tags), coalesce(m.sequence, c.sequence_start),
-        coalesce(m.created_at, f.created_at), f.source_uri
-    FROM chunks AS c
-    LEFT JOIN messages AS m ON m.row_id = (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)
-    LEFT JOIN files AS f ON f.row_id = c.file_row
-    LEFT JOIN sessions AS s ON s.row_id = c.session_row
-    WHERE c.agent_id = :agent AND c.id IN (SELECT value FROM json_each(:ids))
-"""
-
-
-def _found(row: Row[Any]) -> FoundText:
-    values: tuple[Any, ...] = tuple(row)
-    chunk_id, kind, item_id, session, role, name, content, chunk_text, tags, sequence, created_at, source = values
-    return FoundText(
-        chunk_id=int(chunk_id),
-        kind=kind,
-        id=item_id,
-        session=session,
-        role=role,
-        name=name if kind == "message" else source,
-        text=content or chunk_text,
-        chunk_text=chunk_text,
-        tags=tuple(json.loads(tags or "[]")),
-        sequence=int(sequence),
-        created_at=int(created_at),
-    )
-
-
 def _row(chunk_id: int, source: SourceText, piece: NewChunk, file_row: int | None, now: int) -> dict[str, Any]:
     return {
         "id": chunk_id,
@@ -334,11 +277,16 @@ def _row(chunk_id: int, source: SourceText, piece: NewChunk, file_row: int | Non
         "session_row": source.session_row,
         "file_row": file_row,
         "text": piece.text,
+        "lead": piece.lead,
         "content_hash": piece.content_hash,
         "sequence_start": source.sequence,
         "sequence_end": source.sequence,
         "created_at": source.created_at,
         "now": now,
+        "thread": source.session_row if file_row is None else -file_row,
+        "role": source.role if file_row is None else "file",
+        "speaker": piece.speaker if file_row is None else None,
+        "words": hashes_of(f"{piece.lead} {piece.text}").tobytes(),
     }
 
 

@@ -7,6 +7,8 @@ place in one transaction.
 
 Full text follows `chunks` by triggers. vec0 tables cannot be used in triggers under `trusted_schema = OFF`, so
 whoever deletes chunks calls `remove_vectors` in the same transaction.
+
+While the model is changed, a vector index of the next model is being built: it is filled by `storage.reembed` alone.
 """
 
 from __future__ import annotations
@@ -32,7 +34,10 @@ MAX_NEIGHBOURS: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One index that exists: its table, what it holds, and the highest chunk that it covers."""
+    """One index that exists: its table, what it holds, and the highest chunk that it covers.
+
+    `embedder` says how to make the embedder of its vectors again (JSON); empty where that is as the settings say.
+    """
 
     id: int
     kind: IndexKind
@@ -40,6 +45,7 @@ class Generation:
     dim: int
     state: str
     built_to: int
+    embedder: str = ""
 
     @property
     def table(self) -> str:
@@ -49,22 +55,22 @@ class Generation:
 
 @dataclass(frozen=True, slots=True)
 class ChunkFilter:
-    """What a search is confined to, inside the query: the agent always, a session and tags where asked for."""
+    """What a search is confined to, inside the query: the agent always, sessions and tags where asked for."""
 
     agent: str
-    session_row: int | None = None
+    sessions: tuple[int, ...] | None = None
     tags: tuple[str, ...] = ()
 
     @property
     def narrow(self) -> bool:
         """Whether it selects less than all that the agent holds."""
-        return self.session_row is not None or bool(self.tags)
+        return self.sessions is not None or bool(self.tags)
 
     def ids_sql(self) -> str:
         """A sub-select of the chunk ids that pass; its parameters come from `parameters`."""
         clauses = ["agent_id = :agent"]
-        if self.session_row is not None:
-            clauses.append("session_row = :session_row")
+        if self.sessions is not None:
+            clauses.append("session_row IN (SELECT value FROM json_each(:sessions))")
         if self.tags:
             clauses.append(
                 "id IN (SELECT chunk_id FROM chunk_tags WHERE tag IN (SELECT value FROM json_each(:tags))"
@@ -74,7 +80,7 @@ class ChunkFilter:
 
     def parameters(self) -> dict[str, Any]:
         """The bound values of `ids_sql`."""
-        return {"agent": self.agent, "session_row": self.session_row, "tags": json.dumps(self.tags)}
+        return {"agent": self.agent, "sessions": json.dumps(self.sessions), "tags": json.dumps(self.tags)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +101,7 @@ class SearchIndex:
     def generations(self) -> list[Generation]:
         """All indexes that exist, the active ones first."""
         rows = self._connection.execute(
-            text("SELECT id, kind, model, dim, state, built_to FROM indexes ORDER BY state, id")
+            text("SELECT id, kind, model, dim, state, built_to, embedder FROM indexes ORDER BY state, id")
         )
         return [Generation(*row) for row in rows]
 
@@ -103,7 +109,18 @@ class SearchIndex:
         """The index that answers searches, if there is one yet."""
         return next((g for g in self.generations() if g.kind == kind and g.state == "active"), None)
 
-    def create(self, kind: IndexKind, *, now: int, model: str = "", dim: int = 0, active: bool) -> Generation:
+    def building(self, kind: IndexKind) -> Generation | None:
+        """The index that is being built, if there is one."""
+        return next((g for g in self.generations() if g.kind == kind and g.state == "building"), None)
+
+    def changing(self) -> Generation | None:
+        """The vector index of the next model, while the model is changed."""
+        active, building = self.active("vector"), self.building("vector")
+        return building if active and building and building.model != active.model else None
+
+    def create(
+        self, kind: IndexKind, *, now: int, model: str = "", dim: int = 0, embedder: str = "", active: bool
+    ) -> Generation:
         """Make an empty index. An active one counts as complete: only make it where nothing is indexed yet."""
         row = self._connection.execute(
             text(
@@ -119,9 +136,13 @@ class SearchIndex:
                 "now": now,
             },
         )
-        generation = Generation(
-            int(row.scalar_one()), kind, model, dim, "active" if active else "building", EVERYTHING if active else 0
-        )
+        state, built_to = ("active", EVERYTHING) if active else ("building", 0)
+        generation = Generation(int(row.scalar_one()), kind, model, dim, state, built_to, embedder)
+        if embedder:  # the full-text index of a new file is made before the migration that knows of embedders
+            self._connection.execute(
+                text("UPDATE indexes SET embedder = :embedder WHERE id = :id"),
+                {"embedder": embedder, "id": generation.id},
+            )
         for statement in _create_sql(generation):
             self._connection.exec_driver_sql(statement)
         return generation
@@ -133,11 +154,22 @@ class SearchIndex:
         self._connection.exec_driver_sql(f"DROP TABLE IF EXISTS {generation.table}")
         self._connection.execute(text("DELETE FROM indexes WHERE id = :id"), {"id": generation.id})
 
+    def promote(self, generation: Generation) -> None:
+        """Put an index that is complete in the place of the active one, which is dropped."""
+        active = self.active(generation.kind)
+        if active is not None:
+            self.drop(active)
+        self._connection.execute(
+            text("UPDATE indexes SET state = 'active', built_to = :all WHERE id = :id"),
+            {"all": EVERYTHING, "id": generation.id},
+        )
+
     def add_vectors(self, entries: Sequence[VectorEntry]) -> None:
-        """Put vectors into every index that covers their chunks. Twice is once."""
+        """Put vectors of the active model into every index of it that covers their chunks. Twice is once."""
+        active = self.active("vector")
         for generation in self.generations():
             covered = [entry for entry in entries if entry.chunk_id <= generation.built_to]
-            if generation.kind == "vector" and covered:
+            if generation.kind == "vector" and active and generation.model == active.model and covered:
                 self.fill_vectors(generation, covered)
 
     def fill_vectors(self, generation: Generation, entries: Sequence[VectorEntry]) -> None:
@@ -203,9 +235,9 @@ class SearchIndex:
 
 def create_missing_indexes(connection: Connection, now: int) -> None:
     """Make the full-text index of a new database. A vector index is made with the first vector."""
-    index = SearchIndex(connection)
-    if index.active("text") is None:
-        index.create("text", now=now, active=True)
+    # After the first migration too, when columns that later ones add are not there yet.
+    if connection.execute(text("SELECT 1 FROM indexes WHERE kind = 'text' AND state = 'active'")).scalar() is None:
+        SearchIndex(connection).create("text", now=now, active=True)
 
 
 def _create_sql(generation: Generation) -> list[str]:

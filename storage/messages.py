@@ -74,6 +74,43 @@ class Messages:
         found = [_message(row) for row in rows]
         return found[::-1] if newest else found
 
+    def important(self, session_row: int, *, at_least: float, limit: int, but: Iterable[str]) -> list[MessageRecord]:
+        """The newest messages of a session that weigh at least so much, newest first, but those with these ids."""
+        rows = self._connection.execute(
+            text(
+                f"SELECT {_COLUMNS} {_FROM} AND m.session_row = :row AND m.importance >= :at_least"
+                " AND m.id NOT IN (SELECT value FROM json_each(:but))"
+                " ORDER BY m.created_at DESC, m.id DESC LIMIT :limit"
+            ),
+            {
+                "agent": self._agent,
+                "row": session_row,
+                "at_least": at_least,
+                "limit": limit,
+                "but": json.dumps(list(but)),
+            },
+        )
+        return [_message(row) for row in rows]
+
+    def newest_by(self, session_row: int, role: str) -> MessageRecord | None:
+        """The last message of a session that was said in this role."""
+        row = self._connection.execute(
+            text(
+                f"SELECT {_COLUMNS} {_FROM} AND m.session_row = :row AND m.role = :role"
+                " ORDER BY m.created_at DESC, m.id DESC LIMIT 1"
+            ),
+            {"agent": self._agent, "row": session_row, "role": role},
+        ).one_or_none()
+        return _message(row) if row else None
+
+    def with_ids(self, ids: Iterable[str]) -> dict[str, MessageRecord]:
+        """These messages of the agent as far as they exist, by id."""
+        rows = self._connection.execute(
+            text(f"SELECT {_COLUMNS} {_FROM} AND m.id IN (SELECT value FROM json_each(:ids))"),
+            {"agent": self._agent, "ids": json.dumps(list(ids))},
+        )
+        return {message.id: message for message in map(_message, rows)}
+
     def searchable(self, ids: Iterable[str], *, with_vectors: bool) -> set[str]:
         """Which of these messages can be recalled: chunked, and with `with_vectors` each chunk indexed."""
         waiting = (

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +77,7 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """A message or file that waits for chunking."""
+    """A message or file that waits for chunking. `before` is the end of what was said just before it."""
 
     row_id: int
     id: str
@@ -92,23 +92,31 @@ class SourceText:
     created_at: int
     accepted_at: int
     trace: str
+    before: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class NewChunk:
-    """A stretch of text cut from a source. `content_hash` decides what is a repeat within its session or file."""
+    """A stretch of text cut from a source. `content_hash` decides what is a repeat within its session or file.
+
+    `lead` is the question that was asked just before: the text is found by its words too. `speaker` is who says it.
+    """
 
     text: str
     content_hash: bytes
+    lead: str = ""
+    speaker: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PendingChunk:
-    """A chunk that waits for its vector."""
+    """A chunk that waits for its vector, with the question that it answers."""
 
     id: int
     agent: str
+    lead: str
     text: str
+    speaker: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,6 +182,16 @@ class FoundText:
     chunk_text: str
     tags: tuple[str, ...]
     sequence: int
+    created_at: int
+
+
+class FoundTurn(NamedTuple):
+    """A message that stands beside one that was found."""
+
+    id: str
+    role: str
+    name: str | None
+    text: str
     created_at: int
 
 

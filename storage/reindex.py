@@ -11,11 +11,18 @@ from typing import Final
 
 from sqlalchemy import text
 
-from storage.index import EVERYTHING, Generation, IndexKind
+from reverie.errors import Conflict
+from storage.index import Generation, IndexKind
+from storage.recount import recount_words
 from storage.stores import Store, Transaction
 
 # Some 20 ms under the write lock.
 _BATCH: Final = 500
+
+# Which vectors an index is built from. While the model is changed, and until the old vectors are gone, chunks have two.
+_OF_ACTIVE_MODEL: Final = "model = (SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active')"
+
+CHANGE_GOES_ON: Final = "a change of model is going on: finish it with `reverie db reembed`"
 
 Progress = Callable[[int, int], None]
 
@@ -23,15 +30,22 @@ Progress = Callable[[int, int], None]
 def reindex(store: Store, kind: IndexKind, *, now: int, progress: Progress | None = None) -> int:
     """Rebuild one kind of index and return how many chunks it covers. `progress` gets (done, total).
 
-    Raises nothing when there is nothing to index yet: 0 then.
+    With the full text, the words of the forward index are counted anew where they differ. Raises nothing when there is
+    nothing to index yet: 0 then. Raises `Conflict` for vectors while the model is changed: the index that the change
+    builds takes the place of this one anyway.
     """
-    total = _count(store, kind)
-    done = 0
+    chunks = _count(store, kind)
+    total = 2 * chunks if kind == "text" else chunks
+    done = covered = 0
     for step in _steps(store, kind, now):
+        done = covered = covered + step
+        if progress is not None:
+            progress(min(done, total), total)
+    for step in recount_words(store) if kind == "text" else ():
         done += step
         if progress is not None:
             progress(min(done, total), total)
-    return done
+    return covered
 
 
 def _steps(store: Store, kind: IndexKind, now: int) -> Iterator[int]:
@@ -41,37 +55,32 @@ def _steps(store: Store, kind: IndexKind, now: int) -> Iterator[int]:
             active = Generation(0, kind, "", 0, "active", 0)
         if active is None:
             return
-        building = _building(tx, kind) or tx.index.create(
-            kind, now=now, model=active.model, dim=active.dim, active=False
+        if kind == "vector" and tx.index.changing():
+            raise Conflict(f"workspace {store.name}: {CHANGE_GOES_ON}", field="kind")
+        building = tx.index.building(kind) or tx.index.create(
+            kind, now=now, model=active.model, dim=active.dim, embedder=active.embedder, active=False
         )
-        if (building.model, building.dim) != (active.model, active.dim):
-            tx.index.drop(building)
-            building = tx.index.create(kind, now=now, model=active.model, dim=active.dim, active=False)
     while True:
         with store.writing() as tx:
-            generation = _building(tx, kind)
-            if generation is None or generation.id != building.id:
+            generation = tx.index.building(kind)
+            # Ids are given again: that of a rebuild which a change of the model has dropped may be the change's now.
+            if generation is None or (generation.id, generation.model) != (building.id, building.model):
                 return  # another process finished it
             filled = _fill(tx, generation)
             last = filled < _BATCH
             if last:
-                _switch(tx, generation)
+                tx.index.promote(generation)
         yield filled  # outside the transaction: whoever shows the progress must hold up no writer
         if last:
             return
 
 
-def _building(tx: Transaction, kind: IndexKind) -> Generation | None:
-    return next((g for g in tx.index.generations() if g.kind == kind and g.state == "building"), None)
-
-
 def _fill(tx: Transaction, generation: Generation) -> int:
     """Add the next chunks beyond what the generation covers, and move its mark."""
-    source = "chunks" if generation.kind == "text" else "chunks_vec"
     key = "id" if generation.kind == "text" else "chunk_id"
     ids = list(
         tx.connection.execute(
-            text(f"SELECT {key} FROM {source} WHERE {key} > :after ORDER BY {key} LIMIT :limit"),
+            text(f"SELECT {key} FROM {_source(generation.kind)} AND {key} > :after ORDER BY {key} LIMIT :limit"),
             {"after": generation.built_to, "limit": _BATCH},
         ).scalars()
     )
@@ -92,18 +101,11 @@ def _fill(tx: Transaction, generation: Generation) -> int:
     return len(ids)
 
 
-def _switch(tx: Transaction, generation: Generation) -> None:
-    """Put the finished generation in the place of the active one, in the caller's transaction."""
-    active = tx.index.active(generation.kind)
-    if active is not None:
-        tx.index.drop(active)
-    tx.connection.execute(
-        text("UPDATE indexes SET state = 'active', built_to = :all WHERE id = :id"),
-        {"all": EVERYTHING, "id": generation.id},
-    )
-
-
 def _count(store: Store, kind: IndexKind) -> int:
-    table = "chunks" if kind == "text" else "chunks_vec"
     with store.reading() as tx:
-        return int(tx.connection.execute(text(f"SELECT count(*) FROM {table}")).scalar_one())
+        return int(tx.connection.execute(text(f"SELECT count(*) FROM {_source(kind)}")).scalar_one())
+
+
+def _source(kind: IndexKind) -> str:
+    """Where the entries of an index come from, with a condition on them."""
+    return "chunks WHERE true" if kind == "text" else f"chunks_vec WHERE {_OF_ACTIVE_MODEL}"

@@ -50,6 +50,14 @@ class Sessions:
             raise NotFound(f"agent {self._agent} has no session {session_id!r}", field="session")
         return found
 
+    def summary(self, row_id: int) -> str | None:
+        """The rolling summary of a session, if there is one."""
+        found = self._connection.execute(
+            text("SELECT summary_text FROM sessions WHERE row_id = :row_id AND agent_id = :agent"),
+            {"row_id": row_id, "agent": self._agent},
+        ).scalar()
+        return str(found) if found else None
+
     def ensure(
         self,
         session_id: str,
@@ -92,6 +100,14 @@ class Sessions:
             {"agent": self._agent, "provider": provider, "chat_id": chat_id},
         ).scalar()
         return str(found) if found is not None else None
+
+    def rows_of_channel(self, channel: str | None) -> tuple[int, ...]:
+        """The rows of the sessions in a channel; without one, of those that are in none."""
+        rows = self._connection.execute(
+            text("SELECT row_id FROM sessions WHERE agent_id = :agent AND channel_id IS :channel"),
+            {"agent": self._agent, "channel": channel},
+        )
+        return tuple(int(row) for row in rows.scalars())
 
     def touch(self, row_id: int, *, now: int, last_sequence: int) -> None:
         """Note that something was said: the session is active, and its highest sequence is this one."""
