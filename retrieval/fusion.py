@@ -8,8 +8,8 @@ from typing import Final, Literal
 
 from storage.records import Hit
 
-Fusion = Literal["weighted", "rrf"]
-LegName = Literal["keyword", "vector"]
+Fusion = Literal["contextual", "weighted", "rrf"]
+LegName = Literal["keyword", "vector", "keyword_around", "vector_around", "speaker", "date"]
 
 # Cormack, Clarke and Büttcher, "Reciprocal Rank Fusion outperforms Condorcet", SIGIR 2009: k = 60.
 RRF_K: Final = 60

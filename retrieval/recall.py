@@ -1,197 +1,174 @@
 """Recall: from a query to what was said, best first, by words, by meaning, or by both.
 
-Each leg searches within one agent's chunks; the legs are fused, ties go to the newer, and several chunks of one
-message or file count as one result. When meaning is not to be had (no embedder, no vectors), words answer alone
-and the answer says so.
+All searching is within one agent's chunks. The default ranking is `contextual`; the modes `keyword` and `vector` are
+one plain leg alone, and `weighted` and `rrf` fuse the two plain legs. Ties go to the newer, and several chunks of one
+message or file count as one result. When meaning is not to be had (no embedder, no vectors), words answer alone and
+the answer says so.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Final, Literal
+from dataclasses import dataclass, replace
+from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder
-from retrieval.fusion import DEFAULT_FTS_WEIGHT, DEFAULT_VECTOR_WEIGHT, Fused, Fusion, LegName, fuse
-from retrieval.lexical import match_expression
-from reverie.clock import from_micros
-from reverie.errors import Permanent, Rejected, Unavailable
-from reverie.types import Explanation, Leg, Memory, Recollection
-from storage.index import ChunkFilter
-from storage.records import FoundText, Hit
+from retrieval import contextual, plain
+from retrieval.agent_index import View
+from retrieval.filters import allowed_rows, chunk_filter
+from retrieval.fusion import Fused, LegName, fuse
+from retrieval.indexes import AgentIndexes, indexes_of
+from retrieval.names import Question
+from retrieval.query_vector import query_vector
+from retrieval.request import RecallRequest
+from retrieval.results import results_of
+from reverie.types import Recollection
+from storage.index import Generation
+from storage.records import Hit
 from storage.stores import Store, Transaction
+from storage.words import words_of
 
-Mode = Literal["keyword", "vector", "hybrid"]
+__all__ = ["Asked", "Candidates", "RecallRequest", "Recalled", "ask", "find", "recall", "still_being_made"]
 
-MAX_LIMIT: Final = 100
-MAX_QUERY_CHARACTERS: Final = 100_000
-# How many candidates each leg brings: enough that min-max has a floor and one message's chunks do not fill it.
+# How many candidates each plain leg brings: enough that min-max has a floor and one message's chunks do not fill it.
 _CANDIDATES_A_RESULT: Final = 10
 _FEWEST_CANDIDATES: Final = 100
 
 
 @dataclass(frozen=True, slots=True)
-class RecallRequest:
-    """What to look for, where, and how. Checked by `check`."""
+class Recalled:
+    """What a recall found: the answer, and for each of its results the chunk that it stands for and its score."""
 
-    query: str
-    agent: str
-    session: str | None = None
-    tags: tuple[str, ...] = ()
-    mode: Mode = "hybrid"
-    limit: int = 5
-    query_embedding: Sequence[float] | None = None
-    fusion: Fusion = "weighted"
-    vector_weight: float = DEFAULT_VECTOR_WEIGHT
-    fts_weight: float = DEFAULT_FTS_WEIGHT
-    explain: bool = False
-
-    def check(self) -> None:
-        """Raise `Rejected`, naming the field, for what cannot be searched."""
-        if len(self.query) > MAX_QUERY_CHARACTERS:
-            raise Rejected(
-                f"query has {len(self.query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query"
-            )
-        if self.mode not in ("keyword", "vector", "hybrid"):
-            raise Rejected(f"mode {self.mode!r} is none of keyword, vector, hybrid", field="mode")
-        if self.fusion not in ("weighted", "rrf"):
-            raise Rejected(f"fusion {self.fusion!r} is none of weighted, rrf", field="fusion")
-        if not 1 <= self.limit <= MAX_LIMIT:
-            raise Rejected(f"limit is {self.limit}; it must lie in 1 to {MAX_LIMIT}", field="limit")
-        for name in ("vector_weight", "fts_weight"):
-            weight = getattr(self, name)
-            if not (math.isfinite(weight) and 0.0 <= weight <= 1.0):
-                raise Rejected(f"{name} is {weight}; it must lie in [0, 1]", field=name)
-        if self.vector_weight + self.fts_weight == 0:
-            raise Rejected("vector_weight and fts_weight are both 0", field="vector_weight")
+    recollection: Recollection
+    hits: tuple[Hit, ...]
 
 
-def recall(store: Store, embedder: Embedder | None, request: RecallRequest) -> Recollection:
-    """The best matches for a query among what one agent holds.
+@dataclass(frozen=True, slots=True)
+class Asked:
+    """A request made ready outside any transaction: the question without names, its vector, why less will do."""
 
+    request: RecallRequest
+    question: Question
+    vector: NDArray[np.float32] | None
+    degraded: str
+    generation: Generation | None = None
+
+    def as_of(self, tx: Transaction) -> Asked:
+        """The request as this transaction can answer it: by words alone, if the model was changed since it was asked.
+
+        The vector of one model says nothing of those of another, and may have another length.
+        """
+        now, then = tx.index.active("vector"), self.generation
+        if self.vector is None or (now and then and (now.model, now.dim) == (then.model, then.dim)):
+            return self
+        return replace(self, vector=None, degraded="keyword only: the model was changed at this very moment, ask again")
+
+
+def recall(
+    store: Store, embedder: Embedder | None, request: RecallRequest, *, indexes: AgentIndexes | None = None
+) -> Recollection:
+    """The best matches for a query among what one agent holds; raises as `find`."""
+    return find(store, embedder, request, indexes=indexes).recollection
+
+
+def find(
+    store: Store, embedder: Embedder | None, request: RecallRequest, *, indexes: AgentIndexes | None = None
+) -> Recalled:
+    """The best matches for a query among what one agent holds, with the chunks that were found.
+
+    `indexes` keeps the agent's index in memory for the next call; without any, those of the store itself do.
     Raises `Rejected` for a request at fault and `NotFound` for an unknown session; an empty query finds nothing.
     """
     request.check()
-    vector, degraded = query_vector(store, embedder, request)
+    indexes = indexes or indexes_of(store)
+    asked = ask(store, embedder, request, indexes)
     with store.reading() as tx:
-        results = _results(tx, request, ranked_chunks(tx, request, vector))
-    return Recollection(results=results, mode=request.mode, degraded=degraded)
+        view = indexes.view(store, tx, request.agent)
+        asked = asked.as_of(tx)
+        found = results_of(tx, request, Candidates(tx, view, asked).best)
+        degraded = asked.degraded or still_being_made(view)
+    results = [memory for memory, _ in found]
+    return Recalled(Recollection(results=results, mode=request.mode, degraded=degraded), tuple(hit for _, hit in found))
 
 
-def ranked_chunks(tx: Transaction, request: RecallRequest, vector: NDArray[np.float32] | None) -> list[Fused]:
-    """The chunks that both legs found, best first; ties go to the newer, then to the higher id.
-
-    Without a vector the words answer alone, whatever the mode. Raises `NotFound` for an unknown session.
-    """
-    within = _filter(tx, request)
-    depth = max(_FEWEST_CANDIDATES, request.limit * _CANDIDATES_A_RESULT)
-    legs: dict[LegName, list[Hit]] = {}
-    if request.mode != "vector" or vector is None:
-        match = match_expression(request.query)
-        legs["keyword"] = tx.index.search_text(match, within, depth) if match else []
-    if vector is not None:
-        legs["vector"] = tx.index.search_vectors(vector.tobytes(), within, depth)
-    fused = fuse(legs, fusion=request.fusion, weights=_weights(request))
-    said = tx.for_agent(request.agent).found.created_at([item.chunk_id for item in fused])
-    return sorted(fused, key=lambda item: (-item.score, -said.get(item.chunk_id, 0), -item.chunk_id))
-
-
-def query_vector(
-    store: Store, embedder: Embedder | None, request: RecallRequest
-) -> tuple[NDArray[np.float32] | None, str]:
-    """The query as a vector of the store's model, or why words must do alone."""
-    if request.mode == "keyword" or (not request.query.strip() and request.query_embedding is None):
-        return None, ""
+def ask(store: Store, embedder: Embedder | None, request: RecallRequest, indexes: AgentIndexes) -> Asked:
+    """Make a request ready: embed the question without the names of those who speak. Words alone keep them."""
     with store.reading() as tx:
         generation = tx.index.active("vector")
-    if generation is None:
-        return None, f"keyword only: {_why_no_vectors(embedder)}"
-    if request.query_embedding is not None:
-        return _given_vector(request.query_embedding, generation.dim), ""
-    if embedder is None:
-        return None, "keyword only: no embedder is configured"
-    try:
-        embedder.load()
-        if (embedder.model, embedder.dimension) != (generation.model, generation.dim):
-            return (
-                None,
-                f"keyword only: the store holds vectors of {generation.model}, the settings name {embedder.model}",
-            )
-        return np.asarray(embedder.embed_query(request.query), dtype="<f4"), ""
-    except (Unavailable, Permanent) as error:
-        return None, f"keyword only: {error}"
+        view = indexes.view(store, tx, request.agent) if request.mode != "keyword" else None
+    # Its words too where there is no index yet: it may be there by the time the question is answered.
+    whole = Question(request.query, tuple(words_of(request.query)), frozenset())
+    question = contextual.question_for(view, request.query) if view else whole
+    vector, degraded = query_vector(request, question.text, generation, embedder)
+    return Asked(request, question, vector, degraded, generation)
 
 
-def _why_no_vectors(embedder: Embedder | None) -> str:
-    """What keeps a store without vectors, where the embedder knows it."""
-    try:
-        if embedder is not None:
-            embedder.load()
-    except Unavailable as error:
-        return str(error)
-    return "nothing has a vector yet" if embedder is not None else "no embedder is configured"
+def is_contextual(request: RecallRequest) -> bool:
+    """Whether the default ranking answers; one leg alone is always the plain one."""
+    return request.fusion == "contextual" and request.mode == "hybrid"
 
 
-def _given_vector(values: Sequence[float], dim: int) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # what is too large for a float32 becomes infinite, and is refused below
-        vector = np.asarray(values, dtype="<f4")
-    if vector.shape != (dim,):
-        raise Rejected(
-            f"query_embedding has {vector.size} numbers; the store's model has {dim}", field="query_embedding"
+def still_being_made(view: View | None) -> str:
+    """What to say of an answer that came from the indexes on disk."""
+    return "" if view else "plain ranking: the index of this many chunks is still being made, ask again in a while"
+
+
+class Candidates:
+    """The chunks that a request finds, best first; more are ranked when more are asked for."""
+
+    def __init__(self, tx: Transaction, view: View | None, asked: Asked) -> None:
+        self._tx = tx
+        self._view = view
+        self._asked = asked
+        self._within = chunk_filter(tx, asked.request)
+        self._ranking = self._contextual() if view and is_contextual(asked.request) else None
+
+    def best(self, count: int) -> list[Fused]:
+        """The first so many, fewer when there are no more."""
+        if self._asked.request.is_empty:
+            return []
+        return self._ranking.best(count, explain=self._asked.request.explain) if self._ranking else self._plain(count)
+
+    def _contextual(self) -> contextual.Ranking:
+        assert self._view is not None
+        asked = self._asked
+        return contextual.rank(
+            self._view,
+            asked.request.query,
+            asked.question,
+            asked.vector,
+            allowed=allowed_rows(self._tx, self._view, self._within),
+            weights=asked.request.leg_weights(contextual.WEIGHTS),
         )
-    length = float(np.linalg.norm(vector))
-    if not math.isfinite(length) or length == 0.0:
-        raise Rejected("query_embedding must hold finite numbers that are not all 0", field="query_embedding")
-    return np.asarray(vector / length, dtype="<f4")
 
+    def _plain(self, count: int) -> list[Fused]:
+        request, vector = self._asked.request, self._asked.vector
+        depth = max(_FEWEST_CANDIDATES, count)
+        legs: dict[LegName, list[Hit]] = {}
+        if request.mode != "vector" or vector is None:
+            legs["keyword"] = self._by_words(depth)
+        if vector is not None:
+            legs["vector"] = self._by_meaning(vector, depth)
+        of_vector, of_words = request.weights if request.fusion != "contextual" else (0.7, 0.3)
+        fused = fuse(legs, fusion=request.fusion, weights={"vector": of_vector, "keyword": of_words})
+        said = self._tx.for_agent(request.agent).found.created_at([item.chunk_id for item in fused])
+        return sorted(fused, key=lambda item: (-item.score, -said.get(item.chunk_id, 0), -item.chunk_id))[:count]
 
-def _filter(tx: Transaction, request: RecallRequest) -> ChunkFilter:
-    session_row = None
-    if request.session is not None:
-        session_row = tx.for_agent(request.agent).sessions.get(request.session).row_id
-    return ChunkFilter(request.agent, session_row, request.tags)
+    def _by_words(self, depth: int) -> list[Hit]:
+        query = self._asked.request.query
+        if self._view is None:
+            return plain.on_disk_by_words(self._tx.index, query, self._within, depth)
+        return plain.by_words(self._view, query, self._among(self._view), depth)
 
+    def _by_meaning(self, vector: NDArray[np.float32], depth: int) -> list[Hit]:
+        generation = self._tx.index.active("vector")
+        if self._view is None or generation is None:
+            return plain.on_disk_by_meaning(self._tx.index, vector, self._within, depth)
+        exact = plain.exact_vectors(self._tx.for_agent(self._within.agent).forward, generation.model)
+        return plain.by_meaning(self._view, vector, self._among(self._view), depth, exact)
 
-def _weights(request: RecallRequest) -> Mapping[LegName, float]:
-    return {"vector": request.vector_weight, "keyword": request.fts_weight}
-
-
-def _results(tx: Transaction, request: RecallRequest, ranked: Sequence[Fused]) -> list[Memory]:
-    """One result for each message or file among ranked chunks."""
-    found = tx.for_agent(request.agent).found
-    results: dict[tuple[str, str], Memory] = {}
-    # Several chunks of one source become one result, so a few more than asked for are read.
-    for start in range(0, len(ranked), 2 * request.limit):
-        batch = ranked[start : start + 2 * request.limit]
-        texts = found.texts([item.chunk_id for item in batch])
-        for item in batch:
-            text = texts.get(item.chunk_id)
-            if text is not None and len(results) < request.limit:
-                results.setdefault((text.kind, text.id), _memory(text, item, request.explain))
-        if len(results) >= request.limit:
-            break
-    return list(results.values())
-
-
-def _memory(text: FoundText, item: Fused, explain: bool) -> Memory:
-    return Memory(
-        id=text.id,
-        kind="file" if text.kind == "file" else "message",
-        text=text.text,
-        created_at=from_micros(text.created_at),
-        session=text.session,
-        role=text.role,
-        name=text.name,
-        tags=list(text.tags),
-        excerpt=text.chunk_text if text.chunk_text != text.text else None,
-        explanation=_explanation(item) if explain else None,
-    )
-
-
-def _explanation(item: Fused) -> Explanation:
-    legs = {name: Leg(rank=s.rank, score=s.score, normalised=s.normalised) for name, s in item.legs.items()}
-    return Explanation(score=item.score, keyword=legs.get("keyword"), vector=legs.get("vector"))
+    def _among(self, view: View) -> NDArray[np.bool_]:
+        allowed = allowed_rows(self._tx, view, self._within)
+        return view.alive if allowed is None else view.alive & allowed

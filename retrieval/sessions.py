@@ -1,37 +1,53 @@
-"""Which conversation was that? Sessions ranked by the best of their chunks."""
+"""Which conversation was that? Sessions ranked by their best chunk and by what their user said.
+
+Three legs, each as a share of the best that it gave, added up: the best cosine of any chunk; the best contextual
+score of what the user said; BM25 of all that the user said, as one document. What the user said is what happened to
+them, the answers are long and speak of everything. A time that the query speaks of counts half.
+"""
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from adapters.embedders.base import Embedder
-from retrieval.recall import RecallRequest, query_vector, ranked_chunks
+from retrieval import bm25, contextual
+from retrieval.agent_index import K1, B, View
+from retrieval.codes import Floats, Rows
+from retrieval.filters import allowed_rows, chunk_filter
+from retrieval.indexes import AgentIndexes, indexes_of
+from retrieval.lexical import MAX_WORDS
+from retrieval.recall import Asked, Candidates, ask, still_being_made
+from retrieval.request import RecallRequest
 from reverie.clock import from_micros
 from reverie.types import FoundSession, FoundSessions
-from storage.stores import Store
+from storage.stores import Store, Transaction
+from storage.words import hash_of
 
-# How much deeper than a recall this looks: a long session may hold many of the best chunks.
-_DEEPER: Final = 3
+_DATE_WEIGHT: Final = 0.5
+# How many chunks are looked at where only the indexes on disk can be asked: a session may hold many of the best.
+_DEPTH: Final = 300
 
 
-def search_sessions(store: Store, embedder: Embedder | None, request: RecallRequest) -> FoundSessions:
-    """The agent's sessions that fit a query, best first, each with the message that fits best.
+def search_sessions(
+    store: Store, embedder: Embedder | None, request: RecallRequest, *, indexes: AgentIndexes | None = None
+) -> FoundSessions:
+    """The agent's sessions that fit a query, best first, each with the text that fits best.
 
-    Takes the same request as `recall`; `limit` counts sessions. Raises `Rejected` for a request at fault.
+    Takes the same request as `recall`; `limit` counts sessions. Raises as `recall` does.
     """
     request.check()
-    vector, degraded = query_vector(store, embedder, request)
-    deep = replace(request, limit=request.limit * _DEEPER)
+    indexes = indexes or indexes_of(store)
+    asked = ask(store, embedder, request, indexes)
     with store.reading() as tx:
+        view = indexes.view(store, tx, request.agent)
+        asked = asked.as_of(tx)
+        best = {} if request.is_empty else _best(tx, view, asked)
         rows = tx.for_agent(request.agent)
-        ranked = ranked_chunks(tx, deep, vector)
-        owners = rows.found.sessions([item.chunk_id for item in ranked])
-        best: dict[str, int] = {}
-        for item in ranked:
-            owner = owners.get(item.chunk_id)
-            if owner is not None and len(best) < request.limit:
-                best.setdefault(owner, item.chunk_id)
         texts = rows.found.texts(list(best.values()))
         records = {session: rows.sessions.get(session) for session in best}
     found = [
@@ -44,4 +60,118 @@ def search_sessions(store: Store, embedder: Embedder | None, request: RecallRequ
         )
         for session, chunk_id in best.items()
     ]
-    return FoundSessions(results=found, degraded=degraded)
+    return FoundSessions(results=found, degraded=asked.degraded or still_being_made(view))
+
+
+def _best(tx: Transaction, view: View | None, asked: Asked) -> dict[str, int]:
+    """The best sessions by id, best first, each with its best chunk."""
+    limit, found = asked.request.limit, tx.for_agent(asked.request.agent).found
+    if view is None:
+        chunks = [item.chunk_id for item in Candidates(tx, None, asked).best(_DEPTH)]
+        owners = found.sessions(chunks)
+        best: dict[str, int] = {}
+        for chunk_id in chunks:
+            if chunk_id in owners and len(best) < limit:
+                best.setdefault(owners[chunk_id], chunk_id)
+        return best
+    ranked = _ranked(tx, view, asked)
+    first = np.lexsort((-ranked.newest, -ranked.scores))[:limit]
+    chunks = [int(chunk_id) for chunk_id in ranked.chunk_ids[first]]
+    owners = found.sessions(chunks)
+    return {owners[chunk_id]: chunk_id for chunk_id in chunks if chunk_id in owners}
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """Sessions unordered: score, time of the newest chunk found (microseconds), and the best chunk of each."""
+
+    scores: Floats
+    newest: NDArray[np.int64]
+    chunk_ids: NDArray[np.int64]
+
+
+def _ranked(tx: Transaction, view: View, asked: Asked) -> _Ranked:
+    request = asked.request
+    allowed = allowed_rows(tx, view, chunk_filter(tx, request))
+    question = contextual.question_for(view, request.query)
+    vector = None if request.mode == "keyword" else asked.vector
+    ranking = contextual.rank(
+        view,
+        request.query,
+        question,
+        vector,
+        allowed=allowed,
+        weights={**request.leg_weights(contextual.WEIGHTS), "date": 0.0},
+    )
+    session_of = _sessions_by_row(tx, view, request.agent)
+    rows, scores = ranking.rows, ranking.scores
+    within = session_of[rows] > 0
+    rows, scores = rows[within], scores[within]
+    sessions, place = np.unique(session_of[rows], return_inverse=True)
+    best = _best_row(scores, place, len(sessions))
+    counted = _counted(view)
+    by_user = np.where(counted[rows], scores, scores.min(initial=0.0))
+    legs = {"chunk": _highest(by_user, place, len(sessions))}
+    if "vector" in ranking.legs:
+        legs["vector"] = _highest(ranking.legs["vector"][within], place, len(sessions))
+    if request.mode == "vector" and "vector" in legs:
+        legs = {"vector": legs["vector"]}
+    else:
+        legs["said"] = _said(view, question.words, session_of, sessions, counted)
+    total = np.zeros(len(sessions), np.float32)
+    for leg in legs.values():
+        total += contextual.of_best(leg)
+    if "date" in ranking.legs:
+        total = total + _DATE_WEIGHT * _highest(ranking.legs["date"][within], place, len(sessions))
+    newest = np.zeros(len(sessions), np.int64)
+    np.maximum.at(newest, place, view.created_at[rows])
+    return _Ranked(total, newest, view.chunk_ids[rows[best]])
+
+
+def _counted(view: View) -> NDArray[np.bool_]:
+    """The rows that a user said; all where no user said anything."""
+    users = view.rows_of_role("user") & view.alive
+    return users if users.any() else view.alive
+
+
+def _said(view: View, words: tuple[str, ...], session_of: Rows, sessions: Rows, counted: NDArray[np.bool_]) -> Floats:
+    """BM25 of what counts in each session, all of it one document."""
+    if not len(sessions):
+        return np.zeros(0, np.float32)
+    place = np.minimum(np.searchsorted(sessions, session_of), len(sessions) - 1)
+    counted = counted & (sessions[place] == session_of)
+    lengths = np.bincount(place[counted], view.lengths[counted], minlength=len(sessions))
+    norm = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1.0))
+    scores = np.zeros(len(sessions))
+    for word in list(dict.fromkeys(map(hash_of, words)))[:MAX_WORDS]:
+        rows, counts = view.postings.of(word)
+        mine = counted[rows]
+        often = np.bincount(place[rows[mine]], counts[mine], minlength=len(sessions))
+        scores += bm25.idf(int(np.count_nonzero(often)), len(sessions)) * often * (K1 + 1) / (often + norm)
+    return scores.astype(np.float32)
+
+
+def _sessions_by_row(tx: Transaction, view: View, agent: str) -> Rows:
+    """The session's row for each row of a view; 0 for a file that belongs to none."""
+    session_of = view.threads.copy()
+    files = np.unique(-view.threads[view.threads < 0])
+    if len(files):
+        owners: Mapping[int, int] = tx.for_agent(agent).found.sessions_of_files([int(row) for row in files])
+        of_file = np.array([owners.get(int(row), 0) for row in files], np.int64)
+        is_file = view.threads < 0
+        session_of[is_file] = of_file[np.searchsorted(files, -view.threads[is_file])]
+    return session_of
+
+
+def _highest(scores: Floats, place: Rows, count: int) -> Floats:
+    highest = np.full(count, -np.inf, np.float32)
+    np.maximum.at(highest, place, scores)
+    return highest
+
+
+def _best_row(scores: Floats, place: Rows, count: int) -> Rows:
+    """For each session the position of its best row."""
+    best = np.zeros(count, np.int64)
+    order = np.argsort(scores, kind="stable")  # the best of a session is written last
+    best[place[order]] = order
+    return best

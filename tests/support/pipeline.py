@@ -17,6 +17,7 @@ from sqlalchemy import text
 
 from adapters.embedders.base import Embedder
 from adapters.embedders.hashing import HashEmbedder
+from adapters.recall_log import RecallLog
 from adapters.working_memory import WorkingMemory
 from memory.chunking import chunk_messages
 from memory.embedding import EmbedHooks, embed_chunks
@@ -25,7 +26,9 @@ from memory.indexing import index_chunks
 from memory.ingest import ingest_batch
 from memory.stage import StageReport
 from memory.storing import IngestReport
-from retrieval.recall import RecallRequest, recall
+from retrieval.indexes import AgentIndexes
+from retrieval.recall import recall
+from retrieval.request import RecallRequest
 from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload
 from reverie.inbox import Inbox, Taken, field_of
@@ -54,7 +57,10 @@ class Pipeline:
         self.stores = Stores(data)
         self.inbox = Inbox(self.broker, prefix=prefix)
         self.working = WorkingMemory(self.broker, prefix=prefix, capacity=50)
+        self.recalls = RecallLog(self.broker, prefix=prefix)
         self.embedder: Embedder = embedder if embedder is not None else HashEmbedder()
+        # Kept from call to call, as a server keeps them: each recall takes up what changed since.
+        self.indexes = AgentIndexes()
         self.skew_micros = 0
         self.ready: list[ReadyMessage] = []
         self.told_degraded: list[str] = []
@@ -151,7 +157,8 @@ class Pipeline:
     # --- out of the store ---
 
     def recall(self, query: str, *, agent: str = "ana", **more: Any) -> Recollection:
-        return recall(self.store, self.embedder, RecallRequest(query=query, agent=agent, **more))
+        request = RecallRequest(query=query, agent=agent, **more)
+        return recall(self.store, self.embedder, request, indexes=self.indexes)
 
     def found(self, query: str, **more: Any) -> list[str]:
         """The texts that a keyword recall finds."""

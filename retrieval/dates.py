@@ -1,0 +1,162 @@
+"""When a question speaks of a time, the time that it means: "in August 2023", "on 3 June", "a month ago".
+
+A small grammar of English, and dates written in figures (2023-08-14). What is relative is counted from the newest
+thing that the agent was told: a question comes right after it in a living conversation, and where an old one is
+asked about, its own time is what counts. A time is a preference, never a filter.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import date, timedelta
+from itertools import chain
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from reverie.clock import from_micros
+
+_MONTHS: Final = (
+    "january", "february", "march", "april", "may", "june", "july", "august", "september", "october", "november",
+    "december",
+)  # fmt: skip
+_MONTH_NUMBERS: Final = {name: number for number, name in enumerate(_MONTHS, 1)} | {
+    name[:3]: number for number, name in enumerate(_MONTHS, 1) if name not in ("may", "march")
+}
+_MONTH_NUMBERS["sept"] = 9
+_WEEKDAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_NUMBERS: Final = {
+    "a": 1, "an": 1, "one": 1, "two": 2, "three": 3, "four": 4, "five": 5, "six": 6, "seven": 7, "eight": 8, "nine": 9,
+    "ten": 10, "couple of": 2, "few": 3,
+}  # fmt: skip
+_UNIT_DAYS: Final = {"day": 1, "week": 7, "month": 30, "year": 365}
+_MICROS_A_DAY: Final = 86_400_000_000
+# What happened is told in the days after it: after a week the preference has fallen to a third.
+_FADES_DAYS: Final = 7.0
+# More than a question speaks of, ten years of a month included. Each is held against every chunk.
+_MOST_PERIODS: Final = 100
+
+_MONTH = "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True))
+_IN_FIGURES = re.compile(r"\b(\d{4})-(\d{1,2})(?:-(\d{1,2})(?:t\d\d)?)?\b")
+_WITH_MONTH = re.compile(
+    rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?)?({_MONTH})\b\.?(?:\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d))?"
+    r"(?:,?\s+(?:of\s+)?(\d{4})\b)?"
+)
+_SOLE_MAY = re.compile(r"\b(?:in|of|since|until|during|last|this|by|before|after|from|late|early)\s+may\b")
+_YEAR = re.compile(r"\b(?:in|since|during|of|from|until)\s+((?:19|20)\d{2})\b")
+_AGO = re.compile(rf"\b(?:a\s+)?(\d{{1,3}}|{'|'.join(_NUMBERS)})\s+(day|week|month|year)s?\s+ago\b")
+_NEAR = re.compile(
+    rf"\b(today|yesterday|(?:last|past|this)\s+(?:week|weekend|month|year|night|{'|'.join(_WEEKDAYS)}))\b"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Period:
+    """From the first to the last day, both within. `vague_days` is how far beside it something may well lie."""
+
+    first: date
+    last: date
+    vague_days: float = 0.0
+
+
+def periods_in(query: str, *, newest: int, years: tuple[int, int]) -> list[Period]:
+    """The times that a query speaks of; `newest` in microseconds, `years` the first and the last that there is
+    something from: a month without a year is that month of each of them."""
+    text = query.lower()
+    found = _different(
+        chain(_in_figures(text), _with_month(text, years), _relative_to(from_micros(newest).date(), text))
+    )
+    return found or _different(Period(date(int(year), 1, 1), date(int(year), 12, 31)) for year in _YEAR.findall(text))
+
+
+def fit(periods: list[Period], created_at: NDArray[np.int64]) -> NDArray[np.float32]:
+    """How well each time (microseconds) fits the best of the periods: 1 within, fading beside."""
+    best = np.zeros(len(created_at), np.float32)
+    days = created_at // _MICROS_A_DAY
+    for period in periods:
+        first, last = _day_number(period.first), _day_number(period.last)
+        early, late = np.maximum(first - days, 0), np.maximum(days - last, 0)
+        if period.vague_days:
+            fits = np.exp(-np.maximum(early, late) / period.vague_days)
+        else:
+            fits = np.where(early > 0, 0.0, np.exp(-late / _FADES_DAYS))
+        best = np.maximum(best, fits.astype(np.float32))
+    return best
+
+
+def _different(found: Iterable[Period]) -> list[Period]:
+    """The first of them, each once."""
+    different: dict[Period, None] = {}
+    for period in found:
+        different[period] = None
+        if len(different) == _MOST_PERIODS:
+            break
+    return list(different)
+
+
+def _in_figures(text: str) -> Iterator[Period]:
+    for year, month, day in _IN_FIGURES.findall(text):
+        yield from _period(int(year), int(month), int(day) if day else None)
+
+
+def _with_month(text: str, years: tuple[int, int]) -> Iterator[Period]:
+    may_is_a_month = _SOLE_MAY.search(text) is not None
+    for before, name, after, year in dict.fromkeys(match.groups() for match in _WITH_MONTH.finditer(text)):
+        if name == "may" and not (before or after or year or may_is_a_month):
+            continue
+        chosen = [int(year)] if year else range(years[0], years[1] + 1)
+        for one in chosen:
+            yield from _period(one, _MONTH_NUMBERS[name], int(before or after) if before or after else None)
+
+
+def _relative_to(today: date, text: str) -> Iterator[Period]:
+    """What is counted from a day; nothing for what the calendar (the years 1 to 9999) does not have."""
+    for number, unit in dict.fromkeys(_AGO.findall(text)):
+        with suppress(OverflowError):
+            yield _ago(_NUMBERS.get(number) or int(number), _UNIT_DAYS[unit], today)
+    for phrase in dict.fromkeys(_NEAR.findall(text)):
+        with suppress(OverflowError, ValueError):
+            yield _near(phrase.split(), today)
+
+
+def _ago(count: int, unit_days: int, today: date) -> Period:
+    middle, beside = today - timedelta(days=count * unit_days), int(max(1, unit_days / 4))
+    return Period(middle - timedelta(days=beside), middle + timedelta(days=beside), float(beside))
+
+
+def _near(words: list[str], today: date) -> Period:
+    """today, yesterday, last night, this week, last Friday."""
+    day = timedelta(days=1)
+    if words[0] in ("today", "yesterday") or words[-1] == "night":
+        then = today if words[0] in ("today", "this") else today - day
+        return Period(then, then)
+    back, unit = words[0] != "this", words[-1]
+    if unit in _WEEKDAYS:
+        ago = (today.weekday() - _WEEKDAYS.index(unit)) % 7 or (7 if back else 0)
+        return Period(today - ago * day, today - ago * day)
+    if unit == "month":
+        last = today.replace(day=1) - day if back else today
+        return Period(last.replace(day=1), last)
+    if unit == "year":
+        year = today.year - back
+        return Period(date(year, 1, 1), date(year, 12, 31))
+    monday = today - today.weekday() * day - (7 * day if back else 0 * day)
+    return Period(monday + 5 * day if unit == "weekend" else monday, monday + 6 * day)
+
+
+def _period(year: int, month: int, day: int | None) -> Iterator[Period]:
+    """A day, or a month; nothing for what is no date."""
+    try:
+        first = date(year, month, day or 1)
+    except ValueError:
+        return
+    yield Period(first, first if day else first.replace(day=monthrange(year, month)[1]))
+
+
+def _day_number(day: date) -> int:
+    return day.toordinal() - date(1970, 1, 1).toordinal()

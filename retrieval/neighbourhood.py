@@ -1,0 +1,71 @@
+"""Rows as they stand beside each other in their threads, so that a turn can be judged by what was said around it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.agent_index import View
+from retrieval.codes import Floats, Rows
+
+# How far around a hit rows are looked at in an index too large to look at all of it: the widest window of any leg.
+REACH: Final = 8
+
+
+class Neighbourhood:
+    """Some rows in the order in which they stand, in runs without a gap and within one thread.
+
+    `rows` are row numbers of the view; every method takes and gives one value a row, in this order.
+    """
+
+    def __init__(self, view: View, places: Rows | None = None) -> None:
+        """The rows at these ascending places of `view.order`; all without any."""
+        self.rows = (view.order if places is None else view.order[places]).astype(np.int64)
+        count = len(self.rows)
+        threads = view.threads[self.rows]
+        breaks = threads[1:] != threads[:-1]
+        if places is not None:
+            breaks |= np.diff(places) != 1
+        starts = np.flatnonzero(np.concatenate([[True], breaks])) if count else np.empty(0, np.int64)
+        self._run = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))
+        self._first = starts[self._run]
+        self._end = np.append(starts[1:], count)[self._run]
+
+    @classmethod
+    def around(cls, view: View, seeds: Rows) -> Neighbourhood:
+        """The rows within `REACH` places of the seeds."""
+        places = view.places[seeds].astype(np.int64)
+        near = (places[places >= 0, None] + np.arange(-REACH, REACH + 1)).ravel()
+        looked_at = np.zeros(len(view.order), np.bool_)
+        looked_at[near[(near >= 0) & (near < len(view.order))]] = True
+        return cls(view, np.flatnonzero(looked_at))
+
+    def window_sums(self, values: NDArray[np.generic], reach: int) -> NDArray[np.float64]:
+        """For each row the sum over the rows at most `reach` places away in its run, itself included."""
+        here = np.arange(len(self.rows))
+        low, high = np.maximum(here - reach, self._first), np.minimum(here + reach + 1, self._end)
+        total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
+        sums: NDArray[np.float64] = total[high] - total[low]
+        return sums
+
+    def smoothed(self, values: Floats, counts: NDArray[np.bool_], weights: Mapping[int, float]) -> Floats:
+        """For each row the mean over itself (weight 1) and the rows at the distances of `weights`.
+
+        Only rows that count take part; a row without any gets 0.
+        """
+        sums = np.where(counts, values, 0.0)
+        total = counts.astype(np.float64)
+        own, share = sums.copy(), total.copy()
+        for distance, weight in weights.items():
+            if distance >= len(self.rows):
+                continue
+            same = self._run[distance:] == self._run[:-distance]
+            sums[distance:] += weight * own[:-distance] * same
+            sums[:-distance] += weight * own[distance:] * same
+            total[distance:] += weight * share[:-distance] * same
+            total[:-distance] += weight * share[distance:] * same
+        means: Floats = np.divide(sums, total, out=np.zeros_like(sums), where=total > 0).astype(np.float32)
+        return means

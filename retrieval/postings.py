@@ -1,0 +1,99 @@
+"""The inverted index of one agent in memory: for each word the chunks that hold it, and how often.
+
+Immutable: adding gives a new one that shares what it can. It consists of segments; one that has grown to half of
+the one before is merged into it, so that a word is looked up in a handful of them and adding stays cheap.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MOST_COUNTED: Final = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """Postings of some rows: word i (a hash, ascending) has `rows[starts[i]:starts[i + 1]]`, ascending."""
+
+    words: NDArray[np.uint32]
+    starts: NDArray[np.int64]
+    rows: NDArray[np.int32]
+    counts: NDArray[np.uint8]
+
+    def of(self, word: int) -> slice:
+        """Where the postings of a word lie; an empty slice for a word that is not there."""
+        place = int(np.searchsorted(self.words, np.uint32(word)))
+        if place == len(self.words) or self.words[place] != word:
+            return slice(0, 0)
+        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return self.words.nbytes + self.starts.nbytes + self.rows.nbytes + self.counts.nbytes
+
+
+@dataclass(frozen=True, slots=True)
+class Postings:
+    """All segments, the oldest and largest first."""
+
+    segments: tuple[Segment, ...] = ()
+
+    def of(self, word: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
+        """The rows that hold a word, and how often each does."""
+        places = [(segment, segment.of(word)) for segment in self.segments]
+        found = [(segment.rows[place], segment.counts[place]) for segment, place in places if place.stop]
+        if len(found) == 1:
+            return found[0]
+        if not found:
+            return np.empty(0, np.int32), np.empty(0, np.uint8)
+        return np.concatenate([rows for rows, _ in found]), np.concatenate([counts for _, counts in found])
+
+    def with_rows(self, first_row: int, words: NDArray[np.uint32], lengths: NDArray[np.int64]) -> Postings:
+        """With rows added: `words` of all of them one after another, `lengths` how many each has."""
+        # In place as far as can be: of a million chunks these are 200 MB.
+        keys = words.astype(np.uint64)
+        keys <<= np.uint64(32)
+        keys |= np.repeat(np.arange(first_row, first_row + len(lengths), dtype=np.uint32), lengths)
+        keys.sort()
+        first = np.flatnonzero(_changes(keys))
+        counts = np.diff(np.append(first, len(keys)))
+        segments = [*self.segments, _segment(keys[first], np.minimum(counts, _MOST_COUNTED).astype(np.uint8))]
+        while len(segments) > 1 and 2 * len(segments[-1].rows) >= len(segments[-2].rows):
+            segments[-2:] = [_merged(segments[-2], segments[-1])]
+        return Postings(tuple(segments))
+
+    @property
+    def nbytes(self) -> int:
+        """Memory taken."""
+        return sum(segment.nbytes for segment in self.segments)
+
+
+def _segment(keys: NDArray[np.uint64], counts: NDArray[np.uint8]) -> Segment:
+    """From ascending keys (word << 32 | row)."""
+    words = (keys >> np.uint64(32)).astype(np.uint32)
+    first = np.flatnonzero(_changes(words))
+    starts = np.append(first, len(words)).astype(np.int64)
+    return Segment(words[first], starts, keys.astype(np.uint32).astype(np.int32), counts)
+
+
+def _changes(values: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.bool_]:
+    """Where ascending values begin to be another one."""
+    begins = np.ones(len(values), np.bool_)
+    begins[1:] = values[1:] != values[:-1]
+    return begins
+
+
+def _merged(one: Segment, other: Segment) -> Segment:
+    keys = np.concatenate([_keys(one), _keys(other)])
+    order = np.argsort(keys, kind="stable")
+    return _segment(keys[order], np.concatenate([one.counts, other.counts])[order])
+
+
+def _keys(segment: Segment) -> NDArray[np.uint64]:
+    words = np.repeat(segment.words, np.diff(segment.starts)).astype(np.uint64)
+    return (words << np.uint64(32)) | segment.rows.astype(np.uint64)

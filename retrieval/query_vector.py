@@ -1,0 +1,64 @@
+"""The query as a vector of the store's own model, or why words must do alone."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.embedders.base import Embedder
+from retrieval.request import RecallRequest
+from reverie.errors import Permanent, Rejected, Unavailable
+from storage.index import Generation
+
+
+def query_vector(
+    request: RecallRequest, text: str, generation: Generation | None, embedder: Embedder | None
+) -> tuple[NDArray[np.float32] | None, str]:
+    """The unit vector of `text` (or the one that the request brings), or None and the reason.
+
+    Called outside any transaction: an embedder may take its time. Raises `Rejected` for a given vector at fault.
+    """
+    if request.mode == "keyword" or (not text.strip() and request.query_embedding is None):
+        return None, ""
+    if generation is None:
+        return None, f"keyword only: {_why_no_vectors(embedder)}"
+    if request.query_embedding is not None:
+        return _given_vector(request.query_embedding, generation.dim), ""
+    if embedder is None:
+        return None, "keyword only: no embedder is configured"
+    try:
+        embedder.load()
+        if (embedder.model, embedder.dimension) != (generation.model, generation.dim):
+            return (
+                None,
+                f"keyword only: the store holds vectors of {generation.model}, the settings name {embedder.model}",
+            )
+        return np.asarray(embedder.embed_query(text), dtype="<f4"), ""
+    except (Unavailable, Permanent) as error:
+        return None, f"keyword only: {error}"
+
+
+def _why_no_vectors(embedder: Embedder | None) -> str:
+    """What keeps a store without vectors, where the embedder knows it."""
+    try:
+        if embedder is not None:
+            embedder.load()
+    except Unavailable as error:
+        return str(error)
+    return "nothing has a vector yet" if embedder is not None else "no embedder is configured"
+
+
+def _given_vector(values: Sequence[float], dim: int) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # what is too large for a float32 becomes infinite, and is refused below
+        vector = np.asarray(values, dtype="<f4")
+    if vector.shape != (dim,):
+        raise Rejected(
+            f"query_embedding has {vector.size} numbers; the store's model has {dim}", field="query_embedding"
+        )
+    length = float(np.linalg.norm(vector))
+    if not math.isfinite(length) or length == 0.0:
+        raise Rejected("query_embedding must hold finite numbers that are not all 0", field="query_embedding")
+    return np.asarray(vector / length, dtype="<f4")

@@ -1,0 +1,110 @@
+"""What a recall is asked: checked once, so that the rest need not doubt it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from retrieval.fusion import Fusion, LegName
+from reverie.errors import Rejected
+
+Mode = Literal["keyword", "vector", "hybrid"]
+Scope = Literal["conversation", "channel", "workspace", "account"]
+
+MODES: Final = ("keyword", "vector", "hybrid")
+FUSIONS: Final = ("contextual", "weighted", "rrf")
+SCOPES: Final = ("conversation", "channel", "workspace", "account")
+MAX_LIMIT: Final = 100
+MAX_NEIGHBOURS: Final = 10
+MAX_QUERY_CHARACTERS: Final = 100_000
+# The seed's weights of the vector leg; what is left is the keyword leg's. The contextual ranking weighs both the same.
+_VECTOR_WEIGHTS: Final[Mapping[Fusion, float]] = {"contextual": 0.5, "weighted": 0.7, "rrf": 0.5}
+_ROUNDING: Final = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class RecallRequest:
+    """What to look for, where, and how. Checked by `check`.
+
+    `scope` says how far to look from `session`; without one, a session confines the recall to itself. `neighbours`
+    asks for so many messages before and after each result.
+    """
+
+    query: str
+    agent: str
+    session: str | None = None
+    channel: str | None = None
+    scope: Scope | None = None
+    tags: tuple[str, ...] = ()
+    mode: Mode = "hybrid"
+    limit: int = 5
+    query_embedding: Sequence[float] | None = None
+    fusion: Fusion = "contextual"
+    vector_weight: float | None = None
+    fts_weight: float | None = None
+    neighbours: int = 0
+    explain: bool = False
+
+    def check(self) -> None:
+        """Raise `Rejected`, naming the field, for what cannot be searched."""
+        if len(self.query) > MAX_QUERY_CHARACTERS:
+            raise Rejected(
+                f"query has {len(self.query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query"
+            )
+        _check_choice("mode", self.mode, MODES)
+        _check_choice("fusion", self.fusion, FUSIONS)
+        if not 1 <= self.limit <= MAX_LIMIT:
+            raise Rejected(f"limit is {self.limit}; it must lie in 1 to {MAX_LIMIT}", field="limit")
+        if not 0 <= self.neighbours <= MAX_NEIGHBOURS:
+            raise Rejected(f"neighbours is {self.neighbours}; it must lie in 0 to {MAX_NEIGHBOURS}", field="neighbours")
+        self._check_scope()
+        self._check_weights()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether there is nothing to look for: no text, and no vector either."""
+        return not self.query.strip() and self.query_embedding is None
+
+    @property
+    def weights(self) -> tuple[float, float]:
+        """The weights of the vector and of the keyword side: they sum to 1, so one of them decides the other."""
+        if self.vector_weight is not None:
+            return self.vector_weight, 1.0 - self.vector_weight
+        if self.fts_weight is not None:
+            return 1.0 - self.fts_weight, self.fts_weight
+        return _VECTOR_WEIGHTS[self.fusion], 1.0 - _VECTOR_WEIGHTS[self.fusion]
+
+    def leg_weights(self, of_legs: Mapping[LegName, float]) -> dict[LegName, float]:
+        """The weights of the contextual legs, shifted as the request's weights ask."""
+        vector, keyword = self.weights
+        shift = {"vector": 2 * vector, "keyword": 2 * keyword}
+        return {name: weight * shift.get(name.split("_")[0], 1.0) for name, weight in of_legs.items()}
+
+    def _check_scope(self) -> None:
+        if self.scope is None:
+            return
+        _check_choice("scope", self.scope, SCOPES)
+        if self.scope == "conversation" and self.session is None:
+            raise Rejected("scope conversation needs a session", field="scope")
+        if self.scope == "channel" and self.session is None and self.channel is None:
+            raise Rejected("scope channel needs a channel, or a session that lies in it", field="scope")
+
+    def _check_weights(self) -> None:
+        for name in ("vector_weight", "fts_weight"):
+            weight = getattr(self, name)
+            if weight is not None and not (math.isfinite(weight) and 0.0 <= weight <= 1.0):
+                raise Rejected(f"{name} is {weight}; it must lie in [0, 1]", field=name)
+        if self.vector_weight is not None and self.fts_weight is not None:
+            total = self.vector_weight + self.fts_weight
+            if abs(total - 1.0) > _ROUNDING:
+                raise Rejected(
+                    f"vector_weight and fts_weight sum to {total:g}; they must sum to 1, or give one of them alone",
+                    field="vector_weight",
+                )
+
+
+def _check_choice(field: str, value: str, choices: Sequence[str]) -> None:
+    if value not in choices:
+        raise Rejected(f"{field} {str(value)[:80]!r} is none of {', '.join(choices)}", field=field)

@@ -1,0 +1,242 @@
+"""The indexes of one process: kept within a budget, made anew where they have to be, never another memory's."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from retrieval.agent_index import AgentIndex, View
+from retrieval.indexes import AgentIndexes
+from retrieval.recall import recall
+from retrieval.request import RecallRequest
+from retrieval.sessions import search_sessions
+from reverie.errors import Unavailable
+from storage.forward import ForwardIndex
+from storage.reindex import reindex
+from support.pipeline import WORKSPACE, Pipeline
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    """Three agents with 20 messages each, all in the index."""
+    pipe = Pipeline(tmp_path / "data")
+    for agent in ("ana", "bob", "kate"):
+        pipe.say(*[f"{agent} was in the harbour {number}" for number in range(20)], agent=agent)
+    pipe.settle()
+    yield pipe
+    pipe.close()
+
+
+def test_an_index_is_kept_for_the_next_call(pipe: Pipeline) -> None:
+    """Given room for all, when each agent asks again, then it gets the view that it had."""
+    indexes = AgentIndexes()
+    views = {agent: view(pipe, indexes, agent) for agent in ("ana", "bob", "kate")}
+    assert all(view(pipe, indexes, agent) is views[agent] for agent in views)
+    assert indexes.nbytes > 3 * 20 * 64
+    assert {name for found in views.values() if found for name in found.names} == set()
+
+
+def test_the_one_not_asked_for_longest_makes_room(pipe: Pipeline) -> None:
+    """Given room for two, when a third is made, then the one asked for last time before is still there."""
+    one = AgentIndexes()
+    view(pipe, one, "ana")
+    indexes = AgentIndexes(budget_bytes=int(2.5 * one.nbytes))
+    ana, bob = view(pipe, indexes, "ana"), view(pipe, indexes, "bob")
+    assert view(pipe, indexes, "ana") is ana
+    view(pipe, indexes, "kate")
+    assert view(pipe, indexes, "ana") is ana
+    assert view(pipe, indexes, "bob") is not bob
+    assert indexes.nbytes <= 2.5 * one.nbytes
+
+
+def test_one_that_is_larger_than_the_budget_is_kept_alone(pipe: Pipeline) -> None:
+    indexes = AgentIndexes(budget_bytes=1)
+    ana = view(pipe, indexes, "ana")
+    assert view(pipe, indexes, "ana") is ana
+    view(pipe, indexes, "bob")
+    assert view(pipe, indexes, "ana") is not ana
+
+
+def test_a_large_index_is_made_beside_the_answers(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given more chunks than are made at once, then words and vectors on disk answer, and say so, until it is there."""
+    go_on = held_up(monkeypatch)
+    indexes = AgentIndexes(made_at_once=5, patience_seconds=0)
+    request = RecallRequest(query="ana was in the harbour 7", agent="ana")
+    for _ in range(3):
+        found = recall(pipe.store, pipe.embedder, request, indexes=indexes)
+        assert "still being made" in found.degraded
+        assert len(found) == 5
+        sessions = search_sessions(pipe.store, pipe.embedder, request, indexes=indexes)
+        assert [session.session for session in sessions.results] == ["s"]
+        assert "still being made" in sessions.degraded
+    assert len(making()) == 1
+    go_on.set()
+    made()
+    found = recall(pipe.store, pipe.embedder, request, indexes=indexes)
+    assert (found.degraded, found.results[0].text) == ("", "ana was in the harbour 7")
+
+
+def test_a_caller_waits_a_little_for_a_large_index(pipe: Pipeline) -> None:
+    """Given more chunks than are made at once, when there is time to make them, then the first answer is whole."""
+    indexes = AgentIndexes(made_at_once=5, patience_seconds=30)
+    request = RecallRequest(query="ana was in the harbour 7", agent="ana")
+    found = recall(pipe.store, pipe.embedder, request, indexes=indexes)
+    assert (found.degraded, found.results[0].text) == ("", "ana was in the harbour 7")
+
+
+def test_a_caller_without_indexes_finds_those_of_the_store(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given calls that bring no indexes, then the index of their agent is made once."""
+    made_before = []
+    real = AgentIndex._load
+    monkeypatch.setattr(AgentIndex, "_load", lambda *given: made_before.append(1) or real(*given))
+    for _ in range(3):
+        assert recall(pipe.store, pipe.embedder, RecallRequest(query="harbour", agent="ana")).results
+    assert len(made_before) == 1
+
+
+def test_an_index_that_comes_between_question_and_answer_is_asked_by_words_too(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a question prepared without an index, when the index is there to answer it, then its words count."""
+    found: list[View | None] = [None]
+    real = AgentIndexes.view
+    monkeypatch.setattr(AgentIndexes, "view", lambda *given: found.pop() if found else real(*given))
+    request = RecallRequest(query="ana harbour 7", agent="ana", explain=True)
+    (best, *_) = recall(pipe.store, None, request, indexes=AgentIndexes()).results
+    assert best.text == "ana was in the harbour 7"
+    assert best.explanation is not None
+    assert best.explanation.keyword is not None
+
+
+def test_an_error_while_one_is_made_is_logged_and_the_next_call_tries_again(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a disk that fails while an index is read, then calls are answered from disk, and later from memory."""
+    indexes = AgentIndexes(made_at_once=5, patience_seconds=0)
+
+    def failing(_self: ForwardIndex) -> Iterator[None]:
+        raise Unavailable("the disk is away")
+
+    with monkeypatch.context() as patched, capture_logs() as logs:
+        patched.setattr(ForwardIndex, "rows", failing)
+        for _ in range(2):
+            assert view(pipe, indexes, "ana") is None
+            made()
+    assert [(line["event"], line["workspace"]) for line in logs] == [("agent_index_not_made", WORKSPACE)] * 2
+    assert view(pipe, indexes, "ana") is None
+    made()
+    assert view(pipe, indexes, "ana") is not None
+
+
+def test_an_error_while_changes_are_taken_up_leaves_nothing_half_done(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a disk that fails while vectors are read, when asked again, then all is there, once."""
+    indexes = AgentIndexes()
+    view(pipe, indexes, "ana")
+    pipe.say("the violin")
+    pipe.settle()
+
+    def failing(_self: ForwardIndex, _ids: list[int], _model: str) -> None:
+        raise Unavailable("the disk is away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ForwardIndex, "vectors_of", failing)
+        with pytest.raises(Unavailable):
+            view(pipe, indexes, "ana")
+    after = view(pipe, indexes, "ana")
+    assert after is not None
+    assert sorted(after.chunk_ids[after.order].tolist()) == [*range(1, 21), 61]
+    assert after.embedded[after.order].all()
+
+
+def test_a_workspace_that_was_made_anew_has_nothing_of_the_one_before(pipe: Pipeline) -> None:
+    """Given a deleted workspace, when one of its name is made, then its index is empty, and the old one let go."""
+    indexes = AgentIndexes()
+    view(pipe, indexes, "ana")
+    size = indexes.nbytes
+    pipe.stores.delete_workspace(WORKSPACE)
+    fresh = view(pipe, indexes, "ana")
+    assert fresh is not None
+    assert fresh.rows == 0
+    assert indexes.nbytes < size
+
+
+def test_an_index_that_is_done_too_late_takes_no_newer_ones_place(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given an index in the making, when its workspace is opened anew meanwhile, then the newer index stays."""
+    indexes = AgentIndexes(made_at_once=5, patience_seconds=0)
+    go_on = held_up(monkeypatch)
+    assert view(pipe, indexes, "ana") is None
+    pipe.stores._open.pop(WORKSPACE)  # as when sixteen others were opened; its file stays open for the maker
+    monkeypatch.setattr(indexes, "_made_at_once", 50_000)
+    others = Pipeline(pipe.store.database.path.parents[2])
+    try:
+        kate = view(others, indexes, "kate")
+        go_on.set()
+        made()
+        assert view(others, indexes, "kate") is kate
+    finally:
+        others.close()
+
+
+def test_a_vector_index_built_anew_means_an_index_made_anew(pipe: Pipeline) -> None:
+    indexes = AgentIndexes()
+    before = view(pipe, indexes, "ana")
+    reindex(pipe.store, "vector", now=pipe.now())
+    after = view(pipe, indexes, "ana")
+    assert before is not after
+    assert after is not None
+    assert after.embedded.all()
+
+
+def test_the_first_vector_of_a_workspace_is_noticed(tmp_path: Path) -> None:
+    """Given an index made before anything was embedded, when vectors come, then it has them."""
+    pipe = Pipeline(tmp_path / "data")
+    indexes = AgentIndexes()
+    pipe.say("the harbour")
+    pipe.ingest()
+    pipe.chunk()
+    without = view(pipe, indexes, "ana")
+    pipe.settle()
+    after = view(pipe, indexes, "ana")
+    assert without is not None
+    assert after is not None
+    assert without.codes is None
+    assert after.embedded.tolist() == [True]
+    pipe.close()
+
+
+def view(pipe: Pipeline, indexes: AgentIndexes, agent: str) -> View | None:
+    with pipe.store.reading() as tx:
+        return indexes.view(pipe.store, tx, agent)
+
+
+def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
+    """Lets no index be read until the event is set."""
+    go_on = threading.Event()
+    rows = ForwardIndex.rows
+
+    def waiting(self: ForwardIndex) -> Iterator[object]:
+        if threading.current_thread().name == "make-agent-index":
+            assert go_on.wait(20)
+        return rows(self)
+
+    monkeypatch.setattr(ForwardIndex, "rows", waiting)
+    return go_on
+
+
+def making() -> list[threading.Thread]:
+    return [thread for thread in threading.enumerate() if thread.name == "make-agent-index"]
+
+
+def made() -> None:
+    """Wait for all indexes that are being made."""
+    for thread in making():
+        thread.join(20)
+        assert not thread.is_alive()

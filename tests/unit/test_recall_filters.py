@@ -1,0 +1,115 @@
+"""What a recall is confined to, session, channel, scope and tags: inside the search, whichever way it ranks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from reverie.errors import NotFound, Rejected
+from support.pipeline import Pipeline
+from support.recalling import BagOfWords, OnDiskOnly
+
+WAYS = [{}, {"mode": "keyword"}, {"mode": "vector"}, {"fusion": "weighted"}, {"fusion": "rrf"}]
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    """One match each in two sessions of a channel, one outside, in a file and with a tag; 200 better ones elsewhere."""
+    pipe = Pipeline(tmp_path / "data", embedder=BagOfWords())
+    pipe.say(*[f"violin strings {number}" for number in range(200)], session="crowd", channel="noise")
+    pipe.say("a violin at home in one", session="one", channel="music")
+    pipe.say("a violin at home in two", session="two", channel="music")
+    pipe.say("a violin at home in none", session="none")
+    pipe.say({"content": "a violin with a tag", "tags": ["old", "wood"]}, session="none")
+    pipe.say({"content": "a violin with half of it", "tags": ["wood"]}, session="two")
+    pipe.hand_in("file:///a", "a violin in a file", session="one", tags=["paper"])
+    pipe.hand_in("file:///b", "a violin in a file of no session")
+    pipe.say(*[f"violin strings {number}" for number in range(20)], session="one", channel="music", agent="bob")
+    pipe.settle()
+    yield pipe
+    pipe.close()
+
+
+CASES: list[tuple[dict[str, Any], list[str]]] = [
+    ({"session": "one"}, ["at home in one", "in a file"]),
+    ({"channel": "music"}, ["at home in one", "at home in two", "in a file", "with half of it"]),
+    ({"session": "one", "channel": "music"}, ["at home in one", "in a file"]),
+    ({"session": "one", "channel": "noise"}, []),
+    ({"channel": "unheard"}, []),
+    ({"session": "one", "scope": "conversation"}, ["at home in one", "in a file"]),
+    ({"session": "one", "scope": "channel"}, ["at home in one", "at home in two", "in a file", "with half of it"]),
+    ({"session": "none", "scope": "channel"}, ["at home in none", "with a tag"]),
+    ({"channel": "music", "scope": "channel"}, ["at home in one", "at home in two", "in a file", "with half of it"]),
+    ({"tags": ("wood",)}, ["with a tag", "with half of it"]),
+    ({"tags": ("wood", "old")}, ["with a tag"]),
+    ({"tags": ("wood", "wood")}, ["with a tag", "with half of it"]),
+    ({"tags": ("paper",)}, ["in a file"]),
+    ({"tags": ("unheard",)}, []),
+    ({"tags": ("wood",), "session": "two"}, ["with half of it"]),
+    ({"tags": ("wood",), "channel": "music", "scope": "workspace"}, ["with half of it"]),
+]
+
+
+@pytest.mark.parametrize(("narrow", "found"), CASES, ids=[repr(case[0]) for case in CASES])
+@pytest.mark.parametrize("on_disk", [False, True])
+def test_only_what_passes_is_found_and_all_of_it(
+    pipe: Pipeline, narrow: dict[str, Any], found: list[str], on_disk: bool
+) -> None:
+    """Given 200 better matches outside of a filter, then what passes it is found, from memory as from disk."""
+    if on_disk:
+        pipe.indexes = OnDiskOnly()
+    for way in WAYS:
+        texts = sorted(
+            memory.text.removeprefix("a violin ") for memory in pipe.recall("violin strings", **narrow, **way)
+        )
+        assert texts == sorted(found), way
+
+
+@pytest.mark.parametrize("scope", ["workspace", "account"])
+def test_a_wide_scope_looks_beyond_the_session(pipe: Pipeline, scope: str) -> None:
+    found = pipe.recall("violin strings", session="one", scope=scope, limit=100)
+    assert len(found) == 100
+    assert {memory.session for memory in found} >= {"crowd"}
+
+
+def test_what_surrounds_a_result_need_not_pass_the_filter(pipe: Pipeline) -> None:
+    """Given a tagged turn beside a question of its session, when tags are asked for, then the question still counts."""
+    pipe.say("Which orchestra was it?", {"content": "The one in Porto", "tags": ["trip"]}, session="far")
+    pipe.say({"content": "The one in Porto, then", "tags": ["trip"]}, session="away")
+    pipe.settle()
+    assert [memory.session for memory in pipe.recall("orchestra", tags=("trip",))] == ["far", "away"]
+
+
+def test_sessions_and_tags_that_go_leave_the_filter_empty(pipe: Pipeline) -> None:
+    """Given a session that is forgotten, then it is unknown, and nothing of it is under its channel or tags."""
+    pipe.recall("violin")
+    pipe.forget("two")
+    assert [memory.text for memory in pipe.recall("violin", tags=("wood",))] == ["a violin with a tag"]
+    assert {memory.session for memory in pipe.recall("violin", channel="music")} == {"one"}
+    with pytest.raises(NotFound):
+        pipe.recall("violin", session="two")
+
+
+@pytest.mark.parametrize(
+    ("request_", "field"),
+    [
+        ({"scope": "conversation"}, "scope"),
+        ({"scope": "channel"}, "scope"),
+        ({"scope": "galaxy"}, "scope"),
+        ({"mode": "psychic"}, "mode"),
+        ({"fusion": "cold"}, "fusion"),
+        ({"limit": 0}, "limit"),
+        ({"limit": 101}, "limit"),
+        ({"vector_weight": 1.1}, "vector_weight"),
+        ({"fts_weight": -0.1}, "fts_weight"),
+        ({"fts_weight": float("nan")}, "fts_weight"),
+        ({"vector_weight": 0.5, "fts_weight": 0.6}, "vector_weight"),
+    ],
+)
+def test_what_cannot_be_asked_is_rejected_by_name(pipe: Pipeline, request_: dict[str, Any], field: str) -> None:
+    with pytest.raises(Rejected) as caught:
+        pipe.recall("violin", **request_)
+    assert caught.value.field == field
