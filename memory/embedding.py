@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder, EmbedderUnavailable
+from memory.questions import text_to_embed
 from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, retry_at, run_batches
 from reverie.errors import Permanent
 from storage.records import PendingChunk
@@ -23,6 +24,10 @@ BATCH_CHUNKS: Final = 256
 _TOLD_AT_ONCE: Final = 1_000
 # Its worker has nothing else to do; after this time the other workspaces have their turn.
 _EMBED_BUDGET_SECONDS: Final = 5.0
+
+
+class ModelChanged(EmbedderUnavailable):
+    """The store went over to another model while a batch was embedded with the one before: embed it again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +92,14 @@ def _embed_batch(
         report.buried += _bury(store, claim, {chunk.id: error for chunk in chunks}, now(), hooks)
         return True
     try:
-        vectors, refused = _vectors(embedder, chunks)
+        vectors, refused = vectors_of_chunks(embedder, chunks)
         report.done += _commit(store, embedder, claim, vectors, now())
+    except ModelChanged:
+        with store.writing() as tx:
+            tx.work.release(claim)
+        report.retried += len(chunks)
+        report.more = True  # another wake-up, which finds the embedder that the store has now
+        return False
     except EmbedderUnavailable as unavailable:
         _give_back(store, claim, now(), str(unavailable))
         report.retried += len(chunks)
@@ -100,18 +111,18 @@ def _embed_batch(
     return True
 
 
-def _vectors(
+def vectors_of_chunks(
     embedder: Embedder, chunks: Sequence[PendingChunk]
 ) -> tuple[list[tuple[int, bytes]], dict[int, Permanent]]:
     """The vectors of chunks, and the errors of those the embedder refuses: found one by one when a batch is."""
     try:
-        matrix = embedder.embed([chunk.text for chunk in chunks])
+        matrix = embedder.embed([text_to_embed(chunk.lead, chunk.text, chunk.speaker) for chunk in chunks])
     except Permanent as error:
         if len(chunks) == 1:
             return [], {chunks[0].id: error}
         half = len(chunks) // 2
-        left, left_refused = _vectors(embedder, chunks[:half])
-        right, right_refused = _vectors(embedder, chunks[half:])
+        left, left_refused = vectors_of_chunks(embedder, chunks[:half])
+        right, right_refused = vectors_of_chunks(embedder, chunks[half:])
         return left + right, left_refused | right_refused
     return [(chunk.id, to_blob(vector)) for chunk, vector in zip(chunks, matrix, strict=True)], {}
 
@@ -137,7 +148,7 @@ def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
     if generation is None:
         tx.index.create("vector", now=now, model=embedder.model, dim=embedder.dimension, active=True)
     elif (generation.model, generation.dim) != (embedder.model, embedder.dimension):
-        raise EmbedderUnavailable(f"the store's model became {generation.model} while {embedder.model} was at work")
+        raise ModelChanged(f"the store's model became {generation.model} while {embedder.model} was at work")
 
 
 def _give_back(store: Store, claim: Claim, now: int, error: str) -> None:
@@ -173,7 +184,8 @@ def _blocked(store: Store, embedder: Embedder) -> str:
         return ""
     return (
         f"workspace {store.name} holds vectors of {generation.model} ({generation.dim}), the settings name"
-        f" {embedder.model} ({embedder.dimension}): new chunks wait until the settings and the store agree again"
+        f" {embedder.model} ({embedder.dimension}): new chunks wait until the settings name the store's model again, or"
+        " `reverie db reembed` has brought the store to theirs"
     )
 
 

@@ -9,10 +9,12 @@ from sqlalchemy import exc, text
 
 from reverie.errors import StoreUnusable
 from storage.engine import translated
+from storage.index import Generation
 from storage.stores import Store, Transaction
 
 # What `str.strip` takes off: a message of nothing else has no chunk. SQL's own trim knows only the space.
 _BLANKS: Final = ", ".join(str(code) for code in range(0x3001) if chr(code).isspace())
+_ACTIVE_MODEL: Final = "(SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active')"
 # Each finds rows that should not be; the text says what is wrong with them.
 _CHECKS: Final[dict[str, str]] = {
     "messages marked as chunked whose text has no chunk": (
@@ -26,7 +28,7 @@ _CHECKS: Final[dict[str, str]] = {
     ),
     "chunks marked as embedded without a vector": (
         "SELECT count(*) FROM chunks AS c WHERE c.embedded_at IS NOT NULL"
-        " AND NOT EXISTS (SELECT 1 FROM chunks_vec WHERE chunk_id = c.id)"
+        f" AND NOT EXISTS (SELECT 1 FROM chunks_vec WHERE chunk_id = c.id AND model = {_ACTIVE_MODEL})"
     ),
     "vectors of chunks not marked as embedded": (
         "SELECT count(*) FROM chunks_vec AS v JOIN chunks AS c ON c.id = v.chunk_id WHERE c.embedded_at IS NULL"
@@ -36,8 +38,17 @@ _CHECKS: Final[dict[str, str]] = {
         " JOIN chunks AS c ON c.id = l.chunk_id WHERE c.agent_id <> m.agent_id"
     ),
     "vectors of another model than the index": (
-        "SELECT count(*) FROM chunks_vec AS v WHERE EXISTS (SELECT 1 FROM indexes WHERE kind = 'vector'"
-        " AND state = 'active' AND (model <> v.model OR dim <> v.dim))"
+        # While the model is changed there are two, and an index of each: a model that no index names is left over.
+        f"SELECT count(*) FROM chunks_vec AS v WHERE {_ACTIVE_MODEL} IS NOT NULL AND NOT EXISTS"
+        " (SELECT 1 FROM indexes AS i WHERE i.kind = 'vector' AND i.model = v.model AND i.dim = v.dim)"
+    ),
+    "chunks without their row in the forward index": (
+        "SELECT count(*) FROM chunks AS c WHERE NOT EXISTS"
+        " (SELECT 1 FROM forward_index AS f WHERE f.agent_id = c.agent_id AND f.chunk_id = c.id)"
+    ),
+    "rows of the forward index without their chunk": (
+        "SELECT count(*) FROM forward_index AS f WHERE NOT EXISTS"
+        " (SELECT 1 FROM chunks AS c WHERE c.id = f.chunk_id AND c.agent_id = f.agent_id)"
     ),
     "sessions whose last sequence lies below their messages'": (
         "SELECT count(*) FROM sessions AS s WHERE s.last_sequence <"
@@ -49,7 +60,7 @@ _COUNTS: Final[dict[str, str]] = {
     "messages": "SELECT count(*) FROM messages",
     "files": "SELECT count(*) FROM files",
     "chunks": "SELECT count(*) FROM chunks",
-    "vectors": "SELECT count(*) FROM chunks_vec",
+    "vectors": f"SELECT count(*) FROM chunks_vec WHERE model = {_ACTIVE_MODEL}",
     "indexed": "SELECT count(*) FROM chunks WHERE indexed_at IS NOT NULL",
     "dead_letters": "SELECT count(*) FROM dead_letters",
 }
@@ -101,11 +112,36 @@ def _compare_vectors(tx: Transaction, verdict: Verdict) -> None:
     generation = tx.index.active("vector")
     held = tx.index.vector_ids(generation) if generation else set()
     verdict.counts["in_vector_index"] = len(held)
-    known = set(tx.connection.execute(text("SELECT chunk_id FROM chunks_vec")).scalars())
     if expected - held:
         verdict.wrong.append(f"{len(expected - held)} chunks marked as indexed are not in the vector index")
-    if held - known:
-        verdict.wrong.append(f"{len(held - known)} entries of the vector index have no vector")
+    if generation and held - _with_vector(tx, generation):
+        verdict.wrong.append(f"{len(held - _with_vector(tx, generation))} entries of the vector index have no vector")
+    building = tx.index.building("vector")
+    if building:
+        _compare_next(tx, building, verdict)
+
+
+def _compare_next(tx: Transaction, building: Generation, verdict: Verdict) -> None:
+    """The index that is being built: entries of chunks that exist, and of the next model all that has a vector."""
+    held = tx.index.vector_ids(building)
+    chunks = set(tx.connection.execute(text("SELECT id FROM chunks")).scalars())
+    if held - chunks:
+        verdict.wrong.append(f"{len(held - chunks)} entries of the vector index that is being built have no chunk")
+    vectors = _with_vector(tx, building)
+    if held & chunks - vectors:
+        wrong = len(held & chunks - vectors)
+        verdict.wrong.append(f"{wrong} entries of the vector index that is being built have no vector")
+    if tx.index.changing():
+        verdict.counts["next_vectors"] = len(vectors)
+        if vectors - held:
+            verdict.wrong.append(f"{len(vectors - held)} vectors of the next model are not in its index")
+
+
+def _with_vector(tx: Transaction, generation: Generation) -> set[int]:
+    rows = tx.connection.execute(
+        text("SELECT chunk_id FROM chunks_vec WHERE model = :model"), {"model": generation.model}
+    )
+    return set(rows.scalars())
 
 
 def _compare_words(tx: Transaction, verdict: Verdict) -> None:

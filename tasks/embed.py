@@ -22,9 +22,10 @@ def embed_chunks(*, workspace: str) -> Mapping[str, Any]:
 
 def embed_workspace(here: Runtime, workspace: str, *, batch_size: int) -> dict[str, Any]:
     """Embed what waits in one workspace; without an embedder there is nothing to do."""
-    if here.embedder is None:
-        return {}
     store = here.stores.workspace(workspace, create=False)
+    embedder = here.embedder_of(store)
+    if embedder is None:
+        return {}
 
     def on_unavailable(chunk_ids: Sequence[int], why: str) -> None:
         if not chunk_ids or not here.anyone_waiting(store):
@@ -33,7 +34,8 @@ def embed_workspace(here: Runtime, workspace: str, *, batch_size: int) -> dict[s
             here.searchable(store, tx.chunks.messages_of(chunk_ids), at=here.now(), degraded=f"keyword only: {why}")
 
     hooks = EmbedHooks(lambda: here.wake("index", workspace), on_unavailable)
-    report = embed_waiting(store, here.embedder, now=here.now, hooks=hooks, batch_size=here.chunks_at_once(batch_size))
+    at_once = here.chunks_at_once(batch_size, embedder)
+    report = embed_waiting(store, embedder, now=here.now, hooks=hooks, batch_size=at_once)
     if report.more:
         here.wake("embed", workspace)
     return {**report.counts(), "traces": report.traces}
