@@ -41,7 +41,7 @@ def _upkeep(settings: Settings) -> timedelta:
 PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
     #           task                          every      first after            what
     PeriodicJob(contract.RECOVER_INBOX,       _sweep,    timedelta(0),          "store what has been in an inbox for over 20 s"),
-    PeriodicJob(contract.SWEEP_STAGES,        _sweep,    timedelta(0),          "wake the stages at which something waits"),
+    PeriodicJob(contract.SWEEP_STAGES,        _sweep,    timedelta(0),          "wake the stages at which something waits, and the recording of recalls"),
     PeriodicJob(contract.BACKFILL_EMBEDDINGS, _backfill, timedelta(seconds=60), "embed what has no vector yet"),
     PeriodicJob(contract.OPTIMIZE_STORE,      _upkeep,   timedelta(minutes=30), "vacuum, merge, checkpoint, rebuild"),
     PeriodicJob(contract.VERIFY_STORE,        _upkeep,   timedelta(hours=1),    "compare rows, chunks, full text and vectors"),

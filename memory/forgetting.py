@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from adapters.recall_log import RecallLog
 from adapters.working_memory import WorkingMemory
 from reverie.inbox import Inbox
 from storage.stores import Store, Stores
@@ -23,15 +24,19 @@ def forget_session(store: Store, inbox: Inbox, working: WorkingMemory, *, agent:
     return found
 
 
-def forget_workspace(stores: Stores, inbox: Inbox, working: WorkingMemory, *, workspace: str) -> bool:
+def forget_workspace(
+    stores: Stores, inbox: Inbox, working: WorkingMemory, recalls: RecallLog, *, workspace: str
+) -> bool:
     """Delete a workspace with its files and everything that waits for it; False when there was none (M14).
 
     Raises `Unavailable` without a broker, before anything is deleted, and `StoreUnavailable`.
     """
     inbox.forget_workspace(workspace)
     working.drop_workspace(workspace)
+    recalls.forget_workspace(workspace)
     found = stores.delete_workspace(workspace)
     # Once more: what was accepted, and what was read from the files, between the steps.
     inbox.forget_workspace(workspace)
     working.drop_workspace(workspace)
+    recalls.forget_workspace(workspace)
     return found

@@ -7,7 +7,8 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from reverie.errors import ReverieError
+from memory.recalls import prune_recalls
+from reverie.errors import Conflict, ReverieError
 from storage.reindex import reindex
 from storage.stores import Store, Stores
 from storage.upkeep import optimize, wasted_vectors
@@ -17,13 +18,18 @@ from storage.verify import verify
 _BUDGET_SECONDS: Final = 240.0
 
 
-def optimize_stores(stores: Stores, *, now: Callable[[], int]) -> dict[str, Any]:
-    """Optimise each workspace, and rebuild a vector index that is half empty."""
+def optimize_stores(stores: Stores, *, now: Callable[[], int], recall_events_days: float) -> dict[str, Any]:
+    """Drop recall events older than so many days, optimise each workspace, rebuild a vector index half empty."""
 
     def one(store: Store) -> dict[str, Any]:
-        counts = optimize(store, now=now())
+        # First: the pages that this frees are given back at once.
+        pruned = prune_recalls(store, now=now(), keep_days=recall_events_days)
+        counts = {"recall_events_dropped": pruned, **optimize(store, now=now())}
         if wasted_vectors(store) is not None:
-            counts["reindexed"] = reindex(store, "vector", now=now())
+            try:
+                counts["reindexed"] = reindex(store, "vector", now=now())
+            except Conflict as error:  # the model is being changed: that ends with a new index anyway
+                counts["not_reindexed"] = str(error)
         return counts
 
     return _each(stores, one)

@@ -8,7 +8,9 @@ from typing import Any, Final
 from sqlalchemy import text
 
 from storage.engine import BUSY_TIMEOUT_MILLISECONDS
+from storage.forward import prune_changes
 from storage.index import Generation
+from storage.reembed import remove_leftovers
 from storage.stores import Store
 
 # Pages given back in one step: 2 MB, a few milliseconds under the write lock.
@@ -23,13 +25,18 @@ HALF_EMPTY: Final = 0.5
 
 
 def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[str, Any]:
-    """Give free pages back, merge full text, shorten the log, refresh the planner's statistics. Returns counts."""
+    """Give free pages back, merge full text, shorten the log, refresh the planner's statistics. Returns counts.
+
+    What is left of a change of model that was killed after its switch goes first.
+    """
     deadline = time.monotonic() + budget_seconds
     with store.writing() as tx:
         forgotten = tx.connection.execute(
             text("DELETE FROM forgotten_sessions WHERE forgotten_at < :oldest"),
             {"oldest": now - _REMEMBER_FORGOTTEN_MICROS},
         ).rowcount
+    old_vectors = remove_leftovers(store, deadline=deadline)
+    changes = _prune_changes(store, deadline)
     freed = 0
     while time.monotonic() < deadline:
         step = _vacuum_step(store)
@@ -47,6 +54,8 @@ def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[st
     return {
         "pages_freed": freed,
         "forgotten_marks_dropped": forgotten,
+        "old_vectors_removed": old_vectors,
+        "changes_pruned": changes,
         "log_pages": max(0, log_pages),
         "log_pages_moved": max(0, moved),
         "log_busy": busy,
@@ -67,6 +76,17 @@ def wasted_vectors(store: Store) -> Generation | None:
     # Each agent's last block is partly empty by nature.
     worth = int(slots) - int(agents) * 64
     return generation if worth > 0 and used / worth < HALF_EMPTY else None
+
+
+def _prune_changes(store: Store, deadline: float) -> int:
+    pruned = 0
+    while time.monotonic() < deadline:
+        with store.writing() as tx:
+            step = prune_changes(tx.connection)
+        if not step:
+            break
+        pruned += step
+    return pruned
 
 
 def _vacuum_step(store: Store) -> int:

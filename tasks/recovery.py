@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory import recovery
+from memory.recalls import sweep_recalls
 from reverie import contract
 from tasks.embed import embed_workspace
 from worker.app import runtime, task
@@ -29,11 +30,12 @@ def recover_inbox(*, by_hand: bool = False) -> Mapping[str, Any]:
 
 @task(contract.SWEEP_STAGES)
 def sweep_stages(*, by_hand: bool = False) -> Mapping[str, Any]:
-    """Wake the stages at which something waits."""
+    """Wake the stages at which something waits, and the recording of recalls."""
     here = runtime()
 
     def work() -> dict[str, Any]:
-        return here.stage_sweep.run(here.stores, now=here.now(), wake=here.wake).counts()
+        stages = here.stage_sweep.run(here.stores, now=here.now(), wake=here.wake).counts()
+        return {**stages, **sweep_recalls(here.recall_log, wake=lambda name: here.wake("recalls", name))}
 
     every = here.settings.sweep_interval_seconds
     return run_job(here, contract.SWEEP_STAGES, every_seconds=every, work=work, by_hand=by_hand)

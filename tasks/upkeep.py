@@ -20,7 +20,9 @@ def optimize_store(*, by_hand: bool = False) -> Mapping[str, Any]:
         here,
         contract.OPTIMIZE_STORE,
         every_seconds=every,
-        work=lambda: upkeep.optimize_stores(here.stores, now=here.now),
+        work=lambda: upkeep.optimize_stores(
+            here.stores, now=here.now, recall_events_days=here.settings.recall_events_days
+        ),
         by_hand=by_hand,
     )
 

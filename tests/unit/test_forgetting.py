@@ -300,12 +300,12 @@ def test_a_deleted_workspace_leaves_no_file_and_no_key(pipe: Pipeline, tmp_path:
     pipe.settle()
     newest_messages(pipe.store, pipe.working, agent="ana", session="s")
     pipe.say("waiting")
-    assert forget_workspace(pipe.stores, pipe.inbox, pipe.working, workspace=WORKSPACE)
+    assert forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
     assert list((tmp_path / "data" / "workspaces").iterdir()) == []
     left = [key for key in pipe.broker.keys(f"{PREFIX}*{WORKSPACE}*") if b"wake:" not in key]
     assert left == []
     assert pipe.inbox.workspaces() == []
-    assert not forget_workspace(pipe.stores, pipe.inbox, pipe.working, workspace=WORKSPACE)
+    assert not forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
 
 
 def test_a_reader_of_a_workspace_that_is_being_deleted_leaves_nothing_in_working_memory(
@@ -321,7 +321,7 @@ def test_a_reader_of_a_workspace_that_is_being_deleted_leaves_nothing_in_working
         return delete(name)
 
     monkeypatch.setattr(pipe.stores, "delete_workspace", read_and_delete)
-    forget_workspace(pipe.stores, pipe.inbox, pipe.working, workspace=WORKSPACE)
+    forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
     assert pipe.cached() is None
 
 

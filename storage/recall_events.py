@@ -1,0 +1,134 @@
+"""Recall events: what was found by which query, and how often each chunk has been found.
+
+An event belongs to a chunk and goes with it. A recall and a chunk make one event, however often it is delivered.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from sqlalchemy import Connection, text
+
+# A chunk that was stored after the recall is not the one that was found: the workspace was deleted and made anew.
+_RECORD: Final = """
+    INSERT INTO recall_events (agent_id, recall, chunk_id, query, score, at)
+    SELECT :agent, :recall, c.id, :query, hit.value ->> 1, :at
+    FROM json_each(:hits) AS hit CROSS JOIN chunks AS c ON c.id = hit.value ->> 0
+    WHERE c.agent_id = :agent AND c.stored_at <= :at
+    ON CONFLICT (recall, chunk_id) DO NOTHING
+    RETURNING chunk_id
+"""
+_COUNT: Final = """
+    UPDATE chunks SET access_count = access_count + :times, accessed_at = max(coalesce(accessed_at, 0), :at)
+    WHERE id = :chunk
+"""
+_RECENT: Final = """
+    SELECT e.recall, e.query, e.at, e.score, e.chunk_id, CASE WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END,
+        coalesce(m.id, f.id), s.id, c.access_count
+    FROM recall_events AS e
+    JOIN chunks AS c ON c.id = e.chunk_id
+    LEFT JOIN messages AS m ON m.row_id = (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)
+    LEFT JOIN files AS f ON f.row_id = c.file_row
+    LEFT JOIN sessions AS s ON s.row_id = c.session_row
+    WHERE e.agent_id = :agent
+    ORDER BY e.at DESC, e.recall DESC, e.id LIMIT :limit OFFSET :offset
+"""
+_PRUNE: Final = """
+    DELETE FROM recall_events WHERE id IN (
+        SELECT id FROM recall_events WHERE agent_id = :agent AND at < :oldest ORDER BY at LIMIT :limit
+    )
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NewRecall:
+    """One recall to be recorded: the chunks that it found with their scores, best first; `at` in microseconds."""
+
+    agent: str
+    recall: str
+    query: str
+    at: int
+    hits: tuple[tuple[int, float], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RecallEvent:
+    """One result of one recall, and how often its chunk has been found by now."""
+
+    recall: str
+    query: str
+    at: int
+    score: float
+    chunk_id: int
+    kind: str
+    id: str
+    session: str | None
+    access_count: int
+
+
+class RecallEvents:
+    """The recall events of a workspace within one transaction. It crosses agents: only workers use it."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def record(self, recalls: Sequence[NewRecall]) -> int:
+        """Write an event for each chunk found, and count it on the chunk; returns how many events were new.
+
+        A recall that is there already changes nothing. A chunk that is gone, or of another agent, is left out.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        for recall in recalls:
+            for chunk_id in self._add(recall):
+                times, at = found.get(chunk_id, (0, 0))
+                found[chunk_id] = (times + 1, max(at, recall.at))
+        if found:
+            self._connection.execute(
+                text(_COUNT), [{"chunk": chunk, "times": times, "at": at} for chunk, (times, at) in found.items()]
+            )
+        return sum(times for times, _ in found.values())
+
+    def agents(self) -> list[str]:
+        """The agents that have events, each found by one look into the index."""
+        found: list[str] = []
+        after: str | None = ""
+        while after is not None:
+            after = self._connection.execute(
+                text("SELECT min(agent_id) FROM recall_events WHERE agent_id > :after"), {"after": after}
+            ).scalar_one()
+            if after is not None:
+                found.append(after)
+        return found
+
+    def prune(self, agent: str, *, before: int, limit: int) -> int:
+        """Delete up to `limit` of an agent's events older than a time in microseconds; returns how many."""
+        return self._connection.execute(text(_PRUNE), {"agent": agent, "oldest": before, "limit": limit}).rowcount
+
+    def _add(self, recall: NewRecall) -> list[int]:
+        rows = self._connection.execute(
+            text(_RECORD),
+            {
+                "agent": recall.agent,
+                "recall": recall.recall,
+                "query": recall.query,
+                "at": recall.at,
+                "hits": json.dumps(recall.hits),
+            },
+        )
+        return [int(chunk_id) for chunk_id in rows.scalars()]
+
+
+class RecallHistory:
+    """What one agent has recalled, as seen within one transaction."""
+
+    def __init__(self, connection: Connection, agent: str) -> None:
+        self._connection = connection
+        self._agent = agent
+
+    def recent(self, *, limit: int = 50, offset: int = 0) -> list[RecallEvent]:
+        """Events, the newest recall first and the best result of each first."""
+        rows = self._connection.execute(text(_RECENT), {"agent": self._agent, "limit": limit, "offset": offset})
+        return [RecallEvent(*row) for row in rows]
