@@ -46,6 +46,13 @@ def find_sentence_transformer(name: str) -> Path:
     return fetch_from_hub(name)
 
 
+def find_tokenizer(name: str) -> Path | None:
+    """The `tokenizer.json` of a model whose files are on this machine; the network is never asked."""
+    folder = Path(name) if Path(name).is_dir() else _bundled_folder() if name in BUNDLED_NAMES else None
+    file = folder / "tokenizer.json" if folder is not None else _cached(name, "tokenizer.json")
+    return file if file is not None and file.is_file() else None
+
+
 def is_model_folder(folder: Path) -> bool:
     """Whether a folder holds a model, rather than only sharing its name."""
     return (folder / "config.json").is_file() or (folder / "modules.json").is_file()
@@ -85,6 +92,17 @@ def fetch_from_hub(name: str) -> Path:
             f" ({type(error).__name__}: {error}). Copy its folder to this machine and name the folder as the"
             f" model, or go back to the default {DEFAULT_MODEL}, which needs no network"
         ) from error
+
+
+def _cached(name: str, file: str) -> Path | None:
+    """A file of a hub model, where an earlier download left it."""
+    import huggingface_hub
+
+    try:
+        found = huggingface_hub.try_to_load_from_cache(name, file)
+    except ValueError:  # not a name that the hub could have
+        return None
+    return Path(found) if isinstance(found, str) else None
 
 
 def _bundled_folder() -> Path | None:

@@ -7,11 +7,8 @@ leaves here. What may pass is EmbedderUnavailable, what will not is EmbeddingRef
 from __future__ import annotations
 
 import threading
-import time
-from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
-from typing import TYPE_CHECKING, Final
+from collections.abc import Sequence
+from typing import Final
 
 import msgspec
 import numpy as np
@@ -24,16 +21,12 @@ from adapters.embedders.base import (
     normalised,
     require_text,
 )
-
-if TYPE_CHECKING:
-    import httpx2
+from adapters.endpoint import Answer, AnswerTooLong, Endpoint, EndpointFailed, check_key
 
 # Every endpoint known to us takes 128 inputs; OpenAI itself takes 2,048.
 BATCH_INPUTS: Final = 128
 # 128 vectors of 4,096 numbers as JSON text are 12 MB; five times that is no answer but an accident.
 LONGEST_ANSWER_BYTES: Final = 64 * 1024 * 1024
-# Enough of an error body to see the cause, too little to fill a log.
-LONGEST_REASON_CHARACTERS: Final = 200
 
 
 class _Row(msgspec.Struct):
@@ -58,30 +51,22 @@ class OpenAICompatibleEmbedder:
         """Raises ValueError without a base_url, or for a key that no header can carry."""
         if not spec.base_url:
             raise ValueError("the openai embedder needs base_url, such as http://localhost:11434/v1")
-        if spec.api_key and not (spec.api_key.isascii() and spec.api_key.isprintable()):
-            raise ValueError("the embedder's api_key must be printable ASCII: is there a line end in it?")
+        key = check_key(spec.api_key, whose="embedder")
         self.model = spec.model
         self.dimension = spec.dimension or 0
         self._url = spec.base_url.rstrip("/") + "/embeddings"
-        self._key = spec.api_key
-        self._timeout_seconds = spec.timeout_seconds
-        self._client: httpx2.Client | None = None
+        self._endpoint = Endpoint(self._url, key=key, timeout_seconds=spec.timeout_seconds)
         self._loading = threading.Lock()
 
     def load(self) -> None:
-        """Open the client; learn the dimension by one short text unless set. Raises as `embed` does."""
+        """Learn the dimension by one short text unless set. Raises as `embed` does."""
         with self._loading:
-            if self._client is None:
-                self._client = self._new_client()
             if not self.dimension:
-                self.dimension = self._ask(self._client, ["dimension"]).shape[1]
+                self.dimension = self._ask(["dimension"]).shape[1]
 
     def close(self) -> None:
         """Close the connections; the next call opens them again."""
-        with self._loading:
-            if self._client is not None:
-                self._client.close()
-                self._client = None
+        self._endpoint.close()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors of texts, shape (n, dimension), asked for in requests of at most 128.
@@ -91,10 +76,7 @@ class OpenAICompatibleEmbedder:
         """
         wanted = require_text(texts)
         self.load()
-        client = self._client or self._new_client()
-        parts = [
-            self._ask(client, wanted[start : start + BATCH_INPUTS]) for start in range(0, len(wanted), BATCH_INPUTS)
-        ]
+        parts = [self._ask(wanted[start : start + BATCH_INPUTS]) for start in range(0, len(wanted), BATCH_INPUTS)]
         return np.concatenate(parts) if parts else np.zeros((0, self.dimension), dtype=np.float32)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
@@ -102,50 +84,18 @@ class OpenAICompatibleEmbedder:
         vector: NDArray[np.float32] = self.embed([text])[0]
         return vector
 
-    def _new_client(self) -> httpx2.Client:
-        import httpx2
-
-        headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-        return httpx2.Client(headers=headers, timeout=self._timeout_seconds)
-
-    def _ask(self, client: httpx2.Client, texts: list[str]) -> NDArray[np.float32]:
+    def _ask(self, texts: list[str]) -> NDArray[np.float32]:
         """One request. Raises EmbedderUnavailable or EmbeddingRefused."""
-        import httpx2
-
         question = {"model": self.model, "input": texts, "encoding_format": "float"}
         try:
-            with client.stream("POST", self._url, json=question) as response:
-                body = self._read(response.iter_bytes())
-                if response.status_code != 200:
-                    raise _failure(
-                        self._url, response.status_code, response.headers.get("retry-after"), body, self._key
-                    )
-        except httpx2.TimeoutException as error:
-            raise self._slow() from error
-        except httpx2.InvalidURL as error:
-            raise EmbedderUnavailable(f"{self._url} is not a URL: {error}. Mend base_url") from error
-        except httpx2.HTTPError as error:
-            raise EmbedderUnavailable(
-                f"{self._url} did not answer: {type(error).__name__}: {error}. Check base_url and the endpoint"
-            ) from error
-        return self._vectors(body, len(texts))
-
-    def _read(self, pieces: Iterator[bytes]) -> bytes:
-        """The body, within the size and the time allowed: the client's timeout is per piece only."""
-        deadline = time.monotonic() + self._timeout_seconds
-        body = bytearray()
-        for piece in pieces:
-            body += piece
-            if len(body) > LONGEST_ANSWER_BYTES:
-                raise EmbeddingRefused(f"{self._url} answered with more than {LONGEST_ANSWER_BYTES} bytes")
-            if time.monotonic() > deadline:
-                raise self._slow()
-        return bytes(body)
-
-    def _slow(self) -> EmbedderUnavailable:
-        return EmbedderUnavailable(
-            f"{self._url} did not answer within {self._timeout_seconds:g} s; is timeout_seconds long enough?"
-        )
+            answer = self._endpoint.post(question, longest_bytes=LONGEST_ANSWER_BYTES)
+        except AnswerTooLong as error:
+            raise EmbeddingRefused(str(error)) from error
+        except EndpointFailed as error:
+            raise EmbedderUnavailable(str(error)) from error
+        if answer.status != 200:
+            raise _failure(self._url, answer)
+        return self._vectors(answer.body, len(texts))
 
     def _vectors(self, body: bytes, count: int) -> NDArray[np.float32]:
         """The rows of an answer, in the order of the question. Raises as `embed` does."""
@@ -179,33 +129,13 @@ def _decode(url: str, body: bytes) -> list[_Row]:
         raise EmbedderUnavailable(f"{url} answered with broken JSON ({len(body)} bytes): {error}") from error
 
 
-def _failure(
-    url: str, status: int, retry_after: str | None, body: bytes, key: str | None
-) -> EmbedderUnavailable | EmbeddingRefused:
-    """The error for an HTTP status. The key never appears in it, whatever the endpoint echoes."""
-    reason = body.decode("utf-8", "replace")
-    if key:
-        reason = reason.replace(key, "***")
-    said = f"{url} answered {status}: {reason[:LONGEST_REASON_CHARACTERS]}"
-    if status in (400, 413, 422):
+def _failure(url: str, answer: Answer) -> EmbedderUnavailable | EmbeddingRefused:
+    """The error for an HTTP status."""
+    said = f"{url} answered {answer.status}: {answer.reason}"
+    if answer.status in (400, 413, 422):
         return EmbeddingRefused(said)
-    if status in (401, 403):
+    if answer.status in (401, 403):
         return EmbedderUnavailable(f"{said}. {_KEY}")
-    if status == 404:
+    if answer.status == 404:
         return EmbedderUnavailable(f"{said}. Check base_url and that the endpoint has this model")
-    return EmbedderUnavailable(said, retry_after_seconds=_seconds(retry_after))
-
-
-def _seconds(retry_after: str | None) -> float | None:
-    """A Retry-After header in seconds: a number, or a date. None when there is none or it makes no sense."""
-    if retry_after is None:
-        return None
-    try:
-        return max(0.0, float(int(retry_after)))
-    except ValueError:
-        pass  # Not a number: the other form is a date.
-    try:
-        when = parsedate_to_datetime(retry_after)
-    except ValueError:
-        return None
-    return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    return EmbedderUnavailable(said, retry_after_seconds=answer.retry_after_seconds)

@@ -1,0 +1,199 @@
+"""What goes into a context before tokens are counted: turns of the conversation, and what is remembered elsewhere.
+
+Two recalls, one over the whole workspace and one within the session; everything read is one agent's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from retrieval.dedup import distinct
+from retrieval.recall import Recalled
+from retrieval.request import MAX_LIMIT, MAX_QUERY_CHARACTERS, RecallRequest
+from retrieval.scopes import Candidate, Tier, ranked, tier_of
+from retrieval.trihybrid import IMPORTANT, MOST_IMPORTANT, MOST_RELEVANT, RELEVANT, Conversation, choose
+from reverie.errors import Rejected
+from reverie.types import Memory
+from storage.records import Hit, MessageRecord, SessionRecord
+from storage.stores import AgentRows, Store
+
+# A recall of one request, over an embedder and indexes that this module knows nothing of.
+Search = Callable[[RecallRequest], Recalled]
+
+# A turn taken as the query may be a whole document: its beginning says what it is about.
+_QUERY_CHARACTERS: Final = 2_000
+_NOTHING_ASKED: Final = "no query, and the session has no turn of a user's: nothing was looked up"
+
+
+@dataclass(frozen=True, slots=True)
+class Asking:
+    """Whose context, of which session, for what, and how much of it."""
+
+    agent: str
+    session: str
+    query: str | None
+    channel: str | None
+    recency_window: int
+    most_messages: int
+    most_memories: int
+    rates: Mapping[Tier, float]
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """What was chosen: the session, its summary, its turns, and what is remembered, the best first."""
+
+    session: SessionRecord
+    channel: str | None
+    summary: str
+    query: str
+    conversation: Conversation
+    memories: tuple[Candidate, ...]
+    degraded: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Start:
+    session: SessionRecord
+    summary: str
+    query: str
+    recent: list[MessageRecord]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    everywhere: Recalled
+    within: Recalled
+
+    @property
+    def degraded(self) -> str:
+        return self.everywhere.recollection.degraded or self.within.recollection.degraded
+
+
+def select(store: Store, search: Search, asking: Asking) -> Selected:
+    """Choose what a context is made of. Raises `NotFound` for an unknown session and `Rejected` for a wrong query."""
+    start = _begin(store, asking)
+    channel = asking.channel if asking.channel is not None else start.session.channel
+    found = _search(search, start.query, asking) if start.query else None
+    with store.reading() as tx:
+        rows = tx.for_agent(asking.agent)
+        conversation = _conversation(rows, start, found, asking)
+        generation = tx.index.active("vector")
+        model = generation.model if generation is not None else None
+        memories = _memories(rows, found.everywhere, conversation, model, asking, channel) if found else []
+    degraded = found.degraded if found else _NOTHING_ASKED
+    return Selected(start.session, channel, start.summary, start.query, conversation, tuple(memories), degraded)
+
+
+def _begin(store: Store, asking: Asking) -> _Start:
+    with store.reading() as tx:
+        rows = tx.for_agent(asking.agent)
+        session = rows.sessions.get(asking.session)
+        recent = rows.messages.of_session(session.row_id, limit=asking.recency_window, newest=True)
+        query = (asking.query or "").strip()
+        if not query:
+            asked = next((m for m in reversed(recent) if m.role == "user"), None)
+            asked = asked or rows.messages.newest_by(session.row_id, "user")
+            query = asked.content[:_QUERY_CHARACTERS].strip() if asked else ""
+        elif len(query) > MAX_QUERY_CHARACTERS:
+            raise Rejected(f"query has {len(query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query")
+        first = rows.messages.of_session(session.row_id, limit=1)
+        if first:  # what was handed in later may have been said long before the session was made
+            session = replace(session, started_at=min(session.started_at, first[0].created_at))
+        return _Start(session, rows.sessions.summary(session.row_id) or "", query, recent)
+
+
+def _search(search: Search, query: str, asking: Asking) -> _Found:
+    """The best of the whole workspace, and the nearest turns of the session.
+
+    Of these enough that some are left when those that are recent or important are passed over.
+    """
+    depth = min(MAX_LIMIT, asking.recency_window + MOST_IMPORTANT + MOST_RELEVANT)
+    everywhere = RecallRequest(query=query, agent=asking.agent, limit=MAX_LIMIT)
+    within = RecallRequest(
+        query=query, agent=asking.agent, session=asking.session, mode="vector", limit=depth, explain=True
+    )
+    return _Found(search(everywhere), search(within))
+
+
+def _conversation(rows: AgentRows, start: _Start, found: _Found | None, asking: Asking) -> Conversation:
+    important = rows.messages.important(
+        start.session.row_id, at_least=IMPORTANT, limit=MOST_IMPORTANT, but=[message.id for message in start.recent]
+    )
+    wanted = [memory.id for memory in _relevant(found.within)] if found else []
+    there = rows.messages.with_ids(wanted)
+    relevant = [there[message_id] for message_id in wanted if message_id in there]
+    return choose(start.recent, important, relevant, most=asking.most_messages)
+
+
+def _relevant(within: Recalled) -> list[Memory]:
+    """The messages that are near enough to the query; without vectors, those that its words find, best first."""
+    results = [memory for memory in within.recollection if memory.kind == "message"]
+    if within.recollection.degraded:
+        return results
+    return [memory for memory in results if _cosine(memory) > RELEVANT]
+
+
+def _cosine(memory: Memory) -> float:
+    leg = memory.explanation.vector if memory.explanation else None
+    return leg.score if leg else 0.0
+
+
+def _memories(
+    rows: AgentRows,
+    everywhere: Recalled,
+    conversation: Conversation,
+    model: str | None,
+    asking: Asking,
+    channel: str | None,
+) -> list[Candidate]:
+    candidates = _candidates(rows, everywhere, conversation.ids, asking, channel)
+    turns = (*conversation.recent, *conversation.important, *conversation.relevant)
+    known = rows.standing.chunks_of([message.row_id for message in turns])
+    vectors = _vectors(rows, [*known, *(candidate.chunk_id for candidate in candidates)], model)
+    return distinct(
+        ranked(candidates, now=asking.now, rates=asking.rates),
+        vectors,
+        limit=asking.most_memories,
+        known_texts=[message.content for message in turns],
+        known_vectors=[vectors[chunk_id] for chunk_id in known if chunk_id in vectors],
+    )
+
+
+def _candidates(
+    rows: AgentRows, everywhere: Recalled, taken: set[str], asking: Asking, channel: str | None
+) -> list[Candidate]:
+    """What the recall found and the conversation does not hold already, each in the narrowest tier that holds it."""
+    found: list[tuple[Memory, Hit]] = [
+        (memory, hit)
+        for memory, hit in zip(everywhere.recollection, everywhere.hits, strict=True)
+        if memory.kind != "message" or memory.id not in taken
+    ]
+    standings = rows.standing.of([hit.chunk_id for _, hit in found])
+    candidates = []
+    for memory, hit in found:
+        standing = standings.get(hit.chunk_id)
+        if standing is None:  # forgotten a moment ago
+            continue
+        last_at = standing.accessed_at if standing.accessed_at is not None else standing.created_at
+        tier = tier_of(standing, session=asking.session, channel=channel)
+        candidates.append(
+            Candidate(memory, hit.chunk_id, hit.score, tier, standing.importance, standing.access_count, last_at)
+        )
+    return candidates
+
+
+def _vectors(rows: AgentRows, chunk_ids: Sequence[int], model: str | None) -> dict[int, NDArray[np.float32]]:
+    """The unit vectors of these chunks, as far as they have one."""
+    if model is None:
+        return {}
+    ids, blob = rows.forward.vectors_of(chunk_ids, model)
+    if not ids:
+        return {}
+    return dict(zip(ids, np.frombuffer(blob, dtype="<f4").reshape(len(ids), -1), strict=True))

@@ -1,0 +1,93 @@
+"""What a context is made of, made by hand: messages, candidates and selections without a store."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from retrieval.scopes import Candidate, Tier
+from retrieval.selection import Selected
+from retrieval.trihybrid import Conversation
+from reverie.clock import from_micros
+from reverie.types import Memory
+from storage.records import MessageRecord, SessionRecord
+
+HOUR = 3_600_000_000
+# 2026-05-01 09:00 in UTC.
+MORNING = 1_777_626_000_000_000
+
+
+def message(number: int, content: str | None = None, **changes: Any) -> MessageRecord:
+    """The turn of a session that was said in this minute of the morning."""
+    fields: dict[str, Any] = {
+        "row_id": number,
+        "id": f"m{number}",
+        "agent": "ana",
+        "session": "s",
+        "sequence": number,
+        "role": "user",
+        "name": None,
+        "content": f"turn {number}" if content is None else content,
+        "tool_call_id": None,
+        "tool_name": None,
+        "tool_calls": [],
+        "token_count": None,
+        "importance": 0.5,
+        "tags": [],
+        "metadata": {},
+        "trace": "t",
+        "created_at": MORNING + number * 60_000_000,
+        "stored_at": MORNING,
+        "chunked_at": None,
+        "consolidated_at": None,
+        "embedding_error": None,
+    }
+    return MessageRecord(**{**fields, **changes})
+
+
+def candidate(
+    number: int,
+    text: str | None = None,
+    *,
+    score: float = 1.0,
+    tier: Tier = "workspace",
+    importance: float = 0.5,
+    access_count: int = 0,
+    last_at: int = MORNING,
+    **memory: Any,
+) -> Candidate:
+    """Something found elsewhere, as its chunk's number says."""
+    shown = text if text is not None else f"memory {number}"
+    fields: dict[str, Any] = {"kind": "message", "role": "user", "created_at": from_micros(MORNING), "session": "other"}
+    found = Memory(id=f"c{number}", text=shown, **{**fields, **memory})
+    return Candidate(found, number, score, tier, importance, access_count, last_at)
+
+
+def selected(
+    recent: list[MessageRecord],
+    important: list[MessageRecord] | None = None,
+    relevant: list[MessageRecord] | None = None,
+    memories: list[Candidate] | None = None,
+    *,
+    summary: str = "",
+    **session: Any,
+) -> Selected:
+    """What `select` gives for a session `s` of ana's."""
+    fields: dict[str, Any] = {
+        "row_id": 1,
+        "id": "s",
+        "agent": "ana",
+        "ref_code": "r",
+        "user": None,
+        "provider": None,
+        "chat_id": None,
+        "channel": None,
+        "status": "active",
+        "started_at": MORNING,
+        "ended_at": None,
+        "updated_at": MORNING,
+        "last_sequence": 0,
+        "messages": len(recent),
+    }
+    record = SessionRecord(**{**fields, **session})
+    talk = Conversation(tuple(recent), tuple(important or ()), tuple(relevant or ()))
+    return Selected(record, record.channel, summary, "what?", talk, tuple(memories or ()), "")
