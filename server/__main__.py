@@ -11,7 +11,7 @@ import threading
 import structlog
 import uvicorn
 
-from reverie.errors import Rejected, ReverieError, Unavailable
+from reverie.errors import NotFound, Rejected, ReverieError, Unavailable
 from server.app import create_app
 from server.gate import is_loopback
 from worker.logs import configure_logging
@@ -69,13 +69,25 @@ def _serve(settings: Settings, runtime: Runtime, token: str | None, listening: s
 
 
 def _warm(runtime: Runtime) -> None:
-    """Load the model before the first recall asks for it; a failure is no reason not to serve words."""
+    """Load the model and the largest indexes before the first recall asks for them.
+
+    A failure is no reason not to serve: words answer without the model, and an index is made when it is asked for.
+    """
+    runtime.waker.prepare()  # imports Celery: else the first recall to be recorded would have it imported beside it
     try:
         if runtime.embedder is not None:
             runtime.embedder.embed_query("warm up")
             log.info("embedder_ready", model=runtime.embedder.model, dtype=runtime.embedder.dtype)
     except ReverieError as error:
         log.warning("embedder_unavailable", error=str(error))
+    try:
+        # What agents ask for first is their own workspace's; the others are made when they are asked for.
+        store = runtime.stores.workspace(runtime.settings.workspace, create=False)
+        log.info("indexes_ready", agents=runtime.indexes.warm(store), bytes=runtime.indexes.nbytes)
+    except NotFound:
+        pass
+    except ReverieError as error:
+        log.warning("indexes_not_made", error=str(error))
 
 
 def _refuse_open_house(host: str, token: str | None) -> None:

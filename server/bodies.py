@@ -59,14 +59,34 @@ class RecallBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
     query: str
     session: str | None = None
+    channel: str | None = None
+    scope: Literal["conversation", "channel", "workspace", "account"] | None = None
     tags: list[str] = []
     mode: Literal["keyword", "vector", "hybrid"] = "hybrid"
     limit: int = 5
     query_embedding: list[float] | None = None
-    fusion: Literal["weighted", "rrf"] = "weighted"
-    vector_weight: float = 0.7
-    fts_weight: float = 0.3
+    fusion: Literal["contextual", "weighted", "rrf"] = "contextual"
+    vector_weight: float | None = None
+    fts_weight: float | None = None
+    neighbours: int = 0
     explain: bool = False
+
+
+class ContextBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of which session the context is wanted, for what query, and how much of it."""
+
+    session: str
+    query: str | None = None
+    channel: str | None = None
+    token_budget: int | None = None
+    max_messages: int | None = None
+    refine: bool = False
+
+
+class RestoreBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Into how many tokens a session is to be restored."""
+
+    token_budget: int | None = None
 
 
 _T = TypeVar("_T")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from prometheus_client import CollectorRegistry, Histogram, generate_latest
-from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from reverie.status import PipelineStatus
@@ -37,9 +37,22 @@ class Metrics:
         known = method if method in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
         self._requests.labels(known, route, str(status)).observe(seconds)
 
+    def counter(self, name: str, what: str, read: Callable[[], float]) -> None:
+        """Show a number that only grows, read when asked for; its name gets `_total` at the end."""
+        self._registry.register(_Counter(name, what, read))
+
     def text(self) -> bytes:
         """Everything in Prometheus' own form."""
         return generate_latest(self._registry)
+
+
+class _Counter(Collector):
+    def __init__(self, name: str, what: str, read: Callable[[], float]) -> None:
+        self._name, self._what, self._read = name, what, read
+
+    def collect(self) -> Iterator[CounterMetricFamily]:
+        """Read the number."""
+        yield CounterMetricFamily(self._name, self._what, value=self._read())
 
 
 class _Pipeline(Collector):

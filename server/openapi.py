@@ -12,22 +12,27 @@ from fastapi.openapi.utils import get_openapi
 from reverie.problems import CONTENT_TYPE, Problem
 from reverie.status import PipelineStatus
 from reverie.types import (
+    Context,
     DeadLetter,
     DeadLetterList,
     Deleted,
+    FoundSessions,
     MessageList,
+    RecallEventList,
     Receipt,
     Recollection,
+    Restored,
     Session,
     SessionExport,
     SessionList,
 )
-from server.bodies import FileBody, MessagesBody, RecallBody
+from server.bodies import ContextBody, FileBody, MessagesBody, RecallBody, RestoreBody, SessionSearchBody
 from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER
 
 _STRUCTS: Final = (
     MessagesBody, FileBody, RecallBody, Receipt, Recollection, Session, SessionList, SessionExport, MessageList,
-    DeadLetter, DeadLetterList, Deleted, PipelineStatus, Problem,
+    DeadLetter, DeadLetterList, Deleted, RecallEventList, PipelineStatus, Problem,
+    ContextBody, Context, RestoreBody, Restored, SessionSearchBody, FoundSessions,
 )  # fmt: skip
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (

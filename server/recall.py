@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from retrieval.recall import RecallRequest, recall
+from retrieval.recall import find
+from retrieval.request import RecallRequest
 from retrieval.sessions import search_sessions
-from reverie.checks import check_query, check_session, normalise_tags
+from reverie.checks import check_label, check_query, check_session, normalise_tags
 from reverie.errors import NotFound
 from reverie.types import FoundSessions, Recollection
 from server.answers import answer
@@ -51,7 +52,7 @@ def _search_sessions(services: Services, caller: Caller, body: SessionSearchBody
     store = services.store_to_read(caller.workspace)
     if store is None:
         return FoundSessions(results=[], degraded=_nothing_yet(caller))
-    return search_sessions(store, services.runtime.embedder, request)
+    return search_sessions(store, services.runtime.embedder_of(store), request, indexes=services.runtime.indexes)
 
 
 def _nothing_yet(caller: Caller) -> str:
@@ -63,6 +64,8 @@ def _recall(services: Services, caller: Caller, body: RecallBody) -> Recollectio
         query=check_query(body.query),
         agent=caller.agent,
         session=None if body.session is None else check_session(body.session),
+        channel=None if body.channel is None else check_label("channel", body.channel, required=True),
+        scope=body.scope,
         tags=tuple(normalise_tags(body.tags)),
         mode=body.mode,
         limit=body.limit,
@@ -70,11 +73,14 @@ def _recall(services: Services, caller: Caller, body: RecallBody) -> Recollectio
         fusion=body.fusion,
         vector_weight=body.vector_weight,
         fts_weight=body.fts_weight,
+        neighbours=body.neighbours,
         explain=body.explain,
     )
     store = services.store_to_read(caller.workspace)
     if store is not None:
-        return recall(store, services.runtime.embedder, request)
+        found = find(store, services.runtime.embedder_of(store), request, indexes=services.runtime.indexes)
+        services.note_recall(caller, request.query, found.hits)
+        return found.recollection
     request.check()
     if request.session is not None:
         raise NotFound(f"agent {caller.agent} has no session {request.session!r}", field="session")

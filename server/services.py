@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cached_property
 from typing import TypeVar
 
@@ -15,6 +16,7 @@ from server.answers import Threads
 from server.bodies import read_body
 from server.caller import Caller, caller_of
 from server.metrics import Metrics
+from storage.records import Hit
 from storage.stores import Store
 from worker.runtime import Runtime
 
@@ -28,6 +30,11 @@ class Services:
         self.runtime = runtime
         self.threads = Threads()
         self.metrics = Metrics(self.status)
+        self.metrics.counter(
+            "reverie_recalls_dropped",
+            "Recalls of which it was not recorded what they found.",
+            lambda: runtime.recalls.dropped,
+        )
 
     @cached_property
     def _status_reader(self) -> StatusReader:
@@ -56,6 +63,12 @@ class Services:
             inbox=here.inbox,
             waker=here.waker,
         )
+
+    def note_recall(self, caller: Caller, query: str, hits: Sequence[Hit]) -> None:
+        """Remember what a recall found, if anything: microseconds here, written later by a worker."""
+        if hits and self.runtime.settings.recall_events:
+            found = [(hit.chunk_id, hit.score) for hit in hits]
+            self.runtime.recalls.note(caller.workspace, caller.agent, query, found)
 
     def store_to_read(self, workspace: str) -> Store | None:
         """A workspace's store, None while nothing has been stored in it: reading never makes one."""

@@ -109,7 +109,9 @@ def _add_forgetting(router: APIRouter, services: Services) -> None:
         here = services.runtime
 
         def work() -> Deleted:
-            return Deleted(deleted=forget_workspace(here.stores, here.inbox, here.working, workspace=workspace))
+            here.indexes.forget_workspace(workspace)
+            gone = forget_workspace(here.stores, here.inbox, here.working, here.recall_log, workspace=workspace)
+            return Deleted(deleted=gone)
 
         return answer(await services.threads.run(work))
 

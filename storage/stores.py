@@ -5,6 +5,7 @@ A workspace that cannot be opened (corrupt, newer schema) is an error for that w
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import threading
@@ -18,15 +19,19 @@ from sqlalchemy import Connection
 
 from reverie.checks import check_workspace, is_workspace_name
 from reverie.errors import NotFound, StoreUnavailable
-from storage.chunks import Chunks, FoundChunks
+from storage.chunks import Chunks
 from storage.dead_letters import DeadLetters
 from storage.engine import Database
 from storage.files import Files
+from storage.forward import ForwardIndex
+from storage.found import FoundChunks
 from storage.index import SearchIndex
 from storage.jobs import JobRuns
 from storage.messages import Messages
 from storage.migrate import Kind, migrate
+from storage.recall_events import RecallEvents, RecallHistory
 from storage.sessions import Sessions
+from storage.standing import Standings
 from storage.work import Stage, WorkQueue, is_idle_file
 
 # Workspaces whose connections stay open in one process; the longest unused is closed first.
@@ -35,6 +40,8 @@ OPEN_WORKSPACES: Final = 16
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 # A worker that closes a database folds its log away while the folder is being emptied: once or twice, not for ever.
 _REMOVE_ATTEMPTS: Final = 5
+
+_serials = itertools.count(1)
 
 
 class AgentRows:
@@ -46,6 +53,9 @@ class AgentRows:
         self.messages = Messages(connection, agent)
         self.files = Files(connection, agent)
         self.found = FoundChunks(connection, agent)
+        self.forward = ForwardIndex(connection, agent)
+        self.recalls = RecallHistory(connection, agent)
+        self.standing = Standings(connection, agent)
         self.dead_letters = DeadLetters(connection, agent)
 
 
@@ -57,6 +67,7 @@ class Transaction:
         self.work = WorkQueue(connection)
         self.chunks = Chunks(connection)
         self.index = SearchIndex(connection)
+        self.recalls = RecallEvents(connection)
         self.dead_letters = DeadLetters(connection)
 
     def for_agent(self, agent: str) -> AgentRows:
@@ -70,6 +81,8 @@ class Store:
     def __init__(self, name: str, database: Database) -> None:
         self.name = name
         self.database = database
+        # Tells this opened file from another of the same name: one that was deleted and made anew.
+        self.serial = next(_serials)
         self.inode = _inode(database.path)
 
     @contextmanager

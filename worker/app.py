@@ -35,7 +35,15 @@ _TRACES_A_LINE: Final = 50
 
 log = structlog.get_logger(__name__)
 
-_TASK_MODULES: Final = ("tasks.ingest", "tasks.chunk", "tasks.embed", "tasks.index", "tasks.recovery", "tasks.upkeep")
+_TASK_MODULES: Final = (
+    "tasks.ingest",
+    "tasks.chunk",
+    "tasks.embed",
+    "tasks.index",
+    "tasks.recalls",
+    "tasks.recovery",
+    "tasks.upkeep",
+)
 
 
 class InstalledLoader(AppLoader):  # type: ignore[misc]  # celery has no types

@@ -23,8 +23,8 @@ _HEAD: Final = """\
 long shows a progress bar on a terminal. The exit code is 0 when it is done, 1 when it failed, and 2 when the command
 or its input was at fault; an error is one line on standard error that says what to do.
 
-Commands work on the data folder or the broker itself, whether `reverie up` runs or not, except for `recall` and
-`ingest`: the first asks the running server, the second hands over to the running broker.
+Commands work on the data folder or the broker itself, whether `reverie up` runs or not. Those that say so ask the
+running server (`recall`, `context`, `sessions search`), and `ingest` hands over to the running broker.
 
 """
 

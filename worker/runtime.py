@@ -13,12 +13,17 @@ from typing import Any, Final
 import redis
 import structlog
 
-from adapters.embedders import EmbedderSpec, build_embedder
+from adapters.embedders import Embedder, EmbedderSpec, build_embedder
 from adapters.embedders.openai_compatible import BATCH_INPUTS
 from adapters.embedders.resilience import GuardedEmbedder
+from adapters.language_models import LanguageModel, LanguageModelSpec, OpenAICompatibleLanguageModel
 from adapters.pulse import Pulse
+from adapters.recall_buffer import RecallBuffer
+from adapters.recall_log import RecallLog
+from adapters.tokens import TokenCounter, build_token_counter
 from adapters.working_memory import WorkingMemory
 from memory.recovery import StageSweep
+from retrieval.indexes import AgentIndexes
 from reverie import contract
 from reverie.clock import now_micros
 from reverie.contract import Outcome
@@ -29,6 +34,7 @@ from storage.records import ReadyMessage
 from storage.stores import Store, Stores
 from storage.work import Stage
 from worker.settings import Settings
+from worker.store_embedders import StoreEmbedders
 
 # Which task a stage is woken by.
 STAGE_TASKS: Final[dict[str, str]] = {
@@ -37,6 +43,7 @@ STAGE_TASKS: Final[dict[str, str]] = {
     "chunk-files": contract.CHUNK_MESSAGES,
     "embed": contract.EMBED_CHUNKS,
     "index": contract.INDEX_CHUNKS,
+    "recalls": contract.RECORD_RECALLS,
 }
 
 # Periods are a little shorter than the interval: two ticks of one beat, the first of them a little late, must not fall
@@ -76,6 +83,21 @@ class Runtime:
         return WorkingMemory(self.broker, prefix=self.settings.broker_prefix, capacity=capacity)
 
     @cached_property
+    def recall_log(self) -> RecallLog:
+        """What recalls found and is not yet recorded."""
+        return RecallLog(self.broker, prefix=self.settings.broker_prefix)
+
+    @cached_property
+    def recalls(self) -> RecallBuffer:
+        """What recalls of this process found and is not yet in the log."""
+        return RecallBuffer(self.recall_log, on_flushed=lambda workspace: self.wake("recalls", workspace))
+
+    @cached_property
+    def indexes(self) -> AgentIndexes:
+        """The indexes in memory of the agents that were asked lately."""
+        return AgentIndexes(self.settings.recall_memory_mb * 1024 * 1024)
+
+    @cached_property
     def pulse(self) -> Pulse:
         """Who is alive, and how long messages take."""
         return Pulse(self.broker, prefix=self.settings.broker_prefix)
@@ -91,12 +113,34 @@ class Runtime:
         embedder = build_embedder(embedder_spec(self.settings))
         return GuardedEmbedder(embedder) if embedder is not None else None
 
-    def chunks_at_once(self, wanted: int) -> int:
+    @cached_property
+    def tokens(self) -> TokenCounter:
+        """Counts tokens by the embedding model's own tokenizer, where that is on this machine."""
+        return build_token_counter(self.settings.embedding_provider, self.settings.embedding_model)
+
+    @cached_property
+    def language_model(self) -> LanguageModel | None:
+        """The language model, or None where everything is done without one. Nothing is asked of it here."""
+        spec = language_model_spec(self.settings)
+        return OpenAICompatibleLanguageModel(spec) if spec is not None else None
+
+    @cached_property
+    def _store_embedders(self) -> StoreEmbedders:
+        return StoreEmbedders(embedder_spec(self.settings), self.embedder)
+
+    def embedder_of(self, store: Store) -> GuardedEmbedder | None:
+        """The embedder of the vectors that a store searches, or None where words must do.
+
+        Ask for it again for each piece of work: the model may have been changed since.
+        """
+        return self._store_embedders.of(store)
+
+    def chunks_at_once(self, wanted: int, embedder: Embedder) -> int:
         """How many chunks may be claimed and embedded together, where a setting wants so many.
 
         A remote embedder gets one request a claim: its timeout lies below the lease, that of several does not.
         """
-        return min(wanted, BATCH_INPUTS) if self.settings.embedding_provider == "openai" else wanted
+        return min(wanted, BATCH_INPUTS) if embedder.device == "remote" else wanted
 
     @cached_property
     def stage_sweep(self) -> StageSweep:
@@ -108,7 +152,21 @@ class Runtime:
 
     def make_all(self) -> None:
         """Make everything now, in one thread: from Python 3.12 on, two threads that ask first would each make one."""
-        for name in ("stores", "broker", "inbox", "working", "pulse", "waker", "embedder"):
+        for name in (
+            "stores",
+            "broker",
+            "inbox",
+            "working",
+            "recall_log",
+            "recalls",
+            "indexes",
+            "pulse",
+            "waker",
+            "embedder",
+            "_store_embedders",
+            "tokens",
+            "language_model",
+        ):
             getattr(self, name)
 
     def store(self, workspace: str) -> Store:
@@ -149,6 +207,8 @@ class Runtime:
 
     def close(self) -> None:
         """Close what was opened."""
+        if "recalls" in self.__dict__:
+            self.recalls.close()
         if "stores" in self.__dict__:
             self.stores.close()
         if "broker" in self.__dict__:
@@ -167,6 +227,18 @@ def embedder_spec(settings: Settings) -> EmbedderSpec:
         dimension=settings.embedding_dimension,
         timeout_seconds=settings.embedding_timeout_seconds,
         threads=settings.embedding_threads,
+    )
+
+
+def language_model_spec(settings: Settings) -> LanguageModelSpec | None:
+    """The settings that name a language model; None where none is set."""
+    if settings.language_model_base_url is None or not settings.language_model:
+        return None
+    return LanguageModelSpec(
+        base_url=settings.language_model_base_url,
+        model=settings.language_model,
+        api_key=settings.language_model_api_key,
+        timeout_seconds=settings.language_model_timeout_seconds,
     )
 
 

@@ -21,6 +21,7 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from retrieval.budget import FEWEST_TOKENS
 from reverie import contract
 from reverie.config import check_broker
 from reverie.errors import Rejected
@@ -68,6 +69,35 @@ class Settings(BaseSettings):
     sweep_interval_seconds: float = Field(15.0, ge=1, le=60, description="How often the recovery sweeps run.")
     maintenance_interval_hours: float = Field(24.0, gt=0, description="How often stores are optimised and verified.")
     working_memory_cap: int = Field(50, ge=1, le=1000, description="Messages of a session kept outside the database.")
+    recall_memory_mb: int = Field(
+        1024, ge=16, description="Memory of a server's indexes of the agents asked lately; 0.6 MB hold 1,000 chunks."
+    )
+    recall_events: bool = Field(True, description="Whether it is recorded what recalls find, and how often.")
+    recall_events_days: float = Field(90.0, gt=0, le=36_500, description="How long it is kept what recalls found.")
+    recency_window: int = Field(10, ge=1, le=100, description="The last turns of a session, always in its context.")
+    max_context_messages: int = Field(
+        20, ge=1, le=1000, description="Turns of a session in its context: recent, then important, then relevant ones."
+    )
+    max_context_memories: int = Field(
+        10, ge=0, le=100, description="What is remembered elsewhere in a context, at most."
+    )
+    context_token_budget: int = Field(
+        100_000, ge=1, le=10_000_000, description="Tokens of the window that a context, or a restored session, is for."
+    )
+    system_prompt_buffer: int = Field(
+        8_000, ge=0, le=10_000_000, description="Of that budget what is kept free for the system prompt."
+    )
+    decay_profile: Literal["standard", "fast"] = Field(
+        "standard", description="How fast what was not recalled for a while loses its rank."
+    )
+    language_model_base_url: str | None = Field(
+        None, description="Of an OpenAI-compatible endpoint, up to `/v1`; without one, everything is deterministic."
+    )
+    language_model: str | None = Field(None, description="The model's name, as that endpoint knows it.")
+    language_model_api_key: str | None = Field(
+        None, description="Its key; better given by the environment.", repr=False
+    )
+    language_model_timeout_seconds: float = Field(20.0, gt=0, le=600, description="Of one request to the endpoint.")
     worker_concurrency: int = Field(2, ge=1, le=64, description="Processes of the pipeline worker of `reverie up`.")
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="What is logged.")
     log_format: Literal["auto", "json", "console"] = Field(
@@ -146,6 +176,35 @@ def _check_together(settings: Settings) -> None:
                 "setting embedding_base_url: the provider openai needs it, as in http://localhost:11434/v1",
                 field="embedding_base_url",
             )
+    _check_language_model(settings)
+    if settings.context_token_budget - settings.system_prompt_buffer < FEWEST_TOKENS:
+        raise Rejected(
+            f"setting context_token_budget: it is {settings.context_token_budget:,}, of which system_prompt_buffer"
+            f" takes {settings.system_prompt_buffer:,}; at least {FEWEST_TOKENS} tokens must be left",
+            field="context_token_budget",
+        )
+
+
+def _check_language_model(settings: Settings) -> None:
+    if settings.language_model_base_url is None:
+        return
+    base_url = urlsplit(settings.language_model_base_url)
+    if base_url.scheme not in ("http", "https") or not base_url.hostname:
+        raise Rejected(
+            "setting language_model_base_url: it must be a URL, as in http://localhost:11434/v1",
+            field="language_model_base_url",
+        )
+    if not settings.language_model:
+        raise Rejected(
+            "setting language_model: an endpoint is set, so name the model that it is to be asked for",
+            field="language_model",
+        )
+    key = settings.language_model_api_key or ""
+    if not (key.isascii() and key.isprintable()):
+        raise Rejected(
+            "setting language_model_api_key: it must be printable ASCII; is there a line end in it?",
+            field="language_model_api_key",
+        )
 
 
 def _check_environment() -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from reverie.status import PipelineStatus
     from reverie.types import (
+        Context,
         DeadLetter,
         Explanation,
         Leg,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
         Message,
         Receipt,
         Recollection,
+        Restored,
         Session,
         SessionExport,
     )
@@ -45,6 +47,7 @@ __version__ = "0.1.0"
 __all__ = [
     "AsyncReverie",
     "Conflict",
+    "Context",
     "DeadLetter",
     "Explanation",
     "Leg",
@@ -57,6 +60,7 @@ __all__ = [
     "Recollection",
     "Rejected",
     "Rejection",
+    "Restored",
     "Reverie",
     "ReverieError",
     "Session",
@@ -88,7 +92,7 @@ _MODULES = {
     **dict.fromkeys(
         ("DeadLetter", "Explanation", "Leg", "Memory", "Message", "Receipt", "Recollection", "Session"), "types"
     ),
-    "SessionExport": "types",
+    **dict.fromkeys(("Context", "Restored", "SessionExport"), "types"),
 }
 
 

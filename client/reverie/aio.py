@@ -9,10 +9,21 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
-from reverie.client import Fusion, Mode, Reverie, Status
+from reverie.client import Fusion, Mode, Reverie, Scope, Status
 from reverie.contract import WaitFor
 from reverie.status import PipelineStatus
-from reverie.types import DeadLetter, FoundSessions, Message, Receipt, Recollection, Session, SessionExport
+from reverie.types import (
+    Context,
+    DeadLetter,
+    FoundSessions,
+    Message,
+    RecallEvent,
+    Receipt,
+    Recollection,
+    Restored,
+    Session,
+    SessionExport,
+)
 
 # Calls of one client at a time; a call that waits until its messages are stored takes a thread for as long.
 _THREADS: Final = 8
@@ -123,13 +134,16 @@ class AsyncReverie:
         query: str,
         *,
         session: str | None = None,
+        channel: str | None = None,
+        scope: Scope | None = None,
         tags: Iterable[str] = (),
         mode: Mode = "hybrid",
         limit: int = 5,
         query_embedding: Sequence[float] | None = None,
-        fusion: Fusion = "weighted",
-        vector_weight: float = 0.7,
-        fts_weight: float = 0.3,
+        fusion: Fusion = "contextual",
+        vector_weight: float | None = None,
+        fts_weight: float | None = None,
+        neighbours: int = 0,
         explain: bool = False,
     ) -> Recollection:
         """See `Reverie.recall`."""
@@ -137,6 +151,8 @@ class AsyncReverie:
             self._sync.recall,
             query,
             session=session,
+            channel=channel,
+            scope=scope,
             tags=tags,
             mode=mode,
             limit=limit,
@@ -144,14 +160,44 @@ class AsyncReverie:
             fusion=fusion,
             vector_weight=vector_weight,
             fts_weight=fts_weight,
+            neighbours=neighbours,
             explain=explain,
         )
+
+    async def context(
+        self,
+        session: str,
+        query: str | None = None,
+        *,
+        channel: str | None = None,
+        token_budget: int | None = None,
+        max_messages: int | None = None,
+        refine: bool = False,
+    ) -> Context:
+        """See `Reverie.context`."""
+        return await self._run(
+            self._sync.context,
+            session,
+            query,
+            channel=channel,
+            token_budget=token_budget,
+            max_messages=max_messages,
+            refine=refine,
+        )
+
+    async def restore(self, session: str, token_budget: int | None = None) -> Restored:
+        """See `Reverie.restore`."""
+        return await self._run(self._sync.restore, session, token_budget)
 
     async def search_sessions(
         self, query: str, *, tags: Iterable[str] = (), mode: Mode = "hybrid", limit: int = 5
     ) -> FoundSessions:
         """See `Reverie.search_sessions`."""
         return await self._run(self._sync.search_sessions, query, tags=tags, mode=mode, limit=limit)
+
+    async def recall_events(self, limit: int = 50, offset: int = 0, *, explain: bool = False) -> list[RecallEvent]:
+        """See `Reverie.recall_events`."""
+        return await self._run(self._sync.recall_events, limit, offset, explain=explain)
 
     async def working(self, session: str) -> list[Message]:
         """See `Reverie.working`."""

@@ -10,8 +10,9 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from reverie.checks import check_query, check_session, check_trace, check_wait, normalise_tags
+from reverie.checks import check_label, check_query, check_session, check_trace, check_wait, normalise_tags
 from reverie.config import resolve_config, without_password
+from reverie.contexts import ContextCalls
 from reverie.contract import WaitFor
 from reverie.errors import Unavailable
 from reverie.http import HttpTransport, post_submission, session_path
@@ -25,6 +26,8 @@ from reverie.types import (
     FoundSessions,
     Message,
     MessageList,
+    RecallEvent,
+    RecallEventList,
     Receipt,
     Recollection,
     Session,
@@ -38,11 +41,12 @@ if TYPE_CHECKING:
     from reverie.producer import Producer
 
 Mode = Literal["keyword", "vector", "hybrid"]
-Fusion = Literal["weighted", "rrf"]
+Fusion = Literal["contextual", "weighted", "rrf"]
+Scope = Literal["conversation", "channel", "workspace", "account"]
 Status = Literal["active", "idle", "archived"]
 
 
-class Reverie:
+class Reverie(ContextCalls):
     """One agent's memory in one workspace.
 
     What is not given is read once from REVERIE_AGENT, REVERIE_URL, REVERIE_BROKER, REVERIE_TOKEN,
@@ -161,22 +165,32 @@ class Reverie:
         query: str,
         *,
         session: str | None = None,
+        channel: str | None = None,
+        scope: Scope | None = None,
         tags: Iterable[str] = (),
         mode: Mode = "hybrid",
         limit: int = 5,
         query_embedding: Sequence[float] | None = None,
-        fusion: Fusion = "weighted",
-        vector_weight: float = 0.7,
-        fts_weight: float = 0.3,
+        fusion: Fusion = "contextual",
+        vector_weight: float | None = None,
+        fts_weight: float | None = None,
+        neighbours: int = 0,
         explain: bool = False,
     ) -> Recollection:
         """What this agent was told that fits the query, best first; with `tags`, only what carries all of them.
+
+        `session` and `channel` confine it; `scope` says how far to look from a session ("channel" to its channel,
+        "workspace" to everything). `fusion` "contextual" also weighs what was said around a turn; "weighted" and
+        "rrf" fuse plain BM25 and cosine. The two weights sum to 1; one of them is enough. `neighbours` asks for so
+        many messages before and after each result.
 
         Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
         """
         body = {
             "query": check_query(query),
             "session": None if session is None else check_session(session),
+            "channel": None if channel is None else check_label("channel", channel, required=True),
+            "scope": scope,
             "tags": normalise_tags(tags),
             "mode": mode,
             "limit": limit,
@@ -184,6 +198,7 @@ class Reverie:
             "fusion": fusion,
             "vector_weight": vector_weight,
             "fts_weight": fts_weight,
+            "neighbours": neighbours,
             "explain": explain,
         }
         return self._http.call("POST", "/v1/recall", Recollection, body=body)
@@ -194,6 +209,11 @@ class Reverie:
         """Which conversation was that? Sessions that fit the query, best first. Raises `Rejected`, `Unavailable`."""
         body = {"query": check_query(query), "tags": normalise_tags(tags), "mode": mode, "limit": limit}
         return self._http.call("POST", "/v1/sessions/search", FoundSessions, body=body)
+
+    def recall_events(self, limit: int = 50, offset: int = 0, *, explain: bool = False) -> list[RecallEvent]:
+        """What this agent's recalls found, the newest first; recorded soon after each. Scores only with `explain`."""
+        query = {"limit": limit, "offset": offset, "explain": "true" if explain else None}
+        return self._http.call("GET", "/v1/recall-events", RecallEventList, query=query).recall_events
 
     def working(self, session: str) -> list[Message]:
         """The last 50 messages of a session, oldest first; from the broker where it has them. Raises `NotFound`."""

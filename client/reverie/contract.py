@@ -17,6 +17,7 @@ INGEST_MESSAGES: Final = "reverie.ingest_messages"
 CHUNK_MESSAGES: Final = "reverie.chunk_messages"
 EMBED_CHUNKS: Final = "reverie.embed_chunks"
 INDEX_CHUNKS: Final = "reverie.index_chunks"
+RECORD_RECALLS: Final = "reverie.record_recalls"
 RECOVER_INBOX: Final = "reverie.recover_inbox"
 SWEEP_STAGES: Final = "reverie.sweep_stages"
 BACKFILL_EMBEDDINGS: Final = "reverie.backfill_embeddings"
@@ -36,6 +37,7 @@ TASK_QUEUES: Final[dict[str, str]] = {
     CHUNK_MESSAGES: QUEUE_INDEX,
     EMBED_CHUNKS: QUEUE_EMBED,
     INDEX_CHUNKS: QUEUE_INDEX,
+    RECORD_RECALLS: QUEUE_MAINTENANCE,
     RECOVER_INBOX: QUEUE_MAINTENANCE,
     SWEEP_STAGES: QUEUE_MAINTENANCE,
     BACKFILL_EMBEDDINGS: QUEUE_EMBED,

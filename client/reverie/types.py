@@ -71,15 +71,32 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a result stands where it stands. A leg that did not find it is absent."""
+    """Why a result stands where it stands. A leg that did not find it, or was not asked, is absent."""
 
     score: float
     keyword: Leg | None = None
     vector: Leg | None = None
+    keyword_around: Leg | None = None
+    vector_around: Leg | None = None
+    speaker: Leg | None = None
+    date: Leg | None = None
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A message beside one that was recalled."""
+
+    id: str
+    role: str
+    text: str
+    created_at: datetime
+    name: str | None = None
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing recalled. There are no scores unless `explain` was asked for."""
+    """One thing recalled. There are no scores unless `explain` was asked for.
+
+    `before` and `after` are its neighbours in the session, oldest first, where `neighbours` asked for them.
+    """
 
     id: str
     kind: Literal["message", "file"]
@@ -90,6 +107,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str | None = None
     tags: list[str] = []
     excerpt: str | None = None
+    before: list[Turn] = []
+    after: list[Turn] = []
     explanation: Explanation | None = None
 
 
@@ -109,6 +128,68 @@ class Recollection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
         return len(self.results)
 
 
+class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Something remembered that a context tells, with the narrowest scope that holds it and the session at hand."""
+
+    id: str
+    kind: Literal["message", "file"]
+    tier: Literal["conversation", "channel", "workspace", "account"]
+    text: str
+    created_at: datetime
+    session: str | None = None
+    role: str | None = None
+    name: str | None = None
+    tags: list[str] = []
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """How much of what was selected is not in a context, by why it was selected.
+
+    `shortened` counts messages that were cut to fit, `refined` those that a language model left out; these are
+    counted by their kind too.
+    """
+
+    memories: int = 0
+    relevant: int = 0
+    important: int = 0
+    recent: int = 0
+    shortened: int = 0
+    refined: int = 0
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to `context`: `text` is Markdown for a system prompt and has `tokens` tokens.
+
+    `messages` are the turns of the session in it, in the order in which they were said; `memories` what is remembered
+    beside them, the narrowest scope first and the best first in each. `degraded` says why it is less than asked for.
+    """
+
+    text: str
+    tokens: int
+    messages: list[Message]
+    memories: list[ContextMemory]
+    left_out: LeftOut
+    degraded: str = ""
+
+    def __str__(self) -> str:
+        """The document itself."""
+        return self.text
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to `restore`: the newest messages that fit, oldest first, and the summary of what was before.
+
+    `tokens` counts both. `left_out` are older messages that did not fit, `shortened` messages cut to fit.
+    """
+
+    session: str
+    messages: list[Message]
+    tokens: int
+    left_out: int
+    summary: str | None = None
+    shortened: int = 0
+
+
 class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
     """One session that fits a query, with the text that fits best."""
 
@@ -124,6 +205,22 @@ class FoundSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
     results: list[FoundSession]
     degraded: str = ""
+
+
+class RecallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One result of a recall of the past: `access_count` is how often this text has been found by now.
+
+    All results of one recall carry the same `recall`. There is no score unless `explain` was asked for.
+    """
+
+    recall: str
+    query: str
+    at: datetime
+    kind: Literal["message", "file"]
+    id: str
+    access_count: int
+    session: str | None = None
+    score: float | None = None
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -160,6 +257,12 @@ class MessageList(msgspec.Struct, frozen=True, kw_only=True):
     """A page of messages, oldest first."""
 
     messages: list[Message]
+
+
+class RecallEventList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of recall events, the newest recall first, the best result of each first."""
+
+    recall_events: list[RecallEvent]
 
 
 class DeadLetterList(msgspec.Struct, frozen=True, kw_only=True):

@@ -302,8 +302,8 @@ def test_async_client_has_the_same_calls(url: str, runtime: Runtime) -> None:
             assert await memory.delete_workspace()
 
     asyncio.run(talk())
-    public = {name for name in vars(Reverie) if not name.startswith("_")}
-    assert public == {name for name in vars(AsyncReverie) if not name.startswith("_")}
+    public = {name for name in dir(Reverie) if not name.startswith("_")}
+    assert public == {name for name in dir(AsyncReverie) if not name.startswith("_")}
 
 
 def test_a_call_beyond_those_that_may_wait_is_refused(

@@ -158,7 +158,7 @@ def test_a_wake_up_that_comes_after_its_workspace_was_deleted_makes_no_file(here
     """Given tasks still on their way, when the workspace is gone, then they leave it gone (M14)."""
     producer.enqueue(turns("zanzibar"))
     run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
-    forget_workspace(here.stores, here.inbox, here.working, workspace=WORKSPACE)
+    forget_workspace(here.stores, here.inbox, here.working, here.recall_log, workspace=WORKSPACE)
     run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
     for task in STAGES[1:]:
         with pytest.raises(NotFound):

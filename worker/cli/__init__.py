@@ -18,7 +18,18 @@ def main() -> None:
     try:
         # Here and not above: importing takes half a second, in which Ctrl-C may come. A module of commands registers
         # them when it is imported.
-        from worker.cli import database, health, sessions, stack, status, talk, upkeep  # noqa: F401
+        from worker.cli import (  # noqa: F401
+            context,
+            database,
+            health,
+            recalls,
+            reembed,
+            sessions,
+            stack,
+            status,
+            talk,
+            upkeep,
+        )
         from worker.cli.application import application
 
         application(standalone_mode=True)

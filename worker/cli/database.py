@@ -81,7 +81,7 @@ def reindex(
         kinds = ("text",) if kind == "text" else ("vector",)
     call = invocation(context)
     counts: dict[str, dict[str, int]] = {}
-    for name in _chosen(call, everything):
+    for name in chosen(call, everything):
         store = call.runtime.stores.workspace(name, create=False)
         for one in kinds:
             counts.setdefault(name, {})[one] = _rebuild(store, one, call.runtime.now())
@@ -103,7 +103,7 @@ def verify(
     call = invocation(context)
     wrong: dict[str, list[str]] = {}
     counts: dict[str, dict[str, int]] = {}
-    for name in _chosen(call, everything):
+    for name in chosen(call, everything):
         with _as_finding(wrong, name):
             verdict = compare(call.runtime.stores.workspace(name, create=False), quick=quick)
             counts[name] = verdict.counts
@@ -137,7 +137,9 @@ def delete(
             f"Delete workspace {workspace!r}, of all agents, for good? (--yes does not ask)", abort=True, err=True
         )
     here = invocation(context).runtime
-    found = forget_workspace(here.stores, here.inbox, here.working, workspace=check_workspace(workspace))
+    found = forget_workspace(
+        here.stores, here.inbox, here.working, here.recall_log, workspace=check_workspace(workspace)
+    )
     if as_json:
         print_json({"deleted": found})
     else:
@@ -158,7 +160,8 @@ def _rebuild(store: Store, kind: IndexKind, now: int) -> int:
         return rebuild(store, kind, now=now, progress=lambda done, total: bar.update(task, completed=done, total=total))
 
 
-def _chosen(call: Invocation, everything: bool) -> list[str]:
+def chosen(call: Invocation, everything: bool) -> list[str]:
+    """The workspaces that a command is about."""
     return call.runtime.stores.names() if everything else [call.settings.workspace]
 
 

@@ -9,6 +9,7 @@ import msgspec
 import typer
 
 from memory.forgetting import forget_session
+from memory.restoring import restore_session as restore
 from memory.sessions import export_session as read_export
 from memory.sessions import list_sessions as read_list
 from memory.sessions import read_session
@@ -86,6 +87,29 @@ def search_sessions(
         [(shortened(s.session, 40), s.ref_code, when(s.updated_at), shortened(s.excerpt, 100)) for s in found.results],
         empty="Nothing found.",
     )
+
+
+@sessions.command("restore")
+def restore_session(
+    context: typer.Context,
+    session: str,
+    budget: Annotated[int | None, typer.Option(help="Tokens.", show_default="settings")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The newest messages of a session that fit into a number of tokens, oldest first, and its summary."""
+    call = invocation(context)
+    settings = call.settings
+    fitting = settings.context_token_budget - settings.system_prompt_buffer if budget is None else budget
+    found = restore(_store(call), call.runtime.tokens, agent=call.agent, session=session, token_budget=fitting)
+    if as_json:
+        print_json(found)
+        return
+    if found.summary:
+        say(f"Before: {found.summary}")
+    for message in found.messages:
+        say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
+    cut = f", {found.shortened} shortened" if found.shortened else ""
+    say(f"({found.tokens:,} tokens; {found.left_out} older messages left out{cut})")
 
 
 @sessions.command("export")

@@ -78,10 +78,18 @@ def recall(
     context: typer.Context,
     query: str,
     session: Annotated[str | None, typer.Option(help="Within one session.")] = None,
+    channel: Annotated[str | None, typer.Option(help="Within one channel.")] = None,
+    scope: Annotated[
+        str | None, typer.Option(help="How far from the session: conversation, channel, workspace or account.")
+    ] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Every tag given must be there.")] = None,
     mode: Annotated[str, typer.Option(help="keyword, vector or hybrid.")] = "hybrid",
-    fusion: Annotated[str, typer.Option(help="weighted or rrf.")] = "weighted",
+    fusion: Annotated[str, typer.Option(help="contextual, weighted or rrf.")] = "contextual",
+    vector_weight: Annotated[
+        float | None, typer.Option(help="Weight of meaning, 0 to 1; the rest is the words'.")
+    ] = None,
     limit: Annotated[int, typer.Option(help="At most this many, 1 to 100.")] = 5,
+    neighbours: Annotated[int, typer.Option(help="Show so many messages before and after each, 0 to 10.")] = 0,
     explain: Annotated[bool, typer.Option("--explain", help="Show ranks and scores.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -90,10 +98,14 @@ def recall(
         found = memory.recall(
             query,
             session=session,
+            channel=channel,
+            scope=scope,  # type: ignore[arg-type]
+            vector_weight=vector_weight,
             tags=tag or [],
             mode=mode,  # type: ignore[arg-type]  # checked where it is used, with an error that names it
             fusion=fusion,  # type: ignore[arg-type]
             limit=limit,
+            neighbours=neighbours,
             explain=explain,
         )
     if as_json:
@@ -220,7 +232,11 @@ def _print_recollection(found: Recollection) -> None:
         say(f"({found.degraded})")
     for place, memory in enumerate(found.results, start=1):
         who = memory.name or memory.role or memory.kind
+        for turn in memory.before:
+            say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
         say(f"{place}. {when(memory.created_at)}  {who}: {shortened(memory.excerpt or memory.text, 200)}")
+        for turn in memory.after:
+            say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
         if memory.explanation is not None:
             say(f"     {_explained(memory.explanation)}")
     if not found.results:
@@ -228,6 +244,7 @@ def _print_recollection(found: Recollection) -> None:
 
 
 def _explained(explanation: Explanation) -> str:
-    legs = (("keyword", explanation.keyword), ("vector", explanation.vector))
+    names = ("keyword", "keyword_around", "vector", "vector_around", "speaker", "date")
+    legs = [(name.replace("_", " "), getattr(explanation, name)) for name in names]
     parts = [f"{name} rank {leg.rank} ({leg.normalised:.3f})" for name, leg in legs if leg is not None]
     return f"score {explanation.score:.3f}: " + (", ".join(parts) or "-")
