@@ -1,6 +1,7 @@
 """Every benchmark, one after the other, and a summary: `python -m benchmarks` (`make bench`).
 
-Each runs in a process of its own; one that fails is told at the end and holds up no other.
+Each runs in a process of its own; one that fails is told at the end and holds up no other. `python -m benchmarks NAME`
+runs one of them, with its own options.
 """
 
 from __future__ import annotations
@@ -17,18 +18,25 @@ from rich.table import Table
 from benchmarks.harness.options import DEFAULT_SEED, RESULTS, ROOT, run
 from benchmarks.harness.result import console, read_result, shown, verdict
 
-BENCHMARKS: Final = ("ingest", "accept", "lag", "writers", "footprint", "chaos")
+BENCHMARKS: Final = ("ingest", "accept", "lag", "recall_quality", "recall_speed", "writers", "footprint", "chaos")
+_WITH_PEERS: Final = ("ingest", "recall_speed")
 _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
 
 
 def main() -> None:
     """Run all and exit with 1 when one failed or a goal was missed by a full run."""
+    if sys.argv[1:2] and sys.argv[1] in BENCHMARKS:
+        alone = [sys.executable, "-m", f"benchmarks.{sys.argv[1]}", *sys.argv[2:]]
+        sys.exit(subprocess.run(alone, check=False).returncode)
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
     options.add_argument("--only", nargs="*", choices=BENCHMARKS, default=BENCHMARKS, help="run only these")
     options.add_argument("--output", type=Path, default=RESULTS, help="the folder for the results")
     options.add_argument("--seed", type=int, default=DEFAULT_SEED)
     options.add_argument("--quick", action="store_true", help="tiny inputs, to see that all of them run")
     options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; else made-up turns")
+    options.add_argument("--locomo", type=Path, help="LoCoMo for recall_quality; else --data")
+    options.add_argument("--longmemeval", type=Path, help="LongMemEval-S for recall_quality")
+    options.add_argument("--stores", type=Path, help="where recall_speed keeps its large stores for the next run")
     options.add_argument("--peers", type=Path, default=_PEERS, help="the peers' Python; left out where it is absent")
     given = options.parse_args()
     failed = [name for name in given.only if _run(name, given) != 0]
@@ -42,15 +50,25 @@ def _run(name: str, given: argparse.Namespace) -> int:
     output: Path = given.output
     command = [sys.executable, "-m", f"benchmarks.{name}", "--output", str(output / f"{name}.json")]
     command += ["--seed", str(given.seed)]
-    if given.data is not None:
-        command += ["--data", str(given.data)]
+    for option, value in _paths(name, given).items():
+        if value is not None:
+            command += [f"--{option}", str(value)]
     if given.quick:
         command.append("--quick")
-    peers: Path = given.peers
-    if name == "ingest" and peers.exists():
-        command += ["--peers", str(peers)]
     console.print(f"== {name}")
     return subprocess.run(command, check=False).returncode
+
+
+def _paths(name: str, given: argparse.Namespace) -> dict[str, Path | None]:
+    """The options of one benchmark that name a file or a folder."""
+    if name == "recall_quality":
+        return {"locomo": given.locomo or given.data, "longmemeval": given.longmemeval}
+    paths: dict[str, Path | None] = {"data": given.data}
+    if name in _WITH_PEERS and given.peers.exists():
+        paths["peers"] = given.peers
+    if name == "recall_speed":
+        paths["stores"] = given.stores
+    return paths
 
 
 def _summary(folder: Path, names: tuple[str, ...]) -> int:

@@ -1,10 +1,10 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
-"""How fast another memory takes up turns. Runs on the peers' own Python, knows nothing of Reverie, needs no network.
+"""How fast another memory takes up turns, and finds them. Runs on the peers' own Python, knows nothing of Reverie.
 
-    python measure.py PEER --texts TEXTS.json --model FOLDER --work FOLDER --output RESULT.json
+    python measure.py PEER --texts TEXTS.json --model FOLDER --work FOLDER --output RESULT.json [--queries QUERIES.json]
 
-Each is used as its documentation shows, with the same model files in the float32 that it computes in by default.
-The model is loaded and used once before the clock starts.
+Each is used as its documentation shows, with the same model files in the float32 that it computes in by default; no
+network is needed. The model is loaded and used once before the clock starts. Of the queries, the first few warm up.
 """
 
 from __future__ import annotations
@@ -17,15 +17,25 @@ import time
 from collections.abc import Callable, Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 BATCH = 100
+RESULTS = 10
+WARM_QUERIES = 10
 WARM_UP = ["a first text that makes the model load", "and a second one"]
 
 Add = Callable[[list[str]], None]
 
 
-def txtai_hybrid(model: str, work: Path) -> Add:
+class Peer(NamedTuple):
+    """What another memory can do: take up texts, and say how many results it found for a query."""
+
+    add: Add
+    search: Callable[[str], int]
+    keep: Any = None  # closed with the process, not before
+
+
+def txtai_hybrid(model: str, work: Path) -> Peer:
     """txtai, hybrid (vectors and words) with the texts kept, all in one batch."""
     from txtai import Embeddings
 
@@ -37,10 +47,10 @@ def txtai_hybrid(model: str, work: Path) -> Add:
     def add(texts: list[str]) -> None:
         embeddings.index(texts)
 
-    return add
+    return Peer(add, lambda query: len(embeddings.search(query, RESULTS)))
 
 
-def chromadb_batches(model: str, work: Path, *, batch: int = BATCH) -> Add:
+def chromadb_batches(model: str, work: Path, *, batch: int = BATCH) -> Peer:
     """Chroma on disk, in batches of 100."""
     import chromadb
     from chromadb.config import Settings
@@ -54,10 +64,13 @@ def chromadb_batches(model: str, work: Path, *, batch: int = BATCH) -> Add:
             ids = [str(start + offset) for offset in range(len(part))]
             collection.add(ids=ids, documents=part, embeddings=encode(part))
 
-    return add
+    def search(query: str) -> int:
+        return len(collection.query(query_embeddings=encode([query]), n_results=RESULTS)["ids"][0])
+
+    return Peer(add, search)
 
 
-def langgraph_batches(model: str, work: Path, *, batch: int = BATCH) -> Add:
+def langgraph_batches(model: str, work: Path, *, batch: int = BATCH) -> Peer:
     """LangGraph's SqliteStore with a vector index, in batches of 100."""
     import pysqlite3
 
@@ -77,21 +90,20 @@ def langgraph_batches(model: str, work: Path, *, batch: int = BATCH) -> Add:
         for start, part in _batches(texts, batch):
             store.batch([PutOp(("bench",), str(start + offset), {"text": text}) for offset, text in enumerate(part)])
 
-    add.keep = manager  # type: ignore[attr-defined]  # closed with the process, not before
-    return add
+    return Peer(add, lambda query: len(store.search(("bench",), query=query, limit=RESULTS)), keep=manager)
 
 
-def langgraph_single(model: str, work: Path) -> Add:
+def langgraph_single(model: str, work: Path) -> Peer:
     """LangGraph's SqliteStore, one `put` for each turn."""
     return langgraph_batches(model, work, batch=1)
 
 
-def chromadb_single(model: str, work: Path) -> Add:
+def chromadb_single(model: str, work: Path) -> Peer:
     """Chroma on disk, one by one."""
     return chromadb_batches(model, work, batch=1)
 
 
-def mem0_single(model: str, work: Path) -> Add:
+def mem0_single(model: str, work: Path) -> Peer:
     """mem0 without a language model (`infer=False`), local Qdrant on disk, one by one: it takes no batch."""
     os.environ.setdefault("OPENAI_API_KEY", "none")  # asked for when it is made, never used
     from mem0 import Memory
@@ -110,10 +122,13 @@ def mem0_single(model: str, work: Path) -> Add:
         for text in texts:
             memory.add([{"role": "user", "content": text}], user_id="bench", infer=False)
 
-    return add
+    def search(query: str) -> int:
+        return len(memory.search(query, filters={"user_id": "bench"}, top_k=RESULTS)["results"])
+
+    return Peer(add, search)
 
 
-PEERS: dict[str, tuple[Callable[[str, Path], Add], str]] = {
+PEERS: dict[str, tuple[Callable[[str, Path], Peer], str]] = {
     "txtai": (txtai_hybrid, "txtai"),
     "chromadb_batch": (chromadb_batches, "chromadb"),
     "chromadb_single": (chromadb_single, "chromadb"),
@@ -125,26 +140,43 @@ PEERS: dict[str, tuple[Callable[[str, Path], Add], str]] = {
 
 def main() -> None:
     """Measure one peer and write what it did."""
-    parser = argparse.ArgumentParser(description="How fast another memory takes up turns.")
+    parser = argparse.ArgumentParser(description="How fast another memory takes up turns, and finds them.")
     parser.add_argument("peer", choices=sorted(PEERS))
     parser.add_argument("--texts", type=Path, required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
+    parser.add_argument("--queries", type=Path, help="search for these too, once everything is taken up")
     options = parser.parse_args()
     texts = json.loads(options.texts.read_text(encoding="utf-8"))
     make, package = PEERS[options.peer]
-    add = make(options.model, options.work)
+    memory = make(options.model, options.work)
     started = time.perf_counter()
-    add(texts)
+    memory.add(texts)
     seconds = time.perf_counter() - started
-    found = {
+    found: dict[str, Any] = {
         "messages": len(texts),
         "seconds": seconds,
         "messages_per_second": len(texts) / seconds,
         "package": f"{package} {metadata.version(package)}",
     }
+    if options.queries is not None:
+        found["search_seconds"] = search_seconds(memory, json.loads(options.queries.read_text(encoding="utf-8")))
     options.output.write_text(json.dumps(found), encoding="utf-8")
+
+
+def search_seconds(memory: Peer, queries: list[str]) -> list[float]:
+    """How long each search took, query embedding included. Raises RuntimeError where one finds nothing."""
+    for query in queries[:WARM_QUERIES]:
+        memory.search(query)
+    seconds = []
+    for query in queries:
+        started = time.perf_counter()
+        results = memory.search(query)
+        seconds.append(time.perf_counter() - started)
+        if not results:
+            raise RuntimeError("a search found nothing: its time means nothing")
+    return seconds
 
 
 def _encoder(model: str) -> Callable[[list[str]], list[Any]]:

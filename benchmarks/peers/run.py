@@ -27,11 +27,12 @@ class PeerFigure(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float = 0.0
     messages_per_second: float = 0.0
     package: str = ""
+    search_seconds: list[float] = []
     why_not: str = ""
 
 
-def run_peer(peer: str, python: Path, texts: Sequence[str]) -> PeerFigure:
-    """Have one peer take up the texts."""
+def run_peer(peer: str, python: Path, texts: Sequence[str], queries: Sequence[str] = ()) -> PeerFigure:
+    """Have one peer take up the texts, and then, where there are queries, search for each of them."""
     if not python.exists():
         return PeerFigure(why_not=f"no peers' Python at {python}: make it with `python -m benchmarks.peers.install`")
     try:
@@ -42,6 +43,9 @@ def run_peer(peer: str, python: Path, texts: Sequence[str]) -> PeerFigure:
         work = Path(name)
         (work / "texts.json").write_text(json.dumps(list(texts)), encoding="utf-8")
         arguments = ["--texts", work / "texts.json", "--model", model, "--work", work, "--output", work / "out.json"]
+        if queries:
+            (work / "queries.json").write_text(json.dumps(list(queries)), encoding="utf-8")
+            arguments += ["--queries", work / "queries.json"]
         command = [str(python), str(_PROGRAM), peer, *map(str, arguments)]
         try:
             said = subprocess.run(

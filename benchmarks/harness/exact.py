@@ -1,0 +1,117 @@
+"""How much of the exact result a recall finds: against every canonical vector, and against the whole ranking.
+
+The recall under test takes short cuts (codes for vectors, a first look at very many). The exact result takes none:
+cosines of the canonical float32 vectors with numpy, and for the hybrid ranking those cosines and every chunk scored.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
+from statistics import fmean
+from typing import Final, NamedTuple
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.embedders.base import Embedder
+from benchmarks.harness.timed import Asked
+from retrieval import contextual
+from retrieval.agent_index import View
+from retrieval.codes import Floats, Rows, VectorCodes
+from retrieval.indexes import AgentIndexes
+from retrieval.recall import RecallRequest, find
+from retrieval.request import Mode
+from storage.stores import Store
+
+DEPTH: Final = 10
+# Two orders of adding up float32 differ by less: what is this near the last one counts as equally near.
+_ROUNDING: Final = 1e-5
+
+
+class Exactness(msgspec.Struct, frozen=True, kw_only=True):
+    """recall@10 of the exact result, averaged over the questions, by meaning alone and for the default ranking."""
+
+    vector: float
+    hybrid: float
+    questions: int
+
+
+class _OneAgent(NamedTuple):
+    """What the exact results of one agent are computed from; row i of `vectors` belongs to row i of the view."""
+
+    view: View
+    vectors: Floats
+
+
+class _ExactCosines(VectorCodes):
+    """The cosines of the canonical vectors in the place of those of their codes."""
+
+    def __init__(self, vectors: Floats) -> None:
+        super().__init__(vectors.shape[1])
+        self._vectors = vectors
+
+    def cosines(self, query: Floats, rows: Rows | slice) -> Floats:
+        """The exact cosine of each row to a unit query vector."""
+        found: Floats = (self._vectors @ query)[rows]
+        return found
+
+
+def compare_with_exact(
+    store: Store, embedder: Embedder, indexes: AgentIndexes, questions: Sequence[Asked]
+) -> Exactness:
+    """Ask each question by meaning and by the default ranking, and compare the first ten with the exact ones."""
+    vector: list[float] = []
+    hybrid: list[float] = []
+    for agent, of_agent in groupby(sorted(questions), key=lambda question: question.agent):
+        here = _load(store, indexes, agent)
+        for question in of_agent:
+            vector.append(
+                _vector_recall(here, question, embedder, _found(store, embedder, indexes, question, "vector"))
+            )
+            hybrid.append(
+                _hybrid_recall(here, question, embedder, _found(store, embedder, indexes, question, "hybrid"))
+            )
+    return Exactness(vector=fmean(vector), hybrid=fmean(hybrid), questions=len(vector))
+
+
+def _load(store: Store, indexes: AgentIndexes, agent: str) -> _OneAgent:
+    with store.reading() as tx:
+        view = indexes.view(store, tx, agent)
+        generation = tx.index.active("vector")
+        if view is None or generation is None:
+            raise RuntimeError(f"the index of {agent} is not there: warm it up first")
+        vectors = np.zeros((len(view.chunk_ids), generation.dim), np.float32)
+        order = np.argsort(view.chunk_ids)
+        for ids, blob in tx.for_agent(agent).forward.vectors(generation.model):
+            rows = order[np.searchsorted(view.chunk_ids, ids, sorter=order)]
+            vectors[rows] = np.frombuffer(blob, "<f4").reshape(len(ids), generation.dim)
+    return _OneAgent(view, vectors)
+
+
+def _found(store: Store, embedder: Embedder, indexes: AgentIndexes, question: Asked, mode: Mode) -> list[int]:
+    request = RecallRequest(query=question.text, agent=question.agent, mode=mode, limit=DEPTH)
+    return [hit.chunk_id for hit in find(store, embedder, request, indexes=indexes).hits]
+
+
+def _vector_recall(here: _OneAgent, question: Asked, embedder: Embedder, found: Sequence[int]) -> float:
+    cosines = here.vectors @ np.asarray(embedder.embed_query(question.text), "<f4")
+    return _share(here.view.chunk_ids, np.where(here.view.alive, cosines, -1.0), found)
+
+
+def _hybrid_recall(here: _OneAgent, question: Asked, embedder: Embedder, found: Sequence[int]) -> float:
+    view = replace(here.view, codes=_ExactCosines(here.vectors))
+    asked = contextual.question_for(view, question.text)
+    vector = np.asarray(embedder.embed_query(asked.text), "<f4")
+    ranking = contextual.rank(view, question.text, asked, vector, exhaustive=True)
+    return _share(ranking.chunk_ids, ranking.scores, found)
+
+
+def _share(chunk_ids: NDArray[np.int64], scores: Floats, found: Sequence[int]) -> float:
+    """The share of the ten best that was found; what scores as well as the tenth is as good."""
+    wanted = min(DEPTH, len(scores))
+    last = np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
+    good = set(chunk_ids[scores >= last - _ROUNDING].tolist())
+    return len(good.intersection(found[:wanted])) / wanted

@@ -1,0 +1,156 @@
+"""Conversations to search in: handed over by the public client, waited for, and asked; nothing of them is kept.
+
+Whatever a data set is made of, each agent's part of it is a haystack here, and goes through the product as any
+agent's messages do.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Final, TypeVar
+
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.stack import Stack
+from benchmarks.harness.watch import Watch
+from reverie import Reverie
+from reverie.contract import MAX_MESSAGES_PER_CALL
+
+# Enough that the pipeline never waits for the next batch; more would only take processor time from it.
+_PRODUCERS: Final = 4
+_ASKERS: Final = 2
+_LOOK_SECONDS: Final = 0.25
+# Loading the model, the slowest step, takes seconds: after this time without a step something is broken.
+_STUCK_SECONDS: Final = 120.0
+_CALL_SECONDS: Final = 60.0
+_BAR_CHARACTERS: Final = 24
+
+_Question = TypeVar("_Question")
+_Answer = TypeVar("_Answer")
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """One message of a data set. Without `created_at` it is said when it is handed over."""
+
+    id: str
+    session: str
+    role: str
+    content: str
+    name: str | None = None
+    created_at: datetime | None = None
+
+    def as_message(self) -> dict[str, Any]:
+        """The message as the client takes it."""
+        given = {"id": self.id, "role": self.role, "content": self.content}
+        optional = {"name": self.name, "created_at": self.created_at}
+        return {**given, **{key: value for key, value in optional.items() if value is not None}}
+
+
+@dataclass(frozen=True, slots=True)
+class Haystack:
+    """All that one agent was told."""
+
+    agent: str
+    said: Sequence[Said]
+
+    def by_session(self) -> dict[str, list[Said]]:
+        """Its messages by session, in their order."""
+        sessions: dict[str, list[Said]] = defaultdict(list)
+        for said in self.said:
+            sessions[said.session].append(said)
+        return sessions
+
+
+def client_of(stack: Stack, agent: str, workspace: str) -> Reverie:
+    """The public client of one agent: it enqueues at the broker and asks over HTTP."""
+    return Reverie(agent, url=stack.url, broker=stack.broker_url, workspace=workspace, timeout_seconds=_CALL_SECONDS)
+
+
+def take_up(stack: Stack, workspace: str, haystacks: Sequence[Haystack], tell: Progress) -> float:
+    """Hand everything over by the queue and return when all of it is searchable: the seconds that it took.
+
+    Raises RuntimeError when a message is refused, and TimeoutError when nothing goes on for two minutes.
+    """
+    started = time.monotonic()
+    count = sum(len(haystack.said) for haystack in haystacks)
+    with ThreadPoolExecutor(max_workers=_PRODUCERS) as pool:
+        handed = [pool.submit(_hand_over, stack, workspace, haystack) for haystack in haystacks]
+        with stack.watch(workspace) as watch:
+            _wait_searchable(watch, count, tell)
+        for call in handed:
+            call.result()
+    return time.monotonic() - started
+
+
+def ask(
+    stack: Stack,
+    workspace: str,
+    questions: Sequence[tuple[str, _Question]],
+    call: Callable[[Reverie, _Question], _Answer],
+    tell: Progress,
+) -> list[_Answer]:
+    """Put each question, with the agent that it is for, through `call`; the answers in the order of the questions."""
+    clients = {agent: client_of(stack, agent, workspace) for agent in dict.fromkeys(agent for agent, _ in questions)}
+    try:
+        with ThreadPoolExecutor(max_workers=_ASKERS) as pool:
+            asked = [pool.submit(call, clients[agent], question) for agent, question in questions]
+            answers = []
+            for number, answer in enumerate(asked, 1):
+                answers.append(answer.result())
+                tell(f"{workspace}: asked {_bar(number, len(asked))}")
+            return answers
+    finally:
+        for client in clients.values():
+            client.close()
+
+
+def _hand_over(stack: Stack, workspace: str, haystack: Haystack) -> None:
+    with client_of(stack, haystack.agent, workspace) as client:
+        for session, said in haystack.by_session().items():
+            for start in range(0, len(said), MAX_MESSAGES_PER_CALL):
+                batch = [message.as_message() for message in said[start : start + MAX_MESSAGES_PER_CALL]]
+                receipt = client.ingest(session, batch)
+                if receipt.rejected:
+                    raise RuntimeError(f"session {session} of {haystack.agent}: {receipt.rejected[0].error}")
+
+
+def _wait_searchable(watch: Watch, count: int, tell: Progress) -> None:
+    started = moved = time.monotonic()
+    before = (-1, -1)
+    while True:
+        state = (watch.messages(), watch.waiting())
+        stored, waiting = state
+        if stored >= count and not waiting:
+            return
+        now = time.monotonic()
+        if state != before:
+            before, moved = state, now
+        elif now - moved > _STUCK_SECONDS:
+            raise TimeoutError(
+                f"{stored:,} of {count:,} messages stored, {waiting:,} rows waiting, and nothing went on for"
+                f" {_STUCK_SECONDS:g} s"
+            )
+        chunks, indexed = _chunks(watch)
+        tell(f"stored {_bar(stored, count)} searchable {_bar(indexed, max(chunks, 1))} {now - started:,.0f} s")
+        time.sleep(_LOOK_SECONDS)
+
+
+def _chunks(watch: Watch) -> tuple[int, int]:
+    """How many chunks there are, and how many of them are in the vector index."""
+    # The highest id is as good as a count here, and is found at once; what waits is counted by partial indexes.
+    chunks = watch.number("SELECT coalesce(max(id), 0) FROM chunks")
+    waiting = watch.number(
+        "SELECT (SELECT count(*) FROM chunks WHERE embedded_at IS NULL)"
+        " + (SELECT count(*) FROM chunks WHERE embedded_at IS NOT NULL AND indexed_at IS NULL)"
+    )
+    return chunks, max(0, chunks - waiting)
+
+
+def _bar(done: int, whole: int) -> str:
+    full = _BAR_CHARACTERS * min(done, whole) // whole if whole else _BAR_CHARACTERS
+    return f"[{'#' * full}{'.' * (_BAR_CHARACTERS - full)}] {done:,} of {whole:,}"

@@ -1,0 +1,97 @@
+"""LongMemEval-S, cleaned (ICLR 2025, xiaowu0162/LongMemEval): questions, each with its own haystack of sessions."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import math
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness.haystack import Haystack, Said
+
+# How many distinct sessions count.
+FIRST: Final = 5
+NDCG_DEPTH: Final = 10
+# Questions that nothing in the haystack answers.
+_WITHOUT_ANSWER: Final = "_abs"
+_GZIP: Final = b"\x1f\x8b"
+# "2023/05/30 (Tue) 23:25": the weekday says nothing new and depends on the language of the machine.
+_WEEKDAY = re.compile(r"\s*\(.*?\)\s*")
+
+
+@dataclass(frozen=True, slots=True)
+class SessionQuestion:
+    """A question, the agent whose memory is its haystack, and the sessions that hold the answer."""
+
+    text: str
+    kind: str
+    haystack: Haystack
+    gold: frozenset[str]
+
+
+def load_longmemeval(path: Path, *, dates: bool = True, limit: int | None = None) -> list[SessionQuestion]:
+    """The questions of a file of JSON lines, compressed or not, that have an answer: the first `limit` of them.
+
+    Raises ValueError for a file of another form.
+    """
+    try:
+        return list(islice(_questions(path, dates), limit))
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise ValueError(f"{path} has not the form of LongMemEval: {error!r}") from error
+
+
+def session_measures(found: Sequence[str], gold: frozenset[str]) -> dict[str, float]:
+    """all@5 and any@5: all, or one, of the gold sessions among the first five distinct sessions found; NDCG@10."""
+    distinct = list(dict.fromkeys(found))
+    there = gold & set(distinct[:FIRST])
+    return {
+        f"all_at_{FIRST}": float(there == gold),
+        f"any_at_{FIRST}": float(bool(there)),
+        f"ndcg_at_{NDCG_DEPTH}": _ndcg(distinct, gold),
+    }
+
+
+def _ndcg(distinct: Sequence[str], gold: frozenset[str]) -> float:
+    """As the paper's own code counts it (`src/retrieval/eval_utils.py`): rank 1 in full, rank i by 1 / log2(i)."""
+    gains = [1.0 if rank == 1 else 1.0 / math.log2(rank) for rank in range(1, NDCG_DEPTH + 1)]
+    reached = sum(gain for gain, session in zip(gains, distinct, strict=False) if session in gold)
+    return reached / sum(gains[: len(gold)])
+
+
+def _questions(path: Path, dates: bool) -> Iterator[SessionQuestion]:
+    with path.open("rb") as look:
+        opened = gzip.open if look.read(2) == _GZIP else open
+    with opened(path, "rt", encoding="utf-8") as lines:
+        for line in filter(str.strip, lines):
+            entry = json.loads(line)
+            if not entry["question_id"].endswith(_WITHOUT_ANSWER):
+                yield _question(entry, dates)
+
+
+def _question(entry: Mapping[str, Any], dates: bool) -> SessionQuestion:
+    haystack = Haystack(str(entry["question_id"]), list(_said(entry, dates)))
+    return SessionQuestion(
+        entry["question"], entry["question_type"], haystack, frozenset(map(str, entry["answer_session_ids"]))
+    )
+
+
+def _said(entry: Mapping[str, Any], dates: bool) -> Iterator[Said]:
+    sessions = zip(entry["haystack_session_ids"], entry["haystack_dates"], entry["haystack_sessions"], strict=True)
+    # A session may stand in a haystack twice, at two dates: the place tells its messages apart.
+    for place, (session, date, turns) in enumerate(sessions):
+        began = datetime.strptime(_WEEKDAY.sub(" ", date), "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
+        for number, turn in enumerate(turns):
+            if turn["content"].strip():
+                yield Said(
+                    id=f"{place}:{number}",
+                    session=str(session),
+                    role=turn["role"],
+                    content=turn["content"],
+                    created_at=began + timedelta(seconds=number) if dates else None,
+                )

@@ -1,0 +1,253 @@
+"""Does recall find what was said? LoCoMo by turn and LongMemEval by session, through the queue and the public client.
+
+Every turn is ingested as an agent would, and every question asked by `client.recall` or `client.search_sessions`:
+there is no shortcut. Files are named by options and read where they lie; nothing of them is kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from rich.table import Table
+
+from benchmarks.harness.figures import rounded
+from benchmarks.harness.haystack import Haystack, ask, take_up
+from benchmarks.harness.locomo import DEPTHS, Conversation, Form, TurnQuestion, load_locomo, turn_measures
+from benchmarks.harness.longmemeval import NDCG_DEPTH, SessionQuestion, load_longmemeval, session_measures
+from benchmarks.harness.options import parser, run
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.published import PUBLISHED
+from benchmarks.harness.result import Goal, Result, console, settings_of, shown
+from benchmarks.harness.stack import Stack
+from reverie import Reverie
+from reverie.types import FoundSessions, Recollection
+
+# What 03-recall.md of the specification asks for on the development sets, in percent.
+GOALS: Final = {
+    "locomo_any_at_10": 89.0,
+    "locomo_any_at_5": 81.0,
+    "longmemeval_all_at_5": 96.0,
+    "longmemeval_any_at_5": 99.8,
+}
+_QUICK_QUESTIONS: Final = 2
+_QUICK_CONVERSATIONS: Final = 1
+_ALL: Final = "all"
+
+Scores = Mapping[str, float]
+Grouped = dict[str, list[Scores]]
+
+
+@dataclass(slots=True)
+class Strategy:
+    """One way to ask: what of the call differs from its defaults."""
+
+    name: str
+    options: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def suffix(self) -> str:
+        """What tells its figures from those of the defaults."""
+        return f" ({self.name})" if self.options else ""
+
+
+def main() -> None:
+    """Measure and write the result."""
+    options = _options()
+    result = Result(
+        benchmark="recall_quality", seed=options.seed, quick=options.quick, settings=settings_of(vars(options))
+    )
+    strategies = _strategies(options)
+    tell = Progress()
+    for name, measure in (("locomo", _locomo), ("longmemeval", _longmemeval)):
+        path: Path | None = getattr(options, name)
+        why = _why_not(name, path)
+        if why:
+            console.print(why, markup=False)
+            result.notes.append(why)
+        else:
+            measure(options, strategies, result, tell)
+    _conclude(result)
+    result.finish(options.output)
+
+
+def _options() -> argparse.Namespace:
+    options = parser("recall_quality", __doc__, data=False)
+    options.add_argument("--locomo", type=Path, help="LoCoMo conversations as JSON")
+    options.add_argument("--longmemeval", type=Path, help="LongMemEval-S as JSON lines, compressed or not")
+    options.add_argument("--conversations", type=int, help="only the first of LoCoMo (1 when quick)")
+    options.add_argument("--questions", type=int, help="only the first of LongMemEval (2 when quick)")
+    options.add_argument("--mode", nargs="+", default=[], help="ask in these modes too: keyword, vector, hybrid")
+    options.add_argument("--fusion", nargs="+", default=[], help="ask with these fusions too: weighted, rrf")
+    options.add_argument("--without-names", action="store_true", help="LoCoMo: the text says who speaks, no name does")
+    options.add_argument("--without-dates", action="store_true", help="everything is said now")
+    options.add_argument("--one-session", action="store_true", help="LoCoMo: each conversation is one session")
+    return options.parse_args()
+
+
+def _strategies(options: argparse.Namespace) -> list[Strategy]:
+    """The defaults first, which the goals are about; then what is to be compared with them, on the same store."""
+    modes = [Strategy(mode, {"mode": mode}) for mode in options.mode]
+    return [Strategy("default"), *modes, *(Strategy(fusion, {"fusion": fusion}) for fusion in options.fusion)]
+
+
+def _why_not(name: str, path: Path | None) -> str:
+    if path is None:
+        return f"{name} is not measured: no --{name} FILE"
+    return "" if path.is_file() else f"{name} is not measured: there is no file {path}"
+
+
+def _locomo(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
+    form = Form(names=not options.without_names, dates=not options.without_dates, one_session=options.one_session)
+    limit = _limit(options.conversations, options.quick, _QUICK_CONVERSATIONS)
+    conversations = load_locomo(options.locomo, form, limit=limit)
+    asked = [(one, question) for one in conversations for question in one.questions]
+    with _ready(result) as stack:
+        haystacks = [one.haystack for one in conversations]
+        _note_ingest(result, "locomo", haystacks, take_up(stack, "locomo", haystacks, tell))
+        for strategy in strategies:
+            grouped = _ask_turns(stack, asked, strategy, result, tell)
+            _add(result, "locomo", strategy, grouped)
+            result.add(f"locomo_questions{strategy.suffix}", len(asked))
+
+
+def _ask_turns(
+    stack: Stack,
+    asked: Sequence[tuple[Conversation, TurnQuestion]],
+    strategy: Strategy,
+    result: Result,
+    tell: Progress,
+) -> Grouped:
+    def call(client: Reverie, question: TurnQuestion) -> Recollection:
+        return client.recall(question.text, limit=max(DEPTHS), **strategy.options)
+
+    answers = ask(stack, "locomo", [(one.haystack.agent, question) for one, question in asked], call, tell)
+    _note_degraded(result, "locomo", strategy, (answer.degraded for answer in answers))
+    grouped: Grouped = {_ALL: []}
+    for (one, question), answer in zip(asked, answers, strict=True):
+        scores = turn_measures([memory.id for memory in answer], question.evidence)
+        for group in (_ALL, one.haystack.agent, f"category {question.category}"):
+            grouped.setdefault(group, []).append(scores)
+    return grouped
+
+
+def _longmemeval(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
+    limit = _limit(options.questions, options.quick, _QUICK_QUESTIONS)
+    questions = load_longmemeval(options.longmemeval, dates=not options.without_dates, limit=limit)
+    with _ready(result) as stack:
+        haystacks = [question.haystack for question in questions]
+        _note_ingest(result, "longmemeval", haystacks, take_up(stack, "longmemeval", haystacks, tell))
+        for strategy in strategies:
+            if "fusion" in strategy.options:
+                continue  # the search for sessions has one fusion of its own
+            grouped = _ask_sessions(stack, questions, strategy, result, tell)
+            _add(result, "longmemeval", strategy, grouped)
+            result.add(f"longmemeval_questions{strategy.suffix}", len(questions))
+
+
+def _ask_sessions(
+    stack: Stack, questions: Sequence[SessionQuestion], strategy: Strategy, result: Result, tell: Progress
+) -> Grouped:
+    def call(client: Reverie, question: SessionQuestion) -> FoundSessions:
+        return client.search_sessions(question.text, limit=NDCG_DEPTH, **strategy.options)
+
+    answers = ask(stack, "longmemeval", [(one.haystack.agent, one) for one in questions], call, tell)
+    _note_degraded(result, "longmemeval", strategy, (answer.degraded for answer in answers))
+    grouped: Grouped = {_ALL: []}
+    for question, answer in zip(questions, answers, strict=True):
+        scores = session_measures([found.session for found in answer.results], question.gold)
+        for group in (_ALL, question.kind):
+            grouped.setdefault(group, []).append(scores)
+    return grouped
+
+
+@contextmanager
+def _ready(result: Result) -> Iterator[Stack]:
+    """A stack whose server answers; what embeds in it is noted."""
+    with Stack() as stack:
+        if not stack.wait_server():
+            raise RuntimeError("no server answers: recall goes over HTTP, so nothing can be asked")
+        result.settings["embedder"] = stack.embedder
+        yield stack
+
+
+def _limit(asked_for: int | None, quick: bool, tiny: int) -> int | None:
+    return tiny if quick and asked_for is None else asked_for
+
+
+def _note_ingest(result: Result, name: str, haystacks: Sequence[Haystack], seconds: float) -> None:
+    messages = sum(len(haystack.said) for haystack in haystacks)
+    result.add(f"{name}_agents", len(haystacks))
+    result.add(f"{name}_messages", messages)
+    result.add(f"{name}_ingest", rounded(messages / seconds), "messages/s")
+
+
+def _note_degraded(result: Result, name: str, strategy: Strategy, said: Iterable[str]) -> None:
+    """An answer by words alone measures something else: the result must say so."""
+    degraded = [why for why in said if why]
+    if degraded:
+        result.notes.append(f"{name}{strategy.suffix}: {len(degraded)} answers were degraded: {degraded[0]}")
+
+
+def _add(result: Result, name: str, strategy: Strategy, grouped: Grouped) -> None:
+    """Note the averages over all questions as figures, and those of each group beside them; print both."""
+    averages = {group: _averages(scores) for group, scores in grouped.items() if scores}
+    for measure, percent in averages.get(_ALL, {}).items():
+        result.add(f"{name}_{measure}{strategy.suffix}", percent, "%")
+    result.add(f"{name}_groups{strategy.suffix}", averages)
+    table = Table(title=f"{name}{strategy.suffix}, percent", title_justify="left", header_style="bold")
+    table.add_column("questions")
+    for measure in averages.get(_ALL, {}):
+        table.add_column(measure.replace("_at_", "@").replace("ndcg", "NDCG"), justify="right")
+    table.add_column("of them", justify="right")
+    for group in sorted(averages, key=lambda each: (each != _ALL, each)):
+        table.add_row(group, *map(shown, averages[group].values()), str(len(grouped[group])))
+    console.print(table)
+
+
+def _averages(scores: Sequence[Scores]) -> dict[str, float]:
+    return {measure: rounded(100 * fmean(score[measure] for score in scores)) for measure in scores[0]}
+
+
+def _conclude(result: Result) -> None:
+    parts = any(result.settings.get(option) for option in ("conversations", "questions")) or result.quick
+    changed = [name for name in ("without_names", "without_dates", "one_session") if result.settings.get(name)]
+    if parts:
+        result.notes.append("only a part of the questions was asked")
+    if changed:
+        result.notes.append(f"the conversations were changed ({', '.join(changed)}): the goals are not about these")
+    for measure, goal in GOALS.items():
+        figure = result.figures.get(measure)
+        note = "" if figure is not None else f"{measure.split('_')[0]} was not measured"
+        result.goals.append(Goal(what=_readable(measure), relation=">=", goal=goal, figure=figure, unit="%", note=note))
+    result.figures["published"] = [
+        {**published._asdict(), "here": result.figures.get(published.measure)} for published in PUBLISHED
+    ]
+    _print_published(result)
+
+
+def _print_published(result: Result) -> None:
+    table = Table(title="beside what is published", title_justify="left", header_style="bold")
+    for column in ("measure", "here", "there", "who", "on"):
+        table.add_column(column, justify="right" if column in ("here", "there") else "left")
+    for published in PUBLISHED:
+        here = result.figures.get(published.measure)
+        if here is not None:
+            row = (_readable(published.measure), shown(here), shown(published.percent), published.who, published.on)
+            table.add_row(*row)
+    if table.row_count:
+        console.print(table)
+
+
+def _readable(measure: str) -> str:
+    """`locomo_any_at_10` as people write it."""
+    return measure.replace("_at_", "@").replace("_", ", ")
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,271 @@
+"""How fast recall answers from stores of 6,000 to 1,000,000 chunks: in process, over HTTP, and while ingest runs.
+
+Hybrid recall as an agent calls it, the embedding of the question included, one question after the other. The stores
+hold made-up conversations; how much of the exact result the short cuts of large stores find is measured beside it.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Final
+
+from rich.table import Table
+
+from adapters.embedders import build_embedder
+from adapters.embedders.base import Embedder
+from benchmarks.harness.big_store import StoreSize
+from benchmarks.harness.figures import percentile, rounded
+from benchmarks.harness.full_speed import BACKLOG_MESSAGES, FullSpeed
+from benchmarks.harness.haystack import client_of
+from benchmarks.harness.options import ROOT, given, parser, run
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.recall_process import InProcess, Plan, memory, run_in_process
+from benchmarks.harness.recall_stores import BuiltStore, built_store
+from benchmarks.harness.result import Goal, Result, console, settings_of, shown
+from benchmarks.harness.stack import WORKSPACE, Stack
+from benchmarks.harness.texts import Texts, load_texts
+from benchmarks.harness.timed import Ask, Asked, Timings, timed, warm_up
+from benchmarks.peers.run import run_peer
+from worker.runtime import embedder_spec
+from worker.settings import load_settings
+
+SMALL: Final = StoreSize(6_000)
+MANY_AGENTS: Final = StoreSize(10_000, 100)
+LARGE: Final = StoreSize(1_000_000)
+SIZES: Final = (SMALL, StoreSize(100_000), MANY_AGENTS, LARGE)
+_TINY: Final = (StoreSize(120), StoreSize(40, 3))
+# What 03-recall.md of the specification asks for, in milliseconds.
+_SMALL_GOALS: Final = {"in_process": (8.0, 12.0), "http": (10.0, 15.0)}
+_LARGE_GOALS: Final = (60.0, 90.0)
+_MOST_TIMES_SMALL: Final = 1.5
+_MOST_TIMES_IDLE: Final = 3.0
+_LEAST_OF_EXACT: Final = 0.98
+PEERS: Final = ("txtai", "chromadb_batch", "langgraph_batch", "mem0")
+_WARM_QUESTIONS: Final = 20
+# Long enough for some dozen batches of the embedder.
+_BESIDE_INGEST_SECONDS: Final = 15.0
+_STREAM_MESSAGES: Final = 5_000
+_TINY_BACKLOG: Final = 40
+_MIB: Final = 2**20
+
+
+def main() -> None:
+    """Measure and write the result."""
+    options = _options()
+    sizes: Sequence[StoreSize] = options.sizes or (_TINY if options.quick else SIZES)
+    result = Result(
+        benchmark="recall_speed", seed=options.seed, quick=options.quick, settings=settings_of(vars(options))
+    )
+    count = int(given(options.queries, quick=options.quick, tiny=10, full=200))
+    warm = min(_WARM_QUESTIONS, count)
+    result.settings.update(sizes=[str(size) for size in sizes], queries=count, warm=warm)
+    stream = load_texts(options.data, _STREAM_MESSAGES, seed=options.seed)
+    result.settings["stream"] = stream.source
+    embedder = _embedder()
+    tell = Progress()
+    for number, size in enumerate(sizes):
+        with built_store(
+            size, embedder, questions=warm + count, seed=options.seed, keep=options.stores, tell=tell
+        ) as store:
+            tell.step(f"{size}: built")
+            result.add(f"{size}_disk", rounded(store.bytes_on_disk() / _MIB), "MiB")
+            _in_process(store, size, warm, options, result)
+            tell.step(f"{size}: measured in process")
+            _over_http(store, size, warm, result, stream if number == 0 else None)
+            tell.step(f"{size}: measured over HTTP")
+            if number == 0:
+                _peers(store, warm, options, result, tell)
+    _goals(result, sizes)
+    _print(result, sizes)
+    result.finish(options.output)
+
+
+def _options() -> argparse.Namespace:
+    options = parser("recall_speed", __doc__)
+    options.add_argument(
+        "--sizes", nargs="+", type=StoreSize.parse, help="CHUNKSxAGENTS; beside the first one, ingest and the peers run"
+    )
+    options.add_argument("--queries", type=int, help="different questions to each store (200; 10 when quick)")
+    options.add_argument("--exact", type=int, default=50, help="of them, so many compared with the exact result")
+    options.add_argument("--limit", type=int, default=5, help="results of a recall")
+    options.add_argument("--stores", type=Path, help="keep the large stores in this folder, and use them again")
+    options.add_argument(
+        "--peers",
+        type=Path,
+        nargs="?",
+        const=ROOT / ".venv-peers" / "bin" / "python",
+        help="measure the peers too, with this Python (made by `python -m benchmarks.peers.install`)",
+    )
+    return options.parse_args()
+
+
+def _embedder() -> Embedder:
+    embedder = build_embedder(embedder_spec(load_settings()))
+    if embedder is None:
+        raise SystemExit("this benchmark needs an embedder: unset REVERIE_EMBEDDING_PROVIDER")
+    embedder.load()
+    return embedder
+
+
+def _in_process(store: BuiltStore, size: StoreSize, warm: int, options: argparse.Namespace, result: Result) -> None:
+    plan = Plan(
+        data=str(store.folder),
+        workspace=WORKSPACE,
+        warm=store.questions[:warm],
+        questions=store.questions[warm:],
+        limit=options.limit,
+        exact=options.exact,
+    )
+    with tempfile.TemporaryDirectory(prefix="rvb-plan-") as name:
+        found: InProcess = run_in_process(plan, Path(name))
+    _add_timings(result, f"{size}_in_process", found.recall)
+    _add_timings(result, f"{size}_of_it_embedding", found.embed)
+    _add_warm_up(result, f"{size}_in_process", found.warm_up.first_seconds, found.warm_up.ready_seconds)
+    result.add(f"{size}_in_process_memory_before", rounded(found.memory_before / _MIB), "MiB")
+    result.add(f"{size}_in_process_memory", rounded(found.memory_after / _MIB), "MiB")
+    if found.exact is not None:
+        result.add(f"{size}_recall_at_10_of_exact_vector", rounded(found.exact.vector))
+        result.add(f"{size}_recall_at_10_of_exact_hybrid", rounded(found.exact.hybrid))
+        result.settings["exact_questions"] = found.exact.questions
+
+
+def _over_http(store: BuiltStore, size: StoreSize, warm: int, result: Result, stream: Texts | None) -> None:
+    stack = Stack()
+    store.show(stack.data)
+    with stack:
+        if not stack.wait_server():
+            raise RuntimeError("no server answers: recall over HTTP cannot be measured")
+        result.settings["embedder"] = stack.embedder
+        server = next(process.pid for process in stack.processes() if process.name == "server" and process.pid)
+        with _asking(stack, store.questions, result.settings["limit"]) as ask:
+            # The model is loaded by a question to another workspace; what comes then is the index of an agent.
+            with _asking(stack, [_ELSEWHERE], 1, workspace="warm-up") as ask_elsewhere:
+                ask_elsewhere(_ELSEWHERE)
+            result.add(f"{size}_server_memory_before", rounded(memory(server) / _MIB), "MiB")
+            warmth = warm_up(ask, store.questions)
+            timed(ask, store.questions[:warm])
+            timings = timed(ask, store.questions[warm:])
+            result.add(f"{size}_server_memory", rounded(memory(server) / _MIB), "MiB")
+            _add_warm_up(result, f"{size}_http", warmth.first_seconds, warmth.ready_seconds)
+            _add_timings(result, f"{size}_http", timings)
+            if stream is not None:
+                _beside_ingest(stack, stream, size, store.questions[warm:], ask, result)
+
+
+_ELSEWHERE: Final = Asked("bench", "who is awake?")
+
+
+@contextmanager
+def _asking(stack: Stack, questions: Sequence[Asked], limit: int, *, workspace: str = WORKSPACE) -> Iterator[Ask]:
+    """Asks over HTTP, with a client for each agent that keeps its connection."""
+    with ExitStack() as clients:
+        agents = dict.fromkeys(question.agent for question in questions)
+        by_agent = {agent: clients.enter_context(client_of(stack, agent, workspace)) for agent in agents}
+        yield lambda question: by_agent[question.agent].recall(question.text, limit=limit).degraded
+
+
+def _beside_ingest(
+    stack: Stack, texts: Texts, size: StoreSize, questions: Sequence[Asked], ask: Ask, result: Result
+) -> None:
+    """Ask again while messages come in at full speed: those of another agent, then those of the one that is asked."""
+    backlog, seconds = (_TINY_BACKLOG, 0.0) if result.quick else (BACKLOG_MESSAGES, _BESIDE_INGEST_SECONDS)
+    for whose, agent in (("another_agent", "somebody-else"), ("same_agent", questions[0].agent)):
+        with FullSpeed(stack, texts, agent=agent, backlog=backlog) as stream:
+            timings = timed(ask, questions, at_least_seconds=seconds)
+        _add_timings(result, f"{size}_during_ingest_of_{whose}", timings)
+        result.add(f"{size}_ingest_of_{whose}", rounded(stream.rate), "messages/s")
+        ratio = percentile(timings.seconds, 0.95) * 1_000 / result.figures[f"{size}_http_p95"]
+        result.add(f"{size}_during_ingest_of_{whose}_times_idle_p95", rounded(ratio))
+
+
+def _peers(store: BuiltStore, warm: int, options: argparse.Namespace, result: Result, tell: Progress) -> None:
+    if options.peers is None:
+        result.notes.append("the peers were not measured: run with --peers")
+        return
+    texts, queries = store.texts(), [question.text for question in store.questions[warm:]]
+    for peer in PEERS:
+        figure = run_peer(peer, options.peers, texts, queries)
+        tell.step(f"    {peer}: {figure.why_not or f'searched {len(figure.search_seconds)} times'}")
+        if figure.why_not:
+            result.notes.append(f"{peer} was not measured: {figure.why_not}")
+            continue
+        result.settings[peer] = figure.package
+        _add_timings(result, f"{peer}_search", Timings(seconds=figure.search_seconds))
+
+
+def _add_timings(result: Result, name: str, timings: Timings) -> None:
+    for label, share in (("p50", 0.5), ("p95", 0.95)):
+        result.add(f"{name}_{label}", rounded(percentile(timings.seconds, share) * 1_000), "ms")
+    if timings.degraded:
+        result.notes.append(f"{name}: {timings.degraded} answers were degraded: {timings.why}")
+
+
+def _add_warm_up(result: Result, name: str, first: Sequence[float], ready: Sequence[float]) -> None:
+    """The first answer to an agent in a fresh process, the median over the agents, and until it was a full one."""
+    result.add(f"{name}_cold", rounded(percentile(first, 0.5) * 1_000), "ms")
+    result.add(f"{name}_cold_longest", rounded(max(first) * 1_000), "ms")
+    result.add(f"{name}_ready", rounded(max(ready)), "s")
+
+
+def _goals(result: Result, sizes: Sequence[StoreSize]) -> None:
+    """The goals about the stores of this run."""
+    if SMALL in sizes:
+        for way, goals in _SMALL_GOALS.items():
+            for label, goal in zip(("p50", "p95"), goals, strict=True):
+                _at_most(result, f"{SMALL}_{way}_{label}", goal, "ms")
+    if SMALL in sizes and MANY_AGENTS in sizes:
+        for name in (f"{way}_{label}" for way in _SMALL_GOALS for label in ("p50", "p95")):
+            times = result.figures[f"{MANY_AGENTS}_{name}"] / result.figures[f"{SMALL}_{name}"]
+            result.add(f"{MANY_AGENTS}_{name}_times_that_of_{SMALL}", rounded(times))
+            _at_most(result, f"{MANY_AGENTS}_{name}_times_that_of_{SMALL}", _MOST_TIMES_SMALL)
+    if LARGE in sizes:
+        for label, goal in zip(("p50", "p95"), _LARGE_GOALS, strict=True):
+            _at_most(result, f"{LARGE}_in_process_{label}", goal, "ms")
+        for kind in ("vector", "hybrid"):
+            name = f"{LARGE}_recall_at_10_of_exact_{kind}"
+            figure = result.figures.get(name)
+            note = "" if figure is not None else "it was run with --exact 0"
+            result.goals.append(
+                Goal(what=_readable(name), relation=">=", goal=_LEAST_OF_EXACT, figure=figure, note=note)
+            )
+    for whose in ("another_agent", "same_agent"):
+        _at_most(result, f"{sizes[0]}_during_ingest_of_{whose}_times_idle_p95", _MOST_TIMES_IDLE)
+
+
+def _at_most(result: Result, name: str, goal: float, unit: str = "") -> None:
+    result.goals.append(Goal(what=_readable(name), relation="<=", goal=goal, figure=result.figures[name], unit=unit))
+
+
+def _readable(name: str) -> str:
+    """`10000x100_http_p95` as people write it."""
+    size, _, rest = name.partition("_")
+    chunks, _, agents = size.partition("x")
+    held = f"{int(chunks):,} chunks" if agents == "1" else f"{agents} agents of {int(chunks):,} chunks"
+    return f"{held}: {rest.replace('_', ' ')}"
+
+
+def _print(result: Result, sizes: Sequence[StoreSize]) -> None:
+    table = Table(title="recall, p50 / p95 in ms", title_justify="left", header_style="bold")
+    for column in ("store", "in process", "over HTTP", "first answer", "full after", "memory", "of exact", "disk"):
+        table.add_column(column)
+    for size in sizes:
+        got = result.figures
+        table.add_row(
+            f"{size.total:,} chunks" + (f", {size.agents} agents" if size.agents > 1 else ""),
+            f"{shown(got[f'{size}_in_process_p50'])} / {shown(got[f'{size}_in_process_p95'])}",
+            f"{shown(got[f'{size}_http_p50'])} / {shown(got[f'{size}_http_p95'])}",
+            f"{shown(got[f'{size}_http_cold'])} ms",
+            f"{shown(got[f'{size}_http_ready'])} s",
+            f"{shown(got[f'{size}_server_memory_before'])} to {shown(got[f'{size}_server_memory'])} MiB",
+            shown(got.get(f"{size}_recall_at_10_of_exact_hybrid")),
+            f"{shown(got[f'{size}_disk'])} MiB",
+        )
+    console.print(table)
+
+
+if __name__ == "__main__":
+    run(main)

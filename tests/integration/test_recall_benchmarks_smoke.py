@@ -1,0 +1,260 @@
+"""The benchmarks of recall run with tiny inputs on the real stack; how good their figures are is not judged."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from adapters.embedders.hashing import HashEmbedder
+from benchmarks.harness.big_store import Model, StoreSize, fill
+from benchmarks.harness.local import LocalInbox, NoWorkingMemory, store_messages
+from benchmarks.harness.locomo import Form, load_locomo, turn_measures
+from benchmarks.harness.longmemeval import load_longmemeval, session_measures
+from benchmarks.harness.made_up_talk import MadeUpTalk
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.published import PUBLISHED
+from benchmarks.recall_quality import GOALS
+from memory.chunking import chunk_messages
+from memory.embedding import EmbedHooks, embed_chunks
+from memory.indexing import index_chunks
+from reverie.clock import now_micros
+from reverie.contract import MessagePayload
+from storage.stores import Store, Stores
+from storage.verify import verify
+
+ROOT = Path(__file__).resolve().parents[2]
+# What the builder and the pipeline must write alike; times, ids of messages and sessions' codes are each run's own.
+SAME = {
+    "sessions": "id, agent_id, status, last_sequence, metadata",
+    "messages": "row_id, agent_id, session_row, sequence, role, name, content, importance, tags, metadata, created_at",
+    "chunks": "id, agent_id, session_row, file_row, text, lead, content_hash, sequence_start, sequence_end, metadata,"
+    " created_at, embedded_at IS NULL, indexed_at IS NULL",
+    "message_chunks": "message_row, chunk_id",
+    "chunks_vec": "chunk_id, model, dim, embedding",
+    "forward_index": "agent_id, chunk_id, thread, sequence, created_at, role, speaker, words",
+    "indexes": "kind, model, dim, state, built_to",
+    "forward_changes": "agent_id, chunk_id, kind",
+}
+
+
+class BuiltVectors(HashEmbedder):
+    """Gives chunks, in the order of their ids, the vectors that they were built with."""
+
+    def __init__(self, blobs: Sequence[bytes]) -> None:
+        self._vectors = iter([np.frombuffer(blob, "<f4") for blob in blobs])
+
+    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
+        """The next vectors."""
+        return np.array([next(self._vectors) for _ in texts])
+
+
+def run_benchmark(name: str, output: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """Run one with the hash embedder; returns what it said and its result."""
+    kept = {key: value for key, value in os.environ.items() if not key.startswith("REVERIE_")}
+    path = os.pathsep.join([str(ROOT / "client"), *filter(None, [os.environ.get("PYTHONPATH")])])
+    done = subprocess.run(
+        [sys.executable, "-m", "benchmarks", name, "--quick", "--output", str(output), *options],
+        cwd=ROOT,
+        env={**kept, "REVERIE_EMBEDDING_PROVIDER": "hash", "PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=150,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout, json.loads(output.read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def locomo(tmp_path: Path) -> Path:
+    """Two people in two sessions; of the questions two count, one is adversarial, one has no evidence."""
+    conversation = {
+        "speaker_a": "Ana",
+        "speaker_b": "Ben",
+        "session_1_date_time": "1:56 pm on 8 May, 2023",
+        "session_1": [
+            {"speaker": "Ana", "dia_id": "D1:1", "text": "The harbour was full of boats."},
+            {"speaker": "Ben", "dia_id": "D1:2", "text": "Look at this!", "blip_caption": "a photo of a violin"},
+        ],
+        "session_2_date_time": "9:05 am on 1 June, 2023",
+        "session_2": [{"speaker": "Ben", "dia_id": "D2:1", "text": "It rained all day."}],
+        "session_3_date_time": "9:05 am on 2 June, 2023",
+    }
+    questions = [
+        {"question": "Which boats lay in the harbour?", "category": 1, "evidence": ["D1:1; D2:1"]},
+        {"question": "What is on the photo of Ben?", "category": 4, "evidence": ["D1:2"]},
+        {"question": "Which boats did Ben own?", "category": 5, "evidence": ["D1:1"]},
+        {"question": "Is Ana a sailor?", "category": 3, "evidence": []},
+    ]
+    path = tmp_path / "locomo.json"
+    path.write_text(json.dumps([{"sample_id": "conv-1", "conversation": conversation, "qa": questions}]))
+    return path
+
+
+@pytest.fixture
+def longmemeval(tmp_path: Path) -> Path:
+    """One question with an answer and one without; a session stands in the haystack twice, a turn is empty."""
+    user, assistant = {"role": "user", "content": "My violin has a new string."}, {"role": "assistant", "content": " "}
+    entry = {
+        "question_id": "q1",
+        "question_type": "single-session-user",
+        "question": "What has the violin got?",
+        "answer_session_ids": ["gold"],
+        "haystack_session_ids": ["gold", "other", "other"],
+        "haystack_dates": ["2023/05/20 (Sat) 00:43", "2023/05/21 (Sun) 10:00", "2023/05/29 (Mon) 02:12"],
+        "haystack_sessions": [[user, assistant], *[[{"role": "user", "content": "It rained."}]] * 2],
+    }
+    path = tmp_path / "longmemeval.jsonl.gz"
+    with gzip.open(path, "wt", encoding="utf-8") as lines:
+        lines.write("".join(json.dumps({**entry, "question_id": name}) + "\n" for name in ("q1_abs", "q1")))
+    return path
+
+
+def test_recall_quality_asks_what_counts_through_the_product(locomo: Path, longmemeval: Path, tmp_path: Path) -> None:
+    """Given a tiny file of each set, when recall is measured, then each question that counts was asked."""
+    files = ["--locomo", str(locomo), "--longmemeval", str(longmemeval), "--mode", "keyword", "--fusion", "rrf"]
+    said, result = run_benchmark("recall_quality", tmp_path / "result.json", *files)
+
+    figures = result["figures"]
+    assert (figures["locomo_questions"], figures["locomo_messages"]) == (2, 3)
+    assert (figures["longmemeval_questions"], figures["longmemeval_messages"]) == (1, 3)
+    # Few enough that ten or twenty results are all there is, and words find what only they can find here.
+    assert figures["locomo_any_at_20"] == 100
+    assert figures["longmemeval_all_at_5 (keyword)"] == 100
+    assert set(figures["locomo_groups"]) == {"all", "conv-1", "category 1", "category 4"}
+    assert "locomo_any_at_10 (rrf)" in figures
+    assert "beside what is published" in said
+    assert len(figures["published"]) == len(PUBLISHED)
+    assert [goal["goal"] for goal in result["goals"]] == list(GOALS.values())
+
+
+def test_recall_quality_says_what_it_cannot_measure(tmp_path: Path) -> None:
+    """Given a file that is not there and one that is not named, when it runs, then it says so and measures nothing."""
+    said, result = run_benchmark("recall_quality", tmp_path / "result.json", "--locomo", str(tmp_path / "absent.json"))
+
+    assert "locomo is not measured: there is no file" in said.replace("\n", " ")
+    assert "longmemeval is not measured: no --longmemeval FILE" in said.replace("\n", " ")
+    assert [goal["reached"] for goal in result["goals"]] == [None] * len(GOALS)
+
+
+def test_recall_speed_measures_each_store_in_process_and_over_http(tmp_path: Path) -> None:
+    """Given tiny stores, when recall is timed, then each has its figures, and the first those beside ingest too."""
+    _, result = run_benchmark("recall_speed", tmp_path / "result.json", "--sizes", "90", "30x2")
+
+    figures = result["figures"]
+    for size in ("90x1", "30x2"):
+        for figure in ("in_process_p95", "http_p50", "http_cold", "server_memory", "disk"):
+            assert figures[f"{size}_{figure}"] > 0
+        assert figures[f"{size}_recall_at_10_of_exact_vector"] == 1.0
+    assert figures["90x1_during_ingest_of_same_agent_p95"] > 0
+    assert [goal for goal in result["goals"] if goal["figure"] is None] == []
+
+
+def test_a_conversation_is_handed_over_as_it_is_or_with_less(locomo: Path) -> None:
+    """Given a conversation, when it is read in several forms, then names, dates and sessions are there or not."""
+    [conversation] = load_locomo(locomo, Form())
+    first, photo, _ = conversation.haystack.said
+    assert (first.name, first.role, first.session) == ("Ana", "user", "session_1")
+    assert first.created_at is not None
+    assert first.created_at.isoformat() == "2023-05-08T13:56:00+00:00"
+    assert (photo.content, photo.role) == ("Look at this! a photo of a violin", "assistant")
+    assert photo.created_at is not None
+    assert photo.created_at.second == 1
+    assert [question.evidence for question in conversation.questions] == [{"D1:1", "D2:1"}, {"D1:2"}]
+
+    [bare] = load_locomo(locomo, Form(names=False, dates=False, one_session=True))
+    assert bare.haystack.said[0].content == "Ana: The harbour was full of boats."
+    assert {(said.name, said.created_at, said.session) for said in bare.haystack.said} == {(None, None, "conversation")}
+
+
+def test_a_haystack_keeps_a_session_that_stands_in_it_twice(longmemeval: Path) -> None:
+    """Given a haystack with a session twice, when it is read, then its messages have ids of their own."""
+    [question] = load_longmemeval(longmemeval)
+
+    assert question.gold == {"gold"}
+    assert [said.id for said in question.haystack.said] == ["0:0", "1:0", "2:0"]
+
+
+def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
+    """Given files that hold something else, when they are read, then the error names the file."""
+    path = tmp_path / "other.json"
+    path.write_text('{"a": 1}')
+    with pytest.raises(ValueError, match=r"other\.json has not the form of LoCoMo"):
+        load_locomo(path, Form())
+    with pytest.raises(ValueError, match=r"other\.json has not the form of LongMemEval"):
+        load_longmemeval(path)
+
+
+def test_the_measures_are_those_that_are_defined() -> None:
+    """Given rankings, when they are measured, then any, share, all and NDCG are as the definitions say."""
+    found = [f"D1:{number}" for number in range(1, 21)]
+    measures = turn_measures(found, frozenset({"D1:7", "D1:12"}))
+    assert (measures["any_at_5"], measures["any_at_10"], measures["any_at_20"]) == (0.0, 1.0, 1.0)
+    assert (measures["frac_at_5"], measures["frac_at_10"], measures["frac_at_20"]) == (0.0, 0.5, 1.0)
+
+    # "a" counts once, so "c" is the second session; rank 2 is worth 1 / log2(2) in the paper's form of NDCG.
+    measures = session_measures(["a", "a", "c", "d", "e", "f", "b"], frozenset({"a", "b"}))
+    assert (measures["all_at_5"], measures["any_at_5"]) == (0.0, 1.0)
+    assert measures["ndcg_at_10"] == pytest.approx((1 + 1 / 2.584962500721156) / 2)
+
+
+def test_a_size_says_how_it_is_written() -> None:
+    """Given texts, when they are read as sizes, then those that are none are refused with an example."""
+    assert StoreSize.parse("10000x100") == StoreSize(10_000, 100)
+    assert str(StoreSize.parse("6000")) == "6000x1"
+    for text in ("", "0", "10x0", "x", "tenx1"):
+        with pytest.raises(ValueError, match="as in 10000x100"):
+            StoreSize.parse(text)
+
+
+def test_the_builder_writes_what_the_pipeline_writes(tmp_path: Path) -> None:
+    """Given a built store, when the pipeline is given the same messages, then both hold the same rows."""
+    stores = Stores(tmp_path)
+    try:
+        built, piped = stores.workspace("built"), stores.workspace("piped")
+        embedder = HashEmbedder()
+        talk = MadeUpTalk(embedder.embed, topics=3, parts=2, seed=7)
+        fill(built, talk, StoreSize(70, 2), Model(embedder.model, embedder.dimension), Progress())
+        pipe_messages(built, piped)
+
+        assert verify(built).wrong == []
+        assert verify(built).counts == verify(piped).counts
+        for table, columns in SAME.items():
+            assert rows_of(built, table, columns) == rows_of(piped, table, columns), table
+    finally:
+        stores.close()
+
+
+def pipe_messages(built: Store, piped: Store) -> None:
+    """Put the messages of a built store through the stages of the pipeline, vectors as they were built."""
+    inbox, working = LocalInbox(), NoWorkingMemory()
+    with built.reading() as tx:
+        messages = tx.connection.exec_driver_sql(
+            "SELECT m.id, m.agent_id, s.id, m.role, m.name, m.content, m.created_at FROM messages AS m"
+            " JOIN sessions AS s ON s.row_id = m.session_row ORDER BY m.row_id"
+        ).all()
+        vectors = tx.connection.exec_driver_sql("SELECT embedding FROM chunks_vec ORDER BY chunk_id").scalars().all()
+    fields = ("id", "agent", "session", "role", "name", "content", "created_at")
+    payloads = [MessagePayload(trace="t", **dict(zip(fields, row, strict=True))) for row in messages]
+    store_messages(piped, inbox, working, payloads)
+    chunk_messages(piped, now=now_micros, on_batch=lambda _rows: None)
+    hooks = EmbedHooks(on_embedded=lambda: None, on_unavailable=lambda _chunks, why: pytest.fail(why))
+    embed_chunks(piped, BuiltVectors(vectors), now=now_micros, hooks=hooks)
+    index_chunks(piped, now=now_micros, on_indexed=lambda _indexed: None)
+
+
+def rows_of(store: Store, table: str, columns: str) -> list[tuple[Any, ...]]:
+    """The comparable columns of a table, in one order."""
+    with store.reading() as tx:
+        rows = [tuple(row) for row in tx.connection.exec_driver_sql(f"SELECT {columns} FROM {table}")]
+    return sorted(rows, key=repr)
