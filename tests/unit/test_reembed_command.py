@@ -77,9 +77,9 @@ def reverie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setattr(command, "BATCH_CHUNKS", 10)
     monkeypatch.setattr("memory.reembedding._WAITS_SECONDS", ())
 
-    def run(*arguments: str) -> Ended:
+    def run(*arguments: str, command: str = "reembed") -> Ended:
         common = ["--data", str(tmp_path / "data"), "--workspace", WORKSPACE]
-        monkeypatch.setattr(sys, "argv", ["reverie", *common, "db", "reembed", *arguments])
+        monkeypatch.setattr(sys, "argv", ["reverie", *common, "db", command, *arguments])
         with pytest.raises(SystemExit) as ended:
             cli.main()
         out, err = capsys.readouterr()
@@ -205,3 +205,17 @@ def test_a_folder_is_written_down_with_its_whole_path(reverie: Reverie, pipe: Pi
     (tmp_path / "folder" / "config.json").touch()
     report = json.loads(reverie("--provider", "model2vec", "--model", "folder", "--json").out)[WORKSPACE]
     assert report["new"] == str(tmp_path / "folder")
+
+
+def test_the_status_of_the_databases_names_the_model_and_the_one_to_come(
+    pipe: Pipeline, reverie: Reverie, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a change of the model that was interrupted, and then finished, then `db status` tells both."""
+    monkeypatch.setattr(Model, "fails", KeyboardInterrupt)
+    reverie("--model", "another", "--provider", "model2vec")
+    (row,) = json.loads(reverie("--json", command="status").out)
+    assert (row["model"], row["next_model"]) == (HashEmbedder().model, "another")
+    monkeypatch.setattr(Model, "fails", None)
+    reverie("--model", "another", "--provider", "model2vec")
+    (row,) = json.loads(reverie("--json", command="status").out)
+    assert (row["model"], row["next_model"]) == ("another", "")

@@ -12,7 +12,7 @@ from memory.forgetting import forget_workspace
 from reverie.checks import check_workspace
 from reverie.errors import ReverieError
 from storage.engine import Database
-from storage.index import IndexKind
+from storage.index import IndexKind, SearchIndex
 from storage.migrate import newest_version, schema_version
 from storage.reindex import reindex as rebuild
 from storage.stores import Store, Stores
@@ -50,16 +50,16 @@ def migrate(context: typer.Context, as_json: AsJson = False) -> None:
 
 @database.command("status")
 def status(context: typer.Context, as_json: AsJson = False) -> None:
-    """Schema, size and log of each database."""
+    """Schema, model, size and log of each database."""
     stores = invocation(context).runtime.stores
     rows = [_file_status(stores, name) for name in stores.names()]
     if as_json:
         print_json(rows)
         return
     print_table(
-        ("workspace", "schema", "newest", "size", "log", "error"),
+        ("workspace", "schema", "newest", "model", "size", "log", "error"),
         [
-            (r["name"], r["schema"] or "-", r["newest"], size(r["bytes"]), size(r["log_bytes"]), r["error"])
+            (r["name"], r["schema"] or "-", r["newest"], _model(r), size(r["bytes"]), size(r["log_bytes"]), r["error"])
             for r in rows
         ],
         empty="there are no workspaces yet",
@@ -172,6 +172,8 @@ def _file_status(stores: Stores, name: str) -> dict[str, Any]:
         "name": name,
         "schema": None,
         "newest": newest_version("workspace"),
+        "model": "",
+        "next_model": "",
         "bytes": path.stat().st_size,
         "log_bytes": log.stat().st_size if log.exists() else 0,
         "error": "",
@@ -179,8 +181,24 @@ def _file_status(stores: Stores, name: str) -> dict[str, Any]:
     opened = Database(path)
     try:
         row["schema"] = schema_version(opened)
+        if row["schema"] == row["newest"]:
+            row |= _models(opened)
     except ReverieError as error:
         row["error"] = str(error)
     finally:
         opened.close()
     return row
+
+
+def _models(database: Database) -> dict[str, str]:
+    """Whose vectors are searched, and whose are being made to take their place."""
+    with database.reading() as connection:
+        index = SearchIndex(connection)
+        active, building = index.active("vector"), index.building("vector")
+    changing = building is not None and active is not None and building.model != active.model
+    return {"model": active.model if active else "", "next_model": building.model if building and changing else ""}
+
+
+def _model(row: dict[str, Any]) -> str:
+    change = f" (changing to {row['next_model']})" if row["next_model"] else ""
+    return (row["model"] or "-") + change
