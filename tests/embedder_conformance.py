@@ -12,9 +12,9 @@ from adapters.embedders import Embedder, EmbeddingRefused
 # Of all lengths, so that an embedder that sorts by length has to put the rows back.
 TEXTS = [
     "short",
-    "Caroline: I went to the support group yesterday and it was so powerful, I felt accepted at last",
+    "Ada: the choir sang in the old harbour hall last night and I could not stop smiling on the way home",
     "a",
-    "Melanie: we went camping",
+    "Ben: we repaired the boat",
     "Grüße aus Köln, 東京 and 🏕️ \u200d",
     "one two three four five six seven eight nine ten " * 8,
     "two words",
