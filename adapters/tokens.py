@@ -96,7 +96,9 @@ class ModelTokens:
 
         try:
             tokenizer = Tokenizer.from_file(str(self._file))
-        except Exception:  # noqa: BLE001 - the library raises nothing narrower for a damaged file
+        # The library raises bare Exception for a damaged file. Counting is never a reason to have no answer: from here
+        # on it is an estimate, and `name` says so.
+        except Exception:  # noqa: BLE001
             self._unreadable = True
             self.name = EstimatedTokens.name
             return

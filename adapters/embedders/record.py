@@ -6,15 +6,13 @@ settings of the process that makes the embedder.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Self
 
 import msgspec
-import numpy as np
-from numpy.typing import NDArray
 
 from adapters.embedders import build_embedder
+from adapters.embedders.around import AroundEmbedder
 from adapters.embedders.base import Embedder, EmbedderSpec, Provider
 
 
@@ -70,39 +68,17 @@ class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         )
 
 
-class RevisedEmbedder:
+class RevisedEmbedder(AroundEmbedder):
     """An embedder under the name of a revision."""
 
     def __init__(self, inner: Embedder, name: str) -> None:
-        self.inner = inner
-        self.model = name
+        super().__init__(inner)
+        self._name = name
 
     @property
-    def dimension(self) -> int:
-        """The inner embedder's dimension."""
-        return self.inner.dimension
-
-    @property
-    def device(self) -> str:
-        """The inner embedder's device."""
-        return self.inner.device
-
-    @property
-    def dtype(self) -> str:
-        """The inner embedder's number type."""
-        return self.inner.dtype
-
-    def load(self) -> None:
-        """Load the inner embedder. Raises EmbedderUnavailable."""
-        self.inner.load()
-
-    def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As the inner embedder."""
-        return self.inner.embed(texts)
-
-    def embed_query(self, text: str) -> NDArray[np.float32]:
-        """As the inner embedder."""
-        return self.inner.embed_query(text)
+    def model(self) -> str:
+        """The name of the revision."""
+        return self._name
 
 
 def replace_revision(record: EmbedderRecord, revision: int) -> EmbedderRecord:

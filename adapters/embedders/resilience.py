@@ -13,6 +13,7 @@ from typing import Final, Literal, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
+from adapters.embedders.around import AroundEmbedder
 from adapters.embedders.base import Embedder, EmbedderUnavailable
 
 FIRST_WAIT_SECONDS: Final = 1.0
@@ -23,7 +24,7 @@ LONGEST_RETRY_AFTER_SECONDS: Final = 600.0
 T = TypeVar("T")
 
 
-class GuardedEmbedder:
+class GuardedEmbedder(AroundEmbedder):
     """An embedder that, once unavailable, is left alone for 1 s, then 2, 4, up to 60 s (or Retry-After).
 
     When the wait is over, one call goes through; others fail at once until it has answered. `clock` is
@@ -31,33 +32,13 @@ class GuardedEmbedder:
     """
 
     def __init__(self, inner: Embedder, *, clock: Callable[[], float] = time.monotonic) -> None:
-        self.inner = inner
+        super().__init__(inner)
         self.last_error = ""
         self.retry_at: float | None = None
         self._clock = clock
         self._wait_seconds = FIRST_WAIT_SECONDS
         self._probing = False
         self._lock = threading.Lock()
-
-    @property
-    def model(self) -> str:
-        """The inner embedder's name."""
-        return self.inner.model
-
-    @property
-    def dimension(self) -> int:
-        """The inner embedder's dimension."""
-        return self.inner.dimension
-
-    @property
-    def device(self) -> str:
-        """The inner embedder's device."""
-        return self.inner.device
-
-    @property
-    def dtype(self) -> str:
-        """The inner embedder's number type."""
-        return self.inner.dtype
 
     @property
     def state(self) -> Literal["up", "down"]:

@@ -18,7 +18,7 @@ import pytest
 from memory.recalls import record_recalls
 from reverie import AsyncReverie, Context, Restored, Reverie
 from reverie.errors import NotFound, Rejected
-from support.endpoint import ChatEndpoint, chat_endpoint, say, send
+from support.endpoint import Endpoint, chat_endpoint, say, send
 from support.http import running_server
 from support.stages import drain
 from worker.runtime import Runtime
@@ -27,14 +27,14 @@ HEADERS = {"X-Reverie-Agent": "ana"}
 
 
 @pytest.fixture
-def endpoint() -> Iterator[ChatEndpoint]:
+def endpoint() -> Iterator[Endpoint]:
     """A language model that accepts everything until told otherwise."""
     with chat_endpoint(say('{"accept": true}')) as made:
         yield made
 
 
 @pytest.fixture
-def url(make_runtime: Callable[..., Runtime], endpoint: ChatEndpoint) -> Iterator[str]:
+def url(make_runtime: Callable[..., Runtime], endpoint: Endpoint) -> Iterator[str]:
     """A server with a language model over ana's three sessions and kate's one."""
     runtime = make_runtime(
         language_model_base_url=endpoint.url,
@@ -174,7 +174,7 @@ def test_asyncio_has_the_same_calls(url: str) -> None:
 # --- refinement ---
 
 
-def test_a_language_model_may_leave_memories_out(url: str, endpoint: ChatEndpoint) -> None:
+def test_a_language_model_may_leave_memories_out(url: str, endpoint: Endpoint) -> None:
     """Given a model that keeps the second memory, then the first is gone, and the model saw query and document."""
     endpoint.answer = say('{"keep": [2]}')
     with Reverie("ana", url=url) as ana:
@@ -188,7 +188,7 @@ def test_a_language_model_may_leave_memories_out(url: str, endpoint: ChatEndpoin
     assert "zanzibar" not in prompt
 
 
-def test_without_refine_no_language_model_is_asked(url: str, endpoint: ChatEndpoint) -> None:
+def test_without_refine_no_language_model_is_asked(url: str, endpoint: Endpoint) -> None:
     """Given a language model, when a context is asked for without it, then nothing is sent to it."""
     with Reverie("ana", url=url) as ana:
         ana.context("now", "boats")
@@ -207,9 +207,7 @@ def test_without_refine_no_language_model_is_asked(url: str, endpoint: ChatEndpo
         ("its own text", "did not answer with a selection"),
     ],
 )
-def test_a_language_model_that_misbehaves_changes_nothing(
-    url: str, endpoint: ChatEndpoint, name: str, why: str
-) -> None:
+def test_a_language_model_that_misbehaves_changes_nothing(url: str, endpoint: Endpoint, name: str, why: str) -> None:
     """Given a model that is slow, limited, down or answers nonsense, then the document is as without, and told why."""
     endpoint.answer = {
         "slow": endpoint.never,

@@ -218,6 +218,10 @@ def test_a_worker_records_by_itself(here: Runtime, ana: Reverie) -> None:
         until(lambda: len(ana.recall_events()) == 2)
         ana.recall("violin", mode="keyword")
         until(lambda: len(ana.recall_events()) == 3)
+        newest, *older = ana.recall_events()
+        assert (newest.query, [event.query for event in older]) == ("violin", ["boats", "boats"])
+        assert {event.access_count for event in (newest, *older)} == {1}
+        assert {event.kind for event in older} == {"message", "file"}
         family += family[0].children(recursive=True)
     finally:
         worker.terminate()

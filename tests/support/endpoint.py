@@ -12,7 +12,7 @@ from typing import Any
 Answer = Callable[[BaseHTTPRequestHandler, dict[str, Any]], None]
 
 
-class ChatEndpoint:
+class Endpoint:
     """Takes every POST; `answer` decides what it gets, `requests` and `keys` saw all."""
 
     def __init__(self, answer: Answer) -> None:
@@ -53,9 +53,9 @@ class ChatEndpoint:
 
 
 @contextmanager
-def chat_endpoint(answer: Answer) -> Iterator[ChatEndpoint]:
+def chat_endpoint(answer: Answer) -> Iterator[Endpoint]:
     """An endpoint for the length of a test."""
-    made = ChatEndpoint(answer)
+    made = Endpoint(answer)
     try:
         yield made
     finally:

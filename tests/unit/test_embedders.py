@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from http.server import BaseHTTPRequestHandler
 from pathlib import Path
 from typing import Any
 
@@ -31,43 +30,7 @@ from adapters.embedders import (
 )
 from adapters.embedders.hardware import choose_dtype
 from reverie.errors import Permanent, Transient, Unavailable
-
-Answer = Callable[[BaseHTTPRequestHandler, dict[str, Any]], None]
-
-
-class Endpoint:
-    """A real embeddings server on loopback. `answer` decides what a request gets; `requests` saw all."""
-
-    def __init__(self) -> None:
-        self.answer: Answer = answer_well
-        self.requests: list[dict[str, Any]] = []
-        self.keys: list[str | None] = []
-        self.over = threading.Event()
-        endpoint = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                question = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                endpoint.requests.append(question)
-                endpoint.keys.append(self.headers["Authorization"])
-                try:
-                    endpoint.answer(self, question)
-                except ConnectionError:
-                    self.close_connection = True
-
-            def log_message(self, *args: object) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/v1"
-        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self._thread.start()
-
-    def close(self) -> None:
-        self.over.set()
-        self.server.shutdown()
-        self.server.server_close()
-        self._thread.join()
+from support.endpoint import Answer, Endpoint
 
 
 def send(handler: BaseHTTPRequestHandler, body: bytes, status: int = 200, **headers: str) -> None:
@@ -106,7 +69,7 @@ def changed(change: Callable[[list[dict[str, Any]]], object]) -> Answer:
 
 @pytest.fixture
 def endpoint() -> Iterator[Endpoint]:
-    made = Endpoint()
+    made = Endpoint(answer_well)
     yield made
     made.close()
 

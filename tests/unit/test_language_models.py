@@ -16,18 +16,18 @@ from adapters.language_models import (
     openai_compatible,
 )
 from reverie.errors import Permanent, Transient
-from support.endpoint import ChatEndpoint, chat_endpoint, say, send
+from support.endpoint import Endpoint, chat_endpoint, say, send
 
 
 @pytest.fixture
-def endpoint() -> Iterator[ChatEndpoint]:
+def endpoint() -> Iterator[Endpoint]:
     """An endpoint that answers well until told otherwise."""
     with chat_endpoint(say("Lisbon.")) as made:
         yield made
 
 
 @pytest.fixture
-def remote(endpoint: ChatEndpoint) -> Iterator[OpenAICompatibleLanguageModel]:
+def remote(endpoint: Endpoint) -> Iterator[OpenAICompatibleLanguageModel]:
     """A client of that endpoint, with a key and little patience."""
     spec = LanguageModelSpec(endpoint.url, "m", api_key="sk-secret", timeout_seconds=2)
     made = OpenAICompatibleLanguageModel(spec)
@@ -50,7 +50,7 @@ class TestScripted(LanguageModelConformance):
 
 
 def test_the_question_and_the_answer_are_those_of_chat_completions(
-    endpoint: ChatEndpoint, remote: OpenAICompatibleLanguageModel
+    endpoint: Endpoint, remote: OpenAICompatibleLanguageModel
 ) -> None:
     """Given a question, then the endpoint gets it as OpenAI's API has it, and its counts come back."""
     found = remote.complete("Be brief.", "Where?", 7)
@@ -63,9 +63,7 @@ def test_the_question_and_the_answer_are_those_of_chat_completions(
 
 
 @pytest.mark.parametrize("status", [401, 403, 404, 408, 429, 500, 502, 503])
-def test_what_may_pass_is_unavailable(
-    endpoint: ChatEndpoint, remote: OpenAICompatibleLanguageModel, status: int
-) -> None:
+def test_what_may_pass_is_unavailable(endpoint: Endpoint, remote: OpenAICompatibleLanguageModel, status: int) -> None:
     """Given an endpoint that is limited, down or does not know the key, then it is to be tried again later."""
     endpoint.answer = send(b'{"error": "key sk-secret\\nis bad"}', status)
     with pytest.raises(LanguageModelUnavailable) as caught:
@@ -76,7 +74,7 @@ def test_what_may_pass_is_unavailable(
     assert "\n" not in str(caught.value)
 
 
-def test_the_wait_that_was_asked_for_is_told(endpoint: ChatEndpoint, remote: OpenAICompatibleLanguageModel) -> None:
+def test_the_wait_that_was_asked_for_is_told(endpoint: Endpoint, remote: OpenAICompatibleLanguageModel) -> None:
     """Given a 429 with Retry-After, then the error carries it."""
     endpoint.answer = send(b"slow down", 429, Retry_After="7")
     with pytest.raises(LanguageModelUnavailable) as caught:
@@ -86,7 +84,7 @@ def test_the_wait_that_was_asked_for_is_told(endpoint: ChatEndpoint, remote: Ope
 
 @pytest.mark.parametrize("status", [400, 413, 422])
 def test_a_question_that_is_refused_is_refused_for_good(
-    endpoint: ChatEndpoint, remote: OpenAICompatibleLanguageModel, status: int
+    endpoint: Endpoint, remote: OpenAICompatibleLanguageModel, status: int
 ) -> None:
     """Given a refusal, then it is a permanent error."""
     endpoint.answer = send(b"too long", status)
@@ -110,7 +108,7 @@ def test_a_question_that_is_refused_is_refused_for_good(
     ],
 )
 def test_an_answer_of_another_form_is_an_error_in_one_line(
-    endpoint: ChatEndpoint, remote: OpenAICompatibleLanguageModel, body: bytes, error: type[Exception]
+    endpoint: Endpoint, remote: OpenAICompatibleLanguageModel, body: bytes, error: type[Exception]
 ) -> None:
     """Given half a JSON, another form or an empty text, then nothing of it is taken for an answer."""
     endpoint.answer = send(body)
@@ -119,14 +117,14 @@ def test_an_answer_of_another_form_is_an_error_in_one_line(
     assert "\n" not in str(caught.value)
 
 
-def test_ten_megabytes_are_no_answer(endpoint: ChatEndpoint, remote: OpenAICompatibleLanguageModel) -> None:
+def test_ten_megabytes_are_no_answer(endpoint: Endpoint, remote: OpenAICompatibleLanguageModel) -> None:
     """Given an answer beyond every reason, then it is not read to its end."""
     endpoint.answer = send(b" " * (10 * 1024 * 1024))
     with pytest.raises(LanguageModelRefused, match=str(openai_compatible.LONGEST_ANSWER_BYTES)):
         remote.complete("", "x", 5)
 
 
-def test_one_that_never_answers_is_given_up(endpoint: ChatEndpoint) -> None:
+def test_one_that_never_answers_is_given_up(endpoint: Endpoint) -> None:
     """Given an endpoint that keeps silent, then the timeout ends the waiting and is named."""
     endpoint.answer = endpoint.never
     impatient = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=0.2))
