@@ -22,7 +22,7 @@ from rich.console import Console
 from demo.stack import Stack, running_stack
 from reverie import Reverie, contract
 from reverie.errors import ReverieError, Unavailable
-from reverie.types import Memory
+from reverie.types import RecallResult
 from worker.settings import PREFIX
 
 DATA: Final = Path(".reverie")
@@ -143,7 +143,7 @@ def _ask(memory: Reverie) -> None:
     console.print()
 
 
-def _who_said_what(memory: Memory) -> str:
+def _who_said_what(memory: RecallResult) -> str:
     text = " ".join((memory.text or memory.excerpt or "").split())
     shown = text if len(text) <= 150 else text[:149] + "…"
     return f"{memory.created_at:%d %b %Y} {memory.name or memory.role or memory.kind:>9}: {shown}"

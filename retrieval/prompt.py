@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from retrieval.neutral import label, lines_of, quoted
 from retrieval.scopes import TIERS, Candidate, Tier
 from reverie.clock import from_micros
-from reverie.types import Memory
+from reverie.types import RecallResult
 from storage.records import MessageRecord, SessionRecord
 
 Kind = Literal["recent", "important", "relevant", "memory"]
@@ -103,7 +103,7 @@ def remembered(candidate: Candidate, *, said_at: int) -> Item:
     return Item("memory", memory.id, who, shown_text(memory), said_at, candidate=candidate)
 
 
-def shown_text(memory: Memory) -> str:
+def shown_text(memory: RecallResult) -> str:
     """The text of what was found, or of a long one the stretch that was found, without the speaker before it."""
     if memory.excerpt is None or len(memory.text) <= _SHOWN_CHARACTERS:
         return memory.text

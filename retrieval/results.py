@@ -9,16 +9,18 @@ import msgspec
 from retrieval.fusion import Fused
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
-from reverie.types import Explanation, Leg, Memory, Turn
+from reverie.types import Explanation, Leg, RecallResult, Turn
 from storage.found import FoundChunks
 from storage.records import FoundText, FoundTurn, Hit
 from storage.stores import Transaction
 
 
-def results_of(tx: Transaction, request: RecallRequest, best: Callable[[int], list[Fused]]) -> list[tuple[Memory, Hit]]:
+def results_of(
+    tx: Transaction, request: RecallRequest, best: Callable[[int], list[Fused]]
+) -> list[tuple[RecallResult, Hit]]:
     """The results of a request, each with the chunk that it stands for. `best(n)` gives the first n chunks."""
     found = tx.for_agent(request.agent).found
-    results: dict[tuple[str, str], tuple[Memory, Hit]] = {}
+    results: dict[tuple[str, str], tuple[RecallResult, Hit]] = {}
     read: set[int] = set()
     wanted = 2 * request.limit
     while len(results) < request.limit:
@@ -40,8 +42,8 @@ def results_of(tx: Transaction, request: RecallRequest, best: Callable[[int], li
     return list(results.values())
 
 
-def _memory(text: FoundText, item: Fused, explain: bool) -> Memory:
-    return Memory(
+def _memory(text: FoundText, item: Fused, explain: bool) -> RecallResult:
+    return RecallResult(
         id=text.id,
         kind="file" if text.kind == "file" else "message",
         text=text.text,
@@ -60,7 +62,7 @@ def _explanation(item: Fused) -> Explanation:
     return Explanation(score=item.score, **legs)
 
 
-def _beside(found: FoundChunks, memory: Memory, sequence: int, count: int) -> Memory:
+def _beside(found: FoundChunks, memory: RecallResult, sequence: int, count: int) -> RecallResult:
     """A message with its neighbours; a file has none."""
     if not count or memory.kind != "message" or memory.session is None:
         return memory

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
-from reverie.types import Memory
+from reverie.types import RecallResult
 from storage.standing import Standing
 
 Tier = Literal["conversation", "channel", "workspace", "account"]
@@ -32,7 +32,7 @@ _MICROS_AN_HOUR: Final = 3_600_000_000
 class Candidate:
     """One thing that a recall found, with the tier that it lives in: a message, a file, or a memory of any tier."""
 
-    memory: Memory
+    memory: RecallResult
     chunk_id: int
     score: float
     tier: Tier

@@ -18,7 +18,7 @@ from retrieval.request import MAX_LIMIT, MAX_QUERY_CHARACTERS, RecallRequest
 from retrieval.scopes import Candidate, Tier, ranked, tier_of
 from retrieval.trihybrid import IMPORTANT, MOST_IMPORTANT, MOST_RELEVANT, RELEVANT, Conversation, choose
 from reverie.errors import Rejected
-from reverie.types import Memory
+from reverie.types import RecallResult
 from storage.records import Hit, MessageRecord, SessionRecord
 from storage.stores import AgentRows, Store
 
@@ -132,7 +132,7 @@ def _conversation(rows: AgentRows, start: _Start, found: _Found | None, asking: 
     return choose(start.recent, important, relevant, most=asking.most_messages)
 
 
-def _relevant(within: Recalled) -> list[Memory]:
+def _relevant(within: Recalled) -> list[RecallResult]:
     """The messages that are near enough to the query; without vectors, those that its words find, best first."""
     results = [memory for memory in within.recollection if memory.kind == "message"]
     if within.recollection.degraded:
@@ -140,7 +140,7 @@ def _relevant(within: Recalled) -> list[Memory]:
     return [memory for memory in results if _cosine(memory) > RELEVANT]
 
 
-def _cosine(memory: Memory) -> float:
+def _cosine(memory: RecallResult) -> float:
     leg = memory.explanation.vector if memory.explanation else None
     return leg.score if leg else 0.0
 
@@ -170,7 +170,7 @@ def _candidates(
     rows: AgentRows, everywhere: Recalled, taken: set[str], asking: Asking, channel: str | None
 ) -> list[Candidate]:
     """What the recall found and the conversation does not hold already, each in the narrowest tier that holds it."""
-    found: list[tuple[Memory, Hit]] = [
+    found: list[tuple[RecallResult, Hit]] = [
         (memory, hit)
         for memory, hit in zip(everywhere.recollection, everywhere.hits, strict=True)
         if memory.kind != "message" or memory.id not in taken

@@ -33,8 +33,8 @@ if TYPE_CHECKING:
         DeadLetter,
         Explanation,
         Leg,
-        Memory,
         Message,
+        RecallResult,
         Receipt,
         Recollection,
         Restored,
@@ -51,11 +51,11 @@ __all__ = [
     "DeadLetter",
     "Explanation",
     "Leg",
-    "Memory",
     "Message",
     "NotFound",
     "Permanent",
     "PipelineStatus",
+    "RecallResult",
     "Receipt",
     "Recollection",
     "Rejected",
@@ -90,7 +90,7 @@ _MODULES = {
         "errors",
     ),
     **dict.fromkeys(
-        ("DeadLetter", "Explanation", "Leg", "Memory", "Message", "Receipt", "Recollection", "Session"), "types"
+        ("DeadLetter", "Explanation", "Leg", "RecallResult", "Message", "Receipt", "Recollection", "Session"), "types"
     ),
     **dict.fromkeys(("Context", "Restored", "SessionExport"), "types"),
 }

@@ -92,14 +92,14 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     name: str | None = None
 
 
-class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing recalled. There are no scores unless `explain` was asked for.
 
     `before` and `after` are its neighbours in the session, oldest first, where `neighbours` asked for them.
     """
 
     id: str
-    kind: Literal["message", "file"]
+    kind: Literal["message", "file", "memory"]
     text: str
     created_at: datetime
     session: str | None = None
@@ -115,7 +115,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Recollection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to `recall`, best first. `degraded` says why it is less than what was asked for."""
 
-    results: list[Memory]
+    results: list[RecallResult]
     mode: Literal["keyword", "vector", "hybrid"]
     degraded: str = ""
 
@@ -132,7 +132,7 @@ class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Something remembered that a context tells, with the narrowest scope that holds it and the session at hand."""
 
     id: str
-    kind: Literal["message", "file"]
+    kind: Literal["message", "file", "memory"]
     tier: Literal["conversation", "channel", "workspace", "account"]
     text: str
     created_at: datetime
@@ -216,7 +216,7 @@ class RecallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     recall: str
     query: str
     at: datetime
-    kind: Literal["message", "file"]
+    kind: Literal["message", "file", "memory"]
     id: str
     access_count: int
     session: str | None = None

@@ -8,7 +8,7 @@ from retrieval.scopes import Candidate, Tier
 from retrieval.selection import Selected
 from retrieval.trihybrid import Conversation
 from reverie.clock import from_micros
-from reverie.types import Memory
+from reverie.types import RecallResult
 from storage.records import MessageRecord, SessionRecord
 
 HOUR = 3_600_000_000
@@ -58,7 +58,7 @@ def candidate(
     """Something found elsewhere, as its chunk's number says."""
     shown = text if text is not None else f"memory {number}"
     fields: dict[str, Any] = {"kind": "message", "role": "user", "created_at": from_micros(MORNING), "session": "other"}
-    found = Memory(id=f"c{number}", text=shown, **{**fields, **memory})
+    found = RecallResult(id=f"c{number}", text=shown, **{**fields, **memory})
     return Candidate(found, number, score, tier, importance, access_count, last_at)
 
 

@@ -18,7 +18,7 @@ from retrieval.agent_index import K1, AgentIndex, B, View
 from retrieval.codes import Floats
 from retrieval.neighbourhood import REACH
 from reverie.errors import Rejected
-from reverie.types import Memory
+from reverie.types import RecallResult
 from storage.words import hash_of
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords
@@ -352,11 +352,11 @@ def view_of(pipe: Pipeline) -> View:
     return view
 
 
-def explained(pipe: Pipeline, query: str, **more: Any) -> list[Memory]:
+def explained(pipe: Pipeline, query: str, **more: Any) -> list[RecallResult]:
     return pipe.recall(query, explain=True, **{"limit": 50, **more}).results
 
 
-def keyword_only(pipe: Pipeline, query: str) -> list[Memory]:
+def keyword_only(pipe: Pipeline, query: str) -> list[RecallResult]:
     """The default ranking without an embedder."""
     embedder, pipe.embedder = pipe.embedder, None  # type: ignore[assignment]
     try:
@@ -365,7 +365,7 @@ def keyword_only(pipe: Pipeline, query: str) -> list[Memory]:
         pipe.embedder = embedder
 
 
-def leg(memory: Memory, name: str) -> Any:
+def leg(memory: RecallResult, name: str) -> Any:
     assert memory.explanation is not None
     return getattr(memory.explanation, name)
 
