@@ -118,7 +118,7 @@ LONG = "x" * 257
 # Method, path, body, headers on top of the agent's; then the status, the kind of problem and the field.
 BAD_REQUESTS: list[tuple[str, str, str, Any, dict[str, str], int, str, str]] = [
     ("broken JSON", "POST", "/v1/messages", b'{"messages": [', {}, 400, "rejected", ""),
-    ("no body", "POST", "/v1/messages", b"", {}, 400, "rejected", ""),
+    ("no body", "POST", "/v1/messages", b"", {}, 422, "rejected", "messages"),
     ("NaN", "POST", "/v1/recall", b'{"query": NaN}', {}, 400, "rejected", ""),
     ("invalid UTF-8", "POST", "/v1/messages", b'{"session": "\xff", "messages": []}', {}, 400, "rejected", ""),
     ("100,000 deep", "POST", "/v1/messages", b'{"messages": [' + DEEP + b"]}", {}, 400, "rejected", ""),
