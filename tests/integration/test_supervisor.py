@@ -199,7 +199,11 @@ def test_processes_start_in_order_and_stop_in_reverse_with_the_broker_last(run_u
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_a_stop_signal_ends_with_zero_and_leaves_nothing(run_up: RunUp, data_dir: Path, number: signal.Signals) -> None:
-    up = run_up({"name": "one", "argv": FOREVER})
+    former = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+    try:
+        up = run_up({"name": "one", "argv": FOREVER})
+    finally:
+        signal.signal(signal.SIGHUP, former)
     up.until("process_started", "one")
     assert up_file_path(data_dir).exists()
 
