@@ -8,11 +8,12 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, text
 
+from storage.forward import thread_of
 from storage.index import VectorEntry
 from storage.records import NewChunk, PendingChunk, ReadyMessage, SourceText
 from storage.words import hashes_of
 
-SourceKind = Literal["message", "file"]
+SourceKind = Literal["message", "file", "memory"]
 
 _MESSAGE_SOURCES: Final = """
     SELECT row_id, id, agent_id, session_row, sequence, role, name, content, tool_calls, tags, created_at,
@@ -26,11 +27,19 @@ _FILE_SOURCES: Final = """
         trace_id, ''
     FROM files WHERE chunked_at IS NULL AND row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id
 """
+_MEMORY_SOURCES: Final = """
+    SELECT row_id, id, agent_id, CASE WHEN tier = 'conversation' OR note_id IS NOT NULL THEN session_row END, 0, 'user',
+        NULL, content, NULL, tags, created_at, stored_at, trace_id, ''
+    FROM memories WHERE chunked_at IS NULL AND superseded_by IS NULL
+        AND row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id
+"""
+_SOURCES: Final = {"message": _MESSAGE_SOURCES, "file": _FILE_SOURCES, "memory": _MEMORY_SOURCES}
+_TABLES: Final = {"message": "messages", "file": "files", "memory": "memories"}
 _INSERT_CHUNK: Final = """
-    INSERT INTO chunks (id, agent_id, session_row, file_row, text, lead, content_hash, sequence_start, sequence_end,
-        created_at, stored_at)
-    VALUES (:id, :agent, :session_row, :file_row, :text, :lead, :content_hash, :sequence_start, :sequence_end,
-        :created_at, :now)
+    INSERT INTO chunks (id, agent_id, session_row, file_row, memory_row, text, lead, content_hash, sequence_start,
+        sequence_end, created_at, stored_at)
+    VALUES (:id, :agent, :session_row, :file_row, :memory_row, :text, :lead, :content_hash, :sequence_start,
+        :sequence_end, :created_at, :now)
 """
 _INSERT_WORDS: Final = """
     INSERT INTO forward_index (agent_id, chunk_id, thread, sequence, created_at, role, speaker, words)
@@ -64,8 +73,7 @@ class Chunks:
 
     def sources(self, kind: SourceKind, row_ids: Sequence[int]) -> list[SourceText]:
         """The claimed messages or files that still wait to be cut."""
-        statement = _MESSAGE_SOURCES if kind == "message" else _FILE_SOURCES
-        rows = self._connection.execute(text(statement), {"ids": json.dumps(list(row_ids))})
+        rows = self._connection.execute(text(_SOURCES[kind]), {"ids": json.dumps(list(row_ids))})
         return [_source(tuple(row)) for row in rows]
 
     def add_of_messages(self, cut: Sequence[tuple[SourceText, Sequence[NewChunk]]], *, now: int) -> None:
@@ -83,7 +91,7 @@ class Chunks:
                 if chunk_id is None:
                     known[key] = chunk_id = next_id
                     next_id += 1
-                    new.append(_row(chunk_id, source, piece, None, now))
+                    new.append(_row(chunk_id, "message", source, piece, now))
                 elif chunk_id >= first_id:
                     row = new[chunk_id - first_id]
                     row["sequence_end"] = max(row["sequence_end"], source.sequence)
@@ -97,20 +105,17 @@ class Chunks:
         self._write("INSERT OR IGNORE INTO message_chunks (message_row, chunk_id) VALUES (:message, :chunk)", links)
         self._write(_INSERT_TAG, tags)
 
-    def add_of_file(self, source: SourceText, pieces: Sequence[NewChunk], *, now: int) -> None:
-        """Store a file's chunks; a text that it repeats is stored once."""
+    def add_of_document(self, kind: SourceKind, source: SourceText, pieces: Sequence[NewChunk], *, now: int) -> None:
+        """Store the chunks of a file or a memory; a text that it repeats is stored once."""
         different = {piece.content_hash: piece for piece in pieces}.values()
-        new = [
-            _row(chunk_id, source, piece, source.row_id, now)
-            for chunk_id, piece in enumerate(different, self._next_id())
-        ]
+        new = [_row(chunk_id, kind, source, piece, now) for chunk_id, piece in enumerate(different, self._next_id())]
         self._write(_INSERT_CHUNK, new)
         self._write(_INSERT_WORDS, new)
         self._write(_INSERT_TAG, [{"tag": tag, "chunk": row["id"]} for row in new for tag in source.tags])
 
     def mark_chunked(self, kind: SourceKind, row_ids: Sequence[int], *, now: int) -> None:
         """Note that sources have been cut."""
-        table = "messages" if kind == "message" else "files"
+        table = _TABLES[kind]
         self._connection.execute(
             text(f"UPDATE {table} SET chunked_at = :now WHERE row_id IN (SELECT value FROM json_each(:ids))"),
             {"now": now, "ids": json.dumps(list(row_ids))},
@@ -254,7 +259,8 @@ class Chunks:
         rows = self._connection.execute(
             text(
                 "SELECT c.session_row, c.content_hash, c.id FROM json_each(:wanted) AS w CROSS JOIN chunks AS c"
-                " ON c.session_row = w.value ->> 0 AND c.content_hash = unhex(w.value ->> 1) AND c.file_row IS NULL"
+                " ON c.session_row = w.value ->> 0 AND c.content_hash = unhex(w.value ->> 1)"
+                " AND c.file_row IS NULL AND c.memory_row IS NULL"
             ),
             {"wanted": json.dumps(wanted)},
         )
@@ -270,12 +276,13 @@ class Chunks:
             self._connection.execute(text(statement), rows)
 
 
-def _row(chunk_id: int, source: SourceText, piece: NewChunk, file_row: int | None, now: int) -> dict[str, Any]:
+def _row(chunk_id: int, kind: SourceKind, source: SourceText, piece: NewChunk, now: int) -> dict[str, Any]:
     return {
         "id": chunk_id,
         "agent": source.agent,
         "session_row": source.session_row,
-        "file_row": file_row,
+        "file_row": source.row_id if kind == "file" else None,
+        "memory_row": source.row_id if kind == "memory" else None,
         "text": piece.text,
         "lead": piece.lead,
         "content_hash": piece.content_hash,
@@ -283,9 +290,9 @@ def _row(chunk_id: int, source: SourceText, piece: NewChunk, file_row: int | Non
         "sequence_end": source.sequence,
         "created_at": source.created_at,
         "now": now,
-        "thread": source.session_row if file_row is None else -file_row,
-        "role": source.role if file_row is None else "file",
-        "speaker": piece.speaker if file_row is None else None,
+        "thread": source.session_row if kind == "message" else thread_of(kind, source.row_id),
+        "role": source.role if kind == "message" else kind,
+        "speaker": piece.speaker if kind == "message" else None,
         "words": hashes_of(f"{piece.lead} {piece.text}").tobytes(),
     }
 

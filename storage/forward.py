@@ -20,13 +20,15 @@ MAX_CHANGES: Final = 50_000
 # Those of some 100,000 messages.
 KEPT_CHANGES: Final = 200_000
 _PRUNED_AT_ONCE: Final = 20_000
+# Below the threads of files: each memory is a thread of its own, so that none stands beside another.
+_MEMORY_THREADS: Final = 1 << 40
 _COLUMNS: Final = "chunk_id, thread, sequence, created_at, role, speaker, words"
 
 
 class ForwardRow(NamedTuple):
     """One chunk: its words as little-endian uint32 hashes, and where it stands among its neighbours.
 
-    `thread` is what has neighbours (a session, a file), `sequence` the place in it.
+    `thread` is what has neighbours (a session, a file, a memory), `sequence` the place in it.
     """
 
     chunk_id: int
@@ -53,6 +55,11 @@ class Changes:
         return bool(self.added or self.vectors or self.gone)
 
 
+def thread_of(kind: str, row_id: int) -> int:
+    """The thread of a file or of a memory; a session's is its row."""
+    return -row_id if kind == "file" else -_MEMORY_THREADS - row_id
+
+
 class ForwardIndex:
     """The forward index of one agent within one transaction."""
 
@@ -72,6 +79,13 @@ class ForwardIndex:
         )
         return int(found.scalar_one())
 
+    def any(self) -> bool:
+        """Whether the agent has chunks here: one short look."""
+        found = self._connection.execute(
+            text("SELECT 1 FROM forward_index WHERE agent_id = :agent LIMIT 1"), {"agent": self._agent}
+        )
+        return found.scalar() is not None
+
     def changes(self, after: int) -> Changes | None:
         """What changed after a position; None when it is too much, or no longer known, to be told one by one."""
         newest = max(after, self.position())  # another thread may have read a later state of the database
@@ -90,6 +104,8 @@ class ForwardIndex:
         found: dict[str, set[int]] = {"added": set(), "vector": set(), "gone": set()}
         for chunk_id, kind in rows:
             found[kind].add(int(chunk_id))
+            if kind == "added":  # an undo brings back what was gone
+                found["gone"].discard(int(chunk_id))
         return Changes(
             position=newest,
             added=sorted(found["added"] - found["gone"]),

@@ -16,10 +16,11 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 from sqlalchemy import Connection, text
 
+from storage.chunk_filter import ChunkFilter
 from storage.records import Hit
 
 IndexKind = Literal["text", "vector"]
@@ -51,36 +52,6 @@ class Generation:
     def table(self) -> str:
         """The name of its virtual table."""
         return f"chunks_fts_{self.id}" if self.kind == "text" else f"chunks_index_{self.id}"
-
-
-@dataclass(frozen=True, slots=True)
-class ChunkFilter:
-    """What a search is confined to, inside the query: the agent always, sessions and tags where asked for."""
-
-    agent: str
-    sessions: tuple[int, ...] | None = None
-    tags: tuple[str, ...] = ()
-
-    @property
-    def narrow(self) -> bool:
-        """Whether it selects less than all that the agent holds."""
-        return self.sessions is not None or bool(self.tags)
-
-    def ids_sql(self) -> str:
-        """A sub-select of the chunk ids that pass; its parameters come from `parameters`."""
-        clauses = ["agent_id = :agent"]
-        if self.sessions is not None:
-            clauses.append("session_row IN (SELECT value FROM json_each(:sessions))")
-        if self.tags:
-            clauses.append(
-                "id IN (SELECT chunk_id FROM chunk_tags WHERE tag IN (SELECT value FROM json_each(:tags))"
-                " GROUP BY chunk_id HAVING count(*) = json_array_length(:tags))"
-            )
-        return f"SELECT id FROM chunks WHERE {' AND '.join(clauses)}"
-
-    def parameters(self) -> dict[str, Any]:
-        """The bound values of `ids_sql`."""
-        return {"agent": self.agent, "sessions": json.dumps(self.sessions), "tags": json.dumps(self.tags)}
 
 
 @dataclass(frozen=True, slots=True)

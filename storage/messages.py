@@ -111,6 +111,30 @@ class Messages:
         )
         return {message.id: message for message in map(_message, rows)}
 
+    def just_before(self, ids: Iterable[str]) -> dict[str, str]:
+        """What was said just before each of these messages, in the same session."""
+        rows = self._connection.execute(
+            text(
+                "SELECT m.id, b.content FROM messages AS m JOIN messages AS b ON b.row_id = ("
+                " SELECT row_id FROM messages WHERE session_row = m.session_row AND sequence < m.sequence"
+                " ORDER BY sequence DESC LIMIT 1)"
+                " WHERE m.agent_id = :agent AND m.id IN (SELECT value FROM json_each(:ids))"
+            ),
+            {"agent": self._agent, "ids": json.dumps(list(ids))},
+        )
+        return {str(row[0]): str(row[1]) for row in rows}
+
+    def of_rows(self, row_ids: Iterable[int]) -> list[MessageRecord]:
+        """These messages of the agent as far as they exist, in the order of `created_at`, then id."""
+        rows = self._connection.execute(
+            text(
+                f"SELECT {_COLUMNS} {_FROM} AND m.row_id IN (SELECT value FROM json_each(:rows))"
+                " ORDER BY m.created_at, m.id"
+            ),
+            {"agent": self._agent, "rows": json.dumps(list(row_ids))},
+        )
+        return [_message(row) for row in rows]
+
     def searchable(self, ids: Iterable[str], *, with_vectors: bool) -> set[str]:
         """Which of these messages can be recalled: chunked, and with `with_vectors` each chunk indexed."""
         waiting = (

@@ -18,12 +18,18 @@ from storage.engine import Database, translated
 Kind = Literal["workspace", "account"]
 
 _SCRIPTS: Final = Path(__file__).parent / "migrations"
+# Which lines of migrations a file has, and the table that says how far each has come. The account has memories too:
+# all that a workspace has, beside what is its own.
+LINES: Final[dict[Kind, dict[Kind, str]]] = {
+    "workspace": {"workspace": "alembic_version"},
+    "account": {"account": "alembic_version", "workspace": "memory_version"},
+}
 
 
 def schema_version(database: Database) -> str | None:
     """The newest migration that the file has, or None for a file without any."""
     with database.reading() as connection:
-        return _version(connection)
+        return _version(connection, "alembic_version")
 
 
 def newest_version(kind: Kind) -> str:
@@ -37,16 +43,23 @@ def migrate(database: Database, kind: Kind) -> list[str]:
     Raises `StoreUnusable` when the file is newer than this code, and `StoreUnavailable` when it cannot be written now.
     Running it again does nothing.
     """
-    history = _history(kind)
-    version = schema_version(database)
+    applied: list[str] = []
+    for line, table in LINES[kind].items():
+        applied += _migrate_line(database, line, table)
+    return applied
+
+
+def _migrate_line(database: Database, line: Kind, table: str) -> list[str]:
+    history = _history(line)
+    version = _read_version(database, table)
     if version == history[-1]:
         return []
-    refuse_newer(database.path, kind, version)
+    refuse_newer(database.path, line, version)
     with FileLock(f"{database.path}.migrate.lock", mode=0o600):
-        if schema_version(database) == version:
-            _run(database, kind)
+        if _read_version(database, table) == version:
+            _run(database, line, table)
             return list(history[history.index(version) + 1 :] if version else history)
-    return migrate(database, kind)  # another process was here first
+    return _migrate_line(database, line, table)  # another process was here first
 
 
 def refuse_newer(path: Path, kind: Kind, version: str | None) -> None:
@@ -58,14 +71,15 @@ def refuse_newer(path: Path, kind: Kind, version: str | None) -> None:
         )
 
 
-def _run(database: Database, kind: Kind) -> None:
+def _run(database: Database, line: Kind, table: str) -> None:
     from alembic import command
     from alembic.config import Config
 
     config = Config()
-    config.set_main_option("script_location", str(_SCRIPTS / kind))
+    config.set_main_option("script_location", str(_SCRIPTS / line))
     with translated(database.path), database.engine.connect() as connection:
         config.attributes["connection"] = connection
+        config.attributes["version_table"] = table
         command.upgrade(config, "head")
         connection.commit()
 
@@ -76,9 +90,14 @@ def _history(kind: Kind) -> tuple[str, ...]:
     return tuple(sorted(path.name.split("_")[0] for path in (_SCRIPTS / kind / "versions").glob("[0-9]*_*.py")))
 
 
-def _version(connection: Connection) -> str | None:
-    exists = connection.execute(text("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'")).scalar()
+def _read_version(database: Database, table: str) -> str | None:
+    with database.reading() as connection:
+        return _version(connection, table)
+
+
+def _version(connection: Connection, table: str) -> str | None:
+    exists = connection.execute(text("SELECT 1 FROM sqlite_master WHERE name = :table"), {"table": table}).scalar()
     if not exists:
         return None
-    version = connection.execute(text("SELECT version_num FROM alembic_version")).scalar()
+    version = connection.execute(text(f"SELECT version_num FROM {table}")).scalar()
     return str(version) if version else None

@@ -1,4 +1,4 @@
-"""A short look into a workspace's file without opening its whole store: what waits there, for the status page.
+"""A short look into a store's file without opening the whole store: what waits and lies there, for the status page.
 
 It opens and closes one connection of its own, loads no extension and writes nothing: half a millisecond, and no
 other workspace loses its place among the open ones.
@@ -16,23 +16,31 @@ import pysqlite3
 
 from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translated
-from storage.migrate import newest_version, refuse_newer
+from storage.migrate import Kind, newest_version, refuse_newer
 from storage.work import STAGES, Stage, StageBacklog, backlog_sql
 
 # A status page that hangs is of no use: who holds the file for longer is said to.
 _BUSY_SECONDS: Final = 1.0
+# Both counts are read from an index, and not from the rows with their texts.
+_STANDING: Final = (
+    "SELECT (SELECT count(*) FROM memories) - (SELECT count(*) FROM memories WHERE superseded_by IS NOT NULL)"
+)
 
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """What waits in one workspace, for the workers and for a person."""
+    """What waits in one store, for the workers and for a person, and how many memories stand there."""
 
     backlogs: Mapping[Stage, StageBacklog]
     dead_letters: int
+    memories: int
 
 
-def peek(path: Path) -> Peek:
-    """Count what waits. Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer than this code)."""
+def peek(path: Path, kind: Kind = "workspace") -> Peek:
+    """Count what waits and what is there.
+
+    Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer than this code).
+    """
     check_sqlite_version()
     if not path.exists():
         raise NotFound(f"{path} does not exist", field="workspace")
@@ -40,21 +48,21 @@ def peek(path: Path) -> Peek:
         raw = pysqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_SECONDS)
         try:
             raw.execute("PRAGMA query_only = ON")
-            return _counts(raw, path)
+            return _counts(raw, path, kind)
         finally:
             raw.close()
 
 
-def _counts(raw: Any, path: Path) -> Peek:
+def _counts(raw: Any, path: Path, kind: Kind) -> Peek:
     raw.execute("BEGIN")
     known = raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
     version = raw.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
-    refuse_newer(path, "workspace", version[0] if version else None)
-    if version is None or version[0] != newest_version("workspace"):
+    refuse_newer(path, kind, version[0] if version else None)
+    if version is None or version[0] != newest_version(kind):
         raise StoreUnavailable(f"{path} is still to be migrated: run `reverie db migrate`")
     backlogs = {stage: _backlog(raw, stage) for stage in STAGES}
     letters = raw.execute("SELECT count(*) FROM dead_letters").fetchone()
-    return Peek(backlogs, int(letters[0]))
+    return Peek(backlogs, int(letters[0]), int(raw.execute(_STANDING).fetchone()[0]))
 
 
 def _backlog(raw: Any, stage: Stage) -> StageBacklog:

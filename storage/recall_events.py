@@ -25,14 +25,21 @@ _COUNT: Final = """
     UPDATE chunks SET access_count = access_count + :times, accessed_at = max(coalesce(accessed_at, 0), :at)
     WHERE id = :chunk
 """
+_COUNT_MEMORY: Final = """
+    UPDATE memories SET access_count = access_count + :times, accessed_at = max(accessed_at, :at)
+    WHERE row_id = (SELECT memory_row FROM chunks WHERE id = :chunk)
+"""
 _RECENT: Final = """
-    SELECT e.recall, e.query, e.at, e.score, e.chunk_id, CASE WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END,
-        coalesce(m.id, f.id), s.id, c.access_count
+    SELECT e.recall, e.query, e.at, e.score, e.chunk_id,
+        CASE WHEN c.memory_row IS NOT NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END,
+        coalesce(m.id, f.id, k.id), coalesce(s.id, o.id), coalesce(k.access_count, c.access_count)
     FROM recall_events AS e
     JOIN chunks AS c ON c.id = e.chunk_id
     LEFT JOIN messages AS m ON m.row_id = (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)
     LEFT JOIN files AS f ON f.row_id = c.file_row
+    LEFT JOIN memories AS k ON k.row_id = c.memory_row
     LEFT JOIN sessions AS s ON s.row_id = c.session_row
+    LEFT JOIN sessions AS o ON o.row_id = k.session_row
     WHERE e.agent_id = :agent
     ORDER BY e.at DESC, e.recall DESC, e.id LIMIT :limit OFFSET :offset
 """
@@ -86,9 +93,9 @@ class RecallEvents:
                 times, at = found.get(chunk_id, (0, 0))
                 found[chunk_id] = (times + 1, max(at, recall.at))
         if found:
-            self._connection.execute(
-                text(_COUNT), [{"chunk": chunk, "times": times, "at": at} for chunk, (times, at) in found.items()]
-            )
+            counts = [{"chunk": chunk, "times": times, "at": at} for chunk, (times, at) in found.items()]
+            self._connection.execute(text(_COUNT), counts)
+            self._connection.execute(text(_COUNT_MEMORY), counts)
         return sum(times for times, _ in found.values())
 
     def agents(self) -> list[str]:

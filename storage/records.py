@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from storage.memory_records import Tier
+
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
@@ -25,6 +27,13 @@ class SessionRecord:
     last_sequence: int
     metadata: dict[str, Any] = field(default_factory=dict)
     messages: int = 0
+
+
+class SessionName(NamedTuple):
+    """A session by its agent and id."""
+
+    agent: str
+    session: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,15 +171,23 @@ class NewDeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One chunk found by one leg of a recall. A higher score is a better match."""
+    """One chunk found by one leg of a recall. A higher score is a better match.
+
+    Of a whole recall, which may reach over two stores, `store` says which one the chunk is of.
+    """
 
     chunk_id: int
     score: float
+    store: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundText:
-    """What a chunk stands for: the message or file it came from, as a recall shows it."""
+    """What a chunk stands for: the message, file or memory it came from, as a recall shows it.
+
+    Of a memory `tier` is where it lives, and `source_message` the id of the message that it was made from, if any.
+    One with `expires_at` (microseconds) is not to be shown from then on.
+    """
 
     chunk_id: int
     kind: str
@@ -183,6 +200,9 @@ class FoundText:
     tags: tuple[str, ...]
     sequence: int
     created_at: int
+    tier: Tier | None = None
+    source_message: str | None = None
+    expires_at: int | None = None
 
 
 class FoundTurn(NamedTuple):

@@ -12,17 +12,18 @@ from typing import Any, Final
 
 from sqlalchemy import text
 
+from storage.forward import thread_of
 from storage.stores import Store, Transaction
 from storage.words import hashes_of
 
 _BATCH: Final = 500
 _CHUNKS: Final = """
-    SELECT c.id, c.agent_id, c.session_row, c.file_row, c.sequence_start, c.created_at, m.role,
-        coalesce(f.speaker, m.name), c.lead, c.text, f.words
+    SELECT c.id, c.agent_id, c.session_row, c.file_row, c.memory_row, c.sequence_start, c.created_at, m.role,
+        coalesce(f.speaker, m.name) AS speaker, c.lead, c.text, f.words
     FROM chunks AS c
     LEFT JOIN forward_index AS f ON f.agent_id = c.agent_id AND f.chunk_id = c.id
     LEFT JOIN messages AS m ON m.row_id = (SELECT min(message_row) FROM message_chunks WHERE chunk_id = c.id)
-        AND c.file_row IS NULL
+        AND c.file_row IS NULL AND c.memory_row IS NULL
     WHERE c.id > :after ORDER BY c.id LIMIT :limit
 """
 _REMOVE: Final = """
@@ -60,13 +61,19 @@ def _put_right(tx: Transaction, chunks: Sequence[Any]) -> None:
             {
                 "agent": row.agent_id,
                 "id": row.id,
-                "thread": row.session_row if row.file_row is None else -row.file_row,
+                "thread": _thread(row),
                 "sequence": row.sequence_start,
                 "created_at": row.created_at,
-                "role": row.role or "file",
-                "speaker": row[7] if row.file_row is None else None,
+                "role": row.role or ("file" if row.memory_row is None else "memory"),
+                "speaker": row.speaker if row.role else None,
                 "words": words,
             }
             for row, words in wrong
         ],
     )
+
+
+def _thread(row: Any) -> int:
+    if row.memory_row is not None:
+        return thread_of("memory", row.memory_row)
+    return int(row.session_row) if row.file_row is None else thread_of("file", row.file_row)

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import json
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Connection, Row, text
 
+from reverie.contract import DEFAULT_CHANNEL, EXTRACT_MEMORIES, SUMMARIZE_SESSIONS
 from reverie.errors import NotFound
+from storage.curation import CurationLog
 from storage.index import SearchIndex
+from storage.memories import Memories
+from storage.memory_records import MemoryFilter
 from storage.records import SessionRecord
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
@@ -25,6 +29,11 @@ _KEEP_OUT: Final = """
     ON CONFLICT DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
 """
 
+# What jobs have noted of a session, by its reference code or its names.
+_DROP_PROGRESS: Final = """
+    DELETE FROM job_progress WHERE job IN (:extract, :summarize)
+    AND item IN (:ref_code, 'retry ' || :ref_code, :named)
+"""
 _DROP_DEAD_LETTERS: Final = "DELETE FROM dead_letters WHERE agent_id = :agent AND session_id = :session"
 
 
@@ -101,11 +110,30 @@ class Sessions:
         ).scalar()
         return str(found) if found is not None else None
 
+    def id_of_ref(self, ref_code: str) -> str | None:
+        """The id of the session with this reference code."""
+        found = self._connection.execute(
+            text("SELECT id FROM sessions WHERE agent_id = :agent AND ref_code = :code"),
+            {"agent": self._agent, "code": ref_code},
+        ).scalar()
+        return str(found) if found is not None else None
+
+    def describe(self, row_id: int, metadata: Mapping[str, Any]) -> None:
+        """Set what is noted of a session."""
+        self._connection.execute(
+            text("UPDATE sessions SET metadata = :metadata WHERE row_id = :row_id AND agent_id = :agent"),
+            {"row_id": row_id, "agent": self._agent, "metadata": json.dumps(dict(metadata), ensure_ascii=False)},
+        )
+
     def rows_of_channel(self, channel: str | None) -> tuple[int, ...]:
-        """The rows of the sessions in a channel; without one, of those that are in none."""
+        """The rows of the sessions in a channel; those that name none are in the default one, as is None."""
+        is_default = channel in (None, DEFAULT_CHANNEL)
         rows = self._connection.execute(
-            text("SELECT row_id FROM sessions WHERE agent_id = :agent AND channel_id IS :channel"),
-            {"agent": self._agent, "channel": channel},
+            text(
+                "SELECT row_id FROM sessions WHERE agent_id = :agent"
+                f" AND (channel_id = :channel{' OR channel_id IS NULL' if is_default else ''})"
+            ),
+            {"agent": self._agent, "channel": channel or DEFAULT_CHANNEL},
         )
         return tuple(int(row) for row in rows.scalars())
 
@@ -151,6 +179,16 @@ class Sessions:
             chat = {**parameters, "session": f"{found.provider}:{found.chat_id}"}
             self._connection.execute(text(_KEEP_OUT), chat)
             self._connection.execute(text(_DROP_DEAD_LETTERS), chat)
+        self._connection.execute(
+            text(_DROP_PROGRESS),
+            {
+                "extract": EXTRACT_MEMORIES,
+                "summarize": SUMMARIZE_SESSIONS,
+                "ref_code": found.ref_code,
+                "named": json.dumps([self._agent, session_id]),
+            },
+        )
+        self._forget_memories(found)
         chunk_ids = self._connection.execute(
             text("SELECT id FROM chunks WHERE session_row = :row"), {"row": found.row_id}
         ).scalars()
@@ -160,6 +198,20 @@ class Sessions:
             {"row": found.row_id, "agent": self._agent},
         )
         return True
+
+    def _forget_memories(self, session: SessionRecord) -> None:
+        """Delete the memories that came from a session, and what the log of curation holds of both.
+
+        What they had taken the place of, from other sessions, stands again.
+        """
+        memories, log = Memories(self._connection, self._agent), CurationLog(self._connection, self._agent)
+        log.forget_session(self._agent, session.id, session.row_id)
+        gone = list(memories.every(MemoryFilter(session=session.id, active=None)))
+        if gone:
+            rows = [memory.row_id for memory in gone]
+            memories.give_way(rows)
+            log.forget_memories(self._agent, [memory.id for memory in gone])
+            memories.delete(rows)
 
     def forgotten_at(self, session_id: str) -> int:
         """Until when what was accepted for this session is kept out; 0 when it was never forgotten."""

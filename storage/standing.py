@@ -9,21 +9,28 @@ from typing import Final
 
 from sqlalchemy import Connection, text
 
+from storage.memory_records import Tier
+
 # What a document weighs: as much as a user's turn of which nothing else was said.
 _FILE_IMPORTANCE: Final = 0.5
 _STANDINGS: Final = """
-    SELECT c.id, s.id, s.channel_id, coalesce(m.importance, :importance), c.access_count, c.accessed_at,
-        coalesce(m.created_at, c.created_at)
+    SELECT c.id, s.id, coalesce(k.channel_id, s.channel_id), coalesce(m.importance, k.importance, :importance),
+        coalesce(k.access_count, c.access_count), coalesce(k.accessed_at, c.accessed_at),
+        coalesce(m.created_at, c.created_at), k.tier, k.kind
     FROM chunks AS c
     LEFT JOIN messages AS m ON m.row_id = (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)
-    LEFT JOIN sessions AS s ON s.row_id = c.session_row
+    LEFT JOIN memories AS k ON k.row_id = c.memory_row
+    LEFT JOIN sessions AS s ON s.row_id = coalesce(c.session_row, k.session_row)
     WHERE c.agent_id = :agent AND c.id IN (SELECT value FROM json_each(:ids))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """One chunk's place and weight. Times are microseconds; `accessed_at` is None where it was never found."""
+    """One chunk's place and weight. Times are microseconds; `accessed_at` is None where it was never found.
+
+    `tier` is that of a memory, `kind` whether it is a fact, a preference and so on; a message or file has neither.
+    """
 
     chunk_id: int
     session: str | None
@@ -32,6 +39,8 @@ class Standing:
     access_count: int
     accessed_at: int | None
     created_at: int
+    tier: Tier | None = None
+    kind: str | None = None
 
 
 class Standings:

@@ -18,20 +18,31 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection
 
 from reverie.checks import check_workspace, is_workspace_name
+from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, StoreUnavailable
+from storage.channels import Channels
 from storage.chunks import Chunks
+from storage.curation import CurationLog
 from storage.dead_letters import DeadLetters
+from storage.dreams import AllDreams, Dreams
 from storage.engine import Database
 from storage.files import Files
 from storage.forward import ForwardIndex
 from storage.found import FoundChunks
 from storage.index import SearchIndex
 from storage.jobs import JobRuns
+from storage.leases import JobLeases
+from storage.memories import AllMemories, Memories
 from storage.messages import Messages
 from storage.migrate import Kind, migrate
 from storage.recall_events import RecallEvents, RecallHistory
+from storage.retention import Retention
+from storage.scratchpads import Scratchpads
+from storage.session_life import AllSessionLives, SessionLife
 from storage.sessions import Sessions
 from storage.standing import Standings
+from storage.summaries import AllSummaries, Summaries
+from storage.usage import UsageLog
 from storage.work import Stage, WorkQueue, is_idle_file
 
 # Workspaces whose connections stay open in one process; the longest unused is closed first.
@@ -50,8 +61,15 @@ class AgentRows:
     def __init__(self, connection: Connection, agent: str) -> None:
         self.agent = agent
         self.sessions = Sessions(connection, agent)
+        self.session_life = SessionLife(connection, agent)
+        self.channels = Channels(connection, agent)
+        self.scratchpads = Scratchpads(connection, agent)
         self.messages = Messages(connection, agent)
         self.files = Files(connection, agent)
+        self.memories = Memories(connection, agent)
+        self.curation = CurationLog(connection, agent)
+        self.dreams = Dreams(connection, agent)
+        self.summaries = Summaries(connection, agent)
         self.found = FoundChunks(connection, agent)
         self.forward = ForwardIndex(connection, agent)
         self.recalls = RecallHistory(connection, agent)
@@ -68,6 +86,13 @@ class Transaction:
         self.chunks = Chunks(connection)
         self.index = SearchIndex(connection)
         self.recalls = RecallEvents(connection)
+        self.memories = AllMemories(connection)
+        self.curation = CurationLog(connection)
+        self.dreams = AllDreams(connection)
+        self.leases = JobLeases(connection)
+        self.session_lives = AllSessionLives(connection)
+        self.retention = Retention(connection)
+        self.summaries = AllSummaries(connection)
         self.dead_letters = DeadLetters(connection)
 
     def for_agent(self, agent: str) -> AgentRows:
@@ -127,9 +152,12 @@ class Stores:
         self._lock = threading.RLock()
         self._open: OrderedDict[str, Store] = OrderedDict()
         self._account: Database | None = None
+        self._account_store: Store | None = None
 
     def workspace(self, name: str, *, create: bool = True) -> Store:
         """The store of a workspace, made and migrated where needed. Raises `NotFound` without `create`."""
+        if name == ACCOUNT_STORE:
+            return self.account_store()
         path = self.path_of(name)
         with self._lock:
             store = self._open.get(name)
@@ -153,17 +181,35 @@ class Stores:
                 self._account = _opened(self._data_dir / "account.db", "account")
             return self._account
 
+    def account_store(self) -> Store:
+        """The memories of the account tier, which hold in every workspace: a store like any other, in account.db."""
+        with self._lock:
+            if self._account_store is None:
+                self._account_store = Store(ACCOUNT_STORE, self.account())
+            return self._account_store
+
     def jobs(self) -> JobRuns:
         """The runs of periodic jobs."""
         return JobRuns(self.account())
+
+    def usage(self) -> UsageLog:
+        """What the language model was used for."""
+        return UsageLog(self.account())
 
     def names(self) -> list[str]:
         """The workspaces that exist; a folder under any other name (a copy made by hand) is none."""
         found = (path.parent.name for path in (self._data_dir / "workspaces").glob("*/memory.db"))
         return sorted(name for name in found if is_workspace_name(name))
 
+    def all_names(self) -> list[str]:
+        """Every store there is: the account's, once there is one, and the workspaces."""
+        account = [ACCOUNT_STORE] if self.path_of(ACCOUNT_STORE).exists() else []
+        return [*account, *self.names()]
+
     def path_of(self, name: str) -> Path:
-        """Where a workspace's database lies. Raises `Rejected` for a name that could leave the folder."""
+        """Where a store's database lies. Raises `Rejected` for a name that could leave the folder."""
+        if name == ACCOUNT_STORE:
+            return self._data_dir / "account.db"
         return self._data_dir / "workspaces" / check_workspace(name) / "memory.db"
 
     def stamp(self, name: str) -> FileStamp | None:
@@ -174,7 +220,7 @@ class Stores:
         except FileNotFoundError:
             return None
         try:
-            log = path.with_name("memory.db-wal").stat()
+            log = path.with_name(f"{path.name}-wal").stat()
         except FileNotFoundError:
             return FileStamp(main.st_size, main.st_mtime_ns, 0, 0)
         # An empty log says the same as none: opening and closing the file makes and removes it.
@@ -183,7 +229,7 @@ class Stores:
     def is_idle(self, name: str, stages: Sequence[Stage]) -> bool:
         """Whether nothing is left to do in a workspace, asked without opening its whole store: 0.3 ms, not 3."""
         with self._lock:
-            if name in self._open:
+            if name in self._open or (name == ACCOUNT_STORE and self._account is not None):
                 return False  # the caller asks the open store itself
         return is_idle_file(self.path_of(name), stages)
 
@@ -207,7 +253,7 @@ class Stores:
             self._open.clear()
             if self._account is not None:
                 self._account.close()
-                self._account = None
+                self._account = self._account_store = None
 
 
 def _remove(folder: Path) -> None:

@@ -22,10 +22,20 @@ _CHECKS: Final[dict[str, str]] = {
         f" AND trim(m.content, char({_BLANKS})) <> ''"
         " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE message_row = m.row_id)"
     ),
-    "chunks that belong to no message and no file": (
-        "SELECT count(*) FROM chunks AS c WHERE c.file_row IS NULL"
+    "chunks that belong to no message, file or memory": (
+        "SELECT count(*) FROM chunks AS c WHERE c.file_row IS NULL AND c.memory_row IS NULL"
         " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE chunk_id = c.id)"
     ),
+    "memories marked as chunked whose text has no chunk": (
+        "SELECT count(*) FROM memories AS m WHERE m.chunked_at IS NOT NULL AND m.superseded_by IS NULL"
+        f" AND trim(m.content, char({_BLANKS})) <> ''"
+        " AND NOT EXISTS (SELECT 1 FROM chunks WHERE memory_row = m.row_id)"
+    ),
+    "chunks of memories whose place was taken": (
+        "SELECT count(*) FROM chunks AS c JOIN memories AS m ON m.row_id = c.memory_row"
+        " WHERE m.superseded_by IS NOT NULL"
+    ),
+    "entries of the curation log left open": "SELECT count(*) FROM curation_recording",
     "chunks marked as embedded without a vector": (
         "SELECT count(*) FROM chunks AS c WHERE c.embedded_at IS NOT NULL"
         f" AND NOT EXISTS (SELECT 1 FROM chunks_vec WHERE chunk_id = c.id AND model = {_ACTIVE_MODEL})"
@@ -59,6 +69,7 @@ _COUNTS: Final[dict[str, str]] = {
     "sessions": "SELECT count(*) FROM sessions",
     "messages": "SELECT count(*) FROM messages",
     "files": "SELECT count(*) FROM files",
+    "memories": "SELECT count(*) FROM memories WHERE superseded_by IS NULL",
     "chunks": "SELECT count(*) FROM chunks",
     "vectors": f"SELECT count(*) FROM chunks_vec WHERE model = {_ACTIVE_MODEL}",
     "indexed": "SELECT count(*) FROM chunks WHERE indexed_at IS NOT NULL",

@@ -24,12 +24,13 @@ from sqlalchemy import Connection, text
 
 from storage.engine import check_sqlite_version
 
-Stage = Literal["chunk", "chunk-files", "embed", "index"]
+Stage = Literal["chunk", "chunk-files", "chunk-memories", "embed", "index"]
 
 # Which rows wait at each stage. The conditions equal those of the partial indexes of the schema.
 _WAITING: Final[dict[Stage, tuple[str, str, str]]] = {
     "chunk": ("messages", "row_id", "chunked_at IS NULL"),
     "chunk-files": ("files", "row_id", "chunked_at IS NULL"),
+    "chunk-memories": ("memories", "row_id", "chunked_at IS NULL AND superseded_by IS NULL"),
     "embed": ("chunks", "id", "embedded_at IS NULL"),
     "index": ("chunks", "id", "embedded_at IS NOT NULL AND indexed_at IS NULL"),
 }

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from datetime import datetime
 from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -78,9 +79,12 @@ def check_wait(wait: WaitFor, timeout_seconds: object) -> WaitFor:
 
 
 def choices_of(kind: type, field: str) -> str:
-    """What to add to an error about a field that takes only some values: which ones; empty for any other field."""
+    """What to add to an error about a field that takes only some values, or a time; empty for any other field."""
     hint = get_type_hints(kind).get(field)
-    return f"; it must be one of {', '.join(map(str, get_args(hint)))}" if get_origin(hint) is Literal else ""
+    if datetime in (hint, *get_args(hint)):
+        return "; give a date and time with a zone, as in 2027-05-01T09:30:00Z"
+    choices = [str(one) for part in (hint, *get_args(hint)) if get_origin(part) is Literal for one in get_args(part)]
+    return f"; it must be one of {', '.join(choices)}" if choices else ""
 
 
 def normalise_tags(tags: Iterable[object], *, field: str = "tags") -> list[str]:
@@ -116,13 +120,13 @@ def check_payload(payload: Payload) -> None:
     check_label("agent", payload.agent, required=True)
     if not _MICROS_RANGE[0] <= payload.created_at <= _MICROS_RANGE[1]:
         raise Rejected("created_at lies outside the years 1 to 9999", field="created_at")
-    _check_json("metadata", payload.metadata, contract.MAX_METADATA_BYTES)
+    check_json("metadata", payload.metadata, contract.MAX_METADATA_BYTES)
     if payload.tags != normalise_tags(payload.tags):
         raise Rejected("tags must be trimmed, lower case and different", field="tags")
     if isinstance(payload, FilePayload):
         check_label("session", payload.session)
         check_label("source_uri", payload.source_uri, required=True, limit=2_048)
-        _check_content(payload.content, contract.MAX_FILE_BYTES)
+        check_text("content", payload.content, contract.MAX_FILE_BYTES)
     else:
         _check_turn(payload)
 
@@ -133,9 +137,9 @@ def _check_turn(payload: MessagePayload) -> None:
         check_label(field, getattr(payload, field))
     if not payload.content and not payload.tool_calls:
         raise Rejected("content is empty and there are no tool_calls", field="content")
-    _check_content(payload.content, contract.MAX_CONTENT_BYTES)
+    check_text("content", payload.content, contract.MAX_CONTENT_BYTES)
     if payload.tool_calls:
-        _check_json("tool_calls", payload.tool_calls, contract.MAX_TOOL_CALLS_BYTES)
+        check_json("tool_calls", payload.tool_calls, contract.MAX_TOOL_CALLS_BYTES)
     if payload.importance is not None and not 0.0 <= payload.importance <= 1.0:
         raise Rejected(f"importance is {payload.importance}; it must lie in [0, 1]", field="importance")
     if payload.token_count is not None and not 0 <= payload.token_count < 2**31:
@@ -144,10 +148,11 @@ def _check_turn(payload: MessagePayload) -> None:
         raise Rejected("sequence must be a positive whole number", field="sequence")
 
 
-def _check_content(content: str, limit_bytes: int) -> None:
-    size = len(_check_text("content", content))
+def check_text(field: str, text: str, limit_bytes: int) -> None:
+    """Raise `Rejected` unless a text can be stored as it is, within so many bytes of UTF-8."""
+    size = len(_check_text(field, text))
     if size > limit_bytes:
-        raise Rejected(f"content has {size:,} bytes; the limit is {limit_bytes:,}", field="content")
+        raise Rejected(f"{field} has {size:,} bytes; the limit is {limit_bytes:,}", field=field)
 
 
 def _check_text(field: str, text: str) -> bytes:
@@ -176,7 +181,8 @@ def check_label(field: str, value: object, *, required: bool = False, limit: int
     return value
 
 
-def _check_json(field: str, value: object, limit_bytes: int) -> None:
+def check_json(field: str, value: object, limit_bytes: int) -> None:
+    """Raise `Rejected` unless a value can be written as JSON within so many bytes."""
     if not value:
         return
     check_depth(field, value)

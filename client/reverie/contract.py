@@ -23,6 +23,14 @@ SWEEP_STAGES: Final = "reverie.sweep_stages"
 BACKFILL_EMBEDDINGS: Final = "reverie.backfill_embeddings"
 OPTIMIZE_STORE: Final = "reverie.optimize_store"
 VERIFY_STORE: Final = "reverie.verify_store"
+CONSOLIDATE_MEMORIES: Final = "reverie.consolidate_memories"
+PRUNE_DECAYED: Final = "reverie.prune_decayed"
+CONSOLIDATE_CONVERSATIONS: Final = "reverie.consolidate_conversations"
+SUMMARIZE_SESSIONS: Final = "reverie.summarize_sessions"
+EXTRACT_MEMORIES: Final = "reverie.extract_memories"
+DREAM_SWEEP: Final = "reverie.dream_sweep"
+CLOSE_IDLE_SESSIONS: Final = "reverie.close_idle_sessions"
+APPLY_RETENTION: Final = "reverie.apply_retention"
 
 # Names of queues.
 QUEUE_INGEST: Final = "ingest"
@@ -38,11 +46,20 @@ TASK_QUEUES: Final[dict[str, str]] = {
     EMBED_CHUNKS: QUEUE_EMBED,
     INDEX_CHUNKS: QUEUE_INDEX,
     RECORD_RECALLS: QUEUE_MAINTENANCE,
-    RECOVER_INBOX: QUEUE_MAINTENANCE,
-    SWEEP_STAGES: QUEUE_MAINTENANCE,
+    # Short, and what keeps the pipeline going: they must not wait behind a job of minutes.
+    RECOVER_INBOX: QUEUE_INDEX,
+    SWEEP_STAGES: QUEUE_INDEX,
     BACKFILL_EMBEDDINGS: QUEUE_EMBED,
     OPTIMIZE_STORE: QUEUE_MAINTENANCE,
     VERIFY_STORE: QUEUE_MAINTENANCE,
+    CONSOLIDATE_MEMORIES: QUEUE_MAINTENANCE,
+    PRUNE_DECAYED: QUEUE_MAINTENANCE,
+    CONSOLIDATE_CONVERSATIONS: QUEUE_MAINTENANCE,
+    SUMMARIZE_SESSIONS: QUEUE_MAINTENANCE,
+    EXTRACT_MEMORIES: QUEUE_MAINTENANCE,
+    DREAM_SWEEP: QUEUE_MAINTENANCE,
+    CLOSE_IDLE_SESSIONS: QUEUE_MAINTENANCE,
+    APPLY_RETENTION: QUEUE_MAINTENANCE,
 }
 
 # The header that carries the caller's trace id through the queue.
@@ -72,6 +89,10 @@ WaitFor = Literal["queued", "stored", "searchable"]
 WAITS: Final[tuple[WaitFor, ...]] = ("queued", "stored", "searchable")
 
 DEFAULT_WORKSPACE: Final = "default"
+# The channel of every session that names none.
+DEFAULT_CHANNEL: Final = "general"
+# The store of the account tier, which holds across workspaces: a name that no workspace can have.
+ACCOUNT_STORE: Final = "@account"
 DEFAULT_URL: Final = "http://127.0.0.1:7437"
 DEFAULT_PREFIX: Final = "reverie:"
 

@@ -14,8 +14,8 @@ from sqlalchemy import text
 from reverie.errors import StoreUnavailable
 from storage import index, migrate
 from storage.engine import Database
+from storage.migrate import LINES, newest_version, schema_version
 from storage.migrate import migrate as bring_up_to_date
-from storage.migrate import newest_version, schema_version
 from storage.stores import Stores
 
 SCRIPTS = Path(migrate.__file__).parent / "migrations"
@@ -55,13 +55,15 @@ def test_a_fresh_and_an_upgraded_file_have_the_same_schema(
 
     fresh, upgraded = Database(tmp_path / "fresh.db"), Database(tmp_path / "upgraded.db")
     bring_up_to_date(fresh, kind)
-    config = Config()
-    config.set_main_option("script_location", str(SCRIPTS / kind))
-    for path in sorted((SCRIPTS / kind / "versions").glob("[0-9]*_*.py")):
-        with upgraded.engine.connect() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, path.name.split("_")[0])
-            connection.commit()
+    for line, table in LINES[kind].items():
+        config = Config()
+        config.set_main_option("script_location", str(SCRIPTS / line))
+        config.attributes["version_table"] = table
+        for path in sorted((SCRIPTS / line / "versions").glob("[0-9]*_*.py")):
+            with upgraded.engine.connect() as connection:
+                config.attributes["connection"] = connection
+                command.upgrade(config, path.name.split("_")[0])
+                connection.commit()
     assert schema(fresh) == schema(upgraded)
     assert schema_version(fresh) == schema_version(upgraded) == newest_version(kind)
     fresh.close()

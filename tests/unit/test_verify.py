@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from storage.index import VectorEntry
+from storage.memory_records import NewMemory
 from storage.stores import Transaction
 from storage.verify import verify
 from support.pipeline import Pipeline
@@ -29,7 +30,8 @@ def test_a_sound_store_has_nothing_wrong(pipe: Pipeline) -> None:
     """Given a store that went through every stage, when verified, then it is counted and nothing is found."""
     verdict = verify(pipe.store)
     assert verdict.wrong == []
-    expected = {"sessions": 2, "messages": 5, "files": 1, "chunks": 4, "vectors": 4, "indexed": 4, "dead_letters": 1}
+    held = {"sessions": 2, "messages": 5, "files": 1, "memories": 0}
+    expected = {**held, "chunks": 4, "vectors": 4, "indexed": 4, "dead_letters": 1}
     assert verdict.counts == {**expected, "in_vector_index": 4}
 
 
@@ -83,6 +85,17 @@ def leave_a_vector_of_a_change_that_is_over(tx: Transaction) -> None:
     tx.index.drop(building)
 
 
+def remember_without_chunks(tx: Transaction) -> None:
+    tx.for_agent("ana").memories.add(NewMemory(id="m", content="oat milk", created_at=1), now=1)
+    tx.connection.exec_driver_sql("UPDATE memories SET chunked_at = 1")
+
+
+def take_the_place_of_a_memory_with_chunks(tx: Transaction) -> None:
+    memory = tx.for_agent("ana").memories.add(NewMemory(id="m", content="oat milk", created_at=1), now=1)
+    tx.connection.exec_driver_sql("UPDATE memories SET superseded_by = row_id")
+    tx.connection.exec_driver_sql("UPDATE chunks SET memory_row = ? WHERE id = 1", (memory.row_id,))
+
+
 @pytest.mark.parametrize(
     ("plant", "found"),
     [
@@ -90,7 +103,7 @@ def leave_a_vector_of_a_change_that_is_over(tx: Transaction) -> None:
             sql("DELETE FROM message_chunks WHERE message_row = 2"),
             "1 messages marked as chunked whose text has no chunk",
         ),
-        (sql("DELETE FROM message_chunks WHERE chunk_id = 1"), "1 chunks that belong to no message and no file"),
+        (sql("DELETE FROM message_chunks WHERE chunk_id = 1"), "1 chunks that belong to no message, file or memory"),
         (sql("DELETE FROM chunks_vec WHERE chunk_id = 1"), "1 chunks marked as embedded without a vector"),
         (
             sql("UPDATE chunks SET embedded_at = NULL, indexed_at = NULL WHERE id = 1"),
@@ -106,6 +119,9 @@ def leave_a_vector_of_a_change_that_is_over(tx: Transaction) -> None:
         (put_an_unknown_vector_into_the_index, "1 entries of the vector index have no vector"),
         (change_a_text_behind_the_index, "the full-text index differs from the chunks: run `reverie db reindex`"),
         (lose_the_full_text_index, "there is no full-text index: run `reverie db reindex`"),
+        (remember_without_chunks, "1 memories marked as chunked whose text has no chunk"),
+        (take_the_place_of_a_memory_with_chunks, "1 chunks of memories whose place was taken"),
+        (sql("INSERT INTO curation_recording VALUES (1)"), "1 entries of the curation log left open"),
         (sql("DELETE FROM forward_index WHERE chunk_id = 1"), "1 chunks without their row in the forward index"),
         (sql("UPDATE chunks SET agent_id = 'mallory' WHERE id = 2"), "1 chunks without their row in the forward index"),
         (

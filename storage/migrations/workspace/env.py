@@ -16,7 +16,11 @@ def create_indexes(*_: Any, **__: Any) -> None:
 
 
 context.configure(
-    connection=connection, target_metadata=None, transaction_per_migration=True, on_version_apply=create_indexes
+    connection=connection,
+    target_metadata=None,
+    transaction_per_migration=True,
+    version_table=context.config.attributes.get("version_table", "alembic_version"),
+    on_version_apply=create_indexes,
 )
 with context.begin_transaction():
     context.run_migrations()

@@ -1,0 +1,212 @@
+"""A store that gives every job something to do, on a clock that is set: what jobs are killed over, and undone on.
+
+Two agents talk for some days, remember, and are asked the same things again and again; nothing has curated it yet.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+
+from adapters.workspace_git import GitFolders
+from benchmarks.harness.haystack import Said
+from benchmarks.story.world import WORKSPACE, ClockedRuntime, World
+from memory.secrets import looks_secret
+from reverie.clock import from_micros, to_micros
+from reverie.contract import ACCOUNT_STORE
+from reverie.memory_types import MemoryDraft
+from storage.recall_events import NewRecall
+from storage.stores import Stores, Transaction
+from storage.verify import verify
+from support.curating import everything
+from worker.settings import Settings
+
+AGENTS: Final = ("ana", "bob")
+DAY: Final = 86_400_000_000
+HOUR: Final = 3_600_000_000
+MINUTE: Final = 60_000_000
+BEGAN: Final = to_micros(datetime(2026, 6, 10, 9, tzinfo=UTC))
+# Long after the last word: every session is silent, over, and old enough for retention.
+NOW: Final = BEGAN + 30 * DAY
+SETTINGS: Final[dict[str, Any]] = {
+    "embedding_provider": "hash",
+    "message_retention_days": 2,
+    "memories_per_scope": 30,
+    # Fewer than what passes the gates: a sweep that is run again must not take the next best as well.
+    "dream_most_promotions": 12,
+    # So little room that each conversation outgrows it.
+    "context_token_budget": 300,
+    "system_prompt_buffer": 0,
+    "summary_trigger_ratio": 0.4,
+    "summary_target_ratio": 0.2,
+    "compaction_enabled": False,
+}
+_DEMO: Final = Path(__file__).parents[2] / "demo" / "conversation.jsonl"
+_CITIES: Final = ("Lisbon", "Porto", "Ghent", "Turin", "Malmo", "Bergen", "Graz", "Bilbao")
+_FOOD: Final = ("oat milk", "rye bread", "green tea", "black olives", "dark chocolate", "ginger", "lentils", "capers")
+_ASKED: Final = ("where does she live", "which city", "her home", "what about the move", "does she like it there")
+
+
+def clocked(data: Path, **settings: Any) -> ClockedRuntime:
+    """Resources on a data folder with the clock at NOW."""
+    runtime = ClockedRuntime(Settings(data=data, log_level="error", **{**SETTINGS, **settings}))
+    runtime.moment = NOW
+    return runtime
+
+
+def fill(data: Path) -> None:
+    """Make the store. Leaves nothing to the pipeline, and everything to the jobs."""
+    runtime = clocked(data, broker="redis://127.0.0.1:1/0")
+    runtime.moment = BEGAN
+    world = World(runtime)
+    for place, agent in enumerate(AGENTS):
+        for number in range(8):
+            world.at(BEGAN + number * DAY + place * HOUR)
+            world.say(agent, f"{agent}-{number}", _talk(agent, number, world.now))
+        _remember(world, agent)
+    _speak_of_the_demo(world)
+    with world.store.writing() as tx:
+        for agent in AGENTS:
+            _age(tx, agent)
+            _recall_often(tx, agent)
+    world.settle()
+    runtime.close()
+
+
+def copied(template: Path, folder: Path) -> Path:
+    """A copy of the store to be worked on."""
+    shutil.copytree(template, folder)
+    return folder
+
+
+def picture(data: Path) -> dict[str, Any]:
+    """All that a store holds but the bookkeeping of jobs: rows, what the log says was done, and the committed files."""
+    stores = Stores(data)
+    found: dict[str, Any] = {}
+    for name in (WORKSPACE, ACCOUNT_STORE):
+        store = stores.workspace(name)
+        assert verify(store).wrong == []
+        found |= {f"{name} {table}": rows for table, rows in everything(store).items() if table != "job_runs"}
+        with store.reading() as tx:
+            entries = tx.curation.page(limit=100_000)
+            assert tx.connection.exec_driver_sql("SELECT count(*) FROM curation_recording").scalar() == 0
+        found[f"{name} log"] = sorted(
+            str((entry.job, entry.agent, entry.action, sorted(entry.memories), entry.session, entry.at))
+            for entry in entries
+        )
+    folders = GitFolders(data, looks_secret)
+    for agent in AGENTS:
+        repository = folders.of(WORKSPACE, agent)
+        found[f"files of {agent}"] = repository.files()
+        found[f"commits of {agent}"] = [(one.message, one.at, one.changed) for one in repository.history(100)]
+    stores.close()
+    return found
+
+
+def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
+    """What of two pictures is not the same, in few lines."""
+    found: dict[str, Any] = {}
+    for name in sorted({*one, *other}):
+        first, second = one.get(name), other.get(name)
+        if first == second:
+            continue
+        if isinstance(first, list) and isinstance(second, list):
+            first, second = [x for x in first if x not in second][:3], [x for x in second if x not in first][:3]
+        found[name] = (first, second)
+    return found
+
+
+def end_leases(data: Path) -> None:
+    """Let the time pass that a dead process's lease lasts, and the claim of its run."""
+    stores = Stores(data)
+    for name in stores.all_names():
+        with stores.workspace(name).writing() as tx:
+            tx.connection.exec_driver_sql("UPDATE job_leases SET lease_until = 0")
+    with stores.account_store().writing() as tx:
+        tx.connection.exec_driver_sql("DELETE FROM job_runs")
+    stores.close()
+
+
+def _talk(agent: str, number: int, at: int) -> list[Said]:
+    city, food = _CITIES[number], _FOOD[number]
+    lines = (
+        ("user", f"I moved to {city} last week and the flat is still full of boxes."),
+        ("assistant", f"How do you like {city} so far?"),
+        ("user", f"The river is lovely in the evening, and the market of {city} has everything."),
+        ("user", f"Remember that I always buy {food} on day {number} of the week."),
+        ("user", f"I prefer {food} for breakfast, whatever the others say."),
+        ("assistant", f"Noted: {food}. Shall I look for a shop in {city}?"),
+        ("user", f"From now on, answer me in short sentences when we talk about {food}."),
+        ("user", f"My dentist is Doctor {city}son, two streets from the station."),
+    )
+    return [
+        Said(f"{agent}-{number}-{place}", f"{agent}-{number}", role, text, created_at=from_micros(at + place * MINUTE))
+        for place, (role, text) in enumerate(lines)
+    ]
+
+
+def _speak_of_the_demo(world: World) -> None:
+    turns = [json.loads(line) for line in _DEMO.read_text(encoding="utf-8").splitlines()]
+    for session in dict.fromkeys(turn["session"] for turn in turns):
+        said = [
+            Said(
+                turn["id"],
+                session,
+                turn["role"],
+                turn["content"],
+                created_at=datetime.fromisoformat(turn["created_at"]),
+            )
+            for turn in turns
+            if turn["session"] == session
+        ]
+        world.say("ana", session, said)
+
+
+def _moment(written: str) -> datetime:
+    return datetime.fromisoformat(written)
+
+
+def _remember(world: World, agent: str) -> None:
+    for number in range(8):
+        city, food = _CITIES[number], _FOOD[number]
+        talk = f"{agent}-{number}"
+        likes = f"{agent} likes {food}"
+        for draft in (
+            MemoryDraft(content=f"{agent} knows a baker in {city} who sells {food}", id=f"baker-{number}"),
+            MemoryDraft(content=f"{agent} keeps {food} in the cellar", id=f"cellar-{number}", tags=["cellar"]),
+            MemoryDraft(content=f"{agent} keeps {food} in the cellar", id=f"again-{number}", tags=["twice"]),
+            MemoryDraft(content=f"Look up trains to {city}", id=f"note-{number}", tier="conversation", session=talk),
+            MemoryDraft(content=likes, id=f"{agent}-likes-{number}", tier="account", kind="preference"),
+            MemoryDraft(content=likes, id=f"{agent}-likes-{number}-too", tier="account", kind="preference"),
+        ):
+            world.remember(agent, draft)
+
+
+def _age(tx: Transaction, agent: str) -> None:
+    """Some have faded, some were recalled often, some have reached their end."""
+    memories = tx.for_agent(agent).memories
+    for number in range(8):
+        at = BEGAN + number * HOUR
+        memories.change(memories.get(f"baker-{number}").row_id, now=at, access_count=number, accessed_at=NOW - HOUR)
+        ends = BEGAN + 20 * DAY if number % 2 else None
+        memories.change(
+            memories.get(f"cellar-{number}").row_id, now=at, expires_at=ends, accessed_at=NOW - 500 * number * HOUR
+        )
+
+
+def _recall_often(tx: Transaction, agent: str) -> None:
+    """Some twenty chunks of the agent, found by five questions on as many days."""
+    chunks = tx.connection.exec_driver_sql(
+        "SELECT id FROM chunks WHERE agent_id = ? ORDER BY text, id", (agent,)
+    ).scalars()
+    hot = [int(chunk) for chunk in chunks][::3]
+    tx.recalls.record(
+        [
+            NewRecall(agent, f"{agent}-{number}", query, NOW - number * DAY,
+                      tuple((chunk, 0.9 - place / 1_000) for place, chunk in enumerate(hot)))
+            for number, query in enumerate(_ASKED, 1)
+        ]
+    )  # fmt: skip
