@@ -135,6 +135,19 @@ def cut(text: str, limit: int, counter: TokenCounter) -> str:
     return text
 
 
+def newest_lines(text: str, limit: int, counter: TokenCounter) -> str:
+    """As many of the last lines of a text as have at most `limit` tokens; the last one cut where not even it fits."""
+    lines = text.splitlines()
+    costs = counter.count([f"{line}\n" for line in lines])
+    first, room = len(lines), limit
+    while first and costs[first - 1] <= room:
+        first -= 1
+        room -= costs[first]
+    while first < len(lines) and counter.count(["\n".join(lines[first:])])[0] > limit:
+        first += 1  # a tokenizer may give a whole more tokens than its parts have
+    return "\n".join(lines[first:]) if first < len(lines) or not lines else cut(lines[-1], limit, counter)
+
+
 def _pieces(text: str) -> Iterator[str]:
     """A text in pieces that end at a blank where there is one near: their tokens add up to those of the whole."""
     start = 0

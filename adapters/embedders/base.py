@@ -13,7 +13,8 @@ from typing import Final, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from reverie.errors import Permanent, Unavailable
+from adapters.breaker import Away
+from reverie.errors import Permanent
 
 Provider = Literal["sentence-transformers", "model2vec", "openai", "hash", "none"]
 DTypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
@@ -21,15 +22,8 @@ DTypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_MODEL: Final = "all-MiniLM-L6-v2"
 
 
-class EmbedderUnavailable(Unavailable):
-    """The embedder cannot answer now: endpoint down, limited or slow, model files not there. Try again later.
-
-    `retry_after_seconds` is the wait that the endpoint asked for, or None.
-    """
-
-    def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
-        super().__init__(message)
-        self.retry_after_seconds = retry_after_seconds
+class EmbedderUnavailable(Away):
+    """The embedder cannot answer now: endpoint down, limited or slow, model files not there. Try again later."""
 
 
 class EmbeddingRefused(Permanent):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from email.utils import format_datetime
 
 import pytest
-from language_model_conformance import LanguageModelConformance
+from language_model_conformance import PLACE, LanguageModelConformance
 
 from adapters.language_models import (
+    GuardedLanguageModel,
     LanguageModelRefused,
     LanguageModelSpec,
     LanguageModelUnavailable,
@@ -16,7 +19,8 @@ from adapters.language_models import (
     openai_compatible,
 )
 from reverie.errors import Permanent, Transient
-from support.endpoint import Endpoint, chat_endpoint, say, send
+from support.endpoint import Answer, Endpoint, chat_endpoint, say, send
+from support.misbehaving import half_a_body, redirect_to, reset, trickle
 
 
 @pytest.fixture
@@ -41,6 +45,14 @@ class TestRemote(LanguageModelConformance):
         """The real one, over loopback."""
         return remote
 
+    @pytest.fixture
+    def structured_model(
+        self, endpoint: Endpoint, remote: OpenAICompatibleLanguageModel
+    ) -> OpenAICompatibleLanguageModel:
+        """The real one, and an endpoint that says JSON."""
+        endpoint.answer = say(PLACE)
+        return remote
+
 
 class TestScripted(LanguageModelConformance):
     @pytest.fixture
@@ -48,12 +60,29 @@ class TestScripted(LanguageModelConformance):
         """The fake."""
         return ScriptedLanguageModel(["In Portugal."])
 
+    @pytest.fixture
+    def structured_model(self) -> ScriptedLanguageModel:
+        """The fake, with JSON in its script."""
+        return ScriptedLanguageModel([PLACE])
+
+
+class TestGuarded(LanguageModelConformance):
+    @pytest.fixture
+    def model(self) -> GuardedLanguageModel:
+        """The fake behind a breaker."""
+        return GuardedLanguageModel(ScriptedLanguageModel(["In Portugal."]))
+
+    @pytest.fixture
+    def structured_model(self) -> GuardedLanguageModel:
+        """The fake behind a breaker, with JSON in its script."""
+        return GuardedLanguageModel(ScriptedLanguageModel([PLACE]))
+
 
 def test_the_question_and_the_answer_are_those_of_chat_completions(
     endpoint: Endpoint, remote: OpenAICompatibleLanguageModel
 ) -> None:
     """Given a question, then the endpoint gets it as OpenAI's API has it, and its counts come back."""
-    found = remote.complete("Be brief.", "Where?", 7)
+    found = remote.complete("Be brief.", "Where?", 7, purpose="refinement")
     assert (found.text, found.input_tokens, found.output_tokens) == ("Lisbon.", 11, 3)
     (question,) = endpoint.requests
     assert question["model"] == "m"
@@ -67,7 +96,7 @@ def test_what_may_pass_is_unavailable(endpoint: Endpoint, remote: OpenAICompatib
     """Given an endpoint that is limited, down or does not know the key, then it is to be tried again later."""
     endpoint.answer = send(b'{"error": "key sk-secret\\nis bad"}', status)
     with pytest.raises(LanguageModelUnavailable) as caught:
-        remote.complete("", "x", 5)
+        remote.complete("", "x", 5, purpose="refinement")
     assert isinstance(caught.value, Transient)
     assert str(status) in str(caught.value)
     assert "sk-secret" not in str(caught.value)
@@ -78,7 +107,7 @@ def test_the_wait_that_was_asked_for_is_told(endpoint: Endpoint, remote: OpenAIC
     """Given a 429 with Retry-After, then the error carries it."""
     endpoint.answer = send(b"slow down", 429, Retry_After="7")
     with pytest.raises(LanguageModelUnavailable) as caught:
-        remote.complete("", "x", 5)
+        remote.complete("", "x", 5, purpose="refinement")
     assert caught.value.retry_after_seconds == 7
 
 
@@ -89,7 +118,7 @@ def test_a_question_that_is_refused_is_refused_for_good(
     """Given a refusal, then it is a permanent error."""
     endpoint.answer = send(b"too long", status)
     with pytest.raises(LanguageModelRefused) as caught:
-        remote.complete("", "x", 5)
+        remote.complete("", "x", 5, purpose="refinement")
     assert isinstance(caught.value, Permanent)
 
 
@@ -113,7 +142,7 @@ def test_an_answer_of_another_form_is_an_error_in_one_line(
     """Given half a JSON, another form or an empty text, then nothing of it is taken for an answer."""
     endpoint.answer = send(body)
     with pytest.raises(error) as caught:
-        remote.complete("", "x", 5)
+        remote.complete("", "x", 5, purpose="refinement")
     assert "\n" not in str(caught.value)
 
 
@@ -121,7 +150,7 @@ def test_ten_megabytes_are_no_answer(endpoint: Endpoint, remote: OpenAICompatibl
     """Given an answer beyond every reason, then it is not read to its end."""
     endpoint.answer = send(b" " * (10 * 1024 * 1024))
     with pytest.raises(LanguageModelRefused, match=str(openai_compatible.LONGEST_ANSWER_BYTES)):
-        remote.complete("", "x", 5)
+        remote.complete("", "x", 5, purpose="refinement")
 
 
 def test_one_that_never_answers_is_given_up(endpoint: Endpoint) -> None:
@@ -129,7 +158,7 @@ def test_one_that_never_answers_is_given_up(endpoint: Endpoint) -> None:
     endpoint.answer = endpoint.never
     impatient = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=0.2))
     with pytest.raises(LanguageModelUnavailable, match=r"within 0\.2 s"):
-        impatient.complete("", "x", 5)
+        impatient.complete("", "x", 5, purpose="refinement")
     impatient.close()
 
 
@@ -138,8 +167,62 @@ def test_one_that_is_not_there_is_named() -> None:
     for url in ("http://127.0.0.1:1/v1", "http://[bad/v1"):
         model = OpenAICompatibleLanguageModel(LanguageModelSpec(url, "m", timeout_seconds=2))
         with pytest.raises(LanguageModelUnavailable, match="base_url"):
-            model.complete("", "x", 5)
+            model.complete("", "x", 5, purpose="refinement")
         model.close()
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        (trickle, r"within 0\.5 s"),
+        (reset, "did not answer"),
+        (half_a_body, "did not answer"),
+        (redirect_to("http://127.0.0.1:1/elsewhere"), "302"),
+        (send(b"<html>Bad gateway</html>", Content_Type="text/html"), "broken JSON"),
+        (send(b"", 500), "500"),
+    ],
+)
+def test_an_endpoint_that_misbehaves_is_unavailable(endpoint: Endpoint, answer: Answer, why: str) -> None:
+    """Given a trickle, a connection cut off, a redirect or another page, then it is to be tried again, on one line."""
+    endpoint.answer = answer
+    hasty = OpenAICompatibleLanguageModel(
+        LanguageModelSpec(endpoint.url, "m", api_key="sk-secret", timeout_seconds=0.5)
+    )
+    with pytest.raises(LanguageModelUnavailable, match=why) as caught:
+        hasty.complete("", "x", 5, purpose="refinement")
+    assert "\n" not in str(caught.value)
+    assert len(endpoint.requests) == 1
+    hasty.close()
+
+
+def test_a_wait_until_a_date_is_told_in_seconds(endpoint: Endpoint, remote: OpenAICompatibleLanguageModel) -> None:
+    """Given a 429 whose Retry-After is a date, then the error has the seconds until then."""
+    until = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
+    endpoint.answer = send(b"slow down", 429, Retry_After=until)
+    with pytest.raises(LanguageModelUnavailable) as caught:
+        remote.complete("", "x", 5, purpose="refinement")
+    assert caught.value.retry_after_seconds is not None
+    assert 80 < caught.value.retry_after_seconds <= 90
+
+
+def test_json_under_a_wrong_content_type_is_taken(endpoint: Endpoint, remote: OpenAICompatibleLanguageModel) -> None:
+    """Given a good answer that is called text, then it is an answer: the header is decoration."""
+    body = b'{"choices": [{"message": {"content": "Lisbon."}}]}'
+    endpoint.answer = send(body, Content_Type="text/plain")
+    assert remote.complete("", "x", 5, purpose="refinement").text == "Lisbon."
+
+
+@pytest.mark.parametrize(
+    "usage",
+    ['{"prompt_tokens": -3, "completion_tokens": 1e300}', '"many"', "[]", '{"prompt_tokens": 99999999999999999999}'],
+)
+def test_counts_that_cannot_be_true_are_unknown(
+    endpoint: Endpoint, remote: OpenAICompatibleLanguageModel, usage: str
+) -> None:
+    """Given a good answer with odd token counts, then the answer is taken and the counts are not."""
+    endpoint.answer = send(b'{"choices": [{"message": {"content": "Lisbon."}}], "usage": ' + usage.encode() + b"}")
+    found = remote.complete("", "x", 5, purpose="refinement")
+    assert (found.text, found.input_tokens, found.output_tokens) == ("Lisbon.", None, None)
 
 
 def test_the_key_is_not_shown_and_has_to_fit_into_a_header() -> None:
@@ -152,8 +235,8 @@ def test_the_key_is_not_shown_and_has_to_fit_into_a_header() -> None:
 def test_the_fake_raises_what_its_script_says() -> None:
     """Given a script with an error, then it is raised in its turn; without a script there is no answer."""
     model = ScriptedLanguageModel(["one", LanguageModelUnavailable("gone")])
-    assert model.complete("", "x", 5).text == "one"
+    assert model.complete("", "x", 5, purpose="refinement").text == "one"
     with pytest.raises(LanguageModelUnavailable, match="gone"):
-        model.complete("", "x", 5)
+        model.complete("", "x", 5, purpose="refinement")
     with pytest.raises(LanguageModelUnavailable):
-        ScriptedLanguageModel([]).complete("", "x", 5)
+        ScriptedLanguageModel([]).complete("", "x", 5, purpose="refinement")
