@@ -92,7 +92,7 @@ def backfill(
     done = 0
     errors: dict[str, str] = {}
     deadline = time.monotonic() + budget_seconds
-    names = stores.names()
+    names = stores.all_names()
     for workspace in random.sample(names, len(names)):
         if time.monotonic() > deadline:
             break
@@ -114,7 +114,7 @@ class StageSweep:
     def run(self, stores: Stores, *, now: int, wake: Callable[[Stage, str], None]) -> SweepReport:
         """Wake each stage that has something due in a workspace."""
         report = SweepReport()
-        for workspace in stores.names():
+        for workspace in stores.all_names():
             stamp = stores.stamp(workspace)
             if stamp is None or self._idle.get(workspace) == stamp:
                 continue

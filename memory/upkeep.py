@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from memory.curation import prune_log
 from memory.recalls import prune_recalls
 from reverie.errors import Conflict, ReverieError
 from storage.reindex import reindex
@@ -18,13 +19,16 @@ from storage.verify import verify
 _BUDGET_SECONDS: Final = 240.0
 
 
-def optimize_stores(stores: Stores, *, now: Callable[[], int], recall_events_days: float) -> dict[str, Any]:
-    """Drop recall events older than so many days, optimise each workspace, rebuild a vector index half empty."""
+def optimize_stores(
+    stores: Stores, *, now: Callable[[], int], recall_events_days: float, curation_log_days: float = 90.0
+) -> dict[str, Any]:
+    """Drop recall events and curations older than so many days, optimise each store, rebuild what is half empty."""
 
     def one(store: Store) -> dict[str, Any]:
         # First: the pages that this frees are given back at once.
         pruned = prune_recalls(store, now=now(), keep_days=recall_events_days)
-        counts = {"recall_events_dropped": pruned, **optimize(store, now=now())}
+        dropped = prune_log(store, now=now(), keep_days=curation_log_days)
+        counts = {"recall_events_dropped": pruned, "curations_dropped": dropped, **optimize(store, now=now())}
         if wasted_vectors(store) is not None:
             try:
                 counts["reindexed"] = reindex(store, "vector", now=now())
@@ -49,7 +53,7 @@ def verify_stores(stores: Stores) -> dict[str, Any]:
 def _each(stores: Stores, work: Callable[[Store], dict[str, Any]]) -> dict[str, Any]:
     counts: dict[str, Any] = {}
     deadline = time.monotonic() + _BUDGET_SECONDS
-    names = stores.names()
+    names = stores.all_names()
     for name in random.sample(names, len(names)):  # what one day's time does not reach has its turn on another
         if time.monotonic() > deadline:
             break

@@ -1,0 +1,53 @@
+"""What curation is tested with: a picture of all that a store holds, and memories ready to be changed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sqlalchemy import text
+
+from storage.memory_records import MemoryRecord, NewMemory
+from storage.recall_events import NewRecall
+from storage.stores import Store
+from support.pipeline import Pipeline
+
+NOW = 1_750_000_000_000_000
+# The log itself, and what follows from the others or is only ever added to.
+_LEFT_OUT = ("curation_", "job_", "sqlite_", "forward_changes", "chunks_index_", "chunks_fts_", "alembic_")
+
+
+def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
+    """Every row of every table that means something, and what the vector index holds."""
+    with store.reading() as tx:
+        names = tx.connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE type = 'table'").scalars().all()
+        picture = {
+            name: sorted((tuple(row) for row in tx.connection.exec_driver_sql(f"SELECT * FROM {name}")), key=repr)
+            for name in names
+            if not name.startswith(_LEFT_OUT)
+        }
+        for generation in tx.index.generations():
+            if generation.kind == "vector":
+                found = tx.connection.exec_driver_sql(f"SELECT rowid, agent_id, embedding FROM {generation.table}")
+                picture[f"vectors of {generation.model}"] = sorted(tuple(row) for row in found)
+    return picture
+
+
+def remember(pipe: Pipeline, name: str, content: str = "", *, agent: str = "ana", **more: Any) -> MemoryRecord:
+    """Store a memory; the pipeline has not seen it yet."""
+    fields = {"content": content or f"something about {name}", "created_at": NOW, **more}
+    with pipe.store.writing() as tx:
+        return tx.for_agent(agent).memories.add(NewMemory(id=name, **fields), now=NOW)
+
+
+def recalled(pipe: Pipeline, memory: MemoryRecord, *, times: int = 1, agent: str = "ana") -> None:
+    """Write recall events of a memory's first chunk, as the recording of recalls does."""
+    with pipe.store.writing() as tx:
+        chunk = tx.connection.execute(
+            text("SELECT min(id) FROM chunks WHERE memory_row = :row"), {"row": memory.row_id}
+        ).scalar_one()
+        stored_at = pipe.now()
+        recalls = [
+            NewRecall(agent, f"{memory.id}-{stored_at}-{number}", "what was it?", stored_at, ((chunk, 0.1 + 0.2),))
+            for number in range(times)
+        ]
+        assert tx.recalls.record(recalls) == times
