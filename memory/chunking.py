@@ -1,4 +1,4 @@
-"""Cut messages and files into chunks: at most 640 characters, 96 of them shared with the one before (I8).
+"""Cut messages, files and memories into chunks: at most 640 characters, 96 of them shared with the one before (I8).
 
 The text of a message is its content and what its tool calls were asked (I7), normalised, with the speaker's name in
 front where there is one: "Yes, last Tuesday!" is found by who said it.
@@ -32,7 +32,12 @@ _PART_CHARACTERS: Final = 16_384
 # A batch is stored after this time, far from the end of its lease: 1 MiB of Chinese takes 1 s to cut.
 _CUT_SECONDS: Final = 5.0
 
-_SourceStage = Literal["chunk", "chunk-files"]
+_SourceStage = Literal["chunk", "chunk-files", "chunk-memories"]
+_KINDS: Final[dict[_SourceStage, SourceKind]] = {
+    "chunk": "message",
+    "chunk-files": "file",
+    "chunk-memories": "memory",
+}
 
 _BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
 # One to three words that begin with no small letter (a to z here, others where it is used), then a colon and a blank.
@@ -47,16 +52,18 @@ def chunk_messages(
     on_batch: Callable[[list[int]], None],
     on_files: Callable[[list[int]], None] = lambda _: None,
 ) -> StageReport:
-    """Cut all messages and files that wait. After each commit `on_batch` is called with the rows of messages (none
-    after a batch of files), and `on_files` with those of files."""
+    """Cut all messages, files and memories that wait. After each commit `on_batch` is called with the rows of messages
+    (none after a batch of something else), and `on_files` with those of files."""
 
     def of_files(rows: list[int]) -> None:
         on_batch([])
         on_files(rows)
 
     def batch(report: StageReport) -> bool:
-        return _chunk_batch(store, "chunk", now, on_batch, report) or _chunk_batch(
-            store, "chunk-files", now, of_files, report
+        return (
+            _chunk_batch(store, "chunk", now, on_batch, report)
+            or _chunk_batch(store, "chunk-memories", now, lambda _: on_batch([]), report)
+            or _chunk_batch(store, "chunk-files", now, of_files, report)
         )
 
     return run_batches(batch)
@@ -73,7 +80,7 @@ def _chunk_batch(
         claim = tx.work.claim(stage, now=now(), lease_seconds=STAGE_LEASE_SECONDS, limit=BATCH_SOURCES)
     if claim is None:
         return False
-    kind: SourceKind = "message" if stage == "chunk" else "file"
+    kind = _KINDS[stage]
     with store.reading() as tx:
         sources = tx.chunks.sources(kind, claim.items)
     error = crashed(claim)
@@ -111,7 +118,7 @@ def _store_chunks(
             tx.chunks.add_of_messages(mine, now=now)
         else:
             for source, parts in mine:
-                tx.chunks.add_of_file(source, parts, now=now)
+                tx.chunks.add_of_document(kind, source, parts, now=now)
         tx.chunks.mark_chunked(kind, [source.row_id for source, _ in mine], now=now)
         tx.work.finish(claim, claim.items)  # what there was no time for is free for whoever comes next
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from adapters.recall_log import RecallLog
 from adapters.working_memory import WorkingMemory
+from memory.extraction_saving import forget_in_account
 from reverie.inbox import Inbox
 from storage.stores import Store, Stores
 
 
-def forget_session(store: Store, inbox: Inbox, working: WorkingMemory, *, agent: str, session: str) -> bool:
+def forget_session(
+    store: Store, account: Store, inbox: Inbox, working: WorkingMemory, *, agent: str, session: str
+) -> bool:
     """Delete a session and all that came from it; False when the store had none of it.
 
     What was accepted for it until now and is still on its way will leave nothing behind; what is sent under the
@@ -19,6 +22,7 @@ def forget_session(store: Store, inbox: Inbox, working: WorkingMemory, *, agent:
     working.drop(store.name, [(agent, session)])
     with store.writing() as tx:
         found = tx.for_agent(agent).sessions.forget(session, forgotten_at=forgotten_at)
+    forget_in_account(account, agent=agent, workspace=store.name, session=session)
     # Once more: what was stored and appended between the two steps.
     working.drop(store.name, [(agent, session)])
     return found
@@ -35,6 +39,13 @@ def forget_workspace(
     working.drop_workspace(workspace)
     recalls.forget_workspace(workspace)
     found = stores.delete_workspace(workspace)
+    account = stores.account_store()
+    with account.reading() as tx:
+        agents = tx.memories.agents()
+    for agent in agents:
+        forget_in_account(account, agent=agent, workspace=workspace, session=None)
+    with account.writing() as tx:
+        tx.curation.forget_origin(workspace, None)  # of agents of whom nothing else is left
     # Once more: what was accepted, and what was read from the files, between the steps.
     inbox.forget_workspace(workspace)
     working.drop_workspace(workspace)

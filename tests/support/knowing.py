@@ -1,0 +1,52 @@
+"""Memories by hand over real SQLite files: drafts checked as the client and the server check them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memory.facts import set_fact
+from memory.holdings import Holdings, Kept
+from memory.memories import remember, update_memory
+from memory.notes import store_note
+from reverie.clock import now_micros
+from reverie.memory_checks import check_changes, check_fact, check_memory, check_note, draft_of
+from reverie.memory_types import FactDraft, MemoryChanges, MemoryDraft, NoteDraft
+from storage.memory_records import MemoryRecord
+from storage.stores import Stores
+
+
+class Knowing:
+    """One agent's memories in one workspace; each call may come at a time of its own."""
+
+    def __init__(self, stores: Stores, *, agent: str = "ana", workspace: str = "w") -> None:
+        self.here = Holdings(stores, workspace, agent)
+
+    def remember(self, content: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
+        """Remember something; returns it as it was stored."""
+        return self.keep({"content": content, **more}, at=at).record
+
+    def keep(self, raw: Mapping[str, Any], *, at: int | None = None) -> Kept:
+        """The same, from what a caller gives, with the store that it lies in."""
+        now = at or now_micros()
+        return remember(self.here, check_memory(draft_of(MemoryDraft, raw), now=now), now=now, trace="t")
+
+    def update(self, memory_id: str, *, at: int | None = None, **changes: Any) -> MemoryRecord:
+        """Change a memory."""
+        now = at or now_micros()
+        checked = check_changes(draft_of(MemoryChanges, changes), now=now)
+        return update_memory(self.here, memory_id, checked, now=now).record
+
+    def set_fact(self, category: str, key: str, value: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
+        """Set a fact."""
+        draft = check_fact(draft_of(FactDraft, {"value": value, **more}))
+        return set_fact(self.here, category, key, draft, now=at or now_micros()).record
+
+    def note(self, content: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
+        """Store a note."""
+        draft = check_note(draft_of(NoteDraft, {"content": content, **more}))
+        return store_note(self.here, draft, now=at or now_micros()).record
+
+    def record(self, memory_id: str) -> MemoryRecord:
+        """A memory as it is now."""
+        return self.here.get(memory_id).record
