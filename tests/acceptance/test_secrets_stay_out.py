@@ -1,0 +1,194 @@
+"""Secrets that are said stay in the record of what was said: no job, no file, no commit and no log line has them."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from dulwich.objects import Blob, Tag, Tree
+from dulwich.objects import Commit as GitCommit
+from dulwich.repo import Repo
+
+from benchmarks.harness.stack import Stack
+from reverie import Reverie
+from reverie.contract import ACCOUNT_STORE
+from storage.stores import Stores
+from support.planted import Planted, noise, planted
+
+WORKSPACE = "harbour"
+AGENT = "ana"
+# Jobs that take whatever they are allowed to take, and logs that say whatever they ever say.
+EAGER = {
+    "REVERIE_EMBEDDING_PROVIDER": "hash",
+    "REVERIE_LOG_LEVEL": "debug",
+    "REVERIE_LOG_FORMAT": "json",
+    "REVERIE_EXTRACTION_DEBOUNCE_SECONDS": "0",
+    "REVERIE_EXTRACTION_CONFIDENCE_THRESHOLD": "0",
+    "REVERIE_DREAM_MIN_HITS": "1",
+    "REVERIE_DREAM_MIN_QUERIES": "1",
+    "REVERIE_DREAM_MIN_SCORE": "0",
+    "REVERIE_DREAM_MOST_PROMOTIONS": "500",
+    "REVERIE_CONTEXT_TOKEN_BUDGET": "400",
+    "REVERIE_SYSTEM_PROMPT_BUFFER": "0",
+    "REVERIE_SUMMARY_TRIGGER_RATIO": "0.4",
+    "REVERIE_SUMMARY_TARGET_RATIO": "0.2",
+    "REVERIE_COMPACTION_ENABLED": "false",
+    "REVERIE_CONSOLIDATION_AFTER_HOURS": "0.0001",
+    "REVERIE_SESSION_IDLE_HOURS": "0.0001",
+}
+JOBS = (
+    "extract-memories", "summarize-sessions", "consolidate-memories", "dream-sweep", "close-idle-sessions",
+    "consolidate-conversations", "prune-decayed", "dream-sweep", "apply-retention", "verify-store", "optimize-store",
+)  # fmt: skip
+# The record itself: what was said, its chunks and words, and what was asked.
+RECORD = ("messages", "chunks", "recall_events", "chunks_fts", "forward_index")
+PLAIN = "Remember that I keep a small boat called Petrel in the harbour of Setubal."
+KEPT_BY_HAND = "The agent keeps this: password = " + "Foresail" + "-3306"
+KEPT_KEY = "sk-" + "proj-" + noise(48, 99)
+
+
+def test_no_job_file_commit_or_log_has_a_secret_that_was_said() -> None:
+    """Given secrets in every kind of message, recalled again and again, when every job ran, then none has any."""
+    secrets = planted()
+    with Stack(env=EAGER) as stack:
+        with Reverie(AGENT, broker=stack.broker_url, url=stack.url, workspace=WORKSPACE) as memory:
+            said = _say(memory, secrets)
+            _recall_often(memory, said)
+            memory.close_session("talk-0")
+            kept = _keep_by_hand(memory)
+            _wait_for_recalls(stack, len(said))
+            printed = "".join(_run(stack, job) for job in JOBS)
+            checkpoint = memory.checkpoint("Everything so far")
+        refused = {one.path: one.why for one in checkpoint.refused}
+        logs = _logs(stack.data)
+
+        assert _holding(_said_to_be_kept(stack.data), [PLAIN.removeprefix("Remember that ")]), "jobs took what they may"
+        assert _holding(_summaries(stack.data), ["redacted"]), "there is a summary, with its secrets redacted"
+        looked_at = {
+            "rows": _rows(stack.data, besides=kept),
+            "git": _git_texts(stack.data),
+            "logs": [*logs, printed],
+        }
+        assert all(looked_at.values())
+        found = {place: _holding(texts, [one.secret for one in secrets]) for place, texts in looked_at.items()}
+        assert found == {place: [] for place in looked_at}
+
+        # What the agent keeps by hand is kept, but in no file of a history.
+        by_hand = ["Foresail" + "-3306", KEPT_KEY]
+        assert _holding(_git_texts(stack.data), by_hand) == []
+        assert _holding([*logs, printed], by_hand) == []
+        assert sorted(refused) == ["facts.md", "notes/wifi.md"]
+        assert all("secret" in why for why in refused.values())
+
+
+def _say(memory: Reverie, secrets: list[Planted]) -> list[str]:
+    """Have it all said, in several sessions with plain talk between; returns what was said."""
+    messages = [{"role": "user", "content": PLAIN}]
+    for number, one in enumerate(secrets):
+        messages += [one.asked] if one.asked else []
+        messages += [one.message, {"role": "user", "content": f"And the weather on day {number} was fair, I think."}]
+    for first in range(0, len(messages), 12):
+        receipt = memory.ingest(
+            f"talk-{first // 12}", messages[first : first + 12], wait="searchable", timeout_seconds=60
+        )
+        assert receipt.state == "searchable"
+    return [PLAIN, *(one.message["content"] for one in secrets)]
+
+
+def _recall_often(memory: Reverie, said: Iterable[str]) -> None:
+    for text in said:
+        found = memory.recall(text, limit=5)
+        assert any(result.text == text for result in found)
+        memory.recall(f"what about {text[:60]}", limit=5)
+
+
+def _keep_by_hand(memory: Reverie) -> list[str]:
+    """Secrets that the agent itself wants kept: a memory, a fact and a note; their ids."""
+    remembered = memory.remember(KEPT_BY_HAND)
+    assert memory.memory(remembered.id).content == KEPT_BY_HAND
+    fact = memory.set_fact("keys", "models", KEPT_KEY)
+    note = memory.add_note(f"wifi password: {KEPT_KEY}", user="kate", note_id="wifi")
+    return [remembered.id, fact.id, note.note_id]
+
+
+def _wait_for_recalls(stack: Stack, fewest: int) -> None:
+    stores = Stores(stack.data)
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        with stores.workspace(WORKSPACE).reading() as tx:
+            count = tx.connection.exec_driver_sql("SELECT count(DISTINCT recall) FROM recall_events").scalar_one()
+        if count >= fewest:
+            break
+        time.sleep(0.1)
+    stores.close()
+    assert count >= fewest
+
+
+def _run(stack: Stack, job: str) -> str:
+    """Run a job as an operator does; what it printed."""
+    environment = {**os.environ, **EAGER, "REVERIE_CONFIG": os.devnull}
+    done = subprocess.run(
+        [sys.executable, "-P", "-m", "worker.cli", "--data", str(stack.data), "run", job, "--json"],
+        env=environment, capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert not json.loads(done.stdout).get("errors"), done.stdout
+    return done.stdout + done.stderr
+
+
+def _holding(texts: Iterable[str], wanted: Iterable[str]) -> list[str]:
+    """Which of these stand anywhere in the texts, whole or without their first characters; blanks do not count."""
+    everything = "".join("\n".join(texts).split())
+    return [one for one in wanted if "".join(one.split())[-24:] in everything]
+
+
+def _rows(data: Path, *, besides: list[str]) -> list[str]:
+    """Every row of every table but the record itself and what was kept by hand."""
+    return [
+        row
+        for table, row in _all_rows(data)
+        if not table.startswith(RECORD) and not any(f"'{kept}'" in row for kept in besides)
+    ]
+
+
+def _said_to_be_kept(data: Path) -> list[str]:
+    return [row for table, row in _all_rows(data) if table == "memories"]
+
+
+def _summaries(data: Path) -> list[str]:
+    return [row for table, row in _all_rows(data) if table == "sessions"]
+
+
+def _all_rows(data: Path) -> Iterator[tuple[str, str]]:
+    stores = Stores(data)
+    for name in (WORKSPACE, ACCOUNT_STORE):
+        with stores.workspace(name).reading() as tx:
+            tables = tx.connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE type = 'table'").scalars()
+            for table in tables.all():
+                for row in tx.connection.exec_driver_sql(f'SELECT * FROM "{table}"').all():
+                    yield table, repr(tuple(row))
+    stores.close()
+
+
+def _git_texts(data: Path) -> list[str]:
+    """Every object of every repository, also what no branch names any more, and the files beside them."""
+    texts: list[str] = []
+    folders = [git.parent for git in data.rglob(".git")]
+    assert folders
+    for folder in folders:
+        with Repo(str(folder)) as repo:
+            found = [repo.object_store[name] for name in repo.object_store]
+        assert all(isinstance(one, (Blob, Tree, GitCommit, Tag)) for one in found)
+        texts += [one.as_raw_string().decode(errors="replace") for one in found]
+        texts += [path.read_text() for path in folder.rglob("*.md")]
+    return texts
+
+
+def _logs(data: Path) -> list[str]:
+    files = [*(data / "logs").iterdir(), data / "up.out"]
+    return [path.read_text(errors="replace") for path in files if path.is_file()]
