@@ -1,0 +1,147 @@
+"""A message as sentences in the user's own words: no code, no quotations, nothing pasted, asked or only imagined.
+
+What is not the user's own is covered with `COVER`, character by character, so that places stay what they were.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+# A character of the private use area: no pattern matches it by accident.
+COVER: Final = "\ue000"
+# A longer message is something pasted more often than not.
+LONGEST_MESSAGE_CHARACTERS: Final = 4_000
+
+_APOSTROPHES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\u00a0": " "})
+# Code and its output, quoted lines, indented blocks: pasted, whoever says the rest.
+_PASTED: Final = r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`|^[ \t]*>[^\n]*$|^(?: {4,}|\t)[^\n]*$"
+_QUOTED: Final = (
+    r"\"[^\"]*\"|\u201c[^\u201d]*(?:\u201d|\Z)|\u00ab[^\u00bb]*\u00bb|\u201e[^\u201c\u201d]*[\u201c\u201d]"
+    r"|(?<![\w'])'[^'\n]+(?:'[a-z][^'\n]*)*'(?!\w)"  # 'so', but not an apostrophe within a word
+    r"|<[^<>\n]{1,200}>|https?://\S+"
+)
+_FOREIGN = re.compile(_PASTED, re.DOTALL | re.MULTILINE)
+_NOT_OWN = re.compile(f"{_PASTED}|{_QUOTED}", re.DOTALL | re.MULTILINE)
+# Who speaks, as transcripts, letters and forms have it: these words are not said here and now.
+_LABELLED = re.compile(r"^[ \t]*(?:[-*\u2022#|]|\d+[.)]|[A-Z][\w .'-]{0,30}:(?!//))", re.MULTILINE)
+# Before a colon, these lead to what somebody says of themselves; any other label leads to a text.
+_OWN_LABEL: Final = (
+    r"(?:i|i'm|i'd|i've|my|sorry|please|and|but|so|also|remember|note|keep|take|make|don't|fyi|btw|ps|p\.s\.|update|edit"
+    r"|correction|clarification|reminder|important|fun fact|background|context|intro|for|about me|from now on)\b"
+)
+_LABEL: Final = rf"^[ \t]*(?!{_OWN_LABEL})\w(?:(?!\b(?:me|myself)\b)[\w ,'-]){{1,40}}:[ \t]+\S"
+# From here on something else follows than what the user says of themselves: material, a role, a supposition.
+_MATERIAL = re.compile(
+    rf":[ \t]*(?:\n|\Z)|{_LABEL}"
+    r"|\b(?:label|classify|annotate|tag|analy[sz]e|parse|identify|count|use)\b[^.!?\n]{0,40}\b(?:sentences?|statements?"
+    r"|phrases?)\b"
+    r"|\bin (?:this|the|our|my) (?:scenario|story|scene|game|role|novel|film|movie|play|campaign|song|riddle"
+    r"|dialog(?:ue)?)\b"
+    r"|\b(?:re-?writ|re-?phras|paraphras|translat|proof-?read|summari[sz]|transcrib|role-?play)\w*"
+    r"|\b(?:write|compose|draft|continue|complete|correct|generate|create|edit|improve|finish|fix|make up|come up with)"
+    r"\b[^.!?\n]{0,60}\b(?:story|poem|song|lyrics|essay|letter|e-?mail|script|dialog(?:ue)?|speech|text|sentence"
+    r"|paragraph|bio|biography|profile|post|tweet|caption|review|message|reply|response|resume|cv|statement|article"
+    r"|blog|grammar|scene|monologue|code|function|program|prompt|conversation|chapter|novel|character)"
+    r"|\b(?:imagine|suppose|supposing|pretend|assume|assuming|hypothetical\w*|let's say|what if|act as|act like"
+    r"|play the role|you are (?:an?|the)\b|you will be|as if|in character|in the voice|in the style"
+    r"|from the perspective|for example|for instance|e\.g\.|such as this|fiction\w*|the following)",
+    re.IGNORECASE | re.MULTILINE,
+)
+# What holds from now on is said in the same words as what is to be written once.
+_STANDING = re.compile(
+    r"\s*(?:please,?\s+)?(?:from now on|going forward|in (?:the )?future|always|never)\b", re.IGNORECASE
+)
+# A question in form only.
+_ASKED_FOR = re.compile(
+    r"\s*(?:can|could|would) you (?:please )?(?:remember that|remind me|always|never|call me)\b", re.I
+)
+# Words are quoted here to be talked about, with or without quotation marks.
+_ABOUT_WORDS = re.compile(
+    r"\b(?:this|that|the) (?:\w+ )?(?:line|lyrics?|quot(?:e|ation)|riddle|joke|tongue twister|proverb)\b"
+    r"|\bknock,? knock\b|\bopening line\b|\byeah,? right\b(?! now)",
+    re.IGNORECASE,
+)
+# From here on a conversation is a game, in which whoever says `I` is somebody else.
+_GAME_BEGINS = re.compile(
+    r"\b(?:let's|let us|can we|could we|i want to|we)\b[^.!?\n]{0,30}\brole-?play|\brole-?play (?:as|with|a|that)\b"
+    r"|\b(?:you are|you're|you play|be) [^.!?\n]{1,60}\b(?:and|,) (?:i am|i'm|i play|i'll be)\b"
+    r"|\bpretend (?:that )?(?:i|to be)\b",
+    re.IGNORECASE,
+)
+_GAME_ENDS = re.compile(
+    r"\b(?:out of character|ooc|for real now"
+    r"|(?:end|stop|leave|quit|enough)\b[^.!?\n]{0,20}\b(?:role-?play\w*|game|character))\b",
+    re.IGNORECASE,
+)
+_JOKE = re.compile(r"\b(?:just )?kidding\b|\bjk\b|\bjoking\b|\bsarcas\w+|(?<!\w)/s\b|\bapril fools?\b", re.IGNORECASE)
+_LAUGHTER = re.compile(
+    r"\b(?:lol|lmao|rofl|ha(?:ha)+|he(?:he)+)\b|[\U0001f602\U0001f923\U0001f61c\U0001f61d\U0001f609\U0001f643]|;-?\)",
+    re.IGNORECASE,
+)
+_ABBREVIATED: Final = (
+    r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)(?<!\b[A-Z])"
+)
+_END = re.compile(rf"{_ABBREVIATED}\.(?=\s|$|\))|[!?\u2026]+|\n+|\.\.+", re.MULTILINE)
+_ASKS: Final = frozenset("?\uff1f\u061f")
+
+
+@dataclass(frozen=True, slots=True)
+class Sentence:
+    """A sentence of the user's: `text` with what is not their own covered, `own` as it was written."""
+
+    text: str
+    own: str
+
+    def words(self, start: int, end: int) -> str:
+        """What was written between two places of `text`."""
+        return self.own[start:end]
+
+
+def sentences_of(message: str) -> Iterator[Sentence]:
+    """The sentences in which a user tells something, in order; nothing where the message is a joke or mostly pasted."""
+    if len(message) > LONGEST_MESSAGE_CHARACTERS or _JOKE.search(message) or _ABOUT_WORDS.search(message):
+        return
+    plain = message.translate(_APOSTROPHES)
+    covered = _NOT_OWN.sub(lambda found: COVER * len(found[0]), plain)
+    if len(_LABELLED.findall(covered)) > 1:
+        return
+    yield from _told(covered, message)
+
+
+def is_game(message: str, *, before: bool) -> bool:
+    """Whether a conversation is a role-play from this message on; `before` says whether it was one up to it."""
+    if _GAME_ENDS.search(message):
+        return False
+    return before or _GAME_BEGINS.search(message) is not None
+
+
+def without_foreign(message: str) -> str:
+    """A message without what is pasted into it: code and quoted lines."""
+    return _FOREIGN.sub(" ", message)
+
+
+def _told(covered: str, message: str) -> Iterator[Sentence]:
+    start = 0
+    material = _start_of_material(covered, 0)
+    for mark in [*_END.finditer(covered), None]:
+        stop = mark.start() if mark else len(covered)
+        text = covered[start:stop]
+        if stop > material:
+            if not _STANDING.match(text):
+                return
+            material = _start_of_material(covered, stop)
+        asked = mark is not None and bool(_ASKS & set(mark[0])) and not _ASKED_FOR.match(text)
+        # Laughter stands behind its sentence as often as in it.
+        behind = covered[stop : stop + 8]
+        if text.strip(COVER + " \t") and not asked and not _LAUGHTER.search(text + behind):
+            indent = len(text) - len(text.lstrip())
+            yield Sentence(text[indent:].rstrip(), message[start + indent : stop].rstrip())
+        start = mark.end() if mark else stop
+
+
+def _start_of_material(covered: str, start: int) -> int:
+    found = _MATERIAL.search(covered, start)
+    return found.start() if found else len(covered)

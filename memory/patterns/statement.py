@@ -1,0 +1,40 @@
+"""What a pattern finds: one thing that a user said plainly, with what it rests on."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Literal
+
+Kind = Literal["fact", "preference", "procedure", "event", "task"]
+Tier = Literal["workspace", "account"]
+Lifetime = Literal["long_term", "short_term"]
+
+# The category of facts about the user; the job adds whose facts they are.
+PROFILE: Final = "profile"
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """One thing that a user said of themselves or asked to be remembered.
+
+    `quote` is the user's own words, `subject` what it is about: a newer statement takes the place of an older one.
+    `key` and `value` are given for facts only. Times are microseconds in UTC.
+    """
+
+    content: str
+    kind: Kind
+    quote: str
+    subject: str | None
+    confidence: float
+    importance: float
+    lifetime: Lifetime = "short_term"
+    tier: Tier = "workspace"
+    key: str | None = None
+    value: str | None = None
+    tags: tuple[str, ...] = ()
+    expires_at: int | None = None
+
+    @property
+    def category(self) -> str | None:
+        """The category of a fact; None for anything else."""
+        return PROFILE if self.key is not None else None

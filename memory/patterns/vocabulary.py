@@ -1,0 +1,140 @@
+"""Words that the patterns know: what a user can have, be related to, work as or be called."""
+
+from __future__ import annotations
+
+from typing import Final
+
+RELATIONS: Final = (
+    r"(?:(?:older|younger|elder|eldest|oldest|youngest|big|little|twin|baby|best|step|half)[ -])?"
+    r"(?:wife|husband|spouse|partner|girlfriend|boyfriend|fianc[e\u00e9]e?|mother|mom|mum|father|dad|sister|brother|son"
+    r"|daughter|grandmother|grandma|grandfather|grandpa|aunt|uncle|niece|nephew|cousin|friend|boss|manager|roommate"
+    r"|flatmate|therapist|doctor|dentist|coach|teacher|supervisor|mentor|landlord)"
+)
+PETS: Final = (
+    r"(?:dog|puppy|cat|kitten|horse|pony|parrot|rabbit|bunny|hamster|guinea pig|turtle|tortoise|snake|lizard|ferret)"
+)
+PROFESSIONS: Final = (
+    r"(?:(?:[a-z]+[ -]){0,3}?(?:nurse|teacher|doctor|physician|surgeon|dentist|lawyer|attorney|engineer|developer"
+    r"|programmer|architect|accountant|electrician|plumber|carpenter|mechanic|chef|baker|barista|pharmacist|scientist"
+    r"|biologist|chemist|physicist|psychologist|therapist|counsell?or|librarian|journalist|photographer|musician"
+    r"|translator|pilot|firefighter|paramedic|veterinarian|economist|researcher|designer|social worker|data analyst"
+    r"|product manager|project manager|marketing manager|consultant|professor|farmer|bus driver|truck driver"
+    r"|taxi driver|police officer|software tester|system administrator|sysadmin|freelancer))"
+)
+DIETS: Final = (
+    r"(?:vegan|vegetarian|pescatarian|lactose[ -]intolerant|gluten[ -]intolerant|diabetic|c(?:o)?eliac|left-handed"
+    r"|colou?r-?blind|teetotal(?:l?er)?)"
+)
+INDUSTRIES: Final = (
+    r"(?:finance|marketing|advertising|tech|IT|healthcare|education|sales|retail|hospitality|construction|insurance"
+    r"|logistics|HR|human resources|publishing|real estate|banking|consulting|software|journalism|law|medicine)"
+)
+MONTHS: Final = (
+    r"(?:jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sep(?:t(?:ember)?)?|oct(?:ober)?"
+    r"|nov(?:ember)?|dec(?:ember)?)\.?"
+)
+WEEKDAYS: Final = r"(?:monday|tuesday|wednesday|thursday|friday|saturday|sunday)"
+DATE: Final = (
+    rf"(?:(?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?: of)? {MONTHS}(?:,? \d{{4}})?"
+    rf"|{MONTHS} (?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?"
+    r"|\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}(?:[./]\d{2,4})?)"
+)
+# What a user has one of, with the form that its value must have.
+ATTRIBUTES_OF_NAMES: Final = r"(?:(?:full|first|last|middle|maiden|sur|nick|user|preferred)[ -]?)?name|surname|nickname"
+ATTRIBUTES: Final = (
+    r"native language|first language|mother tongue|nationality|blood type|star sign|zodiac sign|time ?zone"
+    r"|hometown|home town|employer|github (?:handle|username|user name)|shoe size|dominant hand|job title|hobby"
+)
+# Two names of one thing: what is said of it by either takes the other's place.
+SAME: Final = {
+    "timezone": "time zone", "home town": "hometown", "birth date": "birthday", "date of birth": "birthday",
+    "mom's name": "mother's name", "mum's name": "mother's name", "dad's name": "father's name",
+    "first language": "native language", "mother tongue": "native language", "favourite color": "favourite colour",
+}  # fmt: skip
+# Of these one may have several: a second name is another one's, and no correction.
+_SEVERAL: Final = (
+    "friend cousin aunt uncle niece nephew sister brother son daughter roommate flatmate teacher doctor coach mentor"
+    " grandmother grandma grandfather grandpa therapist"
+)
+SEVERAL: Final = frozenset(_SEVERAL.split())
+ALWAYS_NAMED: Final = frozenset({"hometown", "home town", "employer", "nationality"})
+NAMED_THINGS: Final = r"(?:company|business|shop|boat|band|team|school|university|village|town)"
+OWNED_THINGS: Final = r"(?:car|bike|bicycle|motorbike|laptop|computer|phone|camera|guitar|piano|printer|e-?reader)"
+STREET: Final = (
+    r"(?:\d+\w?\s+(?:[A-Z][\w'.-]*\s?){1,4}|(?:[A-Z\u00c0-\u00de][\w'.-]*\s){1,4}\d+\w?)"
+    r"(?:,\s*(?:[A-Z0-9\u00c0-\u00de][\w'.-]*\s?){1,4}){0,3}"
+)
+# What jokes are allergic to.
+NO_ALLERGENS: Final = (
+    r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|mornings?|people|work(?:ing|outs?)?|meetings?|nonsense|stupid\w*"
+    r"|bull\w*|small talk|love|drama|exercise|school|homework|fun|code|bugs in|boredom|lies|responsibilit\w+|commitment"
+    r"|money|losing|failure|kind of)\b"
+)
+# What an agent can be asked to do each time; anything else after "from now on" is a plan of the user's own.
+INSTRUCTIONS: Final = (
+    r"(?:answer|respond|reply|write|speak|talk|use|keep|give|include|avoid|stop|call|address|add|put|make sure|show"
+    r"|explain|tell|ask|send|format|treat|start|begin|end|provide|refer|consider|remember|check|run|skip|omit|limit|be"
+    r"|list|cite|follow|round|sign|greet|mention|suggest|recommend|spell|test|commit|deploy|prefer|leave)"
+)
+NO_ALLERGY_TO: Final = r"(?:strange|weird|new|nasty|terrible|horrible|slight|little|food|skin|seasonal|severe|known)\b"
+# One moves to another tool or chapter with the same words as to another town.
+NO_PLACES: Final = (
+    r"(?:linux|windows|mac(?:os)?|vim|neovim|emacs|python|rust|go|java|kotlin|typescript|javascript|react|vue|git|github"
+    r"|gitlab|docker|kubernetes|aws|azure|gcp|firefox|chrome|android|ios|iphone|slack|teams|notion|vs code|postgres\w*"
+    r"|mysql|sqlite|mongodb|ubuntu|debian|fedora|chapter|part|section|phase|level|plan|stage|step|version)\b"
+)
+# What only an agent is asked to do always or never.
+DONE_BY_AGENTS: Final = (
+    r"answer|respond|reply|address me|call me|cite|explain|format|suggest|recommend|mention|give me|tell me|show me"
+    r"|send me|ask me|remind me|speak to me|talk to me|use|write|include|translate|schedule|book|greet|sign"
+)
+
+_NO_FAVOURITES = """
+part parts thing things one ones moment moments bit aspect aspects memory memories scene scenes line lines quote quotes
+feature features section time times chapter example piece pieces place day episode ever so character characters pic
+photo photos picture reason takeaway tip trick by far way
+"""
+_POINTING_AWAY = """
+it its it's that that's this these those they them they're he him his she her hers you your you're yours yourself u ur
+ya y'all we us our ours one ones there here what how when why who whom whose whether if to not no none nothing anything
+everything something all both each either neither such so too very probably maybe perhaps likely possibly definitely
+certainly usually always often sometimes never ever still just only even also currently now then actually really going
+gonna being been be is are was were am has have had do does did will would can could should might may must about because
+more most less least another other others many much some any every few several same i i'm i've i'd i'll me mine myself
+"""
+_NO_NAMES = """
+Later Back Maybe When If Anytime Asap ASAP Tomorrow Today Tonight Now Soon Crazy Old Monday Tuesday Wednesday Thursday
+Friday Saturday Sunday January February March April June July August September October November December Not Also Just
+Still God Captain Sir Boss
+"""
+_NOTHING_ALONE = """
+watching doing having using making eating going getting being trying wearing seeing taking buying giving playing better
+best well much alone together first second earlier later same different new old big small things stuff people good nice
+great working looking talking
+"""
+_LOOSE_ENDS = """
+a an the of to in on at by for from with and or but as than like my is are about into over after before i you really
+very so such more most being having getting
+"""
+_NO_LONE_NAMES = """
+unknown important hidden secret private long short weird common rare unique confidential
+"""
+_SMALL_FIRST = """
+my the a an our we to that about please always never use from starting beginning as do don't keep call when whenever
+every if only in on at for answer write speak give be add put make
+"""
+
+# `Favourite part` of something said before is no favourite of theirs.
+NO_FAVOURITES: Final = frozenset(_NO_FAVOURITES.split())
+# What begins so points at something said or seen before, or begins another clause.
+POINTING_AWAY: Final = frozenset(_POINTING_AWAY.split())
+# With a capital, and yet no name.
+NO_NAMES: Final = frozenset(_NO_NAMES.split())
+# `My name is important`: in small letters, and no name.
+NO_LONE_NAMES: Final = frozenset(_NO_LONE_NAMES.split())
+# Means nothing as the whole of what is liked.
+NOTHING_ALONE: Final = frozenset(_NOTHING_ALONE.split())
+# No noun phrase ends so: it was cut too early.
+LOOSE_ENDS: Final = frozenset(_LOOSE_ENDS.split())
+# Written small within a sentence.
+SMALL_FIRST: Final = frozenset(_SMALL_FIRST.split())

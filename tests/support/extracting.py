@@ -1,0 +1,89 @@
+"""What tests of extraction share: answers of a model, an extractor, sweeps by hand."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+
+from adapters.language_models import LanguageModel
+from memory.extraction import ExtractionRules, Extractor, extract_due, extract_session
+from memory.extraction_sweep import extract_memories
+from memory.jobs import run_on_store
+from memory.quiet import QuietStores
+from reverie import contract
+from storage.memory_records import MemoryFilter, MemoryRecord
+from support.pipeline import Pipeline
+
+
+def memory(content: str = "User plays the oboe.", evidence: str = "m1", **changes: Any) -> dict[str, Any]:
+    """One memory as a model gives it."""
+    fields: dict[str, Any] = {
+        "content": content,
+        "kind": "preference",
+        "evidence": [evidence],
+        "confidence": 0.9,
+        "importance": 0.6,
+        "subject": None,
+        "category": None,
+        "key": None,
+        "value": None,
+        "tags": [],
+        "tier": None,
+        "expires_at": None,
+    }
+    return {**fields, **changes}
+
+
+def answer(*memories: dict[str, Any]) -> str:
+    """A model's whole answer."""
+    return json.dumps({"memories": list(memories)})
+
+
+class Extracting:
+    """Extraction on the workspace of a pipeline; `woken` are the stores whose chunks were asked for."""
+
+    def __init__(self, pipeline: Pipeline, model: LanguageModel | None = None, **rules: Any) -> None:
+        self.pipeline = pipeline
+        self.woken: list[str] = []
+        self.extractor = Extractor(
+            ExtractionRules(**rules), model, pipeline.stores.account_store, lambda name: self.woken.append(name)
+        )
+
+    def sweep(self, *, dry_run: bool = False) -> Counter[str]:
+        """One sweep of the workspace, whatever a process remembers of it."""
+        return run_on_store(
+            self.pipeline.store,
+            contract.EXTRACT_MEMORIES,
+            lambda run: extract_due(run, self.extractor),
+            now=self.pipeline.now(),
+            dry_run=dry_run,
+        )
+
+    def sweep_all(self, quiet: QuietStores) -> dict[str, Any]:
+        """One sweep of every workspace, by a process that remembers."""
+        return extract_memories(self.pipeline.stores, self.extractor, now=self.pipeline.now(), quiet=quiet)
+
+    def close(self, session: str = "s", *, agent: str = "ana") -> Counter[str]:
+        """What the end of a session does."""
+        return extract_session(
+            self.pipeline.store, self.extractor, agent=agent, session=session, now=self.pipeline.now()
+        )
+
+    def memories(self, *, agent: str = "ana", account: bool = False, active: bool | None = True) -> list[MemoryRecord]:
+        """What is remembered, the oldest first."""
+        store = self.pipeline.stores.account_store() if account else self.pipeline.store
+        with store.reading() as tx:
+            return list(tx.for_agent(agent).memories.every(MemoryFilter(active=active)))
+
+    def contents(self, **which: Any) -> list[str]:
+        """What the memories say."""
+        return [found.content for found in self.memories(**which)]
+
+
+def tell(pipeline: Pipeline, *said: str | dict[str, Any], silent_seconds: float = 60.0, **where: Any) -> list[str]:
+    """Have something said and stored, and let some time pass."""
+    ids = pipeline.say(*said, **where)
+    pipeline.drain(lambda: pipeline.ingest().taken)
+    pipeline.advance(silent_seconds)
+    return ids

@@ -1,0 +1,571 @@
+"""Extraction as a job: when a session is read, what becomes of what is found, and what two runs or a crash leave."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable, ScriptedLanguageModel
+from memory.curation import undo_entry
+from memory.extraction_saving import forget_in_account
+from memory.jobs import JobRun
+from memory.quiet import QuietStores
+from reverie import contract
+from storage.memory_records import NewMemory
+from storage.stores import Store, Transaction
+from support.extracting import Extracting, answer, memory, tell
+from support.pipeline import Pipeline
+
+NAME = "Hello there! My name is Ana Torres."
+LIVES = "I live in Lisbon, close to the river."
+
+
+@pytest.fixture
+def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
+    """A workspace with everything that moves messages through it."""
+    made = Pipeline(tmp_path)
+    yield made
+    made.close()
+
+
+def remember(pipeline: Pipeline, **fields: Any) -> None:
+    with pipeline.store.writing() as tx:
+        tx.for_agent("ana").memories.add(NewMemory(**{"created_at": 1, **fields}), now=pipeline.now())
+
+
+def rows(pipeline: Pipeline, *tables: str) -> list[Any]:
+    with pipeline.store.reading() as tx:
+        return [sorted(tx.connection.execute(text(f"SELECT * FROM {table}")).all(), key=repr) for table in tables]
+
+
+# --- when ---
+
+
+def test_a_session_is_read_once_it_has_been_silent(pipeline: Pipeline) -> None:
+    """Given a message just stored, then nothing; half a minute later its memory, which wakes the pipeline."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, NAME, silent_seconds=0)
+    assert not extracting.sweep()["added"]
+    pipeline.advance(31)
+    assert extracting.sweep()["added"] == 1
+    assert extracting.contents() == ["User's name is Ana Torres."]
+    assert extracting.woken == ["ws"]
+
+
+def test_a_session_that_never_falls_silent_is_read_after_ten_times_that(pipeline: Pipeline) -> None:
+    """Given a message every 20 seconds, then it is deferred, and not for ever."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, NAME, silent_seconds=20)
+    for turn in range(13):
+        tell(pipeline, f"and then came number {turn}", silent_seconds=20)
+        assert not extracting.sweep()["added"]
+    tell(pipeline, "and then came another", silent_seconds=25)
+    assert extracting.sweep()["added"] == 1
+
+
+def test_the_end_of_a_session_does_not_wait(pipeline: Pipeline) -> None:
+    """Given a message just stored, when its session is closed, then it is read at once, and not again by the sweep."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, NAME, silent_seconds=0)
+    assert extracting.close()["added"] == 1
+    pipeline.advance(60)
+    assert not extracting.sweep()
+    assert not extracting.close()
+    assert not extracting.close("nobody's")
+
+
+def test_only_users_messages_of_some_length_are_read(pipeline: Pipeline) -> None:
+    """Given what the assistant, a tool and a system prompt say, and a short one, then no memory and no model asked."""
+    model = ScriptedLanguageModel([answer()])
+    extracting = Extracting(pipeline, model)
+    others = [{"role": role, "content": NAME} for role in ("assistant", "system", "tool")]
+    tell(pipeline, *others, "I'm Ana.")
+    counts = extracting.sweep()
+    assert (counts["messages"], counts["added"], model.asked) == (4, 0, [])
+
+
+def test_a_long_session_is_read_window_by_window(pipeline: Pipeline) -> None:
+    """Given a hundred messages, then all are read, each once, with those before as context."""
+    model = ScriptedLanguageModel([answer()])
+    extracting = Extracting(pipeline, model)
+    tell(pipeline, *[f"this is sentence number {number}" for number in range(100)])
+    assert extracting.sweep()["messages"] == 100
+    assert [prompt.count('"new":true') for _, prompt in model.asked] == [40, 40, 20]
+    assert [prompt.count('"new":false') for _, prompt in model.asked] == [0, 6, 6]
+
+
+def test_a_long_session_is_left_between_two_windows_when_the_time_is_up(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a model and no time left, then one window is read and kept, and the next run goes on behind it."""
+    extracting = Extracting(pipeline, ScriptedLanguageModel([answer()]))
+    tell(pipeline, *[f"this is sentence number {number}" for number in range(100)])
+    with monkeypatch.context() as patched:
+        patched.setattr(JobRun, "time_is_up", property(lambda run: run.counts["asked"] > 0))
+        assert extracting.sweep()["messages"] == 40
+    assert extracting.sweep()["messages"] == 60
+
+
+def test_sessions_that_hold_nothing_are_noted_in_one_commit(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given thirty sessions with nothing to extract, then other writers wait for one commit and not for thirty."""
+    extracting = Extracting(pipeline)
+    for number in range(30):
+        pipeline.say("What shall we cook today, and when?", session=f"s{number}")
+    tell(pipeline, "And tomorrow, what do we do then?", session="last")
+    commits: list[int] = []
+    writing = JobRun.writing
+
+    def counted(run: JobRun) -> AbstractContextManager[Transaction]:
+        commits.append(1)
+        return writing(run)
+
+    monkeypatch.setattr(JobRun, "writing", counted)
+    monkeypatch.setattr("memory.extraction._note_seen", lambda run: None)
+    assert extracting.sweep()["messages"] == 31
+    assert len(commits) == 1
+    assert extracting.sweep()["messages"] == 0
+
+
+def test_messages_that_were_removed_before_they_were_read_are_not_waited_for(pipeline: Pipeline) -> None:
+    """Given a session whose last messages retention has removed, then it is read to its end once."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, LIVES, NAME, NAME + " Again.")
+    with pipeline.store.writing() as tx:
+        tx.connection.execute(text("DELETE FROM messages WHERE sequence > 1"))
+    assert extracting.sweep()["messages"] == 1
+    assert not extracting.sweep_all(QuietStores())
+    with pipeline.store.reading() as tx:
+        assert tx.connection.execute(text("SELECT position FROM job_progress WHERE item <> 'mark'")).scalar() == 3
+
+
+def test_a_quiet_workspace_is_not_opened_again(pipeline: Pipeline) -> None:
+    """Given nothing new since, then a sweep looks at the files' times alone, until something is written."""
+    extracting, quiet = Extracting(pipeline), QuietStores()
+    tell(pipeline, NAME)
+    assert extracting.sweep_all(quiet)["added"] == 1
+    pipeline.advance(60)
+    extracting.sweep_all(quiet)
+    opened: list[str] = []
+    real = pipeline.stores.workspace
+    pipeline.stores.workspace = lambda name, **more: opened.append(name) or real(name, **more)  # type: ignore[method-assign]
+    extracting.sweep_all(quiet)
+    assert opened == []
+    tell(pipeline, LIVES)
+    opened.clear()
+    assert extracting.sweep_all(quiet)["added"] == 1
+    assert opened
+
+
+def test_the_mark_moves_past_sessions_long_done_and_never_past_one_that_waits(pipeline: Pipeline) -> None:
+    """Given one session read and one put off, hours later, then the mark stays before the second."""
+    model = ScriptedLanguageModel([LanguageModelUnavailable("gone")])
+    tell(pipeline, NAME, session="a")
+    Extracting(pipeline).sweep()
+    pipeline.advance(5 * 3_600)
+    before = pipeline.now()
+    tell(pipeline, LIVES, session="b")
+    failing = Extracting(pipeline, model, fallback=False)
+    pipeline.advance(5 * 3_600)
+    assert failing.sweep()["put_off"] == 1
+    with pipeline.store.reading() as tx:
+        mark = tx.leases.progress(contract.EXTRACT_MEMORIES, "mark")
+    assert 0 < mark < before
+    pipeline.advance(7_200)
+    assert Extracting(pipeline).sweep()["added"] == 1
+
+
+# --- what becomes of it ---
+
+
+def test_a_memory_says_where_it_came_from(pipeline: Pipeline) -> None:
+    """Given a finding, then its memory has session, message, owner, subject, time, fact and tags."""
+    extracting = Extracting(pipeline)
+    (said,) = tell(pipeline, LIVES, user="u-1")
+    extracting.sweep()
+    (found,) = extracting.memories()
+    assert (found.session, found.source_message, found.owner_user_id) == ("s", said, "u-1")
+    assert (found.source, found.kind, found.tier, found.lifetime) == ("extraction", "fact", "workspace", "long_term")
+    assert (found.category, found.key, found.value) == ("profile:u-1", "lives in", "Lisbon")
+    assert "lisbon" in found.concept_tags
+    (message,) = pipeline.messages()
+    assert found.created_at == message.created_at
+    assert found.accessed_at >= found.created_at
+
+
+def test_run_twice_it_is_found_once(pipeline: Pipeline) -> None:
+    """Given a run, when it runs again, even with its progress lost, then nothing changes."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, NAME, LIVES)
+    extracting.sweep()
+    first = rows(pipeline, "memories", "curation_log", "curation_changes")
+    assert not extracting.sweep()["added"]
+    with pipeline.store.writing() as tx:
+        tx.connection.execute(text("DELETE FROM job_progress"))
+    assert extracting.sweep()["known"] == 2
+    assert rows(pipeline, "memories", "curation_log", "curation_changes") == first
+
+
+def test_a_newer_statement_takes_the_place_of_an_older_one(pipeline: Pipeline) -> None:
+    """Given another home, in another session of the same user, then the first is kept as superseded."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "I live in Lisbon at the moment", user="u", session="a")
+    tell(pipeline, "I live in Porto these days", user="u", session="b")
+    assert extracting.sweep()["superseded"] == 1
+    assert extracting.contents() == ["User lives in Porto."]
+    (old,) = extracting.memories(active=False)
+    (new,) = extracting.memories()
+    assert old.superseded_by == new.id
+
+
+def test_users_and_agents_keep_their_own(pipeline: Pipeline) -> None:
+    """Given two users of one agent, and another agent, then nobody's home takes another's place."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "I live in Lisbon at the moment", user="u", session="a")
+    tell(pipeline, "I live in Porto these days", user="v", session="b")
+    tell(pipeline, "I live in Braga these days", user="u", session="c", agent="bo")
+    assert extracting.sweep()["superseded"] == 0
+    assert [(found.owner_user_id, found.value) for found in extracting.memories()] == [("u", "Lisbon"), ("v", "Porto")]
+    assert [found.value for found in extracting.memories(agent="bo")] == ["Braga"]
+
+
+def test_speakers_of_one_session_are_told_apart_by_name(pipeline: Pipeline) -> None:
+    """Given two named speakers and no user, then each memory says whose it is."""
+    extracting = Extracting(pipeline)
+    tell(
+        pipeline,
+        {"content": "I live in Lisbon at the moment", "name": "Ana"},
+        {"content": "And I live in Porto, you know", "name": "Rui"},
+    )
+    extracting.sweep()
+    assert extracting.contents() == ["Ana lives in Lisbon.", "Rui lives in Porto."]
+
+
+def test_what_is_older_than_what_is_known_changes_nothing(pipeline: Pipeline) -> None:
+    """Given a memory that is newer than the message, then the message's statement is left out."""
+    remember(pipeline, id="k", content="User lives in Faro.", subject="lives in", created_at=pipeline.now() + 10**9)
+    extracting = Extracting(pipeline)
+    tell(pipeline, LIVES)
+    assert extracting.sweep()["older_than_known"] == 1
+    assert extracting.contents() == ["User lives in Faro."]
+
+
+@pytest.mark.parametrize("how", [{"source": "user"}, {"source": "dream", "pinned": True}])
+def test_what_a_person_wrote_or_pinned_stays(pipeline: Pipeline, how: dict[str, Any]) -> None:
+    """Given a person's own memory of the subject, then it stands, whatever was said since."""
+    remember(pipeline, id="k", content="User lives in Faro.", subject="lives in", **how)
+    extracting = Extracting(pipeline)
+    tell(pipeline, LIVES)
+    extracting.sweep()
+    assert extracting.contents() == ["User lives in Faro.", "User lives in Lisbon."]
+
+
+def test_a_persons_fact_is_not_written_over(pipeline: Pipeline) -> None:
+    """Given a person's fact of that category and key, then the other value is left out."""
+    remember(
+        pipeline, id="k", content="profile: lives in is Faro", source="user", kind="fact",
+        category="profile", key="lives in", value="Faro",
+    )  # fmt: skip
+    extracting = Extracting(pipeline)
+    tell(pipeline, LIVES)
+    assert extracting.sweep()["said_otherwise_by_a_person"] == 1
+    assert len(extracting.memories()) == 1
+
+
+def test_what_was_remembered_during_the_work_is_not_repeated(pipeline: Pipeline) -> None:
+    """Given an observation that the agent stored, then extraction adds neither its text nor its fact again (B6)."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, NAME, LIVES, silent_seconds=0)
+    remember(pipeline, id="k", content="user's name is ana torres", session="s")
+    remember(
+        pipeline, id="f", content="lives in: lisbon", kind="fact", category="profile", key="lives in", value="lisbon"
+    )
+    assert extracting.close()["known"] == 2
+    assert len(extracting.memories()) == 2
+
+
+def test_undone_it_is_gone_for_good(pipeline: Pipeline) -> None:
+    """Given a memory that took an older one's place, when a person undoes it, then all is as before, and stays so."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "I live in Lisbon at the moment", session="a", user="u")
+    extracting.sweep()
+    pipeline.settle()
+    drain_memories(pipeline)
+    tables = ("memories", "chunks", "chunks_vec", "chunk_tags", "forward_index")
+    before = rows(pipeline, *tables)
+    tell(pipeline, "I live in Porto these days", session="a", user="u")
+    assert extracting.sweep()["superseded"] == 1
+    after_chunks = [row for row in rows(pipeline, "chunks")[0] if "Lisbon." in str(row)]
+    assert after_chunks == []
+    with pipeline.store.reading() as tx:
+        (entry, _) = tx.for_agent("ana").curation.page()
+    undo_entry(pipeline.store, agent="ana", entry=entry.id, now=pipeline.now())
+    assert rows(pipeline, *tables) == before
+    with pipeline.store.writing() as tx:
+        tx.connection.execute(text("DELETE FROM job_progress"))
+    counts = extracting.sweep()
+    assert (counts["undone_before"], counts["added"]) == (1, 0)
+    assert rows(pipeline, *tables) == before
+
+
+def drain_memories(pipeline: Pipeline) -> None:
+    """Run the stages once more: memories were added since."""
+    for stage in (pipeline.chunk, pipeline.embed, pipeline.index):
+        pipeline.drain(lambda stage=stage: stage().more)
+
+
+def test_what_is_to_hold_everywhere_goes_to_the_account(pipeline: Pipeline) -> None:
+    """Given a wish for all projects, then it lies in the account's store, with where it came from, once."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "From now on answer me in Portuguese in all my projects", "From now on answer briefly, with care")
+    assert extracting.sweep()["added"] == 2
+    assert extracting.contents() == ["From now on: answer briefly, with care."]
+    (found,) = extracting.memories(account=True)
+    assert (found.tier, found.kind, found.metadata["workspace"]) == ("account", "procedure", "ws")
+    assert sorted(extracting.woken) == ["@account", "ws"]
+    with pipeline.store.writing() as tx:
+        tx.connection.execute(text("DELETE FROM job_progress"))
+    assert not extracting.sweep()["added"]
+
+
+def test_what_holds_everywhere_is_not_repeated_in_a_workspace(pipeline: Pipeline) -> None:
+    """Given a preference in the account's memories, then saying it again adds nothing here, and a model is shown it."""
+    with pipeline.stores.account_store().writing() as tx:
+        known = NewMemory(id="k", content="User prefers tea over coffee.", tier="account", created_at=1)
+        tx.for_agent("ana").memories.add(known, now=1)
+    tell(pipeline, "I prefer tea over coffee", session="a")
+    assert Extracting(pipeline).sweep()["added"] == 0
+    model = ScriptedLanguageModel([answer()])
+    tell(pipeline, "I prefer tea over coffee", session="b")
+    Extracting(pipeline, model).sweep()
+    assert "User prefers tea over coffee." in model.asked[0][1]
+
+
+def test_a_dry_run_counts_and_changes_nothing(pipeline: Pipeline) -> None:
+    """Given a session that is due, then a dry run says what there is, and leaves every row."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, NAME, LIVES)
+    before = rows(pipeline, "memories", "job_progress", "curation_log")
+    assert extracting.sweep(dry_run=True)["found"] == 2
+    assert rows(pipeline, "memories", "job_progress", "curation_log") == before
+
+
+def test_forgetting_the_session_forgets_what_came_of_it_and_how_far_it_was_read(pipeline: Pipeline) -> None:
+    """Given a session read and forgotten, when one of its id begins anew, then it is read from its first message."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, NAME, LIVES)
+    extracting.sweep()
+    pipeline.forget()
+    assert extracting.contents(active=None) == []
+    assert rows(pipeline, "curation_log", "curation_changes") == [[], []]
+    tell(pipeline, NAME)
+    assert extracting.sweep()["added"] == 1
+
+
+def test_what_a_forgotten_session_left_in_the_account_can_be_forgotten_too(pipeline: Pipeline) -> None:
+    """Given wishes for all projects from two sessions, then those of one go, with their entries, and no others."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "From now on answer me in Portuguese in all my projects", session="a")
+    tell(pipeline, "From now on answer with care in all my projects", session="b")
+    extracting.sweep()
+    account = pipeline.stores.account_store()
+    gone = [forget_in_account(account, agent="ana", workspace=name, session="a") for name in ("other", "ws", "ws")]
+    assert gone == [0, 1, 0]
+    assert extracting.contents(account=True) == ["From now on: answer with care in all my projects."]
+    with account.reading() as tx:
+        assert len(tx.for_agent("ana").curation.page()) == 1
+
+
+def test_a_session_forgotten_while_the_model_was_asked_leaves_nothing(pipeline: Pipeline) -> None:
+    """Given a session that is forgotten during the question, then its answer is thrown away."""
+
+    class Forgetful(ScriptedLanguageModel):
+        def complete(self, *args: Any, **more: Any) -> Any:
+            pipeline.forget()
+            tell(pipeline, "Something else altogether was said here")
+            return super().complete(*args, **more)
+
+    extracting = Extracting(pipeline, Forgetful([answer(memory("User's name is Ana Torres."))]))
+    tell(pipeline, NAME)
+    assert extracting.close()["read_elsewhere"] == 1
+    assert extracting.contents() == []
+
+
+def test_a_session_forgotten_just_before_the_account_is_written_leaves_nothing_there(pipeline: Pipeline) -> None:
+    """Given a session that is forgotten while what holds everywhere is about to be kept, then it is not kept."""
+    extracting = Extracting(pipeline)
+    opened: list[str] = []
+
+    def account() -> Store:
+        opened.append("account")
+        if len(opened) == 2:  # the first time it is read for what is known
+            assert pipeline.forget("s")
+        return pipeline.stores.account_store()
+
+    extracting.extractor = replace(extracting.extractor, account=account)
+    tell(pipeline, "From now on, always answer with care in all my projects.")
+    assert extracting.sweep()["read_elsewhere"] == 1
+    assert opened == ["account"] * 2
+    assert extracting.contents(account=True) == []
+
+
+def test_of_two_copies_one_commits(pipeline: Pipeline) -> None:
+    """Given a second copy that reads the session while the first waits for its model, then its findings stand alone."""
+    second = Extracting(pipeline, ScriptedLanguageModel([answer(memory("User's name is Ana Torres."))]))
+
+    class Overtaken(ScriptedLanguageModel):
+        def complete(self, *args: Any, **more: Any) -> Any:
+            assert second.close()["added"] == 1
+            return super().complete(*args, **more)
+
+    first = Extracting(pipeline, Overtaken([answer(memory("User is called Ana Torres."))]))
+    tell(pipeline, NAME)
+    assert first.close()["read_elsewhere"] == 1
+    assert second.contents() == ["User's name is Ana Torres."]
+
+
+def test_two_processes_at_once_find_everything_once(pipeline: Pipeline, tmp_path: Path) -> None:
+    """Given two processes that sweep and close the same sessions, then each statement is one memory."""
+    for number in range(8):
+        tell(pipeline, f"I prefer tea {number} over coffee", "I live in Lisbon at the moment", session=f"s{number}")
+    other = Pipeline(tmp_path)
+    other.skew_micros = pipeline.skew_micros
+    with ThreadPoolExecutor(4) as pool:
+        runs = [pool.submit(Extracting(one).sweep) for one in (pipeline, other)]
+        runs += [pool.submit(Extracting(one).close, f"s{n}") for n in range(8) for one in (pipeline, other)]
+        for run in runs:
+            run.result()
+    other.close()
+    Extracting(pipeline).sweep()
+    found = Extracting(pipeline).contents(active=None)
+    teas = sorted(content for content in found if "tea" in content)
+    assert teas == [f"User prefers tea {number} over coffee." for number in range(8)]
+    assert found.count("User lives in Lisbon.") == 1
+
+
+# --- killed between steps ---
+
+
+class Killed(BaseException):
+    """What a SIGKILL is to everything but the database."""
+
+
+@pytest.mark.parametrize("step", range(1, 14))
+def test_killed_between_any_two_steps_the_end_is_the_same(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Given a run that dies at its n-th transaction, before or after the commit, then the next ends as one alone."""
+    said = [NAME, "I live in Lisbon at the moment", "From now on answer me in Portuguese in all my projects"]
+    tell(pipeline, *said)
+    tell(pipeline, "I live in Porto these days")
+    extracting = Extracting(pipeline)
+    dying = Extracting(pipeline)
+    left = [step]
+    real = type(pipeline.store).writing
+
+    def writing(store: Any, **more: Any) -> Any:
+        @contextlib.contextmanager
+        def block() -> Iterator[Transaction]:
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed
+            with real(store, **more) as tx:
+                yield tx
+                left[0] -= 1
+                if left[0] == 0:
+                    raise Killed  # rolled back
+            left[0] -= 1
+            if left[0] == 0:
+                raise Killed  # committed
+
+        return block()
+
+    with monkeypatch.context() as patched:
+        patched.setattr(type(pipeline.store), "writing", writing)
+        with contextlib.suppress(Killed):
+            dying.sweep()
+    with pipeline.store.writing() as tx:
+        tx.connection.execute(text("DELETE FROM job_leases"))
+    extracting.sweep()
+    assert sorted(extracting.contents(active=None)) == [
+        "User lives in Lisbon.",
+        "User lives in Porto.",
+        "User's name is Ana Torres.",
+    ]
+    assert extracting.contents() == ["User's name is Ana Torres.", "User lives in Porto."]
+    assert len(extracting.contents(account=True)) == 1
+    with pipeline.store.reading() as tx:
+        assert tx.leases.progress(contract.EXTRACT_MEMORIES, "nobody") == 0
+        assert len(tx.for_agent("ana").curation.page()) == 3
+
+
+# --- a model that fails ---
+
+
+@pytest.mark.parametrize("error", [LanguageModelUnavailable("gone"), LanguageModelRefused("no"), "not json {"])
+def test_a_model_that_fails_changes_nothing_and_is_asked_again_later(
+    pipeline: Pipeline, error: str | Exception
+) -> None:
+    """Given no stand-in, then no row changes but the pause, which doubles, and the next answer is taken."""
+    model = ScriptedLanguageModel([error])
+    extracting = Extracting(pipeline, model, fallback=False)
+    tell(pipeline, NAME)
+    before = rows(pipeline, "memories", "messages", "sessions", "curation_log")
+    assert extracting.sweep()["put_off"] == 1
+    assert rows(pipeline, "memories", "messages", "sessions", "curation_log") == before
+    pipeline.advance(59)
+    assert not extracting.sweep()
+    pipeline.advance(2)
+    assert extracting.sweep()["put_off"] == 1
+    pipeline.advance(61)
+    assert not extracting.sweep()
+    pipeline.advance(60)
+    well = Extracting(pipeline, ScriptedLanguageModel([answer(memory("User's name is Ana Torres."))]), fallback=False)
+    assert well.sweep()["added"] == 1
+    assert [item for item in rows(pipeline, "job_progress")[0] if "retry" in str(item)] == []
+
+
+def test_patterns_stand_in_for_a_model_that_fails(pipeline: Pipeline) -> None:
+    """Given a stand-in, then what is said plainly is found all the same."""
+    extracting = Extracting(pipeline, ScriptedLanguageModel([LanguageModelUnavailable("gone")]))
+    tell(pipeline, NAME)
+    counts = extracting.sweep()
+    assert (counts["model_unavailable"], counts["added"]) == (1, 1)
+
+
+def test_a_role_play_says_nothing_of_who_plays(pipeline: Pipeline) -> None:
+    """Given a conversation that becomes a game, then nothing of it is kept until it ends, also in the next window."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, LIVES, "Let's roleplay: you are a barkeeper and I am a traveller.", "My name is Thorin the Brave.")
+    extracting.sweep()
+    tell(pipeline, "I am allergic to orcs, my friend.")
+    extracting.sweep()
+    tell(pipeline, "Let's stop the game here, please.", "In my evenings I rest; I prefer chess.")
+    extracting.sweep()
+    assert extracting.contents() == ["User lives in Lisbon.", "User prefers chess."]
+
+
+def test_what_the_message_gives_away_as_a_password_is_in_no_memory(pipeline: Pipeline) -> None:
+    """Given a name that another clause says to be a password, then no memory holds it."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, "My dog's name is Rex9911 which is my password too. I live in Faro.")
+    extracting.sweep()
+    assert extracting.contents() == ["User lives in Faro."]
+
+
+def test_two_who_speak_in_a_session_of_one_user_do_not_take_each_others_place(pipeline: Pipeline) -> None:
+    """Given two names in the session of a known user, then each has their own job."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, {"content": "I work as a florist in town.", "name": "Ana"}, user="u-1")
+    tell(pipeline, {"content": "And I work as a pilot, you know.", "name": "Rui"}, user="u-1")
+    extracting.sweep()
+    assert extracting.contents() == ["Ana works as a florist in town.", "Rui works as a pilot."]

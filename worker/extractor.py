@@ -1,0 +1,23 @@
+"""What extraction of memories works with in one process: the settings' rules, the model, the stores."""
+
+from __future__ import annotations
+
+from memory.extraction import ExtractionRules, Extractor
+from worker.runtime import Runtime
+
+
+def extractor_of(here: Runtime) -> Extractor:
+    """What extraction works with in this process."""
+    settings = here.settings
+    rules = ExtractionRules(
+        fewest_characters=settings.extraction_min_message_length,
+        debounce_seconds=settings.extraction_debounce_seconds,
+        threshold=settings.extraction_confidence_threshold,
+        fallback=settings.deterministic_fallback,
+    )
+    return Extractor(
+        rules=rules,
+        model=here.extraction_model,
+        account=here.stores.account_store,
+        on_added=lambda name: here.wake("chunk", name),
+    )
