@@ -5,21 +5,20 @@ What was asked of a tool and what it answered stay together: language models ref
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-import msgspec
-
-from adapters.tokens import TokenCounter, cut
+from adapters.tokens import TokenCounter, cut, newest_lines
+from memory.exchanges import beginnings
+from memory.exchanges import costs as costs_of
 from memory.working import as_message
 from reverie.errors import Rejected
 from reverie.types import Restored
 from storage.records import MessageRecord
 from storage.stores import AgentRows, Store
+from storage.summary_text import without_shown
 
-# What a chat format puts round each message: its role, a beginning and an end.
-MESSAGE_TOKENS: Final = 4
 _PAGE: Final = 100
 # A summary says what the messages do not: at most this part of the budget.
 _SUMMARY_SHARE: Final = 4
@@ -29,24 +28,28 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
     """The newest messages of a session that fit, oldest first, and its summary; both count.
 
     A message counts its content, its tool calls as JSON, and 4 tokens for what stands round it. Where not even the
-    newest fits, it is cut at the end of a word, and with it what belongs to it. Raises `NotFound`, and `Rejected`
-    for a budget below 1.
+    newest fits, it is cut at the end of a word, and with it what belongs to it. Of the summary, lines that quote a
+    message shown are left out, and the oldest where it is too long. Raises `NotFound`, and `Rejected` for a budget
+    below 1.
     """
     if token_budget < 1:
         raise Rejected(f"token_budget is {token_budget}; it must be a whole number above 0", field="token_budget")
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         record = rows.sessions.get(session)
-        summary = cut(rows.sessions.summary(record.row_id) or "", token_budget // _SUMMARY_SHARE, counter)
-        (used,) = counter.count([summary])
+        whole = rows.sessions.summary(record.row_id) or ""
+        (used,) = counter.count([newest_lines(whole, token_budget // _SUMMARY_SHARE, counter)])
         newest, costs = _newest(rows, record.row_id, counter, token_budget - used)
+        uncovered = rows.summaries.coverage(record.row_id).uncovered
     first = _first_that_fits(newest, costs, token_budget - used)
     kept = newest[first:]
     shortened = 0
     if newest and not kept:
         kept, shortened = _shortened(_last_exchange(newest), counter, token_budget - used)
-        costs = _costs(kept, counter)
+        costs = costs_of(kept, counter)
         first = 0
+    summary = newest_lines(without_shown(whole, [message.content for message in kept]), used, counter)
+    (used,) = counter.count([summary])
     return Restored(
         session=session,
         messages=[as_message(message) for message in kept],
@@ -54,6 +57,7 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
         left_out=record.messages - len(kept),
         summary=summary or None,
         shortened=shortened,
+        uncovered=uncovered - sum(message.consolidated_at is None for message in kept),
     )
 
 
@@ -65,15 +69,9 @@ def _newest(
     costs: list[int] = []
     while True:
         page = rows.messages.of_session(session_row, limit=_PAGE, newest=True, offset=len(found))
-        found, costs = [*page, *found], [*_costs(page, counter), *costs]
+        found, costs = [*page, *found], [*costs_of(page, counter), *costs]
         if len(page) < _PAGE or (sum(costs) > room and found[0].role != "tool"):
             return found, costs
-
-
-def _costs(messages: Sequence[MessageRecord], counter: TokenCounter) -> list[int]:
-    calls = [msgspec.json.encode(message.tool_calls).decode() if message.tool_calls else "" for message in messages]
-    contents = counter.count([message.content for message in messages])
-    return [said + asked + MESSAGE_TOKENS for said, asked in zip(contents, counter.count(calls), strict=True)]
 
 
 def _first_that_fits(messages: Sequence[MessageRecord], costs: Sequence[int], room: int) -> int:
@@ -82,50 +80,15 @@ def _first_that_fits(messages: Sequence[MessageRecord], costs: Sequence[int], ro
     while first and costs[first - 1] <= room:
         first -= 1
         room -= costs[first]
-    allowed = _beginnings(messages)
+    allowed = beginnings(messages)
     while first < len(messages) and not allowed[first]:
         first += 1
     return first
 
 
-def _beginnings(messages: Sequence[MessageRecord]) -> list[bool]:
-    """At which messages a tail may begin: none whose answers to tools, from there on, were asked for before it."""
-    asked = dict(_calls(messages))
-    allowed = [True] * len(messages)
-    earliest = len(messages)
-    for place in range(len(messages) - 1, -1, -1):
-        message = messages[place]
-        if message.role == "tool":
-            earliest = min(earliest, _asked_at(messages, place, asked))
-        allowed[place] = earliest >= place and message.role != "tool"
-    return allowed
-
-
-def _asked_at(messages: Sequence[MessageRecord], place: int, asked: dict[str, int]) -> int:
-    """Where an answer of a tool was asked for: by its id, else by the last turn before it that called any tool.
-
-    An answer that nobody asked for belongs to no place: it may be there, but nothing begins with it.
-    """
-    call = asked.get(messages[place].tool_call_id or "")
-    if call is not None and call < place:
-        return call
-    before = (i for i in range(place - 1, -1, -1) if messages[i].role != "tool")
-    last = next(before, None)
-    return last if last is not None and messages[last].tool_calls else place
-
-
-def _calls(messages: Sequence[MessageRecord]) -> Iterator[tuple[str, int]]:
-    """Each call's id with the place of the message that made it, in the forms of OpenAI, Anthropic and MCP."""
-    for place, message in enumerate(messages):
-        for call in message.tool_calls:
-            for key in ("id", "call_id", "tool_call_id"):
-                if isinstance(call.get(key), str):
-                    yield call[key], place
-
-
 def _last_exchange(messages: Sequence[MessageRecord]) -> list[MessageRecord]:
     """The newest message, with what it cannot do without."""
-    allowed = _beginnings(messages)
+    allowed = beginnings(messages)
     first = next((place for place in range(len(messages) - 1, -1, -1) if allowed[place]), len(messages))
     return list(messages[first:])
 
@@ -133,7 +96,7 @@ def _last_exchange(messages: Sequence[MessageRecord]) -> list[MessageRecord]:
 def _shortened(messages: list[MessageRecord], counter: TokenCounter, room: int) -> tuple[list[MessageRecord], int]:
     """Messages cut so that together they fit, the longest most; none where not even their frames do."""
     contents = counter.count([message.content for message in messages])
-    room -= sum(_costs(messages, counter)) - sum(contents)
+    room -= sum(costs_of(messages, counter)) - sum(contents)
     (least,) = counter.count(["…"])
     if not messages or room < least * len(messages):
         return [], 0

@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from adapters.tokens import EstimatedTokens
-from memory.restoring import MESSAGE_TOKENS, restore_session
+from memory.exchanges import MESSAGE_TOKENS
+from memory.restoring import restore_session
 from reverie.errors import NotFound, Rejected
 from reverie.types import Message, Restored
 from support.pipeline import Pipeline
