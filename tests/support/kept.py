@@ -1,0 +1,155 @@
+"""A store of memories made by hand: each as old, as often recalled and with such a vector as a test wants."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from memory.chunking import cut
+from memory.consolidation import consolidate
+from memory.embedding import to_blob
+from memory.jobs import run_on_store
+from memory.relevance import DEFAULT_POLICY, LifePolicy
+from reverie import contract
+from storage.index import VectorEntry
+from storage.memory_records import MemoryRecord, NewMemory
+from storage.stores import Store, Stores, Transaction
+from storage.verify import verify
+
+AGENT = "ada"
+NOW = 1_777_593_600_000_000
+HOUR = 3_600_000_000
+DIM = 16
+MODEL = "made-by-hand"
+TABLES = {
+    "memories": "row_id",
+    "memory_promotions": "memory_id",
+    "chunks": "id",
+    "chunk_tags": "chunk_id, tag",
+    "chunks_vec": "chunk_id, model",
+    "forward_index": "chunk_id",
+    "recall_events": "id",
+}
+Vector = NDArray[np.float32]
+
+
+def direction(number: int) -> Vector:
+    """A vector that is near no other of its kind."""
+    found = np.random.default_rng(number).standard_normal(DIM)
+    unit: Vector = (found / np.linalg.norm(found)).astype("<f4")
+    return unit
+
+
+def at_cosine(vector: Vector, cosine: float, *, number: int = 1) -> Vector:
+    """A vector with this cosine to another."""
+    other = direction(10_000 + number).astype(np.float64)
+    across = other - (other @ vector) * vector
+    across /= np.linalg.norm(across)
+    found: Vector = (cosine * vector + np.sqrt(1 - cosine**2) * across).astype("<f4")
+    return found
+
+
+class Kept:
+    """One workspace with memories of an agent."""
+
+    def __init__(self, folder: Path) -> None:
+        self.stores = Stores(folder)
+        self._made = 0
+
+    @property
+    def store(self) -> Store:
+        return self.stores.workspace("ws")
+
+    def close(self) -> None:
+        self.stores.close()
+
+    def add(
+        self,
+        content: str = "",
+        *,
+        vector: Vector | None = None,
+        agent: str = AGENT,
+        id: str = "",
+        hours_ago: float = 0.0,
+        access_count: int = 0,
+        embedded: bool = True,
+        **columns: Any,
+    ) -> str:
+        """Store a memory as the pipeline leaves it, last recalled so many hours before NOW; returns its id."""
+        self._made += 1
+        at = NOW - 10_000 * HOUR + self._made
+        new = NewMemory(
+            id=id or f"m{self._made}",
+            content=content or f"What was kept as number {self._made}",
+            created_at=columns.pop("created_at", at),
+            **columns,
+        )
+        with self.store.writing() as tx:
+            rows = tx.for_agent(agent)
+            if new.session is not None:
+                rows.sessions.ensure(new.session, now=at)
+            record = rows.memories.add(new, now=at)
+            rows.memories.change(
+                record.row_id, now=at, access_count=access_count, accessed_at=NOW - int(hours_ago * HOUR)
+            )
+            if embedded:
+                self._index(tx, agent, record, direction(self._made) if vector is None else vector)
+        return new.id
+
+    def get(self, memory_id: str, *, agent: str = AGENT) -> MemoryRecord:
+        with self.store.reading() as tx:
+            return tx.for_agent(agent).memories.get(memory_id)
+
+    def standing(self, *, agent: str = AGENT) -> set[str]:
+        """The ids of the memories that are active."""
+        with self.store.reading() as tx:
+            return {memory.id for memory in tx.for_agent(agent).memories.every()}
+
+    def consolidate(
+        self, policy: LifePolicy = DEFAULT_POLICY, *, now: int = NOW, dry_run: bool = False
+    ) -> dict[str, int]:
+        counts = run_on_store(
+            self.store, contract.CONSOLIDATE_MEMORIES, lambda run: consolidate(run, policy), now=now, dry_run=dry_run
+        )
+        return {name: count for name, count in counts.items() if count and name != "looked_at"}
+
+    def actions(self) -> list[tuple[str, tuple[str, ...]]]:
+        """What the curation log holds, the oldest first: what was done, and to which."""
+        with self.store.reading() as tx:
+            return [(entry.action, entry.memories) for entry in reversed(tx.curation.page(limit=100_000))]
+
+    def rows(self, *, without: tuple[str, ...] = ()) -> dict[str, list[tuple[Any, ...]]]:
+        """Every row that makes up memories, vectors of the search index too."""
+        with self.store.reading() as tx:
+            found = {
+                table: [tuple(row) for row in tx.connection.exec_driver_sql(f"SELECT * FROM {table} ORDER BY {order}")]
+                for table, order in TABLES.items()
+                if table not in without
+            }
+            index = tx.index.active("vector")
+            if index is not None:
+                indexed = tx.connection.exec_driver_sql(f"SELECT rowid, agent_id, embedding FROM {index.table}")
+                found["index"] = sorted(tuple(row) for row in indexed)
+            return found
+
+    def check(self) -> None:
+        """Rows, chunks, full text and vectors agree."""
+        assert verify(self.store).wrong == []
+
+    @staticmethod
+    def _index(tx: Transaction, agent: str, record: MemoryRecord, vector: Vector) -> None:
+        if tx.index.active("vector") is None:
+            tx.index.create("vector", now=NOW, model=MODEL, dim=DIM, active=True)
+        (source,) = tx.chunks.sources("memory", [record.row_id])
+        tx.chunks.add_of_document("memory", source, cut(source), now=NOW)
+        tx.chunks.mark_chunked("memory", [record.row_id], now=NOW)
+        chunks = tx.connection.exec_driver_sql(
+            "SELECT id FROM chunks WHERE memory_row = ? ORDER BY id", (record.row_id,)
+        )
+        entries = [VectorEntry(int(chunk), agent, to_blob(vector)) for chunk in chunks.scalars()]
+        tx.chunks.store_vectors(MODEL, DIM, [(entry.chunk_id, entry.embedding) for entry in entries], now=NOW)
+        tx.index.add_vectors(entries)
+        tx.chunks.mark_indexed([entry.chunk_id for entry in entries], now=NOW)

@@ -1,0 +1,178 @@
+"""Pruning of what faded or expired, as a job: daily, at each start, by hand, and as told without doing it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from beat_schedule import PERIODIC_JOBS
+from memory.jobs import run_on_stores
+from memory.pruning import prune_decayed
+from memory.relevance import DEFAULT_POLICY, LifePolicy
+from reverie import contract
+from reverie.clock import to_micros
+from storage.records import JobRun as PastRun
+from support.kept import HOUR, NOW, Kept, direction
+from tasks import consolidate as tasks
+from worker.app import app
+from worker.app import settings as app_settings
+from worker.beat import CatchUpScheduler
+from worker.cli.status import _did
+from worker.runtime import Runtime
+from worker.settings import Settings
+
+
+@pytest.fixture
+def kept(tmp_path: Path) -> Iterator[Kept]:
+    """A workspace with one memory of each fate."""
+    one = Kept(tmp_path / "data")
+    one.add(id="expired", expires_at=NOW)
+    one.add(id="faded", hours_ago=4_000)
+    one.add("The user likes tea", id="tea", vector=direction(1), access_count=9)
+    one.add("User likes tea.", id="tea-again", vector=direction(1), hours_ago=50)
+    one.add(id="fresh", hours_ago=1)
+    yield one
+    one.close()
+
+
+def prune(kept: Kept, policy: LifePolicy = DEFAULT_POLICY, *, dry_run: bool = False) -> dict[str, Any]:
+    return run_on_stores(
+        kept.stores, contract.PRUNE_DECAYED, lambda run: prune_decayed(run, policy), now=NOW, dry_run=dry_run
+    )
+
+
+def test_pruning_neither_promotes_nor_merges(kept: Kept) -> None:
+    """Given one of each, then what expired and faded goes, and nothing is merged, promoted or capped by its scope."""
+    counts = prune(kept, replace(DEFAULT_POLICY, memories_per_scope=1))
+
+    assert (counts["expired"], counts["pruned"], counts.get("capped", 0)) == (1, 1, 0)
+    assert kept.standing() == {"tea", "tea-again", "fresh"}
+    assert kept.get("tea").lifetime == "short_term"
+    kept.check()
+
+
+def test_pruning_keeps_to_max_entries(kept: Kept) -> None:
+    """Given a cap on all, then the least relevant beyond it go, and their entries are of this job."""
+    assert prune(kept, replace(DEFAULT_POLICY, max_entries=2))["capped"] == 1
+    assert kept.standing() == {"tea", "fresh"}
+    with kept.store.reading() as tx:
+        assert {entry.job for entry in tx.curation.page()} == {contract.PRUNE_DECAYED}
+
+
+def test_a_dry_run_of_pruning_tells_what_it_would_do(kept: Kept) -> None:
+    """Given something to prune, then a dry run tells as much as the run does, by workspace too, and changes nothing."""
+    before = kept.rows()
+    told = prune(kept, dry_run=True)
+    assert kept.rows() == before
+    done = prune(kept)
+    assert {name: told[name] for name in ("looked_at", "expired", "pruned")} == {
+        name: done[name] for name in ("looked_at", "expired", "pruned")
+    }
+    assert done["stores"]["ws"]["pruned"] == told["stores"]["ws"]["pruned"] == 1
+
+
+def test_pruning_twice_is_pruning_once(kept: Kept) -> None:
+    """Given a run, when it runs again, then it finds nothing."""
+    prune(kept)
+    after, log = kept.rows(), kept.actions()
+    counts = prune(kept)
+    assert not counts.get("expired")
+    assert not counts.get("pruned")
+    assert (kept.rows(), kept.actions()) == (after, log)
+
+
+# --- as a task ---
+
+
+def at_the_moment(monkeypatch: pytest.MonkeyPatch, here: Runtime) -> None:
+    monkeypatch.setattr(here, "now", lambda: NOW)
+    monkeypatch.setattr(tasks, "runtime", lambda: here)
+
+
+@pytest.mark.parametrize("task", [contract.PRUNE_DECAYED, contract.CONSOLIDATE_MEMORIES])
+def test_the_tasks_run_once_a_period_and_their_counts_are_kept(
+    kept: Kept, task: str, make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a runtime, when a task runs, runs again and runs dry, then its counts are kept of the first run alone."""
+    here = make_runtime()
+    at_the_moment(monkeypatch, here)
+    app.loader.import_default_modules()
+    body = app.tasks[task].body
+
+    told = body(dry_run=True)
+    assert here.stores.jobs().last_runs() == {}
+    done = body()
+    assert done["expired"] == told["expired"] == 1
+    assert done["pruned"] == told["pruned"] == 1
+    assert body() == {"skipped": 1}
+    assert here.stores.jobs().last_runs()[task].counts == done
+    assert body(by_hand=True)["looked_at"] == done["looked_at"] - sum(
+        done.get(name, 0) for name in ("expired", "pruned", "merged")
+    )
+
+
+def test_the_settings_reach_the_job(
+    kept: Kept, make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given other thresholds and rates in the settings, then the policy is made of them."""
+    here = make_runtime(
+        promote_relevance=0.6, promote_access_count=2, prune_relevance=0.5, duplicate_similarity=0.9,
+        memories_per_scope=7, max_entries=9, decay_profile="fast", decay_rate_account=0.5,
+    )  # fmt: skip
+    assert here.settings.life_policy == LifePolicy(
+        rates={"account": 0.5, "workspace": 0.995, "channel": 0.99, "conversation": 0.99},
+        promote_relevance=0.6, promote_access_count=2, prune_relevance=0.5, duplicate_similarity=0.9,
+        memories_per_scope=7, max_entries=9,
+    )  # fmt: skip
+    at_the_moment(monkeypatch, here)
+    assert tasks.prune.body(by_hand=True)["pruned"] == 3
+
+
+def test_the_status_tells_what_a_job_did(kept: Kept) -> None:
+    """Given the counts of a run, then the status tells those that are more than nothing, else `ok`."""
+    assert _did(prune(kept)) == "1 expired, 1 pruned"
+    assert _did(prune(kept)) == "ok"
+
+
+# --- at the start ---
+
+
+def due_in(job: str, last: PastRun | None, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> timedelta:
+    """How long after a start of beat a job is due."""
+    monkeypatch.setattr("worker.beat.settings", settings)
+    (row,) = (one for one in PERIODIC_JOBS if one.task == job)
+    now = datetime(2026, 5, 1, tzinfo=UTC)
+    scheduler = CatchUpScheduler.__new__(CatchUpScheduler)
+    scheduler.app = app
+    entry = scheduler._entry(row, last, now)
+    due: datetime = entry.last_run_at + row.every(settings)
+    return due - now
+
+
+def test_with_auto_gc_pruning_runs_after_every_start_and_hourly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a run twenty minutes ago, when beat starts, then it is due in a minute with `auto_gc`, else in forty."""
+    lately = PastRun("job", 1, to_micros(datetime(2026, 4, 30, 23, 40, tzinfo=UTC)), None, {}, None)
+    switched_off = app_settings.model_copy(update={"auto_gc": False})
+
+    assert due_in(contract.PRUNE_DECAYED, lately, app_settings, monkeypatch) == timedelta(minutes=1)
+    assert due_in(contract.PRUNE_DECAYED, None, app_settings, monkeypatch) == timedelta(minutes=1)
+    assert due_in(contract.PRUNE_DECAYED, lately, switched_off, monkeypatch) == timedelta(minutes=40)
+    assert due_in(contract.CONSOLIDATE_MEMORIES, lately, app_settings, monkeypatch) == timedelta(hours=5, minutes=40)
+
+
+@pytest.mark.parametrize("auto_gc", [True, False])
+def test_a_start_soon_after_another_prunes_again_only_with_auto_gc(
+    kept: Kept, make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch, *, auto_gc: bool
+) -> None:
+    """Given a run of this period, when a start an hour later asks again, then it runs with `auto_gc`."""
+    here = make_runtime(auto_gc=auto_gc, prune_interval_hours=24)
+    at_the_moment(monkeypatch, here)
+    tasks.prune.body()
+    monkeypatch.setattr(here, "now", lambda: NOW + HOUR)
+
+    assert ("skipped" in tasks.prune.body()) is not auto_gc
