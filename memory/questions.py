@@ -30,6 +30,12 @@ def without_questions(text: str) -> str:
     return told or text
 
 
+def only_asks(text: str) -> bool:
+    """Whether a text tells nothing: all that it has are questions."""
+    sentences = _sentences(text)
+    return bool(sentences) and all(_asks(part) for part in sentences)
+
+
 def text_to_embed(lead: str, text: str, speaker: str | None = None) -> str:
     """What is embedded for a chunk: the question that it answers, who says it, and what it tells."""
     label = f"{speaker}: " if speaker and text.startswith(f"{speaker}: ") else ""

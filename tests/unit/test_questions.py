@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.chunking import cut
-from memory.questions import LEAD_CHARACTERS, questions_in, text_to_embed, without_questions
+from memory.questions import LEAD_CHARACTERS, only_asks, questions_in, text_to_embed, without_questions
 from storage.records import SourceText
 
 MEBIBYTE = 2**20
@@ -34,6 +34,14 @@ def test_a_text_is_parted_into_what_it_asks_and_tells(text: str, asked: str, tol
     """Given a text, then its questions are found, and what it tells is the rest, or all where there is no rest."""
     assert questions_in(text) == asked
     assert without_questions(text) == told
+
+
+@pytest.mark.parametrize(
+    ("text", "alone"), [("And you? Or Ann?!", True), ("I moved. And you?", False), ("I moved.", False), ("  \n", False)]
+)
+def test_a_text_that_only_asks_is_told_from_one_that_tells(text: str, alone: bool) -> None:
+    """Given a text, then it only asks where there is a question and nothing else."""
+    assert only_asks(text) == alone
 
 
 def test_of_many_questions_the_last_are_kept() -> None:

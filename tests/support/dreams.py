@@ -1,0 +1,106 @@
+"""What dream sweeps are tested with: a store with memories, messages and recalls at chosen times."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import text
+
+from adapters.workspace_git import GitFolders, Repositories
+from memory.dream_sweep import dream_sweep
+from memory.dreaming import DAY_MICROS, DreamRules
+from memory.secrets import looks_secret
+from reverie.clock import new_id, now_micros
+from storage.curation import CurationEntry
+from storage.dreams import Promotion
+from storage.memory_records import MemoryRecord, NewMemory
+from storage.recall_events import NewRecall
+from storage.undo import undo
+from support.pipeline import WORKSPACE, Pipeline
+
+QUESTIONS = ("where does she live", "which city", "what about Lisbon", "her home", "does she like it there")
+
+
+class Dreamer(Pipeline):
+    """A workspace whose clock stands forty days after its beginning, so that there is a past to look back at."""
+
+    def __init__(self, data: Path, *, repositories: Repositories | None = None, **more: Any) -> None:
+        super().__init__(data, **more)
+        self.began = now_micros()
+        self.today = self.began + 40 * DAY_MICROS
+        self.repositories = repositories if repositories is not None else GitFolders(data, looks_secret)
+
+    def remember(self, content: str, *, agent: str = "ana", **fields: Any) -> MemoryRecord:
+        """Store a memory and have the pipeline index it."""
+        values = {"id": new_id(), "created_at": self.began, **fields}
+        with self.store.writing() as tx:
+            made = tx.for_agent(agent).memories.add(NewMemory(content=content, **values), now=self.began)
+        self.settle()
+        return made
+
+    def chunk_of(self, content: str, *, agent: str = "ana") -> int:
+        """The chunk that begins with a text."""
+        with self.store.reading() as tx:
+            found = tx.connection.execute(
+                text("SELECT min(id) FROM chunks WHERE agent_id = :agent AND instr(text, :text) > 0"),
+                {"agent": agent, "text": content},
+            ).scalar_one()
+        assert found is not None, content
+        return int(found)
+
+    def recalled(
+        self,
+        *chunks: int,
+        query: str = "what",
+        score: float = 0.8,
+        days_ago: float = 1.0,
+        agent: str = "ana",
+        recall: str | None = None,
+    ) -> None:
+        """Record one recall that found these chunks."""
+        at = self.today - int(days_ago * DAY_MICROS)
+        with self.store.writing() as tx:
+            tx.recalls.record([NewRecall(agent, recall or new_id(), query, at, tuple((c, score) for c in chunks))])
+
+    def make_hot(
+        self, content: str, *, agent: str = "ana", queries: Sequence[str] = QUESTIONS, score: float = 0.8
+    ) -> None:
+        """Recall something by each of these queries, on as many days, the last of them yesterday."""
+        chunk = self.chunk_of(content, agent=agent)
+        for number, query in enumerate(queries):
+            self.recalled(chunk, query=query, score=score, days_ago=1.0 + number, agent=agent)
+
+    def dream(self, *, dry_run: bool = False, **rules: Any) -> dict[str, Any]:
+        """Run a sweep today."""
+        found = dream_sweep(self.stores, self.repositories, rules=DreamRules(**rules), now=self.today, dry_run=dry_run)
+        found.pop("stores", None)
+        return found
+
+    def ledger(self, *, agent: str = "ana") -> list[Promotion]:
+        with self.store.reading() as tx:
+            return tx.for_agent(agent).dreams.ledger()
+
+    def memory(self, memory_id: str, *, agent: str = "ana") -> MemoryRecord:
+        with self.store.reading() as tx:
+            return tx.for_agent(agent).memories.get(memory_id)
+
+    def all_memories(self, *, agent: str = "ana") -> list[MemoryRecord]:
+        with self.store.reading() as tx:
+            return list(tx.for_agent(agent).memories.every())
+
+    def curations(self, *, agent: str = "ana") -> list[CurationEntry]:
+        with self.store.reading() as tx:
+            return tx.for_agent(agent).curation.page()
+
+    def undo(self, entry: CurationEntry) -> None:
+        """Take back what a job did."""
+        with self.store.writing() as tx:
+            undo(tx.connection, entry, at=self.today)
+
+    def files(self, *, agent: str = "ana") -> dict[str, str]:
+        return self.repositories.of(WORKSPACE, agent).files()
+
+    def commits(self, *, agent: str = "ana") -> list[str]:
+        return [commit.message for commit in self.repositories.of(WORKSPACE, agent).history(100)]
