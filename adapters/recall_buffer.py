@@ -70,10 +70,26 @@ class RecallBuffer:
         """How many recalls are in memory."""
         return len(self._notes)
 
-    def note(self, workspace: str, agent: str, query: str, hits: Sequence[tuple[int, float]]) -> None:
-        """Remember that an agent's query found these chunks, with their scores, best first."""
+    def note(
+        self,
+        workspace: str,
+        agent: str,
+        query: str,
+        hits: Sequence[tuple[int, float]],
+        *,
+        recall: str | None = None,
+        at: int | None = None,
+    ) -> None:
+        """Remember that an agent's query found these chunks, with their scores, best first.
+
+        `recall` and `at` (microseconds) are those of a recall that found something in another store too.
+        """
         note = RecallNote(
-            agent=agent, recall=new_id(), query=query[:QUERY_CHARACTERS], at=now_micros(), hits=list(hits)
+            agent=agent,
+            recall=recall or new_id(),
+            query=query[:QUERY_CHARACTERS],
+            at=now_micros() if at is None else at,
+            hits=list(hits),
         )
         encoded = msgspec.json.encode(note)
         with self._lock:

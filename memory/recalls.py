@@ -14,9 +14,11 @@ from typing import Any, Final
 from adapters.recall_log import RecallLog
 from reverie.checks import check_workspace
 from reverie.clock import from_micros
+from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected
 from reverie.types import RecallEvent
 from storage.recall_events import NewRecall
+from storage.recall_events import RecallEvent as StoredEvent
 from storage.stores import Store, Stores
 
 # At worst 100 results each: 20,000 rows, a third of a second under the write lock.
@@ -81,7 +83,8 @@ def sweep_recalls(log: RecallLog, *, wake: Callable[[str], None]) -> dict[str, A
     woken, errors = 0, {}
     for workspace in log.workspaces():
         try:
-            check_workspace(workspace)
+            if workspace != ACCOUNT_STORE:
+                check_workspace(workspace)
         except Rejected as error:  # written by something else than our server: there is no place to keep it
             log.forget_workspace(workspace)
             errors[workspace[:80]] = str(error)
@@ -111,21 +114,44 @@ def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: f
 
 
 def recent_recalls(
-    store: Store, *, agent: str, limit: int = 50, offset: int = 0, explain: bool = False
+    store: Store,
+    *,
+    agent: str,
+    limit: int = 50,
+    offset: int = 0,
+    explain: bool = False,
+    account: Store | None = None,
 ) -> list[RecallEvent]:
-    """What an agent's recalls have found, the newest first; scores only with `explain`."""
+    """What an agent's recalls have found, the newest first; scores only with `explain`.
+
+    With `account`, what they found among the memories that hold across workspaces stands among it.
+    """
+    if account is None:
+        found = _events(store, agent, limit, offset)
+    else:
+        found = [*_events(store, agent, limit + offset, 0), *_events(account, agent, limit + offset, 0)]
+        # What one recall found in both stands together, the best first.
+        found.sort(key=lambda one: (one[0].at, one[0].recall, one[0].score), reverse=True)
+        found = found[offset : offset + limit]
+    return [_event(event, of_account, explain) for event, of_account in found]
+
+
+def _events(store: Store, agent: str, limit: int, offset: int) -> list[tuple[StoredEvent, bool]]:
+    """Events of one store, and whether that is the account's."""
     with store.reading() as tx:
-        found = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset)
-    return [
-        RecallEvent(
-            recall=event.recall,
-            query=event.query,
-            at=from_micros(event.at),
-            kind="file" if event.kind == "file" else "message",
-            id=event.id,
-            session=event.session,
-            access_count=event.access_count,
-            score=event.score if explain else None,
-        )
-        for event in found
-    ]
+        events = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset)
+    return [(event, store.name == ACCOUNT_STORE) for event in events]
+
+
+def _event(event: StoredEvent, of_account: bool, explain: bool) -> RecallEvent:
+    return RecallEvent(
+        recall=event.recall,
+        query=event.query,
+        at=from_micros(event.at),
+        kind=event.kind,  # type: ignore[arg-type]  # the query says one of the three
+        id=event.id,
+        session=event.session,
+        access_count=event.access_count,
+        score=event.score if explain else None,
+        account=of_account,
+    )

@@ -25,7 +25,7 @@ K1: Final = 1.2
 B: Final = 0.75
 # An index in which more than this share of the rows is gone is made anew.
 _MOST_GONE: Final = 0.1
-_ROLE_NUMBERS: Final = {"user": 0, "assistant": 1, "system": 2, "tool": 3, "file": 4}
+_ROLE_NUMBERS: Final = {"user": 0, "assistant": 1, "system": 2, "tool": 3, "file": 4, "memory": 5}
 _COLUMNS: Final[dict[str, type[np.generic]]] = {
     "chunk_ids": np.int64,
     "threads": np.int64,
@@ -43,9 +43,10 @@ _COLUMNS: Final[dict[str, type[np.generic]]] = {
 class View:
     """What a recall reads: columns of `rows` rows, and `order`, the living rows as they stand beside each other.
 
-    `places` is the reverse of `order` (-1 for a row that is gone). `mean_length` is that of the living rows, `norms`
-    what BM25 adds to a count for the length of each row, `oldest` and `newest` the first and last of their times
-    (microseconds; 0 without any).
+    `places` is the reverse of `order` (-1 for a row that is gone). Statistics are those of what was told: of the
+    `documents` living rows that are no memories, so that jobs which make memories change no rank of a conversation;
+    of the memories where there is nothing else. `mean_length` is theirs, `norms` what BM25 adds to a count for the
+    length of each row, `oldest` and `newest` the first and last of their times (microseconds; 0 without any).
     `speakers` number the names in `names` (-1 for none); `lengths` count words; `embedded` says which rows have a
     vector of the model that is searched.
     """
@@ -63,6 +64,8 @@ class View:
     names: tuple[str, ...]
     order: NDArray[np.int32]
     places: NDArray[np.int32]
+    has_memories: bool
+    documents: int
     mean_length: float
     norms: NDArray[np.float32]
     oldest: int
@@ -77,6 +80,16 @@ class View:
             return rows, counts
         living = self.alive[rows]
         return rows[living], counts[living]
+
+    def documents_among(self, rows: NDArray[np.int32]) -> int:
+        """How many of some living rows are documents."""
+        if self.documents == len(self.order):
+            return len(rows)
+        return int(np.count_nonzero(self.roles[rows] != _ROLE_NUMBERS["memory"]))
+
+    def rows_of(self, chunk_ids: NDArray[np.int64]) -> NDArray[np.int64]:
+        """The rows of those of these chunks that the view has."""
+        return _rows_among(self.chunk_ids, chunk_ids)
 
     def rows_of_role(self, role: str) -> NDArray[np.bool_]:
         """Which rows were said in a role."""
@@ -218,12 +231,7 @@ class AgentIndex:
 
     def _rows_of(self, chunk_ids: Sequence[int]) -> Rows:
         """The rows of those of these chunks that the index has, in the order given."""
-        held = self._arrays["chunk_ids"][: self._rows]
-        asked = np.asarray(chunk_ids, np.int64)
-        places = np.searchsorted(held, asked)
-        found = places < len(held)
-        found[found] = held[places[found]] == asked[found]
-        return places[found]
+        return _rows_among(self._arrays["chunk_ids"][: self._rows], np.asarray(chunk_ids, np.int64))
 
     def _insert(self, new: Rows) -> None:
         """Put new rows between their neighbours."""
@@ -249,13 +257,17 @@ class AgentIndex:
         columns = {name: array[: self._rows] for name, array in self._arrays.items()}
         places = np.full(self._rows, -1, np.int32)
         places[self._order] = np.arange(len(self._order), dtype=np.int32)
-        lengths, times = columns["lengths"][self._order], columns["created_at"][self._order]
+        told = self._order[columns["roles"][self._order] != _ROLE_NUMBERS["memory"]]
+        documents = told if len(told) else self._order
+        lengths, times = columns["lengths"][documents], columns["created_at"][documents]
         mean_length = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
         return View(
             rows=self._rows,
             names=self._names_of(columns["speakers"][self._order]),
             order=self._order,
             places=places,
+            has_memories=len(told) < len(self._order),
+            documents=len(documents),
             mean_length=mean_length,
             norms=(K1 * (1 - B + B * columns["lengths"] / mean_length)).astype(np.float32),
             oldest=int(times.min()) if len(times) else 0,
@@ -264,3 +276,11 @@ class AgentIndex:
             codes=self._codes,
             **columns,
         )
+
+
+def _rows_among(held: NDArray[np.int64], asked: NDArray[np.int64]) -> Rows:
+    """The places, in ascending ids, of those that are held, in the order asked for."""
+    places = np.searchsorted(held, asked)
+    found = places < len(held)
+    found[found] = held[places[found]] == asked[found]
+    return places[found]

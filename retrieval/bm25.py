@@ -1,7 +1,8 @@
 """BM25 over one agent's chunks: what a chunk says itself, and what is said around it.
 
 Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
-All counts are the agent's own: what others store changes neither the order nor the cost.
+All counts are the agent's own: what others store changes neither the order nor the cost. Where the rows of two views
+are held against each other, the statistics of one of them serve both.
 """
 
 from __future__ import annotations
@@ -25,39 +26,68 @@ _MANY_ROWS: Final = 1_000
 Scores = NDArray[np.float32]
 
 
-def own_scores(view: View, words: Sequence[int]) -> Scores:
-    """The score of every row of a view for the words of a query (hashes); 0 where none occurs."""
+def own_scores(view: View, words: Sequence[int], *, statistics: View | None = None) -> Scores:
+    """The score of every row of a view for the words of a query (hashes); 0 where none occurs.
+
+    `statistics` is the view whose counts of documents are used, where that is another.
+    """
     scores = np.zeros(view.rows, np.float32)
-    chunks = len(view.order)
+    counted = statistics or view
+    norms = view.norms if counted is view else _norms(view, counted)
     for word in words:
         rows, counts = view.holding(word)
-        weight = idf(len(rows), chunks)
-        if not len(rows) or (weight <= _LEAST_IDF and chunks > _MANY_ROWS):
+        if not len(rows):
+            continue
+        weight = idf(_documents_with(word, rows, view, counted), counted.documents)
+        if weight <= _LEAST_IDF and counted.documents > _MANY_ROWS:
             continue
         often = counts.astype(np.float32)
-        scores[rows] += np.float32(weight * (K1 + 1)) * often / (often + view.norms[rows])
+        scores[rows] += np.float32(weight * (K1 + 1)) * often / (often + norms[rows])
     return scores
 
 
-def surrounding_scores(view: View, near: Neighbourhood, words: Sequence[int]) -> Scores:
-    """The score of the text around each row of a neighbourhood, `REACH` chunks to both sides, as one document."""
-    chunks = len(view.order)
+def surrounding_scores(
+    view: View, near: Neighbourhood, words: Sequence[int], *, statistics: View | None = None
+) -> Scores:
+    """The score of the text around each row of a neighbourhood, `REACH` chunks to both sides, as one document.
+
+    A memory stands alone: what it says is taken as all that was said in a window of usual length, so that a short text
+    gains nothing by having no neighbours.
+    """
+    counted = statistics or view
+    chunks = counted.documents
     lengths = near.window_sums(view.lengths[near.rows], REACH)
     # The mean is that of a whole window, so that a score does not depend on how many rows are looked at.
-    norm = K1 * (1 - B + B * lengths / (view.mean_length * (2 * REACH + 1)))
+    usual = counted.mean_length * (2 * REACH + 1)
+    if view.has_memories:
+        lengths = np.where(view.rows_of_role("memory")[near.rows], np.maximum(lengths, usual), lengths)
+    norm = K1 * (1 - B + B * lengths / usual)
     scores = np.zeros(len(near.rows))
     present = np.zeros(view.rows, np.uint8)
     for word in words:
         rows, counts = view.holding(word)
+        if not len(rows):
+            continue
         # In how many such documents the word stands, were it scattered by chance: counting would take all of them.
-        weight = idf(chunks * (1 - (1 - len(rows) / chunks) ** (2 * REACH + 1)), chunks) if chunks else 0.0
-        if not len(rows) or (weight <= _LEAST_IDF and chunks > _MANY_ROWS):
+        share = _documents_with(word, rows, view, counted) / chunks
+        weight = idf(chunks * (1 - (1 - share) ** (2 * REACH + 1)), chunks)
+        if weight <= _LEAST_IDF and chunks > _MANY_ROWS:
             continue
         present[rows] = counts
         around = near.window_sums(present[near.rows], REACH)
         present[rows] = 0
         scores += weight * around * (K1 + 1) / (around + norm)
     return scores.astype(np.float32)
+
+
+def _documents_with(word: int, rows: NDArray[np.int32], view: View, counted: View) -> int:
+    """How many documents of `counted` hold a word, which these rows of `view` hold."""
+    return counted.documents_among(rows if counted is view else counted.holding(word)[0])
+
+
+def _norms(view: View, counted: View) -> Scores:
+    norms: Scores = (K1 * (1 - B + B * view.lengths / counted.mean_length)).astype(np.float32)
+    return norms
 
 
 def idf(documents_with: float, documents: int) -> float:

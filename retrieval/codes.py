@@ -80,6 +80,16 @@ class VectorCodes:
         limit = int(np.searchsorted(by_distance, min(wanted, int(by_distance[-1]))))
         return np.flatnonzero(apart <= min(limit, self.dim))
 
+    def nearest_of(self, query: Floats, rows: Rows, wanted: int) -> Rows:
+        """As `nearest` of a few rows, exactly as many as are wanted at most."""
+        if len(rows) <= wanted:
+            return rows
+        asked = _signs(query[None, :])[0]
+        apart = np.zeros(len(rows), np.uint16)
+        for column, word in zip(self._signs, asked, strict=True):
+            apart += np.bitwise_count(column[rows] ^ word)
+        return rows[np.argpartition(apart, wanted)[:wanted]]
+
 
 def _signs(vectors: Floats) -> NDArray[np.uint64]:
     """One bit a number, set where it is positive, in words of 64: shape (rows, words)."""

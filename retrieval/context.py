@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from adapters.language_models import LanguageModel
-from adapters.tokens import TokenCounter, cut
+from adapters.tokens import TokenCounter, cut, newest_lines
 from retrieval import refinement
 from retrieval.budget import fit
 from retrieval.prompt import Frame, Item, arranged, assemble, head_of, headings_of, line_of, remembered, turn
@@ -22,6 +22,7 @@ from reverie.clock import to_micros
 from reverie.types import ContextMemory, LeftOut
 from storage.records import Hit, MessageRecord
 from storage.stores import Store
+from storage.summary_text import without_shown
 
 # Lines are counted in groups of about this many characters, so that no more is counted than fits.
 _COUNTED_CHARACTERS: Final = 65_536
@@ -54,13 +55,22 @@ class _Draft:
 
 
 def build_context(
-    store: Store, search: Search, counter: TokenCounter, asking: Asking, *, room: int, refiner: LanguageModel | None
+    store: Store,
+    search: Search,
+    counter: TokenCounter,
+    asking: Asking,
+    *,
+    room: int,
+    refiner: LanguageModel | None,
+    account: Store | None = None,
 ) -> Built:
     """The document for one session, of at most `room` tokens. With a `refiner` it makes the last selection.
 
+    `account` is the store of the memories that hold across workspaces, where `search` looks there.
+
     Raises `NotFound` for an unknown session and `Rejected` for a query at fault.
     """
-    return write(select(store, search, asking), counter, room=room, refiner=refiner)
+    return write(select(store, search, asking, account=account), counter, room=room, refiner=refiner)
 
 
 def write(selected: Selected, counter: TokenCounter, *, room: int, refiner: LanguageModel | None = None) -> Built:
@@ -98,13 +108,21 @@ def _draft(selected: Selected, items: Sequence[Item], counter: TokenCounter, roo
     if kept and fitted.cut_last_to is not None:
         kept[-1] = _cut(kept[-1], fitted.cut_last_to, counter)
         shortened = 1
+    frame = _without_shown(frame, selected.summary, kept, counter)
     return _within(_Draft(frame, kept, "", 0, shortened), counter, room)
 
 
 def _frame(selected: Selected, counter: TokenCounter, room: int) -> Frame:
-    summary = cut(selected.summary, room // _SUMMARY_SHARE, counter) if selected.summary else ""
+    summary = newest_lines(selected.summary, room // _SUMMARY_SHARE, counter)
     last_at = selected.conversation.recent[-1].created_at if selected.conversation.recent else 0
     return Frame(selected.session, selected.channel, summary, last_at)
+
+
+def _without_shown(frame: Frame, summary: str, shown: Sequence[Item], counter: TokenCounter) -> Frame:
+    """The frame with other lines of the summary in place of those that quote what is shown as it was said."""
+    (room,) = counter.count([frame.summary])
+    rest = without_shown(summary, [item.text for item in shown])
+    return replace(frame, summary=newest_lines(rest, room, counter) if frame.summary else "")
 
 
 def _costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
@@ -183,7 +201,7 @@ def _built(selected: Selected, wanted: Sequence[Item], draft: _Draft, refined: i
         tokens=draft.tokens,
         messages=in_order([item.message for item in items if item.message is not None]),
         memories=[_memory(item.text, candidate) for item, candidate in zip(shown, candidates, strict=True)],
-        hits=[Hit(candidate.chunk_id, candidate.score) for candidate in candidates],
+        hits=[Hit(candidate.chunk_id, candidate.score, candidate.store) for candidate in candidates],
         query=selected.query,
         left_out=_left_out(wanted, items, draft.shortened, refined),
         degraded=degraded,
@@ -202,6 +220,7 @@ def _memory(text: str, candidate: Candidate) -> ContextMemory:
         role=memory.role,
         name=memory.name,
         tags=memory.tags,
+        source_message=memory.source_message,
     )
 
 

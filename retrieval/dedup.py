@@ -28,20 +28,23 @@ def distinct(
 ) -> list[Candidate]:
     """The first `limit` of ranked candidates of which none says what a better one, or something known, says.
 
-    `vectors` are unit vectors by chunk; a candidate without one is compared by its text alone.
+    `vectors` are unit vectors by the candidates' numbers; one without is compared by its text alone. A memory and the
+    message that it came from say the same.
     """
     kept: list[Candidate] = []
     texts = {normalised(text) for text in known_texts}
     near = list(known_vectors)
+    things: set[tuple[str, str]] = set()
     for candidate in ranked:
         if len(kept) >= limit:
             break
         text = normalised(candidate.memory.excerpt or candidate.memory.text)
-        vector = vectors.get(candidate.chunk_id)
-        if text in texts or (vector is not None and _closest(vector, near) > SAME):
+        vector = vectors.get(candidate.number)
+        if candidate.thing in things or text in texts or (vector is not None and _closest(vector, near) > SAME):
             continue
         kept.append(candidate)
         texts.add(text)
+        things.add(candidate.thing)
         if vector is not None:
             near.append(vector)
     return kept

@@ -1,43 +1,99 @@
-"""What a recall is confined to: a session, a channel, tags. Within the search, never afterwards."""
+"""What a recall is confined to: a session, a channel, tags, kinds. Within the search, never afterwards.
+
+Whoever looks from a session sees of the memories that hold in one conversation those of his own alone, and of those
+that hold in one channel those of the channel at hand. Without a session there is no place to look from.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.agent_index import View
 from retrieval.request import RecallRequest
-from storage.index import ChunkFilter
-from storage.stores import Transaction
+from reverie.contract import DEFAULT_CHANNEL
+from storage.chunk_filter import ChunkFilter, MemoryScope
+from storage.records import SessionRecord
+from storage.stores import AgentRows, Transaction
 
 
 def chunk_filter(tx: Transaction, request: RecallRequest) -> ChunkFilter:
     """The filter that a request asks for. Raises `NotFound` for a session that the agent does not have."""
     rows = tx.for_agent(request.agent)
     session = None if request.session is None else rows.sessions.get(request.session)
-    sessions: tuple[int, ...] | None = None
-    if request.scope in (None, "conversation"):
-        if session is not None:
-            sessions = (session.row_id,)
-        if request.channel is not None:
-            of_channel = rows.sessions.rows_of_channel(request.channel)
-            sessions = of_channel if sessions is None else tuple(row for row in sessions if row in of_channel)
-    elif request.scope == "channel":
-        channel = request.channel if request.channel is not None else session.channel if session else None
+    tags, kinds = tuple(dict.fromkeys(request.tags)), tuple(dict.fromkeys(request.kinds))
+    sessions, memories = _confined(rows, request, session)
+    return ChunkFilter(request.agent, sessions, tags, kinds, memories)
+
+
+def _confined(
+    rows: AgentRows, request: RecallRequest, session: SessionRecord | None
+) -> tuple[tuple[int, ...] | None, MemoryScope | None]:
+    """The sessions that messages and files must be of, and the memories that are seen; None for all."""
+    own: tuple[int, ...] | None = None if session is None else (session.row_id,)
+    if own is not None and request.scope in (None, "conversation"):
+        if request.channel is not None and not set(own) & set(rows.sessions.rows_of_channel(request.channel)):
+            own = ()
+        return own, MemoryScope(own, None, wider=False)
+    channel = request.channel or (session.channel if session is not None else None)
+    if request.channel is not None or request.scope == "channel":
         sessions = rows.sessions.rows_of_channel(channel)
-    elif request.channel is not None:
-        sessions = rows.sessions.rows_of_channel(request.channel)
-    return ChunkFilter(request.agent, sessions, tuple(dict.fromkeys(request.tags)))
+        return sessions, MemoryScope(sessions if own is None else own, channel or DEFAULT_CHANNEL, wider=False)
+    if own is None:
+        return None, None
+    return None, MemoryScope(own, request.at_hand or channel or DEFAULT_CHANNEL, wider=True)
 
 
 def allowed_rows(tx: Transaction, view: View, within: ChunkFilter) -> NDArray[np.bool_] | None:
     """Which rows of a view pass a filter; None when all do."""
-    if not within.narrow:
-        return None
-    allowed = np.ones(view.rows, np.bool_)
+    found = tx.for_agent(within.agent).found
+    parts: list[NDArray[np.bool_]] = []
+    if within.kinds:
+        parts.append(_of_kinds(tx, view, within))
     if within.sessions is not None:
-        allowed &= np.isin(view.threads, tx.for_agent(within.agent).found.threads_of(within.sessions))
+        parts.append(_of_sessions(tx, view, within))
+    elif within.memories is not None and view.has_memories:
+        beyond = found.memories_beyond(within.memories)
+        if beyond:
+            parts.append(~_marked(view, beyond))
     if within.tags:
-        tagged = tx.for_agent(within.agent).found.with_tags(within.tags)
-        allowed &= np.isin(view.chunk_ids, tagged)
+        parts.append(_marked(view, found.with_tags(within.tags)))
+    if not parts:
+        return None
+    allowed = parts[0]
+    for part in parts[1:]:
+        allowed &= part
     return allowed
+
+
+def _of_kinds(tx: Transaction, view: View, within: ChunkFilter) -> NDArray[np.bool_]:
+    file, memory = view.rows_of_role("file"), view.rows_of_role("memory")
+    of_kinds = np.zeros(view.rows, np.bool_)
+    if "message" in within.kinds:
+        of_kinds |= ~(file | memory)
+    if "file" in within.kinds:
+        of_kinds |= file
+    if "memory" in within.kinds:
+        of_kinds |= memory
+    elif "note" in within.kinds and view.has_memories:
+        of_kinds |= _marked(view, list(tx.for_agent(within.agent).found.notes()))
+    return of_kinds
+
+
+def _of_sessions(tx: Transaction, view: View, within: ChunkFilter) -> NDArray[np.bool_]:
+    """The rows of messages and files of the sessions, and of the memories that are seen with them."""
+    assert within.sessions is not None
+    found = tx.for_agent(within.agent).found
+    allowed: NDArray[np.bool_] = np.isin(view.threads, found.threads_of(within.sessions))
+    if view.has_memories and within.memories is not None:
+        allowed |= _marked(view, found.memories_in(within.memories))
+    return allowed
+
+
+def _marked(view: View, chunk_ids: Sequence[int]) -> NDArray[np.bool_]:
+    """The rows of these chunks, as far as the view has them."""
+    marked = np.zeros(view.rows, np.bool_)
+    marked[view.rows_of(np.asarray(chunk_ids, np.int64))] = True
+    return marked

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
@@ -49,6 +49,12 @@ def fuse(
     chosen = weights or {"vector": DEFAULT_VECTOR_WEIGHT, "keyword": DEFAULT_FTS_WEIGHT}
     found = dict.fromkeys(chunk_id for scores in scored.values() for chunk_id in scores)
     return [_fused(chunk_id, scored, fusion, chosen) for chunk_id in found]
+
+
+def best_possible(legs: Iterable[LegName], *, fusion: Fusion, weights: Mapping[LegName, float]) -> float:
+    """What a chunk would score that is the best of every leg that was asked: what a score is a share of."""
+    names = list(legs)
+    return len(names) / (RRF_K + 1.0) if fusion == "rrf" else sum(weights.get(name, 0.0) for name in names)
 
 
 def _fused(

@@ -15,10 +15,12 @@ from numpy.typing import NDArray
 from retrieval import bm25
 from retrieval.agent_index import View
 from retrieval.codes import Floats, Rows
-from retrieval.contextual import SCORED_WHOLE, best_first
+from retrieval.contextual import SCORED_WHOLE
 from retrieval.lexical import MAX_WORDS, match_expression
+from retrieval.ranking import best_first
+from storage.chunk_filter import ChunkFilter
 from storage.forward import ForwardIndex
-from storage.index import ChunkFilter, SearchIndex
+from storage.index import SearchIndex
 from storage.records import Hit
 from storage.words import hash_of, words_of
 
@@ -31,10 +33,12 @@ _FEWEST_BY_SIGNS: Final = 1_000
 Exact = Callable[[list[int]], tuple[list[int], bytes]]
 
 
-def by_words(view: View, query: str, among: NDArray[np.bool_], limit: int) -> list[Hit]:
-    """The best chunks for the words of a query, those with none of them left out."""
+def by_words(
+    view: View, query: str, among: NDArray[np.bool_], limit: int, *, statistics: View | None = None
+) -> list[Hit]:
+    """The best chunks for the words of a query, those with none of them left out; `statistics` as for BM25."""
     words = list(dict.fromkeys(map(hash_of, words_of(query))))[:MAX_WORDS]
-    scores = np.where(among, bm25.own_scores(view, words), 0.0)
+    scores = np.where(among, bm25.own_scores(view, words, statistics=statistics), 0.0)
     rows = np.flatnonzero(scores > 0)
     rows = rows[_best_first(view, scores[rows], rows, limit)]
     return [Hit(int(view.chunk_ids[row]), float(scores[row])) for row in rows]

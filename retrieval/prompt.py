@@ -11,9 +11,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from retrieval.neutral import label, lines_of, quoted
-from retrieval.scopes import TIERS, Candidate, Tier
+from retrieval.scopes import Candidate
 from reverie.clock import from_micros
 from reverie.types import RecallResult
+from storage.memory_records import TIERS, Tier
 from storage.records import MessageRecord, SessionRecord
 
 Kind = Literal["recent", "important", "relevant", "memory"]
@@ -60,7 +61,7 @@ class Item:
     @property
     def key(self) -> Key:
         """What tells it from every other item of the document."""
-        return self.kind, self.id if self.candidate is None else self.candidate.chunk_id
+        return self.kind, self.id if self.candidate is None else self.candidate.number
 
     @property
     def tier(self) -> Tier | None:
@@ -99,7 +100,7 @@ def turn(kind: Kind, message: MessageRecord, *, flagged: bool) -> Item:
 def remembered(candidate: Candidate, *, said_at: int) -> Item:
     """Something remembered elsewhere as an item."""
     memory = candidate.memory
-    who = _who(memory.role or memory.kind, memory.name)
+    who = _who(memory.role or candidate.what or memory.kind, memory.name)
     return Item("memory", memory.id, who, shown_text(memory), said_at, candidate=candidate)
 
 

@@ -39,7 +39,7 @@ def ask(model: LanguageModel, *, query: str, document: str, items: int) -> set[i
     """The numbers of the items to keep, out of 1 to `items`. Raises NoVerdict for everything else."""
     prompt = f"Query:\n{msgspec.json.encode(query).decode()}\n\nDocument:\n{document}"
     try:
-        answer = model.complete(_SYSTEM, prompt, _ANSWER_TOKENS)
+        answer = model.complete(_SYSTEM, prompt, _ANSWER_TOKENS, purpose="refinement")
     except (Transient, Permanent) as error:
         raise NoVerdict(str(error)) from error
     return verdict(answer.text, items=items)

@@ -12,10 +12,12 @@ from reverie.errors import Rejected
 
 Mode = Literal["keyword", "vector", "hybrid"]
 Scope = Literal["conversation", "channel", "workspace", "account"]
+Kind = Literal["message", "file", "memory"]
 
 MODES: Final = ("keyword", "vector", "hybrid")
 FUSIONS: Final = ("contextual", "weighted", "rrf")
 SCOPES: Final = ("conversation", "channel", "workspace", "account")
+KINDS: Final = ("message", "file", "memory")
 MAX_LIMIT: Final = 100
 MAX_NEIGHBOURS: Final = 10
 MAX_QUERY_CHARACTERS: Final = 100_000
@@ -29,7 +31,10 @@ class RecallRequest:
     """What to look for, where, and how. Checked by `check`.
 
     `scope` says how far to look from `session`; without one, a session confines the recall to itself. `neighbours`
-    asks for so many messages before and after each result.
+    asks for so many messages before and after each result. `kinds` confines it to some of message, file and memory.
+
+    A memory and the message that it came from are one result, the message; with `copies` they are two. `at_hand` is
+    the channel whose memories are seen from the session, where that is not the session's own.
     """
 
     query: str
@@ -38,6 +43,7 @@ class RecallRequest:
     channel: str | None = None
     scope: Scope | None = None
     tags: tuple[str, ...] = ()
+    kinds: tuple[Kind, ...] = ()
     mode: Mode = "hybrid"
     limit: int = 5
     query_embedding: Sequence[float] | None = None
@@ -46,6 +52,8 @@ class RecallRequest:
     fts_weight: float | None = None
     neighbours: int = 0
     explain: bool = False
+    copies: bool = False
+    at_hand: str | None = None
 
     def check(self) -> None:
         """Raise `Rejected`, naming the field, for what cannot be searched."""
@@ -59,8 +67,20 @@ class RecallRequest:
             raise Rejected(f"limit is {self.limit}; it must lie in 1 to {MAX_LIMIT}", field="limit")
         if not 0 <= self.neighbours <= MAX_NEIGHBOURS:
             raise Rejected(f"neighbours is {self.neighbours}; it must lie in 0 to {MAX_NEIGHBOURS}", field="neighbours")
+        for kind in self.kinds:
+            _check_choice("kinds", kind, KINDS)
         self._check_scope()
         self._check_weights()
+
+    def finds(self, kind: Kind) -> bool:
+        """Whether results of a kind are wanted."""
+        return not self.kinds or kind in self.kinds
+
+    @property
+    def spans_workspaces(self) -> bool:
+        """Whether it looks for memories of the account tier too: nothing confines it, or the scope says so."""
+        everywhere = self.scope == "account" or (self.scope is None and self.session is None)
+        return everywhere and self.channel is None and self.finds("memory")
 
     @property
     def is_empty(self) -> bool:

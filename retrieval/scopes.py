@@ -7,30 +7,22 @@ away twice.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
 
+from reverie.contract import ACCOUNT_STORE
 from reverie.types import RecallResult
+from storage.decay import decay, hours_between
+from storage.memory_records import Tier
 from storage.standing import Standing
-
-Tier = Literal["conversation", "channel", "workspace", "account"]
-DecayProfile = Literal["standard", "fast"]
-
-# From the narrowest to the widest: the order in which what was selected is shown.
-TIERS: Final[tuple[Tier, ...]] = ("conversation", "channel", "workspace", "account")
-# What is left of a relevance after an hour. The seeds give both sets; a conversation's rate serves ranking alone.
-RATES: Final[Mapping[DecayProfile, Mapping[Tier, float]]] = {
-    "standard": {"account": 0.999, "workspace": 0.998, "channel": 0.995, "conversation": 0.99},
-    "fast": {"account": 0.998, "workspace": 0.995, "channel": 0.990, "conversation": 0.99},
-}
-_MICROS_AN_HOUR: Final = 3_600_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One thing that a recall found, with the tier that it lives in: a message, a file, or a memory of any tier."""
+    """One thing that a recall found, with the tier that it lives in: a message, a file, or a memory of any tier.
+
+    `store` is that of its chunk; `what` says of a memory whether it is a fact, a preference and so on.
+    """
 
     memory: RecallResult
     chunk_id: int
@@ -40,10 +32,25 @@ class Candidate:
     access_count: int
     last_at: int
     relevance: float = 0.0
+    store: str = ""
+    what: str | None = None
+
+    @property
+    def number(self) -> int:
+        """Its chunk, told from those of the other store: negated in the account's."""
+        return -self.chunk_id if self.store == ACCOUNT_STORE else self.chunk_id
+
+    @property
+    def thing(self) -> tuple[str, str]:
+        """What it is about: a memory and the message that it came from are one thing."""
+        source = self.memory.source_message
+        return (self.memory.kind, self.memory.id) if source is None else ("message", source)
 
 
 def tier_of(standing: Standing, *, session: str, channel: str | None) -> Tier:
-    """The narrowest scope that holds both a chunk and the conversation at hand."""
+    """The tier of a memory; of all else the narrowest scope that holds both a chunk and the conversation at hand."""
+    if standing.tier is not None:
+        return standing.tier
     if standing.session == session:
         return "conversation"
     if channel is not None and standing.channel == channel:
@@ -51,15 +58,9 @@ def tier_of(standing: Standing, *, session: str, channel: str | None) -> Tier:
     return "workspace"
 
 
-def decay(tier: Tier, *, importance: float, access_count: int, hours: float, rates: Mapping[Tier, float]) -> float:
-    """`importance * rate ** hours * (1 + ln(1 + access_count))` (M4). It can exceed 1; hours to come count as none."""
-    fading: float = rates[tier] ** max(0.0, hours)
-    return importance * fading * (1.0 + math.log1p(access_count))
-
-
 def relevance_of(candidate: Candidate, *, now: int, rates: Mapping[Tier, float]) -> float:
     """The fused score, faded once. `now` is in microseconds."""
-    hours = (now - candidate.last_at) / _MICROS_AN_HOUR
+    hours = hours_between(candidate.last_at, now)
     faded = decay(
         candidate.tier,
         importance=candidate.importance,
@@ -73,4 +74,4 @@ def relevance_of(candidate: Candidate, *, now: int, rates: Mapping[Tier, float])
 def ranked(candidates: Iterable[Candidate], *, now: int, rates: Mapping[Tier, float]) -> list[Candidate]:
     """Candidates with their relevance, best first; ties go to the better match, the newer, the higher id."""
     rated = [replace(candidate, relevance=relevance_of(candidate, now=now, rates=rates)) for candidate in candidates]
-    return sorted(rated, key=lambda c: (-c.relevance, -c.score, -c.last_at, -c.chunk_id))
+    return sorted(rated, key=lambda c: (-c.relevance, -c.score, -c.last_at, -c.number))

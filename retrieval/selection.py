@@ -1,12 +1,12 @@
 """What goes into a context before tokens are counted: turns of the conversation, and what is remembered elsewhere.
 
-Two recalls, one over the whole workspace and one within the session; everything read is one agent's.
+Two recalls, one over all that can be seen from the session and one within it; everything read is one agent's.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 import numpy as np
@@ -15,12 +15,15 @@ from numpy.typing import NDArray
 from retrieval.dedup import distinct
 from retrieval.recall import Recalled
 from retrieval.request import MAX_LIMIT, MAX_QUERY_CHARACTERS, RecallRequest
-from retrieval.scopes import Candidate, Tier, ranked, tier_of
+from retrieval.scopes import Candidate, ranked, tier_of
 from retrieval.trihybrid import IMPORTANT, MOST_IMPORTANT, MOST_RELEVANT, RELEVANT, Conversation, choose
+from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected
 from reverie.types import RecallResult
+from storage.memory_records import Tier
 from storage.records import Hit, MessageRecord, SessionRecord
-from storage.stores import AgentRows, Store
+from storage.standing import Standing
+from storage.stores import AgentRows, Store, Transaction
 
 # A recall of one request, over an embedder and indexes that this module knows nothing of.
 Search = Callable[[RecallRequest], Recalled]
@@ -76,17 +79,19 @@ class _Found:
         return self.everywhere.recollection.degraded or self.within.recollection.degraded
 
 
-def select(store: Store, search: Search, asking: Asking) -> Selected:
-    """Choose what a context is made of. Raises `NotFound` for an unknown session and `Rejected` for a wrong query."""
+def select(store: Store, search: Search, asking: Asking, *, account: Store | None = None) -> Selected:
+    """Choose what a context is made of. `account` holds what `search` finds across workspaces.
+
+    Raises `NotFound` for an unknown session and `Rejected` for a wrong query.
+    """
     start = _begin(store, asking)
     channel = asking.channel if asking.channel is not None else start.session.channel
     found = _search(search, start.query, asking) if start.query else None
+    abroad = _abroad(account, found.everywhere, asking) if account is not None and found else _Abroad()
     with store.reading() as tx:
         rows = tx.for_agent(asking.agent)
         conversation = _conversation(rows, start, found, asking)
-        generation = tx.index.active("vector")
-        model = generation.model if generation is not None else None
-        memories = _memories(rows, found.everywhere, conversation, model, asking, channel) if found else []
+        memories = _memories(tx, found.everywhere, abroad, conversation, asking, channel) if found else []
     degraded = found.degraded if found else _NOTHING_ASKED
     return Selected(start.session, channel, start.summary, start.query, conversation, tuple(memories), degraded)
 
@@ -110,14 +115,28 @@ def _begin(store: Store, asking: Asking) -> _Start:
 
 
 def _search(search: Search, query: str, asking: Asking) -> _Found:
-    """The best of the whole workspace, and the nearest turns of the session.
+    """The best of all that can be seen from the session, memories beside what they came from, and its nearest turns.
 
     Of these enough that some are left when those that are recent or important are passed over.
     """
     depth = min(MAX_LIMIT, asking.recency_window + MOST_IMPORTANT + MOST_RELEVANT)
-    everywhere = RecallRequest(query=query, agent=asking.agent, limit=MAX_LIMIT)
+    everywhere = RecallRequest(
+        query=query,
+        agent=asking.agent,
+        session=asking.session,
+        scope="account",
+        at_hand=asking.channel,
+        limit=MAX_LIMIT,
+        copies=True,
+    )
     within = RecallRequest(
-        query=query, agent=asking.agent, session=asking.session, mode="vector", limit=depth, explain=True
+        query=query,
+        agent=asking.agent,
+        session=asking.session,
+        kinds=("message",),
+        mode="vector",
+        limit=depth,
+        explain=True,
     )
     return _Found(search(everywhere), search(within))
 
@@ -134,7 +153,7 @@ def _conversation(rows: AgentRows, start: _Start, found: _Found | None, asking: 
 
 def _relevant(within: Recalled) -> list[RecallResult]:
     """The messages that are near enough to the query; without vectors, those that its words find, best first."""
-    results = [memory for memory in within.recollection if memory.kind == "message"]
+    results = list(within.recollection)
     if within.recollection.degraded:
         return results
     return [memory for memory in results if _cosine(memory) > RELEVANT]
@@ -145,18 +164,40 @@ def _cosine(memory: RecallResult) -> float:
     return leg.score if leg else 0.0
 
 
+@dataclass(frozen=True, slots=True)
+class _Abroad:
+    """What was found across workspaces: standings and, by the model that made them, vectors; both by chunk."""
+
+    standings: Mapping[int, Standing] = field(default_factory=dict)
+    vectors: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
+    model: str | None = None
+
+
+def _abroad(account: Store, everywhere: Recalled, asking: Asking) -> _Abroad:
+    chunks = [hit.chunk_id for hit in everywhere.hits_in(ACCOUNT_STORE)]
+    if not chunks:
+        return _Abroad()
+    with account.reading() as tx:
+        rows, model = tx.for_agent(asking.agent), _model(tx)
+        return _Abroad(rows.standing.of(chunks), _vectors(rows, chunks, model), model)
+
+
 def _memories(
-    rows: AgentRows,
+    tx: Transaction,
     everywhere: Recalled,
+    abroad: _Abroad,
     conversation: Conversation,
-    model: str | None,
     asking: Asking,
     channel: str | None,
 ) -> list[Candidate]:
-    candidates = _candidates(rows, everywhere, conversation.ids, asking, channel)
+    rows, model = tx.for_agent(asking.agent), _model(tx)
+    candidates = _candidates(rows, everywhere, abroad, conversation.ids, asking, channel)
     turns = (*conversation.recent, *conversation.important, *conversation.relevant)
     known = rows.standing.chunks_of([message.row_id for message in turns])
-    vectors = _vectors(rows, [*known, *(candidate.chunk_id for candidate in candidates)], model)
+    here = [candidate.chunk_id for candidate in candidates if candidate.number > 0]
+    vectors = _vectors(rows, [*known, *here], model)
+    if abroad.model == model:  # the vectors of two models say nothing of each other
+        vectors |= {-chunk_id: vector for chunk_id, vector in abroad.vectors.items()}
     return distinct(
         ranked(candidates, now=asking.now, rates=asking.rates),
         vectors,
@@ -167,26 +208,48 @@ def _memories(
 
 
 def _candidates(
-    rows: AgentRows, everywhere: Recalled, taken: set[str], asking: Asking, channel: str | None
+    rows: AgentRows,
+    everywhere: Recalled,
+    abroad: _Abroad,
+    taken: set[str],
+    asking: Asking,
+    channel: str | None,
 ) -> list[Candidate]:
-    """What the recall found and the conversation does not hold already, each in the narrowest tier that holds it."""
+    """What the recall found and the conversation does not hold already, each in the tier that it lives in."""
     found: list[tuple[RecallResult, Hit]] = [
         (memory, hit)
         for memory, hit in zip(everywhere.recollection, everywhere.hits, strict=True)
-        if memory.kind != "message" or memory.id not in taken
+        if memory.source_message not in taken and (memory.kind != "message" or memory.id not in taken)
     ]
-    standings = rows.standing.of([hit.chunk_id for _, hit in found])
+    standings = rows.standing.of([hit.chunk_id for _, hit in found if hit.store != ACCOUNT_STORE])
     candidates = []
     for memory, hit in found:
-        standing = standings.get(hit.chunk_id)
-        if standing is None:  # forgotten a moment ago
-            continue
-        last_at = standing.accessed_at if standing.accessed_at is not None else standing.created_at
-        tier = tier_of(standing, session=asking.session, channel=channel)
-        candidates.append(
-            Candidate(memory, hit.chunk_id, hit.score, tier, standing.importance, standing.access_count, last_at)
-        )
+        standing = (abroad.standings if hit.store == ACCOUNT_STORE else standings).get(hit.chunk_id)
+        if standing is not None:  # None: forgotten a moment ago
+            tier = tier_of(standing, session=asking.session, channel=channel)
+            candidates.append(_candidate(memory, hit, standing, tier))
     return candidates
+
+
+def _candidate(memory: RecallResult, hit: Hit, standing: Standing, tier: Tier) -> Candidate:
+    last_at = standing.accessed_at if standing.accessed_at is not None else standing.created_at
+    return Candidate(
+        memory,
+        hit.chunk_id,
+        hit.score,
+        tier,
+        standing.importance,
+        standing.access_count,
+        last_at,
+        store=hit.store,
+        what=standing.kind,
+    )
+
+
+def _model(tx: Transaction) -> str | None:
+    """The model of the vectors that are searched."""
+    generation = tx.index.active("vector")
+    return generation.model if generation is not None else None
 
 
 def _vectors(rows: AgentRows, chunk_ids: Sequence[int], model: str | None) -> dict[int, NDArray[np.float32]]:

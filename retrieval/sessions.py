@@ -2,13 +2,14 @@
 
 Three legs, each as a share of the best that it gave, added up: the best cosine of any chunk; the best contextual
 score of what the user said; BM25 of all that the user said, as one document. What the user said is what happened to
-them, the answers are long and speak of everything. A time that the query speaks of counts half.
+them, the answers are long and speak of everything. A time that the query speaks of counts half. Memories are no part of
+a conversation; only a note counts, in the session that it lies in.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 import numpy as np
@@ -17,20 +18,24 @@ from numpy.typing import NDArray
 from adapters.embedders.base import Embedder
 from retrieval import bm25, contextual
 from retrieval.agent_index import K1, B, View
+from retrieval.asked import ask
+from retrieval.candidates import Candidates, Side
 from retrieval.codes import Floats, Rows
-from retrieval.filters import allowed_rows, chunk_filter
+from retrieval.filters import allowed_rows
 from retrieval.indexes import AgentIndexes, indexes_of
 from retrieval.lexical import MAX_WORDS
-from retrieval.recall import Asked, Candidates, ask, still_being_made
+from retrieval.ranking import of_best
+from retrieval.recall import still_being_made
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
 from reverie.types import FoundSession, FoundSessions
-from storage.stores import Store, Transaction
+from storage.stores import Store
 from storage.words import hash_of
 
 _DATE_WEIGHT: Final = 0.5
 # How many chunks are looked at where only the indexes on disk can be asked: a session may hold many of the best.
 _DEPTH: Final = 300
+_KINDS: Final = ("message", "file", "note")
 
 
 def search_sessions(
@@ -44,9 +49,9 @@ def search_sessions(
     indexes = indexes or indexes_of(store)
     asked = ask(store, embedder, request, indexes)
     with store.reading() as tx:
-        view = indexes.view(store, tx, request.agent)
-        asked = asked.as_of(tx)
-        best = {} if request.is_empty else _best(tx, view, asked)
+        side = Side.of(store.name, tx, indexes.view(store, tx, request.agent), asked)
+        side = replace(side, within=replace(side.within, kinds=_KINDS))
+        best = {} if request.is_empty else _best(side)
         rows = tx.for_agent(request.agent)
         texts = rows.found.texts(list(best.values()))
         records = {session: rows.sessions.get(session) for session in best}
@@ -60,21 +65,21 @@ def search_sessions(
         )
         for session, chunk_id in best.items()
     ]
-    return FoundSessions(results=found, degraded=asked.degraded or still_being_made(view))
+    return FoundSessions(results=found, degraded=side.asked.degraded or still_being_made(side.view))
 
 
-def _best(tx: Transaction, view: View | None, asked: Asked) -> dict[str, int]:
+def _best(side: Side) -> dict[str, int]:
     """The best sessions by id, best first, each with its best chunk."""
-    limit, found = asked.request.limit, tx.for_agent(asked.request.agent).found
-    if view is None:
-        chunks = [item.chunk_id for item in Candidates(tx, None, asked).best(_DEPTH)]
+    limit, found = side.asked.request.limit, side.found
+    if side.view is None:
+        chunks = [item.chunk_id for item in Candidates(side).best(_DEPTH)]
         owners = found.sessions(chunks)
         best: dict[str, int] = {}
         for chunk_id in chunks:
             if chunk_id in owners and len(best) < limit:
                 best.setdefault(owners[chunk_id], chunk_id)
         return best
-    ranked = _ranked(tx, view, asked)
+    ranked = _ranked(side, side.view)
     first = np.lexsort((-ranked.newest, -ranked.scores))[:limit]
     chunks = [int(chunk_id) for chunk_id in ranked.chunk_ids[first]]
     owners = found.sessions(chunks)
@@ -90,11 +95,11 @@ class _Ranked:
     chunk_ids: NDArray[np.int64]
 
 
-def _ranked(tx: Transaction, view: View, asked: Asked) -> _Ranked:
-    request = asked.request
-    allowed = allowed_rows(tx, view, chunk_filter(tx, request))
+def _ranked(side: Side, view: View) -> _Ranked:
+    request = side.asked.request
+    allowed = allowed_rows(side.tx, view, side.within)
     question = contextual.question_for(view, request.query)
-    vector = None if request.mode == "keyword" else asked.vector
+    vector = None if request.mode == "keyword" else side.asked.vector
     ranking = contextual.rank(
         view,
         request.query,
@@ -103,13 +108,13 @@ def _ranked(tx: Transaction, view: View, asked: Asked) -> _Ranked:
         allowed=allowed,
         weights={**request.leg_weights(contextual.WEIGHTS), "date": 0.0},
     )
-    session_of = _sessions_by_row(tx, view, request.agent)
+    session_of = _sessions_by_row(side, view)
     rows, scores = ranking.rows, ranking.scores
     within = session_of[rows] > 0
     rows, scores = rows[within], scores[within]
     sessions, place = np.unique(session_of[rows], return_inverse=True)
     best = _best_row(scores, place, len(sessions))
-    counted = _counted(view)
+    counted = _counted(view, session_of)
     by_user = np.where(counted[rows], scores, scores.min(initial=0.0))
     legs = {"chunk": _highest(by_user, place, len(sessions))}
     if "vector" in ranking.legs:
@@ -120,7 +125,7 @@ def _ranked(tx: Transaction, view: View, asked: Asked) -> _Ranked:
         legs["said"] = _said(view, question.words, session_of, sessions, counted)
     total = np.zeros(len(sessions), np.float32)
     for leg in legs.values():
-        total += contextual.of_best(leg)
+        total += of_best(leg)
     if "date" in ranking.legs:
         total = total + _DATE_WEIGHT * _highest(ranking.legs["date"][within], place, len(sessions))
     newest = np.zeros(len(sessions), np.int64)
@@ -128,10 +133,12 @@ def _ranked(tx: Transaction, view: View, asked: Asked) -> _Ranked:
     return _Ranked(total, newest, view.chunk_ids[rows[best]])
 
 
-def _counted(view: View) -> NDArray[np.bool_]:
-    """The rows that a user said; all where no user said anything."""
+def _counted(view: View, session_of: Rows) -> NDArray[np.bool_]:
+    """The rows that a user said, and notes; all where no user said anything."""
     users = view.rows_of_role("user") & view.alive
-    return users if users.any() else view.alive
+    if not users.any():
+        return view.alive
+    return users | (view.rows_of_role("memory") & view.alive & (session_of > 0)) if view.has_memories else users
 
 
 def _said(view: View, words: tuple[str, ...], session_of: Rows, sessions: Rows, counted: NDArray[np.bool_]) -> Floats:
@@ -151,15 +158,21 @@ def _said(view: View, words: tuple[str, ...], session_of: Rows, sessions: Rows, 
     return scores.astype(np.float32)
 
 
-def _sessions_by_row(tx: Transaction, view: View, agent: str) -> Rows:
-    """The session's row for each row of a view; 0 for a file that belongs to none."""
+def _sessions_by_row(side: Side, view: View) -> Rows:
+    """The session's row for each row of a view; 0 for a file that belongs to none, and for a memory that is no note."""
     session_of = view.threads.copy()
-    files = np.unique(-view.threads[view.threads < 0])
+    if view.has_memories:
+        session_of[view.rows_of_role("memory")] = 0
+        notes = side.found.notes()
+        chunks = np.array(sorted(notes), np.int64)
+        places = view.rows_of(chunks)
+        session_of[places] = [notes[int(chunk)] for chunk in view.chunk_ids[places]]
+    files = np.unique(-session_of[session_of < 0])
     if len(files):
-        owners: Mapping[int, int] = tx.for_agent(agent).found.sessions_of_files([int(row) for row in files])
+        owners: Mapping[int, int] = side.found.sessions_of_files([int(row) for row in files])
         of_file = np.array([owners.get(int(row), 0) for row in files], np.int64)
-        is_file = view.threads < 0
-        session_of[is_file] = of_file[np.searchsorted(files, -view.threads[is_file])]
+        is_file = session_of < 0
+        session_of[is_file] = of_file[np.searchsorted(files, -session_of[is_file])]
     return session_of
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from retrieval.scopes import Candidate, Tier
+from retrieval.scopes import Candidate
 from retrieval.selection import Selected
 from retrieval.trihybrid import Conversation
 from reverie.clock import from_micros
 from reverie.types import RecallResult
+from storage.memory_records import Tier
 from storage.records import MessageRecord, SessionRecord
 
 HOUR = 3_600_000_000

@@ -16,9 +16,9 @@ from adapters.embedders.base import EmbedderUnavailable
 from adapters.tokens import EstimatedTokens
 from retrieval.context import Built, build_context
 from retrieval.recall import find
-from retrieval.scopes import RATES
 from retrieval.selection import Asking
 from reverie.errors import NotFound, Rejected
+from storage.decay import RATES
 from support.pipeline import Pipeline
 
 CANARY = "zanzibar"

@@ -10,9 +10,10 @@ import pytest
 from retrieval.budget import FEWEST_TOKENS, Fitted, fit, room_of
 from retrieval.dedup import distinct, normalised
 from retrieval.refinement import NoVerdict, verdict
-from retrieval.scopes import RATES, decay, ranked, relevance_of, tier_of
+from retrieval.scopes import ranked, relevance_of, tier_of
 from retrieval.trihybrid import choose, in_order
 from reverie.errors import Rejected
+from storage.decay import RATES, decay
 from storage.standing import Standing
 from support.contexts import HOUR, MORNING, candidate, message
 

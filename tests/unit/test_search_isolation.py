@@ -9,7 +9,7 @@ import pytest
 
 from adapters.embedders.hashing import HashEmbedder
 from reverie.errors import NotFound
-from storage.index import ChunkFilter
+from storage.chunk_filter import ChunkFilter
 from storage.upkeep import optimize
 from support.pipeline import Pipeline
 
