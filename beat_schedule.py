@@ -14,14 +14,19 @@ from reverie import contract
 from worker.settings import Settings
 
 
+def _never(_settings: Settings) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """One row: which task, how often, how long after the very first start, and what it does."""
+    """One row: which task, how often, how long after the very first start (or each, `at_start`), and what it does."""
 
     task: str
     every: Callable[[Settings], timedelta]
     first_after: timedelta
     what: str
+    at_start: Callable[[Settings], bool] = _never
 
 
 def _sweep(settings: Settings) -> timedelta:
@@ -36,6 +41,31 @@ def _upkeep(settings: Settings) -> timedelta:
     return timedelta(hours=settings.maintenance_interval_hours)
 
 
+def _dream(settings: Settings) -> timedelta:
+    return timedelta(hours=settings.dream_interval_hours)
+
+
+def _consolidate(settings: Settings) -> timedelta:
+    return timedelta(hours=settings.consolidation_interval_hours)
+
+
+def _summarize(settings: Settings) -> timedelta:
+    return timedelta(minutes=settings.summary_interval_minutes)
+
+
+def _prune(settings: Settings) -> timedelta:
+    return timedelta(hours=settings.prune_interval_hours)
+
+
+def _auto_gc(settings: Settings) -> bool:
+    return settings.auto_gc
+
+
+def _idle(settings: Settings) -> timedelta:
+    # As often as makes no difference to the hours that are waited for; a minute at the least.
+    return timedelta(minutes=min(15.0, max(1.0, settings.session_idle_hours * 15)))
+
+
 # fmt: off
 # ruff: noqa: E501 - a table is read by its columns
 PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
@@ -43,6 +73,14 @@ PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
     PeriodicJob(contract.RECOVER_INBOX,       _sweep,    timedelta(0),          "store what has been in an inbox for over 20 s"),
     PeriodicJob(contract.SWEEP_STAGES,        _sweep,    timedelta(0),          "wake the stages at which something waits, and the recording of recalls"),
     PeriodicJob(contract.BACKFILL_EMBEDDINGS, _backfill, timedelta(seconds=60), "embed what has no vector yet"),
+    PeriodicJob(contract.EXTRACT_MEMORIES,    _sweep,    timedelta(seconds=30), "extract memories from sessions that fell silent"),
+    PeriodicJob(contract.DREAM_SWEEP,         _dream,    timedelta(hours=2),    "promote what is recalled often, commit the files of whom that concerns"),
+    PeriodicJob(contract.CONSOLIDATE_MEMORIES, _consolidate, timedelta(minutes=15), "promote, prune and merge memories, keep to the caps"),
+    PeriodicJob(contract.CONSOLIDATE_CONVERSATIONS, _consolidate, timedelta(minutes=20), "summarise conversations that are over"),
+    PeriodicJob(contract.SUMMARIZE_SESSIONS,  _summarize, timedelta(minutes=2), "condense the oldest turns of sessions that outgrow their budget"),
+    PeriodicJob(contract.PRUNE_DECAYED,       _prune,    timedelta(seconds=60), "remove memories that expired or faded away", at_start=_auto_gc),
+    PeriodicJob(contract.CLOSE_IDLE_SESSIONS, _idle,    timedelta(minutes=5),   "end the sessions in which nothing was said for long"),
+    PeriodicJob(contract.APPLY_RETENTION,     _upkeep,   timedelta(hours=3),    "remove summarised messages that are older than the operator keeps them"),
     PeriodicJob(contract.OPTIMIZE_STORE,      _upkeep,   timedelta(minutes=30), "vacuum, merge, checkpoint, rebuild"),
     PeriodicJob(contract.VERIFY_STORE,        _upkeep,   timedelta(hours=1),    "compare rows, chunks, full text and vectors"),
 )

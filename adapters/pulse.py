@@ -36,6 +36,7 @@ class WorkerPulse(msgspec.Struct, frozen=True, kw_only=True):
     progress_at: float = 0.0
     tasks_done: int = 0
     embedder: str = ""
+    language_model: str = ""
 
 
 class Lag(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,11 +79,12 @@ class Pulse:
         key = f"{self._prefix}worker:{worker.name}"
         guarded(lambda: self._broker.set(key, msgspec.json.encode(worker), ex=2 * ALIVE_SECONDS))
 
-    def progress(self, worker: str, *, now: float, embedder: str = "") -> None:
-        """Note that a task of this worker has ended."""
+    def progress(self, worker: str, *, now: float, embedder: str = "", language_model: str = "") -> None:
+        """Note that a task of this worker has ended, and how its models are, where it used them."""
         key = f"{self._prefix}progress:{worker}"
+        models = {"embedder": embedder, "language_model": language_model}
         with self._broker.pipeline(transaction=False) as pipeline:
-            pipeline.hset(key, mapping={"at": now, **({"embedder": embedder} if embedder else {})})
+            pipeline.hset(key, mapping={"at": now, **{name: said for name, said in models.items() if said}})
             pipeline.hincrby(key, "done", 1)
             pipeline.expire(key, 3_600)
             guarded(pipeline.execute)
@@ -104,12 +106,13 @@ class Pulse:
         fields = guarded(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(key)))
         at = float(fields.get(b"at", 0))
         # What a process of the same name had before this one, with other settings perhaps, says nothing of it.
-        embedder = fields.get(b"embedder", b"").decode() if at >= worker.started_at else ""
+        current = fields if at >= worker.started_at else {}
         return msgspec.structs.replace(
             worker,
             progress_at=at,
             tasks_done=int(fields.get(b"done", 0)),
-            embedder=embedder or worker.embedder,
+            embedder=current.get(b"embedder", b"").decode() or worker.embedder,
+            language_model=current.get(b"language_model", b"").decode() or worker.language_model,
         )
 
 

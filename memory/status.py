@@ -7,15 +7,20 @@ after two seconds the rest is counted as unread.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from adapters.embedders.resilience import GuardedEmbedder
+from adapters.language_models import GuardedLanguageModel
 from adapters.pulse import Pulse, WorkerPulse
 from reverie.clock import from_micros
+from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, ReverieError, Unavailable
 from reverie.inbox import Inbox
 from reverie.status import (
@@ -23,6 +28,8 @@ from reverie.status import (
     InboxStatus,
     JobStatus,
     LagStatus,
+    LanguageModelStatus,
+    LanguageModelUse,
     PipelineStatus,
     StageStatus,
     WorkerStatus,
@@ -30,6 +37,7 @@ from reverie.status import (
 )
 from storage.peek import Peek, peek
 from storage.stores import FileStamp, Stores
+from storage.usage import Usage
 from storage.work import STAGES, StageBacklog
 
 MOST_WORKSPACES_LISTED: Final = 200
@@ -49,11 +57,19 @@ class _Workspaces:
 class StatusReader:
     """Reads the status, again and again in one process: what has not changed since is remembered."""
 
-    def __init__(self, stores: Stores, inbox: Inbox, pulse: Pulse, embedder: GuardedEmbedder | None) -> None:
+    def __init__(
+        self,
+        stores: Stores,
+        inbox: Inbox,
+        pulse: Pulse,
+        embedder: GuardedEmbedder | None,
+        language_model: GuardedLanguageModel | None = None,
+    ) -> None:
         self._stores = stores
         self._inbox = inbox
         self._pulse = pulse
         self._embedder = embedder
+        self._language_model = language_model
         self._seen: dict[str, tuple[FileStamp, Peek]] = {}
 
     def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
@@ -61,6 +77,9 @@ class StatusReader:
         found = self._workspaces(now, time.monotonic() + budget_seconds)
         errors = {line.name: line.error for line in found.lines if line.error}
         jobs = self._jobs(errors)
+        language_model = self._used_language_model(now, errors)
+        account = self._account(now, errors)
+        stores = [*found.lines, account]
         queues, inboxes, workers, lag, broker_error = self._from_broker()
         listed = sorted(found.lines, key=lambda line: (not line.error, not _has_work(line)))
         return PipelineStatus(
@@ -71,14 +90,17 @@ class StatusReader:
             inboxes=inboxes,
             workers=workers,
             lag=lag,
-            stages={stage: _sum(line.stages.get(stage) for line in found.lines) for stage in STAGES},
-            dead_letters=sum(line.dead_letters for line in found.lines),
+            stages={stage: _sum(line.stages.get(stage) for line in stores) for stage in STAGES},
+            dead_letters=sum(line.dead_letters for line in stores),
+            memories=sum(line.memories for line in stores),
             wal_bytes=found.wal_bytes,
+            account=account,
             workspaces=listed[:MOST_WORKSPACES_LISTED],
             workspaces_total=found.total,
             workspaces_unread=found.unread,
             jobs=jobs,
             embedder=_embedder_status(self._embedder),
+            language_model=language_model,
             errors=errors,
         )
 
@@ -100,21 +122,31 @@ class StatusReader:
             if inside is None:
                 found.unread += 1
                 continue
-            stages: dict[str, StageStatus] = {stage: _stage(backlog, now) for stage, backlog in inside.backlogs.items()}
-            found.lines.append(
-                WorkspaceStatus(name=name, stages=stages, dead_letters=inside.dead_letters, wal_bytes=stamp.log_size)
-            )
-        self._seen = {name: self._seen[name] for name in names if name in self._seen}
+            found.lines.append(_line(name, stamp, inside, now))
+        self._seen = {name: self._seen[name] for name in (*names, ACCOUNT_STORE) if name in self._seen}
         return found
 
+    def _account(self, now: int, errors: dict[str, str]) -> WorkspaceStatus:
+        """What holds across workspaces; empty before the account's file is there, and where it cannot be read."""
+        nothing = WorkspaceStatus(name=ACCOUNT_STORE)
+        stamp = self._stores.stamp(ACCOUNT_STORE)
+        if stamp is None or "account" in errors:
+            return nothing
+        try:
+            inside = self._look(ACCOUNT_STORE, stamp, now, math.inf)
+        except ReverieError as error:
+            errors["account"] = str(error)
+            return nothing
+        return _line(ACCOUNT_STORE, stamp, inside, now) if inside else nothing
+
     def _look(self, name: str, stamp: FileStamp, now: int, deadline: float) -> Peek | None:
-        """What waits in a workspace, None where there is no time left to look."""
+        """What waits in a store, None where there is no time left to look."""
         seen = self._seen.get(name)
         if seen is not None and seen[0] == stamp:
             return seen[1]
         if time.monotonic() > deadline:
             return None
-        inside = peek(self._stores.path_of(name))
+        inside = peek(self._stores.path_of(name), "account" if name == ACCOUNT_STORE else "workspace")
         if stamp.settled(now):
             self._seen[name] = (stamp, inside)
         return inside
@@ -135,6 +167,27 @@ class StatusReader:
             for name, run in runs.items()
         }
 
+    def _used_language_model(self, now: int, errors: dict[str, str]) -> LanguageModelStatus:
+        """How the language model is, and what it was used for by all processes."""
+        model = self._language_model
+        known = LanguageModelStatus(
+            state=model.state if model else "none",
+            model=model.name if model else "",
+            error=model.last_error if model else "",
+        )
+        try:
+            today, month = (self._stores.usage().of_days(days, now=now) for days in (1, 30))
+        except ReverieError as error:
+            errors["account"] = str(error)
+            return known
+        purposes = {use.purpose for use in month}
+        return msgspec.structs.replace(
+            known,
+            today=_total(today),
+            last_30_days=_total(month),
+            purposes={name: _total(use for use in month if use.purpose == name) for name in sorted(purposes)},
+        )
+
     def _from_broker(self) -> tuple[dict[str, int], list[InboxStatus], list[WorkerStatus], LagStatus, str]:
         """What only the broker knows, and the error where it does not answer."""
         try:
@@ -150,6 +203,16 @@ class StatusReader:
         ]
         known = LagStatus(samples=lag.samples, p50_seconds=lag.p50_seconds, p99_seconds=lag.p99_seconds)
         return queues, inboxes, workers, known, ""
+
+
+def _line(name: str, stamp: FileStamp, inside: Peek, now: int) -> WorkspaceStatus:
+    return WorkspaceStatus(
+        name=name,
+        stages={stage: _stage(backlog, now) for stage, backlog in inside.backlogs.items()},
+        dead_letters=inside.dead_letters,
+        memories=inside.memories,
+        wal_bytes=stamp.log_size,
+    )
 
 
 def _has_work(line: WorkspaceStatus) -> bool:
@@ -184,11 +247,24 @@ def _worker(pulse: WorkerPulse) -> WorkerStatus:
         progress_at=_moment(pulse.progress_at) if pulse.progress_at else None,
         tasks_done=pulse.tasks_done,
         embedder=pulse.embedder,
+        language_model=pulse.language_model,
     )
 
 
 def _moment(seconds: float) -> datetime:
     return datetime.fromtimestamp(seconds, UTC)
+
+
+def _total(uses: Iterable[Usage]) -> LanguageModelUse:
+    """All of these together, whichever model they were of."""
+    found = list(uses)
+    return LanguageModelUse(
+        calls=sum(use.calls for use in found),
+        failures=sum(use.failures for use in found),
+        input_tokens=sum(use.input_tokens for use in found),
+        output_tokens=sum(use.output_tokens for use in found),
+        cost=round(sum(use.cost for use in found), 6),
+    )
 
 
 def _embedder_status(embedder: GuardedEmbedder | None) -> EmbedderStatus:

@@ -15,6 +15,7 @@ from prometheus_client.registry import Collector
 from reverie.status import PipelineStatus
 
 # From a recall in process to a call that waits for its messages.
+_METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
 _BUCKETS: Final = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
 
 
@@ -34,7 +35,7 @@ class Metrics:
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
         """Note one request."""
-        known = method if method in ("GET", "POST", "DELETE", "HEAD", "OPTIONS") else "other"
+        known = method if method in _METHODS else "other"
         self._requests.labels(known, route, str(status)).observe(seconds)
 
     def counter(self, name: str, what: str, read: Callable[[], float]) -> None:
@@ -75,6 +76,9 @@ class _Pipeline(Collector):
         yield _gauge("reverie_stores_unusable", "Databases that cannot be read.", len(status.errors))
         up = float(status.embedder.state != "down")
         yield _gauge("reverie_embedder_up", "Whether the server's embedder answers.", up)
+        yield _gauge("reverie_memories", "Memories that stand, of all workspaces and the account.", status.memories)
+        yield from _job_gauges(status)
+        yield from _language_model_gauges(status)
 
 
 def _broker_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
@@ -95,6 +99,27 @@ def _stage_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     oldest = {name: stage.oldest_age_seconds for name, stage in status.stages.items()}
     yield _labelled("reverie_stage_waiting", "Rows that wait at a stage.", "stage", waiting)
     yield _labelled("reverie_stage_oldest_seconds", "Age of the oldest of them.", "stage", oldest)
+
+
+def _job_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
+    jobs = {name.removeprefix("reverie."): job for name, job in status.jobs.items()}
+    started = {name: job.started_at.timestamp() for name, job in jobs.items()}
+    failed = {name: float(job.error is not None) for name, job in jobs.items()}
+    yield _labelled("reverie_job_last_run_seconds", "When a job's newest run began, since 1970.", "job", started)
+    yield _labelled("reverie_job_failed", "Whether a job's newest run failed.", "job", failed)
+    counts = GaugeMetricFamily("reverie_job_last_count", "What its newest run counted.", labels=["job", "count"])
+    for name, job in jobs.items():
+        for what, value in job.counts.items():
+            if isinstance(value, (int, float)):
+                counts.add_metric([name, what], value)
+    yield counts
+
+
+def _language_model_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
+    model, today = status.language_model, status.language_model.today
+    yield _gauge("reverie_language_model_up", "Whether the server's language model answers.", model.state != "down")
+    used = {name: float(getattr(today, name)) for name in today.__struct_fields__}
+    yield _labelled("reverie_language_model_today", "What it was used for since midnight in UTC.", "what", used)
 
 
 def _gauge(name: str, what: str, value: float) -> GaugeMetricFamily:

@@ -10,7 +10,7 @@ from memory.recalls import sweep_recalls
 from reverie import contract
 from tasks.embed import embed_workspace
 from worker.app import runtime, task
-from worker.runtime import run_job
+from worker.job_runs import run_job
 
 
 @task(contract.RECOVER_INBOX)

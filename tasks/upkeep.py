@@ -8,7 +8,7 @@ from typing import Any
 from memory import upkeep
 from reverie import contract
 from worker.app import runtime, task
-from worker.runtime import run_job
+from worker.job_runs import run_job
 
 
 @task(contract.OPTIMIZE_STORE)
@@ -21,7 +21,10 @@ def optimize_store(*, by_hand: bool = False) -> Mapping[str, Any]:
         contract.OPTIMIZE_STORE,
         every_seconds=every,
         work=lambda: upkeep.optimize_stores(
-            here.stores, now=here.now, recall_events_days=here.settings.recall_events_days
+            here.stores,
+            now=here.now,
+            recall_events_days=here.settings.recall_events_days,
+            curation_log_days=here.settings.curation_log_days,
         ),
         by_hand=by_hand,
     )

@@ -8,7 +8,8 @@ import signal
 import socket
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
@@ -16,6 +17,7 @@ from celery import Celery, signals
 from celery.loaders.app import AppLoader
 
 from adapters.embedders.resilience import GuardedEmbedder
+from adapters.language_models import GuardedLanguageModel
 from adapters.pulse import WorkerPulse
 from reverie import contract
 from reverie.errors import ReverieError, Unavailable
@@ -38,10 +40,16 @@ log = structlog.get_logger(__name__)
 _TASK_MODULES: Final = (
     "tasks.ingest",
     "tasks.chunk",
+    "tasks.consolidate",
+    "tasks.dream",
     "tasks.embed",
+    "tasks.extract",
     "tasks.index",
     "tasks.recalls",
     "tasks.recovery",
+    "tasks.retention",
+    "tasks.sessions",
+    "tasks.summarise",
     "tasks.upkeep",
 )
 
@@ -93,6 +101,17 @@ def runtime() -> Runtime:
     if _runtime is None or _runtime.pid != os.getpid():
         _runtime = Runtime(settings)
     return _runtime
+
+
+@contextmanager
+def use_runtime(other: Runtime) -> Iterator[None]:
+    """Have the tasks of this process work with resources, and a clock, that were made elsewhere."""
+    global _runtime
+    before, _runtime = _runtime, other
+    try:
+        yield
+    finally:
+        _runtime = before
 
 
 def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
@@ -180,14 +199,28 @@ def _child_ends(**_: Any) -> None:
 def _note_progress(**_: Any) -> None:
     """What liveness is judged by: not an answer to a ping, which a busy worker cannot give, but work that ends."""
     here = runtime()
-    embedder = here.__dict__.get("embedder")
-    described = f"{embedder.model} {embedder.dtype} on {embedder.device}: {embedder.state}" if embedder else ""
-    if embedder and embedder.last_error:
-        described += f" ({embedder.last_error})"
     try:
-        here.pulse.progress(here.worker_name, now=time.time(), embedder=described)
+        here.pulse.progress(
+            here.worker_name, now=time.time(), embedder=_embedder_of(here), language_model=_language_models_of(here)
+        )
     except Unavailable:
         log.debug("progress_not_noted")
+
+
+def _embedder_of(here: Runtime) -> str:
+    """How this process's embedder is; empty where it has not used one."""
+    embedder: GuardedEmbedder | None = here.__dict__.get("embedder")
+    if embedder is None:
+        return ""
+    why = f" ({embedder.last_error})" if embedder.last_error else ""
+    return f"{embedder.model} {embedder.dtype} on {embedder.device}: {embedder.state}{why}"
+
+
+def _language_models_of(here: Runtime) -> str:
+    """How this process's language models are; empty where it has not used one."""
+    made: list[GuardedLanguageModel | None] = [here.__dict__.get(n) for n in ("language_model", "extraction_model")]
+    models = dict.fromkeys(model for model in made if model is not None)
+    return "; ".join(f"{m.name}: {m.state}{f' ({m.last_error})' if m.last_error else ''}" for m in models)
 
 
 @signals.worker_ready.connect  # type: ignore[untyped-decorator]

@@ -58,7 +58,8 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
 
     def _entry(self, job: PeriodicJob, last: JobRun | None, now: datetime) -> ScheduleEntry:
         every = job.every(settings)
-        last_run_at = first_due(every, job.first_after, last, now)
+        # A beat that keeps dying within `first_after` of its start runs such a job never, not each time.
+        last_run_at = first_due(every, job.first_after, None if job.at_start(settings) else last, now)
         return ScheduleEntry(
             name=job.task,
             task=job.task,

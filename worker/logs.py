@@ -48,13 +48,32 @@ def configure_logging(settings: Settings, *, process: str) -> None:
     structlog.contextvars.bind_contextvars(process=process, pid=os.getpid())
 
 
+def log_to_standard_error() -> None:
+    """Keep what is logged out of the answer of a command, which stands on standard output. A log that is set stays."""
+    if structlog.is_configured():
+        return
+    structlog.configure(
+        processors=[
+            structlog.contextvars.merge_contextvars,
+            structlog.stdlib.add_log_level,
+            structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _plain(colors=False),
+        ],
+        # Looked up for each line: who runs commands in its own process may put another stream there.
+        logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
+    )
+
+
 def _renderer(settings: Settings) -> list[Any]:
     console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
     if console:
-        # Plain: the default shows local variables, and with them what was said.
-        plain = structlog.dev.plain_traceback
-        return [structlog.dev.ConsoleRenderer(colors=sys.stderr.isatty(), exception_formatter=plain)]
+        return [_plain(colors=sys.stderr.isatty())]
     return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+
+
+def _plain(*, colors: bool) -> structlog.dev.ConsoleRenderer:
+    """For people. The default shows local variables with an error, and with them what was said."""
+    return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
 
 
 def _drop_meta(_logger: object, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

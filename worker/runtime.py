@@ -5,10 +5,10 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Any, Final
+from typing import Final
 
 import redis
 import structlog
@@ -16,13 +16,22 @@ import structlog
 from adapters.embedders import Embedder, EmbedderSpec, build_embedder
 from adapters.embedders.openai_compatible import BATCH_INPUTS
 from adapters.embedders.resilience import GuardedEmbedder
-from adapters.language_models import LanguageModel, LanguageModelSpec, OpenAICompatibleLanguageModel
+from adapters.language_models import (
+    GuardedLanguageModel,
+    LanguageModelSpec,
+    OpenAICompatibleLanguageModel,
+    Prices,
+    Used,
+)
 from adapters.pulse import Pulse
 from adapters.recall_buffer import RecallBuffer
 from adapters.recall_log import RecallLog
 from adapters.tokens import TokenCounter, build_token_counter
 from adapters.working_memory import WorkingMemory
+from adapters.workspace_git import GitFolders
+from memory.quiet import QuietStores
 from memory.recovery import StageSweep
+from memory.secrets import looks_secret
 from retrieval.indexes import AgentIndexes
 from reverie import contract
 from reverie.clock import now_micros
@@ -32,6 +41,7 @@ from reverie.inbox import Inbox, connect
 from reverie.producer import Waker
 from storage.records import ReadyMessage
 from storage.stores import Store, Stores
+from storage.usage import Usage
 from storage.work import Stage
 from worker.settings import Settings
 from worker.store_embedders import StoreEmbedders
@@ -41,14 +51,11 @@ STAGE_TASKS: Final[dict[str, str]] = {
     "ingest": contract.INGEST_MESSAGES,
     "chunk": contract.CHUNK_MESSAGES,
     "chunk-files": contract.CHUNK_MESSAGES,
+    "chunk-memories": contract.CHUNK_MESSAGES,
     "embed": contract.EMBED_CHUNKS,
     "index": contract.INDEX_CHUNKS,
     "recalls": contract.RECORD_RECALLS,
 }
-
-# Periods are a little shorter than the interval: two ticks of one beat, the first of them a little late, must not fall
-# into the same one, or a sweep would be left out.
-_PERIOD_SHARE: Final = 0.8
 
 log = structlog.get_logger(__name__)
 
@@ -119,10 +126,32 @@ class Runtime:
         return build_token_counter(self.settings.embedding_provider, self.settings.embedding_model)
 
     @cached_property
-    def language_model(self) -> LanguageModel | None:
+    def language_model(self) -> GuardedLanguageModel | None:
         """The language model, or None where everything is done without one. Nothing is asked of it here."""
+        return self._guarded(language_model_spec(self.settings))
+
+    @cached_property
+    def extraction_model(self) -> GuardedLanguageModel | None:
+        """The language model that memories are extracted by: the same, unless the settings name another."""
+        name = self.settings.extraction_model
         spec = language_model_spec(self.settings)
-        return OpenAICompatibleLanguageModel(spec) if spec is not None else None
+        if spec is None or name in (None, "", spec.model):
+            return self.language_model
+        return self._guarded(replace(spec, model=name))
+
+    @cached_property
+    def quiet_stores(self) -> QuietStores:
+        """Remembers in which workspaces the jobs that run often had nothing to do."""
+        return QuietStores()
+
+    def _guarded(self, spec: LanguageModelSpec | None) -> GuardedLanguageModel | None:
+        if spec is None:
+            return None
+        prices = Prices(self.settings.language_model_input_price, self.settings.language_model_output_price)
+        return GuardedLanguageModel(OpenAICompatibleLanguageModel(spec), prices=prices, record=self._record_usage)
+
+    def _record_usage(self, used: Used) -> None:
+        self.stores.usage().add(Usage(**asdict(used)), now=self.now())
 
     @cached_property
     def _store_embedders(self) -> StoreEmbedders:
@@ -143,17 +172,23 @@ class Runtime:
         return min(wanted, BATCH_INPUTS) if embedder.device == "remote" else wanted
 
     @cached_property
+    def repositories(self) -> GitFolders | None:
+        """Where each agent's memory files are committed, or None where that is switched off. Nothing is opened here."""
+        return GitFolders(self.settings.data, looks_secret) if self.settings.workspace_git else None
+
+    @cached_property
     def stage_sweep(self) -> StageSweep:
         """Finds work nobody was woken for. Without an embedder, chunks without vectors are no work."""
-        stages: tuple[Stage, ...] = ("chunk", "chunk-files", "embed", "index")
+        stages: tuple[Stage, ...] = ("chunk", "chunk-files", "chunk-memories", "embed", "index")
         if self.settings.embedding_provider == "none":
-            stages = ("chunk", "chunk-files", "index")
+            stages = ("chunk", "chunk-files", "chunk-memories", "index")
         return StageSweep(stages)
 
     def make_all(self) -> None:
         """Make everything now, in one thread: from Python 3.12 on, two threads that ask first would each make one."""
         for name in (
             "stores",
+            "repositories",
             "broker",
             "inbox",
             "working",
@@ -166,6 +201,7 @@ class Runtime:
             "_store_embedders",
             "tokens",
             "language_model",
+            "extraction_model",
         ):
             getattr(self, name)
 
@@ -209,6 +245,10 @@ class Runtime:
         """Close what was opened."""
         if "recalls" in self.__dict__:
             self.recalls.close()
+        for name in ("extraction_model", "language_model"):
+            model: GuardedLanguageModel | None = self.__dict__.get(name)
+            if model is not None:
+                model.close()
         if "stores" in self.__dict__:
             self.stores.close()
         if "broker" in self.__dict__:
@@ -240,26 +280,3 @@ def language_model_spec(settings: Settings) -> LanguageModelSpec | None:
         api_key=settings.language_model_api_key,
         timeout_seconds=settings.language_model_timeout_seconds,
     )
-
-
-def run_job(
-    runtime: Runtime, job: str, *, every_seconds: float, work: Callable[[], dict[str, Any]], by_hand: bool = False
-) -> dict[str, Any]:
-    """Run a periodic job unless its period has been claimed: by another beat, or by a delayed twin of this task.
-
-    Returns the job's counts, or `{"skipped": 1}`. What it did and how it ended is kept in `job_runs`.
-    """
-    jobs = runtime.stores.jobs()
-    now = runtime.now()
-    period = now if by_hand else now // int(_PERIOD_SHARE * every_seconds * 1_000_000)
-    if not jobs.claim(job, period=period, now=now):
-        return {"skipped": 1}
-    started = time.monotonic()
-    try:
-        counts = work()
-    except BaseException as error:  # the boundary of the job: how it ended is kept, then it goes on its way
-        jobs.finish(job, period=period, now=runtime.now(), error=f"{type(error).__name__}: {error}")
-        raise
-    counts["seconds"] = round(time.monotonic() - started, 3)
-    jobs.finish(job, period=period, now=runtime.now(), counts=counts)
-    return counts

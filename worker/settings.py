@@ -26,13 +26,14 @@ from reverie import contract
 from reverie.config import check_broker
 from reverie.errors import Rejected
 from worker.broker import embedded_broker_url
+from worker.life_settings import LifeSettings
 
 PREFIX: Final = "REVERIE_"
 # Read by other parts of Reverie, so not settings of the workers, but no mistakes either.
 _OTHER_VARIABLES: Final = frozenset({"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS"})
 
 
-class Settings(BaseSettings):
+class Settings(LifeSettings):
     """What an operator can set."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)
@@ -86,9 +87,6 @@ class Settings(BaseSettings):
     )
     system_prompt_buffer: int = Field(
         8_000, ge=0, le=10_000_000, description="Of that budget what is kept free for the system prompt."
-    )
-    decay_profile: Literal["standard", "fast"] = Field(
-        "standard", description="How fast what was not recalled for a while loses its rank."
     )
     language_model_base_url: str | None = Field(
         None, description="Of an OpenAI-compatible endpoint, up to `/v1`; without one, everything is deterministic."
@@ -183,10 +181,23 @@ def _check_together(settings: Settings) -> None:
             f" takes {settings.system_prompt_buffer:,}; at least {FEWEST_TOKENS} tokens must be left",
             field="context_token_budget",
         )
+    if settings.summary_target_ratio >= settings.summary_trigger_ratio:
+        raise Rejected(
+            f"setting summary_target_ratio: it is {settings.summary_target_ratio:g}; it must be less than"
+            f" summary_trigger_ratio, which is {settings.summary_trigger_ratio:g}",
+            field="summary_target_ratio",
+        )
 
 
 def _check_language_model(settings: Settings) -> None:
     if settings.language_model_base_url is None:
+        for name in ("language_model", "extraction_model"):
+            if getattr(settings, name):
+                raise Rejected(
+                    f"setting {name}: a model is named, so set language_model_base_url, too,"
+                    " as in http://localhost:11434/v1",
+                    field="language_model_base_url",
+                )
         return
     base_url = urlsplit(settings.language_model_base_url)
     if base_url.scheme not in ("http", "https") or not base_url.hostname:

@@ -50,7 +50,7 @@ _TAIL: Final = """
 | --- | --- | --- |
 | `REVERIE_CONFIG` | every command | The settings file. Default: `reverie.toml` in the current folder. |
 | `REVERIE_AGENT` | client, command line | Whose memories: the client's `agent=`, the command line's `--agent`. |
-| `REVERIE_URL` | client | Where the server is. Default: `http://127.0.0.1:7437`. |
+| `REVERIE_URL` | client, commands that ask the server | Where the server is. Default: `http://127.0.0.1:7437`. |
 | `REVERIE_TOKEN` | server, client, command line | What the server asks for and the others send. \
 Without one, the server listens on loopback addresses only. |
 | `REVERIE_PROCESS` | worker, beat | The name of the process in logs and in `reverie status`. |

@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from reverie.contract import ACCOUNT_STORE
+
 
 class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What waits at one stage. `held` is being worked on; `retrying` failed and will be tried again."""
@@ -26,11 +28,15 @@ class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One workspace. With an `error` it cannot be used, and the numbers are not known."""
+    """One workspace, or the account. With an `error` it cannot be used, and the numbers are not known.
+
+    `memories` are those that stand, facts and notes among them, of all agents.
+    """
 
     name: str
     stages: dict[str, StageStatus] = {}
     dead_letters: int = 0
+    memories: int = 0
     wal_bytes: int = 0
     error: str = ""
 
@@ -47,6 +53,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
     progress_at: datetime | None
     tasks_done: int
     embedder: str
+    language_model: str = ""
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
@@ -76,12 +83,38 @@ class EmbedderStatus(msgspec.Struct, frozen=True, kw_only=True):
     error: str = ""
 
 
+class LanguageModelUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What calls of the language model took. Failed calls are among the calls; the cost is in the prices' currency."""
+
+    calls: int = 0
+    failures: int = 0
+    input_tokens: int = 0
+    output_tokens: int = 0
+    cost: float = 0.0
+
+
+class LanguageModelStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The language model of the process that answers; those of the workers stand with the workers.
+
+    What it was used for is that of all processes. A day begins at midnight in UTC; the last 30 days have today among
+    them, and `purposes` divides them by what the calls were for: "extraction", "summary" or "refinement".
+    """
+
+    state: Literal["up", "down", "none"] = "none"
+    model: str = ""
+    error: str = ""
+    today: LanguageModelUse = LanguageModelUse()
+    last_30_days: LanguageModelUse = LanguageModelUse()
+    purposes: dict[str, LanguageModelUse] = {}
+
+
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The whole pipeline. Without a broker, what only the broker knows is empty and `broker_error` says why.
 
-    `stages`, `dead_letters` and `wal_bytes` are sums. With very many workspaces those written longest ago are left
-    out of the first two, `workspaces_unread` of them; `workspaces` lists at most 200, those with an error or with
-    work first. `errors` has what could not be read, by the name of a workspace, or `account`.
+    `stages`, `dead_letters`, `memories` and `wal_bytes` are sums, the first three with the account's. With very many
+    workspaces those written longest ago are left out of these, `workspaces_unread` of them; `workspaces` lists at
+    most 200, those with an error or with work first, and `account` is what holds across them. `errors` has what could
+    not be read, by the name of a workspace, or `account`.
     """
 
     at: datetime
@@ -97,6 +130,9 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     workspaces: list[WorkspaceStatus]
     workspaces_total: int
     workspaces_unread: int
+    account: WorkspaceStatus = WorkspaceStatus(name=ACCOUNT_STORE)
+    memories: int = 0
     jobs: dict[str, JobStatus]
     embedder: EmbedderStatus
+    language_model: LanguageModelStatus = LanguageModelStatus()
     errors: dict[str, str]

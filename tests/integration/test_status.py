@@ -12,9 +12,13 @@ import pytest
 from adapters.pulse import WorkerPulse
 from memory.status import StatusReader
 from reverie.client import Reverie
+from reverie.contract import ACCOUNT_STORE
+from reverie.memory_types import Tier
 from reverie.status import PipelineStatus
+from storage.memory_records import NewMemory
 from support.stages import drain, store_inbox
-from worker.runtime import Runtime, run_job
+from worker.job_runs import run_job
+from worker.runtime import Runtime
 
 
 def read(runtime: Runtime) -> PipelineStatus:
@@ -72,6 +76,20 @@ def test_workers_and_jobs_are_listed(runtime: Runtime) -> None:
     assert status.jobs["bad"].error == "ValueError: broken"
 
 
+def test_memories_are_counted_and_those_of_the_account_are_waited_for(runtime: Runtime) -> None:
+    """Given memories in a workspace and in the account, then both are told, and what waits in the account, too."""
+    for name, content in (("default", "oat milk"), ("default", "tram 28"), (ACCOUNT_STORE, "short answers")):
+        tier: Tier = "account" if name == ACCOUNT_STORE else "workspace"
+        with runtime.stores.workspace(name).writing() as tx:
+            tx.for_agent("ana").memories.add(
+                NewMemory(id=content, tier=tier, lifetime="long_term", kind="preference", source="user",
+                          content=content, importance=0.5, created_at=1), now=1,
+            )  # fmt: skip
+    status = read(runtime)
+    assert (status.memories, status.account.memories, status.workspaces[0].memories) == (3, 1, 2)
+    assert (status.stages["chunk-memories"].waiting, status.account.stages["chunk-memories"].waiting) == (3, 1)
+
+
 def test_without_a_broker_the_rest_is_told(runtime: Runtime, make_runtime: Callable[..., Runtime]) -> None:
     """Given stored messages and no broker, then the stages are told and the broker is down."""
     say(runtime, "one")
@@ -109,9 +127,10 @@ def test_a_workspace_that_was_not_written_is_not_read_again(runtime: Runtime, mo
     for name in ("a", "b"):
         say(runtime, "one", workspace=name)
         store_inbox(runtime, name)
+    runtime.stores.account()
     runtime.stores.close()
     long_ago = time.time() - 60
-    for name in ("a", "b"):
+    for name in ("a", "b", ACCOUNT_STORE):
         os.utime(runtime.stores.path_of(name), (long_ago, long_ago))
     status_reader = reader(runtime)
     assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 2

@@ -74,3 +74,15 @@ def test_an_endpoint_without_an_address_is_refused_before_anything_starts(url: s
     assert "embedding_base_url" in mistake(embedding_provider="openai", embedding_base_url=url)
     well = load_settings(embedding_provider="openai", embedding_base_url="http://localhost:11434/v1")
     assert well.embedding_base_url == "http://localhost:11434/v1"
+
+
+@pytest.mark.parametrize("setting", ["language_model", "extraction_model"])
+def test_a_language_model_without_an_endpoint_is_refused(setting: str) -> None:
+    """Given the name of a model alone, then it is said that its endpoint is missing, and not passed over in silence."""
+    assert "language_model_base_url" in mistake(**{setting: "large"})
+
+
+def test_a_summary_aims_below_what_makes_it_due() -> None:
+    """Given a target that is not below the trigger, then it is refused: each summary would make the next one due."""
+    assert "less than summary_trigger_ratio" in mistake(summary_trigger_ratio=0.5, summary_target_ratio=0.5)
+    assert load_settings(summary_trigger_ratio=0.5, summary_target_ratio=0.4).summary_target_ratio == 0.4

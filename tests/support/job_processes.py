@@ -1,0 +1,120 @@
+"""Jobs in processes of their own that may be killed at any moment: the bodies of the tasks, at a clock that is set.
+
+Processes come from a fork server that has everything imported, so that to be born costs a job no more than to die.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerProcess
+from pathlib import Path
+from typing import Any, Final
+
+from memory import consolidation_steps, dream_sweep, retention
+from reverie import contract
+from storage.jobs import JobRuns
+from support.busy_store import clocked
+from worker.app import app, use_runtime
+
+JOBS: Final = (
+    contract.EXTRACT_MEMORIES,
+    contract.CLOSE_IDLE_SESSIONS,
+    contract.CONSOLIDATE_MEMORIES,
+    contract.PRUNE_DECAYED,
+    contract.SUMMARIZE_SESSIONS,
+    contract.CONSOLIDATE_CONVERSATIONS,
+    contract.DREAM_SWEEP,
+    contract.APPLY_RETENTION,
+)
+START_SECONDS: Final = 60.0
+END_SECONDS: Final = 60.0
+_SERVER: Final = multiprocessing.get_context("forkserver")
+
+app.loader.import_default_modules()
+
+
+class JobProcess:
+    """A process that runs a job once told to, from the store as it is."""
+
+    def __init__(self, data: Path, job: str, broker: str) -> None:
+        """Make the process and wait until it is ready."""
+        self._line, theirs = _SERVER.Pipe()
+        self._process: ForkServerProcess = _SERVER.Process(target=_work, args=(theirs, str(data), job, broker))
+        _import_beforehand()
+        self._process.start()
+        theirs.close()
+        self._hear(START_SECONDS)
+
+    def go(self) -> None:
+        """Have it begin."""
+        self._line.send("go")
+
+    def kill_after(self, seconds: float) -> bool:
+        """Kill it unless it has ended within this time; whether it was killed."""
+        self._process.join(seconds)
+        killed = self._process.exitcode is None
+        self._process.kill()
+        self._process.join()
+        if not killed:
+            assert self._process.exitcode == 0
+        self._end()
+        return killed
+
+    def counts(self) -> dict[str, Any]:
+        """Wait until it has done its work; what that came to."""
+        found: dict[str, Any] = self._hear(END_SECONDS)
+        self._process.join()
+        assert self._process.exitcode == 0
+        self._end()
+        return found
+
+    def _hear(self, seconds: float) -> Any:
+        assert self._line.poll(seconds), f"the process is silent for {seconds:.0f} s"
+        return self._line.recv()
+
+    def _end(self) -> None:
+        self._line.close()
+        self._process.close()
+
+
+def run_whole(data: Path, job: str, broker: str) -> dict[str, Any]:
+    """Run a job to its end."""
+    process = JobProcess(data, job, broker)
+    process.go()
+    return process.counts()
+
+
+def _import_beforehand() -> None:
+    """Have the fork server import this module; in Python 3.11 it knows the paths of its environment alone."""
+    _SERVER.set_forkserver_preload([__name__])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
+    try:
+        multiprocessing.forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
+def _work(line: Connection, data: str, job: str, broker: str) -> None:
+    """Run a job in batches so small that there are many moments to be killed at."""
+    for module, name, size in (
+        (consolidation_steps, "BATCH", 5),
+        (retention, "BATCH_MESSAGES", 20),
+        (dream_sweep, "_WRITTEN_AT_ONCE", 3),
+    ):
+        setattr(module, name, size)
+    # Two copies both begin: what keeps them apart is the lease alone.
+    JobRuns.claim = lambda *_, **__: True  # type: ignore[method-assign]
+    runtime = clocked(Path(data), broker=broker)
+    line.send("ready")
+    line.recv()
+    with use_runtime(runtime):
+        counts = dict(app.tasks[job].body(by_hand=True))
+    runtime.close()
+    line.send(counts)
