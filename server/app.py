@@ -7,7 +7,24 @@ from starlette.exceptions import HTTPException
 
 from reverie import __version__
 from reverie.errors import ReverieError
-from server import context, dead_letters, messages, operations, recall, recall_events, sessions
+from server import (
+    channels,
+    context,
+    curation,
+    dead_letters,
+    facts,
+    memories,
+    messages,
+    notebooks,
+    notes,
+    operations,
+    recall,
+    recall_events,
+    scratchpads,
+    session_life,
+    sessions,
+    summaries,
+)
 from server.answers import on_http_error, on_reverie_error
 from server.gate import Gate
 from server.openapi import describe
@@ -20,7 +37,24 @@ def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
     # Redirects for a slash at the end would lead session ids astray.
     app = FastAPI(title="Reverie", version=__version__, redirect_slashes=False)
     services = Services(runtime)
-    for part in (messages, recall, context, recall_events, sessions, dead_letters, operations):
+    for part in (
+        messages,
+        recall,
+        context,
+        recall_events,
+        sessions,
+        session_life,
+        scratchpads,
+        channels,
+        curation,
+        summaries,
+        dead_letters,
+        operations,
+        notebooks,
+        memories,
+        facts,
+        notes,
+    ):
         app.include_router(part.routes(services))
     app.add_exception_handler(ReverieError, on_reverie_error)
     app.add_exception_handler(HTTPException, on_http_error)

@@ -62,6 +62,7 @@ class RecallBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
     channel: str | None = None
     scope: Literal["conversation", "channel", "workspace", "account"] | None = None
     tags: list[str] = []
+    kinds: list[Literal["message", "file", "memory"]] = []
     mode: Literal["keyword", "vector", "hybrid"] = "hybrid"
     limit: int = 5
     query_embedding: list[float] | None = None
@@ -89,6 +90,28 @@ class RestoreBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     token_budget: int | None = None
 
 
+class CheckpointBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What a checkpoint of an agent's memory files is made for."""
+
+    message: str | None = None
+
+
+class StartBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is known of a session before its first message."""
+
+    user: str | None = None
+    provider: str | None = None
+    chat_id: str | None = None
+    channel: str | None = None
+    metadata: dict[str, Any] = {}
+
+
+class ArchiveBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Whether an active session is to be archived, too."""
+
+    force: bool = False
+
+
 _T = TypeVar("_T")
 
 
@@ -108,7 +131,8 @@ async def read_body(request: Request, kind: type[_T], *, limit_bytes: int) -> _T
 
 
 def decode(body: bytes, kind: type[_T]) -> _T:
-    """A body as a struct. Raises `Malformed`, or `Rejected` naming the field."""
+    """A body as a struct; none at all is one in which nothing is given. Raises `Malformed`, or `Rejected`."""
+    body = body or b"{}"
     try:
         text = body.decode()
     except UnicodeDecodeError as error:

@@ -12,7 +12,6 @@ from retrieval.budget import room_of
 from retrieval.context import Built, build_context
 from retrieval.recall import Recalled, find
 from retrieval.request import RecallRequest
-from retrieval.scopes import RATES
 from retrieval.selection import Asking
 from reverie.checks import check_label, check_query, check_session
 from reverie.errors import Rejected
@@ -57,7 +56,7 @@ def _context(services: Services, caller: Caller, body: ContextBody) -> Context:
         recency_window=settings.recency_window,
         most_messages=_most_messages(body.max_messages, settings.max_context_messages),
         most_memories=settings.max_context_memories,
-        rates=RATES[settings.decay_profile],
+        rates=settings.decay_rates,
         now=runtime.now(),
     )
     budget = settings.context_token_budget if body.token_budget is None else body.token_budget
@@ -66,11 +65,20 @@ def _context(services: Services, caller: Caller, body: ContextBody) -> Context:
     store = services.store_of_session(caller, asking.session)
     of_store = runtime.embedder_of(store)
     embedder = OnceEmbedder(of_store) if of_store is not None else None
+    account = services.account_side(caller.agent)
 
     def search(request: RecallRequest) -> Recalled:
-        return find(store, embedder, request, indexes=runtime.indexes)
+        return find(store, embedder, request, indexes=runtime.indexes, account=account, now=asking.now)
 
-    built = build_context(store, search, runtime.tokens, asking, room=room, refiner=refiner)
+    built = build_context(
+        store,
+        search,
+        runtime.tokens,
+        asking,
+        room=room,
+        refiner=refiner,
+        account=account.store if account is not None else None,
+    )
     services.note_recall(caller, built.query, built.hits)
     return _answer(built)
 

@@ -9,9 +9,36 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
+from reverie.channel_types import Channel, ChannelDescription, ChannelDraft, ChannelList, ChannelMove
+from reverie.curation_types import CurationEntry, CurationList, UndoBody, Undone
+from reverie.memory_types import (
+    Fact,
+    FactDraft,
+    FactList,
+    FoundMemories,
+    Memory,
+    MemoryChanges,
+    MemoryList,
+    MemoryStats,
+    Note,
+    NoteChanges,
+    NoteDraft,
+    NoteList,
+    Remembered,
+)
+from reverie.notebook_types import Checkpoint, CommitList, Difference, PromotionList
 from reverie.problems import CONTENT_TYPE, Problem
+from reverie.scratchpad_types import (
+    Cleared,
+    ScratchpadEntries,
+    ScratchpadEntry,
+    ScratchpadItems,
+    ScratchpadList,
+    ScratchpadValue,
+)
 from reverie.status import PipelineStatus
 from reverie.types import (
+    Compacted,
     Context,
     DeadLetter,
     DeadLetterList,
@@ -25,14 +52,33 @@ from reverie.types import (
     Session,
     SessionExport,
     SessionList,
+    SessionSummary,
 )
-from server.bodies import ContextBody, FileBody, MessagesBody, RecallBody, RestoreBody, SessionSearchBody
+from server.bodies import (
+    ArchiveBody,
+    CheckpointBody,
+    ContextBody,
+    FileBody,
+    MessagesBody,
+    RecallBody,
+    RestoreBody,
+    SessionSearchBody,
+    StartBody,
+)
 from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER
+from server.memory_bodies import MemoryBody, MemorySearchBody
 
 _STRUCTS: Final = (
     MessagesBody, FileBody, RecallBody, Receipt, Recollection, Session, SessionList, SessionExport, MessageList,
     DeadLetter, DeadLetterList, Deleted, RecallEventList, PipelineStatus, Problem,
+    SessionSummary, Compacted,
     ContextBody, Context, RestoreBody, Restored, SessionSearchBody, FoundSessions,
+    CheckpointBody, Checkpoint, CommitList, Difference, PromotionList,
+    MemoryBody, Remembered, Memory, MemoryList, MemoryChanges, MemoryStats, MemorySearchBody, FoundMemories,
+    StartBody, ArchiveBody, Channel, ChannelList, ChannelDraft, ChannelDescription, ChannelMove,
+    ScratchpadList, ScratchpadItems, ScratchpadEntry, ScratchpadEntries, ScratchpadValue, Cleared,
+    CurationEntry, CurationList, UndoBody, Undone,
+    Fact, FactDraft, FactList, Note, NoteDraft, NoteChanges, NoteList,
 )  # fmt: skip
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from retrieval.recall import find
 from retrieval.request import RecallRequest
 from retrieval.sessions import search_sessions
 from reverie.checks import check_label, check_query, check_session, normalise_tags
-from reverie.errors import NotFound
 from reverie.types import FoundSessions, Recollection
 from server.answers import answer
 from server.bodies import RecallBody, SessionSearchBody
@@ -67,6 +65,7 @@ def _recall(services: Services, caller: Caller, body: RecallBody) -> Recollectio
         channel=None if body.channel is None else check_label("channel", body.channel, required=True),
         scope=body.scope,
         tags=tuple(normalise_tags(body.tags)),
+        kinds=tuple(body.kinds),
         mode=body.mode,
         limit=body.limit,
         query_embedding=body.query_embedding,
@@ -76,12 +75,13 @@ def _recall(services: Services, caller: Caller, body: RecallBody) -> Recollectio
         neighbours=body.neighbours,
         explain=body.explain,
     )
-    store = services.store_to_read(caller.workspace)
-    if store is not None:
-        found = find(store, services.runtime.embedder_of(store), request, indexes=services.runtime.indexes)
-        services.note_recall(caller, request.query, found.hits)
-        return found.recollection
-    request.check()
-    if request.session is not None:
-        raise NotFound(f"agent {caller.agent} has no session {request.session!r}", field="session")
-    return Recollection(results=[], mode=request.mode, degraded=_nothing_yet(caller))
+    return recalled(services, caller, request)
+
+
+def recalled(services: Services, caller: Caller, request: RecallRequest) -> Recollection:
+    """What a request finds in the workspace and beyond, noted as recalled. Raises `Rejected` and `NotFound`."""
+    found = services.find(caller, request)
+    if found is None:
+        return Recollection(results=[], mode=request.mode, degraded=_nothing_yet(caller))
+    services.note_recall(caller, request.query, (*found.hits, *found.copies))
+    return found.recollection

@@ -23,17 +23,23 @@ def routes(services: Services) -> APIRouter:
     async def get_recall_events(request: Request) -> Response:
         """What this agent's recalls found, the newest first: one event for each result, recorded soon after the answer.
 
-        Scores are given only with `explain`.
+        Memories that hold across workspaces show what recalls in any of them found, and are marked `account`. Scores
+        are given only with `explain`.
         """
         caller = services.caller(request)
         limit, offset = page_of(request, limit=50, others=("explain",))
         explain = _explain(request)
 
         def work() -> RecallEventList:
-            store = services.store_to_read(caller.workspace)
+            store, account = services.store_to_read(caller.workspace), services.account_side(caller.agent)
+            across = account.store if account is not None else None
+            if store is None:
+                store, across = across, None
             if store is None:
                 return RecallEventList(recall_events=[])
-            found = recent_recalls(store, agent=caller.agent, limit=limit, offset=offset, explain=explain)
+            found = recent_recalls(
+                store, agent=caller.agent, limit=limit, offset=offset, explain=explain, account=across
+            )
             return RecallEventList(recall_events=found)
 
         return answer(await services.threads.run(work))

@@ -9,6 +9,10 @@ from typing import TypeVar
 from fastapi import Request
 
 from memory.status import StatusReader
+from retrieval.recall import AccountSide, Recalled, find
+from retrieval.request import RecallRequest
+from reverie.clock import new_id
+from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
 from reverie.producer import Producer
 from reverie.status import PipelineStatus
@@ -39,7 +43,7 @@ class Services:
     @cached_property
     def _status_reader(self) -> StatusReader:
         here = self.runtime
-        return StatusReader(here.stores, here.inbox, here.pulse, here.embedder)
+        return StatusReader(here.stores, here.inbox, here.pulse, here.embedder, here.language_model)
 
     def status(self) -> PipelineStatus:
         """The state of the pipeline."""
@@ -64,11 +68,37 @@ class Services:
             waker=here.waker,
         )
 
+    def find(self, caller: Caller, request: RecallRequest) -> Recalled | None:
+        """What a request finds in the caller's workspace and, where it looks so far, across workspaces.
+
+        None while nothing has been stored in either. Raises as `retrieval.recall.find`.
+        """
+        request.check()
+        store = self.store_to_read(caller.workspace)
+        account = self.account_side(caller.agent) if request.spans_workspaces else None
+        if store is not None:
+            side = AccountSide(store, self.runtime.embedder_of(store))
+        elif request.session is not None:
+            raise NotFound(f"agent {caller.agent} has no session {request.session!r}", field="session")
+        elif account is not None:  # a new workspace knows what holds in every one
+            side, account = account, None
+        else:
+            return None
+        return find(side.store, side.embedder, request, indexes=self.runtime.indexes, account=account)
+
     def note_recall(self, caller: Caller, query: str, hits: Sequence[Hit]) -> None:
-        """Remember what a recall found, if anything: microseconds here, written later by a worker."""
-        if hits and self.runtime.settings.recall_events:
-            found = [(hit.chunk_id, hit.score) for hit in hits]
-            self.runtime.recalls.note(caller.workspace, caller.agent, query, found)
+        """Remember what a recall found, if anything: microseconds here, written later by a worker.
+
+        What it found in the account's store is recorded there, as of the same recall.
+        """
+        if not hits or not self.runtime.settings.recall_events:
+            return
+        recall, at = new_id(), self.runtime.now()
+        for store in (caller.workspace, ACCOUNT_STORE):
+            of_account = store == ACCOUNT_STORE
+            found = [(hit.chunk_id, hit.score) for hit in hits if (hit.store == ACCOUNT_STORE) is of_account]
+            if found:
+                self.runtime.recalls.note(store, caller.agent, query, found, recall=recall, at=at)
 
     def store_to_read(self, workspace: str) -> Store | None:
         """A workspace's store, None while nothing has been stored in it: reading never makes one."""
@@ -76,6 +106,14 @@ class Services:
             return self.runtime.stores.workspace(workspace, create=False)
         except NotFound:
             return None
+
+    def account_side(self, agent: str) -> AccountSide | None:
+        """Where an agent's memories lie that hold across workspaces; None while it has none."""
+        store = self.store_to_read(ACCOUNT_STORE)
+        if store is None:
+            return None
+        side = AccountSide(store, None)
+        return AccountSide(store, self.runtime.embedder_of(store)) if side.holds_any(agent) else None
 
     def store_of_session(self, caller: Caller, session: str) -> Store:
         """The store in which a session would lie. Raises `NotFound` for the session where there is none."""

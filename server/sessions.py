@@ -124,7 +124,9 @@ def _forget(services: Services, caller: Caller, session: str) -> Deleted:
         store = here.stores.workspace(caller.workspace, create=coming)
     except NotFound:
         return Deleted(deleted=False)
-    return Deleted(deleted=forget_session(store, here.inbox, here.working, agent=caller.agent, session=session))
+    account = here.stores.account_store()
+    gone = forget_session(store, account, here.inbox, here.working, agent=caller.agent, session=session)
+    return Deleted(deleted=gone)
 
 
 async def _of_session(

@@ -21,10 +21,12 @@ _HEAD: Final = """\
 
 `reverie` is installed into `.venv/bin`. Every command that prints something prints JSON with `--json`; what takes
 long shows a progress bar on a terminal. The exit code is 0 when it is done, 1 when it failed, and 2 when the command
-or its input was at fault; an error is one line on standard error that says what to do.
+or its input was at fault; an error is one line on standard error that says what to do. A wrong option or a missing
+argument is answered with the usage of the command as well.
 
 Commands work on the data folder or the broker itself, whether `reverie up` runs or not. Those that say so ask the
-running server (`recall`, `context`, `sessions search`), and `ingest` hands over to the running broker.
+running server (`recall`, `context`, `memory search`, `sessions search`), at `REVERIE_URL` or else on the port of the
+settings, and `ingest` hands over to the running broker.
 
 """
 

@@ -65,6 +65,18 @@ def watch_parent(parent_pid: int, signal: int) -> None:
     os.kill(os.getpid(), signal)
 
 
+def give_way(niceness: int) -> None:
+    """Let the other processes of this machine go before this one; 19 gives way the most (setpriority(2)).
+
+    Where Linux shares the processors out by sessions (sched(7), autogroups), the niceness of a process counts within
+    its session alone: one that leads a session, as those of the supervisor do, gives that the same niceness.
+    """
+    os.nice(niceness)
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):  # another system, a kernel without autogroups, or one that forbids it
+            Path("/proc/self/autogroup").write_text(f"{niceness}\n", encoding="ascii")
+
+
 def spawn(
     argv: Sequence[str], env: Mapping[str, str], log_path: Path | None, parent_death_signal: int
 ) -> subprocess.Popen[bytes]:

@@ -4,6 +4,8 @@
     memory = Reverie(agent="ana")
     memory.ingest("chat-42", [{"role": "user", "content": "I moved to Lisbon in May."}])
     memory.recall("where does she live?")
+    kept = memory.remember("Kate takes oat milk", tags=["coffee"])
+    memory.forget(kept.id)
 
 Importing it costs next to nothing: each name is loaded when it is first used.
 """
@@ -15,7 +17,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reverie.aio import AsyncReverie
+    from reverie.channel_types import Channel
     from reverie.client import Reverie
+    from reverie.curation_types import CurationChange, CurationEntry, Undone
     from reverie.errors import (
         Conflict,
         NotFound,
@@ -27,8 +31,12 @@ if TYPE_CHECKING:
         Unavailable,
         WaitTimeout,
     )
+    from reverie.memory_types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered
+    from reverie.notebook_types import Checkpoint, Commit, Promotion
+    from reverie.scratchpad_types import ScratchpadEntry
     from reverie.status import PipelineStatus
     from reverie.types import (
+        Compacted,
         Context,
         DeadLetter,
         Explanation,
@@ -40,33 +48,50 @@ if TYPE_CHECKING:
         Restored,
         Session,
         SessionExport,
+        SessionSummary,
     )
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AsyncReverie",
+    "Channel",
+    "Checkpoint",
+    "Commit",
+    "Compacted",
     "Conflict",
     "Context",
+    "CurationChange",
+    "CurationEntry",
     "DeadLetter",
     "Explanation",
+    "Fact",
+    "FoundMemories",
     "Leg",
+    "Memory",
+    "MemoryStats",
     "Message",
     "NotFound",
+    "Note",
     "Permanent",
     "PipelineStatus",
+    "Promotion",
     "RecallResult",
     "Receipt",
     "Recollection",
     "Rejected",
     "Rejection",
+    "Remembered",
     "Restored",
     "Reverie",
     "ReverieError",
+    "ScratchpadEntry",
     "Session",
     "SessionExport",
+    "SessionSummary",
     "Transient",
     "Unavailable",
+    "Undone",
     "WaitTimeout",
     "__version__",
 ]
@@ -92,7 +117,12 @@ _MODULES = {
     **dict.fromkeys(
         ("DeadLetter", "Explanation", "Leg", "RecallResult", "Message", "Receipt", "Recollection", "Session"), "types"
     ),
-    **dict.fromkeys(("Context", "Restored", "SessionExport"), "types"),
+    **dict.fromkeys(("Fact", "FoundMemories", "Memory", "MemoryStats", "Note", "Remembered"), "memory_types"),
+    **dict.fromkeys(("Checkpoint", "Commit", "Promotion"), "notebook_types"),
+    "Channel": "channel_types",
+    "ScratchpadEntry": "scratchpad_types",
+    **dict.fromkeys(("CurationChange", "CurationEntry", "Undone"), "curation_types"),
+    **dict.fromkeys(("Compacted", "Context", "Restored", "SessionExport", "SessionSummary"), "types"),
 }
 
 

@@ -9,10 +9,17 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
-from reverie.client import Fusion, Mode, Reverie, Scope, Status
+from reverie.aio_memories import AsyncMemoryCalls
+from reverie.channels import AsyncChannelCalls
+from reverie.client import Fusion, Kind, Mode, Reverie, Scope, Status
 from reverie.contract import WaitFor
+from reverie.curation import AsyncCurationCalls
+from reverie.notebooks import AsyncNotebookCalls
+from reverie.scratchpads import AsyncScratchpadCalls
+from reverie.session_life import AsyncSessionLifeCalls
 from reverie.status import PipelineStatus
 from reverie.types import (
+    Compacted,
     Context,
     DeadLetter,
     FoundSessions,
@@ -23,6 +30,7 @@ from reverie.types import (
     Restored,
     Session,
     SessionExport,
+    SessionSummary,
 )
 
 # Calls of one client at a time; a call that waits until its messages are stored takes a thread for as long.
@@ -32,7 +40,14 @@ _P = ParamSpec("_P")
 _R = TypeVar("_R")
 
 
-class AsyncReverie:
+class AsyncReverie(
+    AsyncMemoryCalls,
+    AsyncNotebookCalls,
+    AsyncSessionLifeCalls,
+    AsyncScratchpadCalls,
+    AsyncChannelCalls,
+    AsyncCurationCalls,
+):
     """One agent's memory in one workspace, for asyncio. Arguments, answers and errors are those of `Reverie`.
 
     A call that is cancelled is no longer waited for; what it sent may have arrived.
@@ -137,6 +152,7 @@ class AsyncReverie:
         channel: str | None = None,
         scope: Scope | None = None,
         tags: Iterable[str] = (),
+        kinds: Iterable[Kind] = (),
         mode: Mode = "hybrid",
         limit: int = 5,
         query_embedding: Sequence[float] | None = None,
@@ -154,6 +170,7 @@ class AsyncReverie:
             channel=channel,
             scope=scope,
             tags=tags,
+            kinds=kinds,
             mode=mode,
             limit=limit,
             query_embedding=query_embedding,
@@ -188,6 +205,14 @@ class AsyncReverie:
     async def restore(self, session: str, token_budget: int | None = None) -> Restored:
         """See `Reverie.restore`."""
         return await self._run(self._sync.restore, session, token_budget)
+
+    async def summary(self, session: str) -> SessionSummary:
+        """See `Reverie.summary`."""
+        return await self._run(self._sync.summary, session)
+
+    async def compact(self, session: str, token_budget: int | None = None) -> Compacted:
+        """See `Reverie.compact`."""
+        return await self._run(self._sync.compact, session, token_budget)
 
     async def search_sessions(
         self, query: str, *, tags: Iterable[str] = (), mode: Mode = "hybrid", limit: int = 5

@@ -10,15 +10,22 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
+from reverie.channels import ChannelCalls
 from reverie.checks import check_label, check_query, check_session, check_trace, check_wait, normalise_tags
 from reverie.config import resolve_config, without_password
 from reverie.contexts import ContextCalls
 from reverie.contract import WaitFor
+from reverie.curation import CurationCalls
 from reverie.errors import Unavailable
 from reverie.http import HttpTransport, post_submission, session_path
+from reverie.memories import MemoryCalls
 from reverie.messages import build_file, build_session
+from reverie.notebooks import NotebookCalls
+from reverie.scratchpads import ScratchpadCalls
+from reverie.session_life import SessionLifeCalls
 from reverie.status import PipelineStatus
 from reverie.submission import Submission, enqueue, prepare_messages, single
+from reverie.summaries import SummaryCalls
 from reverie.types import (
     DeadLetter,
     DeadLetterList,
@@ -43,10 +50,20 @@ if TYPE_CHECKING:
 Mode = Literal["keyword", "vector", "hybrid"]
 Fusion = Literal["contextual", "weighted", "rrf"]
 Scope = Literal["conversation", "channel", "workspace", "account"]
+Kind = Literal["message", "file", "memory"]
 Status = Literal["active", "idle", "archived"]
 
 
-class Reverie(ContextCalls):
+class Reverie(
+    ContextCalls,
+    MemoryCalls,
+    NotebookCalls,
+    SummaryCalls,
+    SessionLifeCalls,
+    ScratchpadCalls,
+    ChannelCalls,
+    CurationCalls,
+):
     """One agent's memory in one workspace.
 
     What is not given is read once from REVERIE_AGENT, REVERIE_URL, REVERIE_BROKER, REVERIE_TOKEN,
@@ -168,6 +185,7 @@ class Reverie(ContextCalls):
         channel: str | None = None,
         scope: Scope | None = None,
         tags: Iterable[str] = (),
+        kinds: Iterable[Kind] = (),
         mode: Mode = "hybrid",
         limit: int = 5,
         query_embedding: Sequence[float] | None = None,
@@ -177,12 +195,13 @@ class Reverie(ContextCalls):
         neighbours: int = 0,
         explain: bool = False,
     ) -> Recollection:
-        """What this agent was told that fits the query, best first; with `tags`, only what carries all of them.
+        """What this agent was told and remembers that fits the query, best first.
 
-        `session` and `channel` confine it; `scope` says how far to look from a session ("channel" to its channel,
-        "workspace" to everything). `fusion` "contextual" also weighs what was said around a turn; "weighted" and
-        "rrf" fuse plain BM25 and cosine. The two weights sum to 1; one of them is enough. `neighbours` asks for so
-        many messages before and after each result.
+        `tags` confine it to what carries all of them, `kinds` to some of "message", "file" and "memory". `session` and
+        `channel` confine it; `scope` says how far to look from a session: "channel" to its channel, "workspace" to
+        everything in it, "account" to what holds across workspaces too, as without any of these. `fusion` "contextual"
+        also weighs what was said around a turn; "weighted" and "rrf" fuse plain BM25 and cosine. The two weights sum to
+        1; one of them is enough. `neighbours` asks for so many messages before and after each result.
 
         Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
         """
@@ -192,6 +211,7 @@ class Reverie(ContextCalls):
             "channel": None if channel is None else check_label("channel", channel, required=True),
             "scope": scope,
             "tags": normalise_tags(tags),
+            "kinds": list(kinds),
             "mode": mode,
             "limit": limit,
             "query_embedding": None if query_embedding is None else [float(number) for number in query_embedding],

@@ -37,8 +37,8 @@ class ContextCalls:
             "session": check_session(session),
             "query": None if query is None else check_query(query),
             "channel": check_label("channel", channel),
-            "token_budget": _whole("token_budget", token_budget),
-            "max_messages": _whole("max_messages", max_messages),
+            "token_budget": whole("token_budget", token_budget),
+            "max_messages": whole("max_messages", max_messages),
             "refine": refine,
         }
         return self._http.call("POST", "/v1/context", Context, body=body)
@@ -50,10 +50,10 @@ class ContextCalls:
         and `Unavailable`.
         """
         path = session_path(check_session(session), "/restore")
-        return self._http.call("POST", path, Restored, body={"token_budget": _whole("token_budget", token_budget)})
+        return self._http.call("POST", path, Restored, body={"token_budget": whole("token_budget", token_budget)})
 
 
-def _whole(field: str, value: object) -> int | None:
+def whole(field: str, value: object) -> int | None:
     """A count as it is, or `Rejected`: JSON would make nothing of what is no number, and 1 of true."""
     if value is None:
         return None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
@@ -45,7 +45,7 @@ class HttpTransport:
         into: type[_T],
         *,
         body: object = None,
-        query: Mapping[str, str | int | None] | None = None,
+        query: Mapping[str, str | int | Sequence[str] | None] | None = None,
         trace: str = "",
         timeout_seconds: float | None = None,
     ) -> _T:
@@ -84,7 +84,10 @@ class HttpTransport:
             try:
                 return client.request(method, path, **request)
             except httpx2.ConnectError as error:
-                raise Unavailable(f"the server at {self._config.url} does not answer ({error})") from error
+                raise Unavailable(
+                    f"the server at {self._config.url} does not answer ({error}): is it running? Start it with"
+                    " `reverie up`, or name another by REVERIE_URL"
+                ) from error
             except httpx2.TimeoutException as error:
                 raise Unavailable(f"the server at {self._config.url} did not answer in time") from error
             except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
@@ -156,11 +159,14 @@ def post_submission(
 
 
 def session_path(session: str, rest: str = "") -> str:
-    """The path of a session. Its id may hold any text, slashes included, or be no more than dots."""
-    encoded = quote(session, safe="")
-    if not encoded.strip("."):
-        encoded = encoded.replace(".", "%2E")
-    return f"/v1/sessions/{encoded}{rest}"
+    """The path of a session."""
+    return f"/v1/sessions/{path_segment(session)}{rest}"
+
+
+def path_segment(text: str) -> str:
+    """A part of a path. It may hold any text, slashes included, or be no more than dots."""
+    encoded = quote(text, safe="")
+    return encoded if encoded.strip(".") else encoded.replace(".", "%2E")
 
 
 def _post(transport: HttpTransport, part: Submission, wait: WaitFor, timeout_seconds: float) -> Receipt:

@@ -95,7 +95,8 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One thing recalled. There are no scores unless `explain` was asked for.
 
-    `before` and `after` are its neighbours in the session, oldest first, where `neighbours` asked for them.
+    `before` and `after` are its neighbours in the session, oldest first, where `neighbours` asked for them. A memory
+    has a `tier`, and a `source_message` where it came from one.
     """
 
     id: str
@@ -106,6 +107,8 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     role: str | None = None
     name: str | None = None
     tags: list[str] = []
+    tier: Literal["conversation", "channel", "workspace", "account"] | None = None
+    source_message: str | None = None
     excerpt: str | None = None
     before: list[Turn] = []
     after: list[Turn] = []
@@ -129,7 +132,10 @@ class Recollection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something remembered that a context tells, with the narrowest scope that holds it and the session at hand."""
+    """Something remembered that a context tells, with its tier: the narrowest scope that holds it.
+
+    A message or a file holds in the narrowest scope that holds the session at hand, too.
+    """
 
     id: str
     kind: Literal["message", "file", "memory"]
@@ -140,6 +146,7 @@ class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     role: str | None = None
     name: str | None = None
     tags: list[str] = []
+    source_message: str | None = None
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
@@ -179,7 +186,8 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to `restore`: the newest messages that fit, oldest first, and the summary of what was before.
 
-    `tokens` counts both. `left_out` are older messages that did not fit, `shortened` messages cut to fit.
+    `tokens` counts both. `left_out` are older messages that did not fit, of which the summary does not cover
+    `uncovered`: `compact` makes that none. `shortened` are messages cut to fit.
     """
 
     session: str
@@ -188,6 +196,30 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     left_out: int
     summary: str | None = None
     shortened: int = 0
+    uncovered: int = 0
+
+
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The rolling summary of a session: a line for each thing, with its date and speaker; empty before the first one.
+
+    It covers `covers` of the session's messages, all up to `upper_sequence` among them, and not the `uncovered` others.
+    `epoch` counts how often it was written.
+    """
+
+    session: str
+    text: str
+    tokens: int
+    epoch: int
+    upper_sequence: int
+    covers: int
+    uncovered: int
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `compact`: how many messages went into the summary, and the summary."""
+
+    condensed: int
+    summary: SessionSummary
 
 
 class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
@@ -210,7 +242,8 @@ class FoundSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class RecallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One result of a recall of the past: `access_count` is how often this text has been found by now.
 
-    All results of one recall carry the same `recall`. There is no score unless `explain` was asked for.
+    All results of one recall carry the same `recall`. There is no score unless `explain` was asked for. `account` marks
+    a memory that holds across workspaces, of a recall in any of them.
     """
 
     recall: str
@@ -221,6 +254,7 @@ class RecallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     access_count: int
     session: str | None = None
     score: float | None = None
+    account: bool = False
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

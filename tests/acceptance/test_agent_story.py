@@ -101,7 +101,7 @@ def test_status_shows_the_pipeline_at_work(memory: Reverie) -> None:
     status = memory.status()
 
     assert status.broker == "up"
-    assert {"pipeline", "embed", "beat"} <= {worker.name.split("@")[0] for worker in status.workers}
+    assert {"pipeline", "embed", "maintenance", "beat"} <= {worker.name.split("@")[0] for worker in status.workers}
     assert status.lag.samples > 0
     assert status.embedder.state == "up"
     assert status.errors == {}
@@ -111,7 +111,7 @@ def test_whatever_is_killed_what_was_accepted_is_found_once() -> None:
     with Stack(env={"REVERIE_EMBEDDING_PROVIDER": "hash"}) as stack:
         client = Reverie("ana", broker=stack.broker_url, workspace=WORKSPACE)
         sent = 0
-        for victim in ("pipeline", "broker", "embed", "beat", "server"):
+        for victim in ("pipeline", "broker", "embed", "maintenance", "beat", "server"):
             sent += _ingest_again_until_accepted(client, f"while {victim} dies", 25)
             _kill(stack, victim)
             sent += _ingest_again_until_accepted(client, f"after {victim} died", 25)

@@ -289,7 +289,7 @@ def test_the_command_line_restores_a_session(plain_url: str, tmp_path: Path) -> 
     ran = reverie(tmp_path / "data", port, "sessions", "restore", "now", "--budget", "12")
     assert ran.returncode == 0, ran.stderr
     assert "What boats did I mention?" in ran.stdout
-    assert "1 older messages left out" in ran.stdout
+    assert "1 older message left out" in ran.stdout
     found = json.loads(reverie(tmp_path / "data", port, "sessions", "restore", "now", "--json").stdout)
     assert [message["content"] for message in found["messages"]] == [
         "The tram was late.",

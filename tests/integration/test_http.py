@@ -386,7 +386,11 @@ def test_metrics_name_no_agent_session_or_workspace(
     clients("secretagent", workspace="secretplace").ingest("secretsession", LISBON)
     drain(runtime, "secretplace")
     clients("secretagent", workspace="secretplace").session("secretsession")
+    clients("secretagent", workspace="secretplace").set_fact("secrets", "secret", "secret")
     text = httpx2.get(f"{url}/metrics").text
+    assert 'method="PUT",route="/v1/facts/{category}/{key}"' in text
+    assert "reverie_memories 1.0" in text
+    assert 'reverie_language_model_today{what="calls"} 0.0' in text
     assert 'route="/v1/sessions/{session}"' in text
     assert 'reverie_lag_seconds{quantile="0.5"}' in text
     assert 'reverie_stage_waiting{stage="embed"} 0.0' in text

@@ -20,6 +20,7 @@ import pytest
 from memory.chunking import chunk_messages
 from memory.forgetting import forget_session
 from memory.indexing import index_chunks
+from reverie.contract import ACCOUNT_STORE
 from storage.stores import Store
 from storage.verify import verify
 from support.http import running_server
@@ -165,7 +166,8 @@ def test_a_killed_change_goes_on_and_a_running_server_answers_throughout(runtime
             assert verify(store).wrong == []
             assert texts(ask(url, SAID, mode="vector"))[0] == SAID
 
-            forget_session(store, runtime.inbox, runtime.working, agent="ana", session="gone")
+            account = runtime.stores.workspace(ACCOUNT_STORE)
+            forget_session(store, account, runtime.inbox, runtime.working, agent="ana", session="gone")
             say(runtime, "zanzibar in between", session="s")
             work(runtime)
             assert verify(store).wrong == []

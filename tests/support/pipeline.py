@@ -152,7 +152,8 @@ class Pipeline:
             pass
 
     def forget(self, session: str = "s", *, agent: str = "ana") -> bool:
-        return forget_session(self.store, self.inbox, self.working, agent=agent, session=session)
+        account = self.stores.account_store()
+        return forget_session(self.store, account, self.inbox, self.working, agent=agent, session=session)
 
     # --- out of the store ---
 

@@ -219,3 +219,13 @@ def test_the_version_is_told() -> None:
     told = subprocess.run([sys.executable, "-P", "-m", "worker.cli", "--version"], capture_output=True, text=True)
     assert told.returncode == 0
     assert told.stdout.startswith("reverie 0.")
+
+
+def test_each_message_at_fault_is_told_by_itself(reverie: Reverie, tmp_path: Path) -> None:
+    """Given messages of which none can be stored, then each stands under its own number with its own reason."""
+    (tmp_path / "bad.jsonl").write_text('{"role": "user", "content": ""}\n{"role": "wizard", "content": "hi"}\n')
+    ended = reverie("ingest", "bad.jsonl", "--session", "s")
+    assert ended.code == 1
+    first, second = ended.out.splitlines()[1:]
+    assert first.startswith("  message 0: content")
+    assert second.startswith("  message 1: role")

@@ -20,7 +20,8 @@ from memory.upkeep import optimize_stores
 from reverie.errors import Conflict
 from reverie.types import Recollection
 from storage import reembed as vectors
-from storage.index import ChunkFilter, Generation
+from storage.chunk_filter import ChunkFilter
+from storage.index import Generation
 from storage.reindex import _steps, reindex
 from storage.stores import Store
 from storage.upkeep import optimize

@@ -15,7 +15,10 @@ from numpy.typing import NDArray
 
 from adapters.embedders import EmbedderSpec, HashEmbedder
 from adapters.embedders.base import EmbedderUnavailable
+from memory.chunking import chunk_messages
+from reverie.contract import ACCOUNT_STORE
 from storage.verify import verify
+from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 from worker import cli
 from worker.cli import reembed as command
@@ -112,6 +115,26 @@ def test_without_a_model_the_one_that_the_workspace_has_is_embedded_anew(reverie
     assert json.loads(reverie("--all", "--json").out)[WORKSPACE]["new"] == "mine@2"
     assert models(pipe) == [("mine@2", "active", 20)]
     assert verify(pipe.store).wrong == []
+
+
+def test_the_account_is_looked_after_like_a_workspace(reverie: Reverie, pipe: Pipeline) -> None:
+    """Given a memory of the account's tier, then --account is about its store alone, and --all takes it in."""
+    knowing = Knowing(pipe.stores, workspace=WORKSPACE)
+    knowing.remember("likes short answers", tier="account", kind="preference")
+    account = pipe.stores.account_store()
+    chunk_messages(account, now=pipe.now, on_batch=lambda _: None)
+    assert json.loads(reverie("--account", "--json", command="verify").out)["counts"].keys() == {ACCOUNT_STORE}
+    assert json.loads(reverie("--account", "--json", command="reindex").out)[ACCOUNT_STORE]["text"] == 1
+    everywhere = json.loads(reverie("--all", "--provider", "model2vec", "--model", "mine", "--json").out)
+    assert {name: report["new"] for name, report in everywhere.items()} == {ACCOUNT_STORE: "mine", WORKSPACE: "mine"}
+    anew = json.loads(reverie("--account", "--json").out)
+    assert {name: report["new"] for name, report in anew.items()} == {ACCOUNT_STORE: "mine@2"}
+    status = {line["name"]: line for line in json.loads(reverie("--json", command="status").out)}
+    assert (status[ACCOUNT_STORE]["model"], status[WORKSPACE]["model"]) == ("mine@2", "mine")
+    assert status[ACCOUNT_STORE]["schema"] == status[ACCOUNT_STORE]["newest"]
+    assert verify(account).wrong == []
+    both = reverie("--account", "--all")
+    assert (both.code, both.err) == (2, "reverie: --all and --account: --all takes the account in\n")
 
 
 def test_an_interruption_says_how_far_it_came_and_without_options_it_is_gone_on_with(

@@ -19,7 +19,7 @@ STEPS = [
     ("chunk", WorkQueue, "claim"),
     ("chunk", Chunks, "sources"),
     ("chunk", Chunks, "add_of_messages"),
-    ("chunk", Chunks, "add_of_file"),
+    ("chunk", Chunks, "add_of_document"),
     ("chunk", Chunks, "mark_chunked"),
     ("chunk", WorkQueue, "finish"),
     ("embed", WorkQueue, "claim"),

@@ -19,14 +19,24 @@ def main() -> None:
         # Here and not above: importing takes half a second, in which Ctrl-C may come. A module of commands registers
         # them when it is imported.
         from worker.cli import (  # noqa: F401
+            channels,
             context,
+            curation,
             database,
+            facts,
             health,
+            memories,
+            memory_transfer,
+            notebooks,
+            notes,
             recalls,
             reembed,
+            scratchpads,
+            session_life,
             sessions,
             stack,
             status,
+            summaries,
             talk,
             upkeep,
         )

@@ -47,8 +47,10 @@ class Invocation:
     @cached_property
     def runtime(self) -> Runtime:
         """The stores and the broker, opened here and now: for commands that work on the data folder itself."""
+        from worker.logs import log_to_standard_error
         from worker.runtime import Runtime
 
+        log_to_standard_error()
         return Runtime(self.settings)
 
 

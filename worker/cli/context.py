@@ -8,7 +8,7 @@ import typer
 
 from reverie.types import Context
 from worker.cli.application import application, invocation
-from worker.cli.output import AsJson, messages, print_json, say
+from worker.cli.output import AsJson, counted, messages, print_json, say
 from worker.cli.talk import client
 
 
@@ -42,7 +42,8 @@ def context(
 def _account(found: Context) -> str:
     """One line for people about the document, beside it."""
     left = found.left_out
-    parts = [f"{found.tokens:,} tokens, {len(found.messages)} turns, {len(found.memories)} memories"]
+    turns, memories = counted(len(found.messages), "turn"), counted(len(found.memories), "memory")
+    parts = [f"{counted(found.tokens, 'token')}, {turns}, {memories}"]
     dropped = left.memories + left.relevant + left.important + left.recent
     if dropped or left.shortened:
         parts.append(f"{dropped} left out, {left.shortened} shortened")

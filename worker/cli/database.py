@@ -10,7 +10,8 @@ import typer
 
 from memory.forgetting import forget_workspace
 from reverie.checks import check_workspace
-from reverie.errors import ReverieError
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import Rejected, ReverieError
 from storage.engine import Database
 from storage.index import IndexKind, SearchIndex
 from storage.migrate import newest_version, schema_version
@@ -23,7 +24,8 @@ from worker.cli.output import AsJson, print_json, print_table, progress_bar, say
 database = typer.Typer(help="Look after the database files.", no_args_is_help=True)
 application.add_typer(database, name="db")
 
-EveryWorkspace = Annotated[bool, typer.Option("--all", help="Every workspace, not only the one chosen.")]
+Everything = Annotated[bool, typer.Option("--all", help="Every workspace and the account, not only the one chosen.")]
+OfAccount = Annotated[bool, typer.Option("--account", help="The account, whose memories hold in every workspace.")]
 
 
 @database.command("migrate")
@@ -52,7 +54,7 @@ def migrate(context: typer.Context, as_json: AsJson = False) -> None:
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Schema, model, size and log of each database."""
     stores = invocation(context).runtime.stores
-    rows = [_file_status(stores, name) for name in stores.names()]
+    rows = [_file_status(stores, name) for name in stores.all_names()]
     if as_json:
         print_json(rows)
         return
@@ -70,7 +72,8 @@ def status(context: typer.Context, as_json: AsJson = False) -> None:
 def reindex(
     context: typer.Context,
     kind: Annotated[str, typer.Option(help="text, vector or both.")] = "both",
-    everything: EveryWorkspace = False,
+    everything: Everything = False,
+    account: OfAccount = False,
     as_json: AsJson = False,
 ) -> None:
     """Build the search indexes anew; they are searched meanwhile. Interrupted, it goes on where it was."""
@@ -81,7 +84,7 @@ def reindex(
         kinds = ("text",) if kind == "text" else ("vector",)
     call = invocation(context)
     counts: dict[str, dict[str, int]] = {}
-    for name in chosen(call, everything):
+    for name in chosen(call, everything, account=account):
         store = call.runtime.stores.workspace(name, create=False)
         for one in kinds:
             counts.setdefault(name, {})[one] = _rebuild(store, one, call.runtime.now())
@@ -95,7 +98,8 @@ def reindex(
 @database.command("verify")
 def verify(
     context: typer.Context,
-    everything: EveryWorkspace = False,
+    everything: Everything = False,
+    account: OfAccount = False,
     quick: Annotated[bool, typer.Option(help="Leave out reading every page.")] = False,
     as_json: AsJson = False,
 ) -> None:
@@ -103,7 +107,7 @@ def verify(
     call = invocation(context)
     wrong: dict[str, list[str]] = {}
     counts: dict[str, dict[str, int]] = {}
-    for name in chosen(call, everything):
+    for name in chosen(call, everything, account=account):
         with _as_finding(wrong, name):
             verdict = compare(call.runtime.stores.workspace(name, create=False), quick=quick)
             counts[name] = verdict.counts
@@ -160,18 +164,22 @@ def _rebuild(store: Store, kind: IndexKind, now: int) -> int:
         return rebuild(store, kind, now=now, progress=lambda done, total: bar.update(task, completed=done, total=total))
 
 
-def chosen(call: Invocation, everything: bool) -> list[str]:
-    """The workspaces that a command is about."""
-    return call.runtime.stores.names() if everything else [call.settings.workspace]
+def chosen(call: Invocation, everything: bool, *, account: bool) -> list[str]:
+    """The stores that a command is about. Raises `Rejected` for both options at once."""
+    if everything and account:
+        raise Rejected("--all and --account: --all takes the account in", field="account")
+    if everything:
+        return call.runtime.stores.all_names()
+    return [ACCOUNT_STORE if account else call.settings.workspace]
 
 
 def _file_status(stores: Stores, name: str) -> dict[str, Any]:
     path = stores.path_of(name)
-    log = path.with_name("memory.db-wal")
+    log = path.with_name(f"{path.name}-wal")
     row: dict[str, Any] = {
         "name": name,
         "schema": None,
-        "newest": newest_version("workspace"),
+        "newest": newest_version("account" if name == ACCOUNT_STORE else "workspace"),
         "model": "",
         "next_model": "",
         "bytes": path.stat().st_size,

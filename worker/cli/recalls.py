@@ -21,7 +21,8 @@ def recalls(
     """What the agent's recalls have found, the newest first, and how often each text was found."""
     call = invocation(context)
     store = call.runtime.stores.workspace(call.settings.workspace, create=False)
-    found = recent_recalls(store, agent=call.agent, limit=limit, explain=explain)
+    across = call.runtime.stores.account_store()
+    found = recent_recalls(store, agent=call.agent, limit=limit, explain=explain, account=across)
     if as_json:
         print_json(found)
         return
@@ -37,4 +38,4 @@ def recalls(
         )
         for event in found
     ]
-    print_table(columns, rows, empty=f"agent {call.agent} has recalled nothing in workspace {store.name} yet")
+    print_table(columns, rows, empty=f"Agent {call.agent} has recalled nothing in workspace {store.name} yet.")

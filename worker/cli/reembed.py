@@ -21,7 +21,7 @@ from memory.reembedding import reembed as embed_anew
 from reverie.errors import Rejected
 from storage.stores import Store
 from worker.cli.application import Invocation, invocation
-from worker.cli.database import EveryWorkspace, chosen, database
+from worker.cli.database import Everything, OfAccount, chosen, database
 from worker.cli.output import AsJson, messages, print_json, print_table, progress_bar, say
 from worker.runtime import embedder_spec
 
@@ -73,7 +73,8 @@ def reembed(
     ] = None,
     dimension: Annotated[int | None, typer.Option(min=1, max=8192, help="Numbers per vector, of an endpoint.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Of an OpenAI-compatible endpoint, up to /v1.")] = None,
-    everything: EveryWorkspace = False,
+    everything: Everything = False,
+    account: OfAccount = False,
     as_json: AsJson = False,
 ) -> None:
     """Embed with another model, or anew with the same one; recall goes on. Interrupted, it goes on where it was."""
@@ -84,7 +85,7 @@ def reembed(
     embedders, seen = _Loaded(), _Seen()
     reports: dict[str, ReembedReport] = {}
     with _interruptible(seen):
-        for name in chosen(call, everything):
+        for name in chosen(call, everything, account=account):
             store = call.runtime.stores.workspace(name, create=False)
             spec = wanted or _own(store, settings)
             reports[name] = _reembed(call, store, *embedders.of(spec), anew=wanted is None, seen=seen)

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 
 from memory.forgetting import forget_session
 from memory.restoring import restore_session as restore
+from memory.session_life import session_of_ref
 from memory.sessions import export_session as read_export
 from memory.sessions import list_sessions as read_list
 from memory.sessions import read_session
 from memory.working import as_message
-from reverie.errors import Rejected
+from reverie.errors import NotFound
+from reverie.types import Session
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
-from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
+from worker.cli.output import AsJson, ExportFile, counted, print_json, print_table, say, shortened, when, write_export
 from worker.cli.talk import client
 
 sessions = typer.Typer(help="Conversations.", no_args_is_help=True)
@@ -42,27 +42,29 @@ def list_sessions(
     print_table(
         ("session", "ref", "status", "messages", "updated"),
         [(shortened(s.id, 40), s.ref_code, s.status, s.messages, when(s.updated_at)) for s in found],
-        empty=f"agent {call.agent} has no sessions in workspace {call.settings.workspace}",
+        empty=f"Agent {call.agent} has no sessions in workspace {call.settings.workspace}.",
     )
 
 
 @sessions.command("show")
 def show_session(
     context: typer.Context,
-    session: str,
+    session: Annotated[str, typer.Argument(help="Its id, or its reference code.")],
     limit: Annotated[int, typer.Option(min=1, max=100_000, help="The newest messages.")] = 50,
     as_json: AsJson = False,
 ) -> None:
     """A session's newest messages, in the order in which they were said."""
     call = invocation(context)
     store = _store(call)
-    shown = read_session(store, agent=call.agent, session=session)
+    shown = _by_id_or_ref(store, call.agent, session)
     with store.reading() as tx:
         rows = tx.for_agent(call.agent)
-        found = rows.messages.of_session(rows.sessions.get(session).row_id, limit=limit, newest=True)
+        found = rows.messages.of_session(rows.sessions.get(shown.id).row_id, limit=limit, newest=True)
     if as_json:
         print_json({"session": shown, "messages": [as_message(message) for message in found]})
         return
+    if not found:
+        say(f"Nothing has been said in session {shown.id} yet.")
     for message in found:
         say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
 
@@ -109,26 +111,20 @@ def restore_session(
     for message in found.messages:
         say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
     cut = f", {found.shortened} shortened" if found.shortened else ""
-    say(f"({found.tokens:,} tokens; {found.left_out} older messages left out{cut})")
+    say(f"({counted(found.tokens, 'token')}; {counted(found.left_out, 'older message')} left out{cut})")
 
 
 @sessions.command("export")
 def export_session(
     context: typer.Context,
     session: str,
-    output: Annotated[Path | None, typer.Option("--output", "-o", help="A file; else standard output.")] = None,
+    output: ExportFile = None,
+    as_json: AsJson = False,
 ) -> None:
     """A session with all its messages as JSON with a schema version."""
     call = invocation(context)
     document = read_export(_store(call), agent=call.agent, session=session)
-    if output is None:
-        print_json(document)
-        return
-    try:
-        output.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
-    except OSError as error:
-        raise Rejected(f"{output} cannot be written: {error.strerror}", field="output") from error
-    say(f"{len(document.messages)} messages written to {output}")
+    write_export(document, output, "message", len(document.messages), as_json=as_json)
 
 
 @sessions.command("delete")
@@ -145,11 +141,22 @@ def delete_session(
             f"Forget session {session!r} of agent {call.agent} for good? (--yes does not ask)", abort=True, err=True
         )
     here = call.runtime
-    found = forget_session(_store(call), here.inbox, here.working, agent=call.agent, session=session)
+    account = here.stores.account_store()
+    found = forget_session(_store(call), account, here.inbox, here.working, agent=call.agent, session=session)
     if as_json:
         print_json({"forgotten": found})
     else:
         say("Forgotten." if found else "There was no such session; what is on its way for it will not be stored.")
+
+
+def _by_id_or_ref(store: Store, agent: str, session: str) -> Session:
+    try:
+        return read_session(store, agent=agent, session=session)
+    except NotFound as unknown:
+        try:
+            return session_of_ref(store, agent=agent, ref_code=session)
+        except NotFound:
+            raise unknown from None
 
 
 def _store(call: Invocation) -> Store:

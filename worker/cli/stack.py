@@ -18,23 +18,21 @@ from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
 from worker.cli.application import application, invocation
 from worker.cli.output import say
-from worker.processes import end_with_supervisor
+from worker.processes import end_with_supervisor, give_way
 from worker.settings import PREFIX, Settings
 
 if TYPE_CHECKING:
     from worker.supervisor import ProcessEvent, ProcessSpec
 
-_PIPELINE_QUEUES = (
-    contract.QUEUE_INGEST,
-    contract.QUEUE_INDEX,
-    contract.QUEUE_MAINTENANCE,
-    contract.QUEUE_SCHEDULES,
-)
+_PIPELINE_QUEUES = (contract.QUEUE_INGEST, contract.QUEUE_INDEX, contract.QUEUE_SCHEDULES)
 # -P: the folder in which an agent's developer types `reverie up` may hold a tasks.py or storage.py of their own,
 # and must not come before our packages of these names.
 _PYTHON = (sys.executable, "-P", "-m")
 # Embedding is the long-distance runner: the short steps of the others, and recalls, go before it.
 _EMBED_NICENESS = 5
+# What the jobs do can wait for everything else, and has a worker to itself: a few jobs that wait for a language model
+# would else take every process from the messages that come in.
+_MAINTENANCE_NICENESS = 15
 # One that is starting beside us has a moment; of one that is not there a person wants to hear soon.
 _BROKER_PATIENCE_SECONDS = 5.0
 
@@ -86,7 +84,9 @@ def worker(
     # Unique on a host: workers of the same queues are told apart in `reverie status`.
     os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(wanted)}-{os.getpid()}")
     if wanted == [contract.QUEUE_EMBED]:
-        os.nice(_EMBED_NICENESS)
+        give_way(_EMBED_NICENESS)
+    elif wanted == [contract.QUEUE_MAINTENANCE]:
+        give_way(_MAINTENANCE_NICENESS)
     from worker.app import app
 
     app.worker_main(
@@ -154,6 +154,7 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
     specs.append(spec("pipeline", "worker", pipeline, f"--concurrency={settings.worker_concurrency}"))
     if settings.embedding_provider != "none":
         specs.append(spec("embed", "worker", f"--queues={contract.QUEUE_EMBED}", "--concurrency=1"))
+    specs.append(spec("maintenance", "worker", f"--queues={contract.QUEUE_MAINTENANCE}", "--concurrency=1"))
     specs.append(spec("beat", "beat"))
     # Last, and waited for: when it answers, everything has been started.
     return [

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
 
 import typer
 
 from adapters.embedders.resilience import GuardedEmbedder
 from memory.status import StatusReader
-from reverie.status import PipelineStatus
+from reverie.status import LanguageModelUse, PipelineStatus
 from worker.cli.application import Invocation, application, invocation
-from worker.cli.output import AsJson, print_json, print_table, say, size, when
+from worker.cli.output import AsJson, counted, print_json, print_table, say, size, when
 from worker.up_file import supervisor_pid
+
+_WORKSPACES_SHOWN: Final = 5
 
 
 @application.command()
@@ -50,8 +53,14 @@ def _print(call: Invocation, found: PipelineStatus) -> None:
         say("Lag       nothing became searchable in the last 5 minutes")
     embedders = sorted({worker.embedder for worker in found.workers if worker.embedder})
     say(f"Embedder  {'; '.join(embedders) or call.settings.embedding_provider + ', not used yet'}")
-    say(f"Dead      {found.dead_letters} dead letters" + (" (reverie dead-letters list)" if found.dead_letters else ""))
-    say(f"Log       {size(found.wal_bytes)} of write-ahead log in {found.workspaces_total} workspaces")
+    for line in _language_model(call, found):
+        say(line)
+    say(
+        f"Dead      {counted(found.dead_letters, 'dead letter')}"
+        + (" (reverie dead-letters list)" if found.dead_letters else "")
+    )
+    say(f"Memories  {_memories(found)}")
+    say(f"Log       {size(found.wal_bytes)} of write-ahead log in {counted(found.workspaces_total, 'workspace')}")
     say()
     _print_backlog(found)
     say()
@@ -64,13 +73,53 @@ def _print(call: Invocation, found: PipelineStatus) -> None:
     print_table(
         ("job", "last run", "ended", "result"),
         [
-            (name.removeprefix("reverie."), when(job.started_at), when(job.finished_at), job.error or "ok")
+            (
+                name.removeprefix("reverie.").replace("_", "-"),
+                when(job.started_at),
+                when(job.finished_at),
+                job.error or _did(job.counts),
+            )
             for name, job in found.jobs.items()
         ],
         empty="No periodic job has run yet.",
     )
     for name, error in found.errors.items():
         say(f"{name}: {error}")
+
+
+def _memories(found: PipelineStatus) -> str:
+    """How many stand, and in which workspaces most of them."""
+    largest = sorted((line for line in found.workspaces if line.memories), key=lambda line: -line.memories)
+    shown = [f"{line.memories:,} in {line.name}" for line in largest[:_WORKSPACES_SHOWN]]
+    rest = found.memories - found.account.memories - sum(line.memories for line in largest[:_WORKSPACES_SHOWN])
+    shown += [f"{rest:,} in others"] if rest else []
+    shown += [f"{found.account.memories:,} in the account"] if found.account.memories else []
+    return ", ".join(shown) or "none yet"
+
+
+def _language_model(call: Invocation, found: PipelineStatus) -> list[str]:
+    """Which one is asked, how the workers find it, and what it took."""
+    used = found.language_model
+    if not call.settings.language_model_base_url and not used.last_30_days.calls:
+        return ["Model     no language model is set: jobs go by rules"]
+    models = sorted({worker.language_model for worker in found.workers if worker.language_model})
+    named = call.settings.language_model if call.settings.language_model_base_url else None
+    return [
+        f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
+        f"          today {_took(used.today)}; last 30 days {_took(used.last_30_days)}",
+    ]
+
+
+def _took(use: LanguageModelUse) -> str:
+    failed = f" ({use.failures:,} failed)" if use.failures else ""
+    cost = f", cost {use.cost:,.4f}" if use.cost else ""
+    return f"{counted(use.calls, 'call')}{failed}, {use.input_tokens:,} tokens in, {use.output_tokens:,} out{cost}"
+
+
+def _did(counts: Mapping[str, Any]) -> str:
+    """What a job counted, as far as it is more than nothing; what it only looked at is no result."""
+    told = {name: value for name, value in counts.items() if isinstance(value, int) and value and name != "looked_at"}
+    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in told.items()) or "ok"
 
 
 def _print_backlog(found: PipelineStatus) -> None:

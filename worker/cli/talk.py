@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import codecs
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -13,7 +14,7 @@ import typer
 
 from reverie import contract
 from reverie.client import Reverie
-from reverie.errors import Rejected
+from reverie.errors import Rejected, Rejection
 from reverie.types import Explanation, Recollection
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, progress_bar, say, shortened, when
@@ -56,10 +57,12 @@ def ingest(
                 typer.echo(f"reverie: interrupted: {accepted} of {total} messages had been handed over", err=True)
                 raise typer.Exit(130) from None
             except Rejected as error:
-                rejected += [{"index": place, "field": error.field, "error": str(error)}] * len(messages)
+                # Either each message is at fault, or all are by what they have in common.
+                whole = [Rejection(index=i, field=error.field, error=str(error)) for i in range(len(messages))]
+                rejected += _rejected(error.items or whole, place)
             else:
                 accepted += len(receipt.accepted)
-                rejected += [{"index": place + r.index, "field": r.field, "error": r.error} for r in receipt.rejected]
+                rejected += _rejected(receipt.rejected, place)
                 degraded = receipt.degraded or degraded
             bar.advance(task, len(messages))
     if as_json:
@@ -83,6 +86,9 @@ def recall(
         str | None, typer.Option(help="How far from the session: conversation, channel, workspace or account.")
     ] = None,
     tag: Annotated[list[str] | None, typer.Option(help="Every tag given must be there.")] = None,
+    kind: Annotated[
+        list[str] | None, typer.Option(help="Only messages, files or memories: message, file, memory; more than once.")
+    ] = None,
     mode: Annotated[str, typer.Option(help="keyword, vector or hybrid.")] = "hybrid",
     fusion: Annotated[str, typer.Option(help="contextual, weighted or rrf.")] = "contextual",
     vector_weight: Annotated[
@@ -102,6 +108,7 @@ def recall(
             scope=scope,  # type: ignore[arg-type]
             vector_weight=vector_weight,
             tags=tag or [],
+            kinds=kind or [],  # type: ignore[arg-type]
             mode=mode,  # type: ignore[arg-type]  # checked where it is used, with an error that names it
             fusion=fusion,  # type: ignore[arg-type]
             limit=limit,
@@ -156,13 +163,13 @@ def client(call: Invocation, *, over_http: bool = False) -> Reverie:
         workspace=settings.workspace,
         broker=None if over_http else settings.broker_url,
         prefix=settings.broker_prefix,
-        url=local_url(settings) if over_http else None,
+        url=(os.environ.get("REVERIE_URL") or local_url(settings)) if over_http else None,
     )
 
 
 def _read(file: str) -> list[Any]:
     """The messages or conversations of a file. Raises `Rejected` with the line that is not JSON."""
-    text = sys.stdin.buffer.read() if file == "-" else _bytes_of(Path(file))
+    text = input_of(Path(file))
     # Windows' editors put it before UTF-8; it is no part of the text.
     text = text.removeprefix(codecs.BOM_UTF8)
     if not text.strip():
@@ -175,6 +182,16 @@ def _read(file: str) -> list[Any]:
         if len(lines) < 2:
             raise Rejected(f"{file} is neither JSON nor JSONL: {error}", field="file") from error
     return [_line(file, number, line) for number, line in lines]
+
+
+def _rejected(faults: Iterable[Rejection], place: int) -> list[dict[str, Any]]:
+    """Rejections of a batch, with their places in the whole file."""
+    return [{"index": place + fault.index, "field": fault.field, "error": fault.error} for fault in faults]
+
+
+def input_of(path: Path) -> bytes:
+    """What a file holds, or for `-` what comes on standard input. Raises `Rejected`."""
+    return sys.stdin.buffer.read() if str(path) == "-" else _bytes_of(path)
 
 
 def _bytes_of(path: Path) -> bytes:
@@ -231,7 +248,7 @@ def _print_recollection(found: Recollection) -> None:
     if found.degraded:
         say(f"({found.degraded})")
     for place, memory in enumerate(found.results, start=1):
-        who = memory.name or memory.role or memory.kind
+        who = memory.name or memory.role or " ".join(part for part in (memory.tier, memory.kind) if part)
         for turn in memory.before:
             say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
         say(f"{place}. {when(memory.created_at)}  {who}: {shortened(memory.excerpt or memory.text, 200)}")

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from memory import dead_letters as letters
+from memory.jobs import LEASE_SECONDS
 from reverie import contract
 from reverie.clock import from_micros
 from reverie.errors import Rejected
@@ -25,7 +26,21 @@ _JOBS = {
     "backfill-embeddings": contract.BACKFILL_EMBEDDINGS,
     "optimize-store": contract.OPTIMIZE_STORE,
     "verify-store": contract.VERIFY_STORE,
+    "consolidate-memories": contract.CONSOLIDATE_MEMORIES,
+    "prune-decayed": contract.PRUNE_DECAYED,
+    "consolidate-conversations": contract.CONSOLIDATE_CONVERSATIONS,
+    "summarize-sessions": contract.SUMMARIZE_SESSIONS,
+    "extract-memories": contract.EXTRACT_MEMORIES,
+    "dream-sweep": contract.DREAM_SWEEP,
+    "close-idle-sessions": contract.CLOSE_IDLE_SESSIONS,
+    "apply-retention": contract.APPLY_RETENTION,
 }
+# Those that can say what they would do.
+_DRY: Final = frozenset(_JOBS) - {
+    "recover-inbox", "sweep-stages", "backfill-embeddings", "optimize-store", "verify-store",
+}  # fmt: skip
+# What jobs tell of each store stands below one of these.
+_BY_STORE: Final = ("stores", "workspaces")
 
 
 @dead.command("list")
@@ -109,26 +124,39 @@ def drop_dead_letters(
 def run(
     context: typer.Context,
     job: Annotated[str, typer.Argument(help="One of: " + ", ".join(_JOBS) + ".")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a periodic job here and now, whatever its clock says."""
     if job not in _JOBS:
         raise Rejected(f"no such job: {job}; there are {', '.join(_JOBS)}", field="job")
+    if dry_run and job not in _DRY:
+        raise Rejected(f"{job} has no dry run; those that have one: {', '.join(sorted(_DRY))}", field="dry_run")
     call = invocation(context)
     from worker.cli.stack import pass_on
 
     pass_on(call.settings)
     from worker.app import app
+    from worker.logs import log_to_standard_error
 
+    log_to_standard_error()
     app.loader.import_default_modules()
-    counts = dict(app.tasks[_JOBS[job]].body(by_hand=True))
+    options = {"dry_run": True} if dry_run else {}
+    try:
+        counts = dict(app.tasks[_JOBS[job]].body(by_hand=True, **options))
+    except KeyboardInterrupt:
+        typer.echo("reverie: interrupted: what was done is kept, and the next run does the rest", err=True)
+        raise typer.Exit(130) from None
     if as_json:
         print_json(counts)
     else:
-        rows = [
-            (name, value if isinstance(value, (int, float, str)) else _compact(value)) for name, value in counts.items()
-        ]
-        print_table(("count", "value"), rows, empty="Nothing to do.")
+        _print_counts(counts, dry_run=dry_run)
+    if counts.get("held_elsewhere"):
+        typer.echo(
+            f"reverie: note: another copy of {job} is at work there, or was killed within the last"
+            f" {LEASE_SECONDS / 60:g} minutes: run it again later",
+            err=True,
+        )
 
 
 def _chosen_letters(call: Invocation, letter: int | None, everything: bool) -> list[int]:
@@ -144,8 +172,34 @@ def _chosen_letters(call: Invocation, letter: int | None, everything: bool) -> l
     return found
 
 
-def _compact(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+def _print_counts(counts: dict[str, Any], *, dry_run: bool) -> None:
+    """What a job counted, and in which stores; a dry run says that it was one."""
+    stores = {name: line for key in _BY_STORE for name, line in counts.get(key, {}).items()}
+    totals = {name: value for name, value in counts.items() if name not in _BY_STORE}
+    if not stores and not totals.keys() - {"seconds"}:
+        say("Nothing to do.")
+        return
+    if dry_run:
+        say("A dry run: nothing was changed. Without --dry-run it would come to this.")
+    rows = [(name, value if isinstance(value, (int, float)) else _text(value)) for name, value in totals.items()]
+    print_table(("count", "value"), rows, empty="")
+    if stores:
+        say()
+        print_table(("store", "result"), [(name, _told(line)) for name, line in stores.items()], empty="")
+
+
+def _told(line: dict[str, Any]) -> str:
+    """The counts of one store in words, without those that stayed at 0."""
+    parts = [
+        f"{value:,} {name.replace('_', ' ')}" if isinstance(value, (int, float)) else f"{name}: {_text(value)}"
+        for name, value in line.items()
+        if value
+    ]
+    return ", ".join(parts) or "nothing"
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _letter(letter: DeadLetter, *, with_payload: bool = False) -> dict[str, Any]:

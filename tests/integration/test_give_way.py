@@ -1,0 +1,41 @@
+"""Processes that give way: by their niceness, also where Linux shares the processors out by sessions."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+from worker.processes import spawn
+
+AUTOGROUP = Path("/proc/self/autogroup")
+PROGRAM = """
+import os
+from worker.processes import give_way
+give_way(7)
+group = open("/proc/self/autogroup").read() if os.path.exists("/proc/self/autogroup") else ""
+open({out!r}, "w").write(f"{{os.getpriority(os.PRIO_PROCESS, 0)}} {{group}}")
+"""
+
+
+def test_a_supervised_process_gives_way_to_those_of_other_sessions(tmp_path: Path) -> None:
+    """Given a process that leads a session, when it gives way, then the whole session does."""
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    program = PROGRAM.format(out=str(tmp_path / "out"))
+    process = spawn([sys.executable, "-c", program], {}, tmp_path / "log", signal.SIGKILL)
+    assert process.wait(60) == 0, (tmp_path / "log").read_text("utf-8")
+
+    niceness, _, group = (tmp_path / "out").read_text("utf-8").partition(" ")
+    assert int(niceness) == min(19, mine + 7)
+    if group.strip():  # a kernel with autogroups
+        assert group.split()[-2:] == ["nice", "7"]
+
+
+def test_a_process_of_a_users_session_leaves_that_session_as_it_is() -> None:
+    """Given a worker started by hand, which leads no session, then the shell it came from keeps its share."""
+    before = AUTOGROUP.read_text("ascii") if AUTOGROUP.exists() else ""
+    program = "from worker.processes import give_way; give_way(5)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)  # a process of this session
+    assert (AUTOGROUP.read_text("ascii") if AUTOGROUP.exists() else "") == before

@@ -1,0 +1,63 @@
+"""`reverie run`: a job by hand, in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+from reverie import contract
+from reverie.clock import now_micros
+from storage.memory_records import NewMemory
+from storage.stores import Stores
+
+
+def run(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-P", "-m", "worker.cli", "--data", str(data), "--workspace", "home", "run", *arguments]
+    return subprocess.run(command, cwd=data.parent, capture_output=True, text=True, timeout=120)
+
+
+def test_a_job_that_another_copy_holds_says_so_and_changes_nothing(tmp_path: Path) -> None:
+    """Given a job whose lease another copy holds, or a killed one held, then a note says for how long at the most."""
+    stores = Stores(tmp_path / "data")
+    home = stores.workspace("home")
+    with home.writing() as tx:
+        assert tx.leases.take(contract.CONSOLIDATE_MEMORIES, now=now_micros(), seconds=100)
+
+    held = run(tmp_path / "data", "consolidate-memories")
+    free = run(tmp_path / "data", "prune-decayed")
+
+    assert (held.returncode, free.returncode) == (0, 0), held.stderr + free.stderr
+    assert "another copy of consolidate-memories is at work there" in held.stderr
+    assert "within the last 2 minutes" in held.stderr
+    assert "another copy" not in free.stderr
+    stores.close()
+
+
+def test_a_job_that_does_not_exist_is_answered_with_those_that_do(tmp_path: Path) -> None:
+    """Given a misspelt job, then all jobs are named."""
+    misspelt = run(tmp_path / "data", "dream-sweeep")
+
+    assert misspelt.returncode == 2
+    assert "no such job: dream-sweeep" in misspelt.stderr
+    assert "dream-sweep," in misspelt.stderr
+
+
+def test_a_job_tells_what_it_did_and_where(tmp_path: Path) -> None:
+    """Given a faded memory, then a dry run says that it is one, and the job what it removed from which workspace."""
+    stores = Stores(tmp_path / "data")
+    with stores.workspace("home").writing() as tx:
+        faded = NewMemory(id="m", content="it faded", created_at=now_micros() - 10**15, importance=0.1)
+        tx.for_agent("ana").memories.add(faded, now=now_micros() - 10**15)
+    stores.close()
+
+    dry = run(tmp_path / "data", "prune-decayed", "--dry-run")
+    done = run(tmp_path / "data", "prune-decayed")
+    nothing = run(tmp_path / "data", "extract-memories")
+
+    assert dry.stdout.startswith("A dry run: nothing was changed.")
+    assert "dry run" not in done.stdout
+    for told in (dry, done):
+        assert "home   1 looked at, 1 pruned" in told.stdout, told.stdout + told.stderr
+        assert "{" not in told.stdout
+    assert nothing.stdout == "Nothing to do.\n"

@@ -1,0 +1,105 @@
+"""The story of a month is told with tiny inputs; how good its figures are is not judged."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SAID = (
+    "I keep bees on the roof of the library.",
+    "How many hives are there?",
+    "Four, and the fifth comes in May.",
+    "Is honey what they are kept for?",
+    "No, for the orchard behind it.",
+    "That orchard smells of cider in October.",
+)
+NOTED = ("Bees live on the roof of the library.", "The orchard is the reason for the bees.")
+
+
+@pytest.fixture
+def conversation(tmp_path: Path) -> Path:
+    """A conversation of three sessions in the form of LoCoMo, with what an agent noted of the first."""
+    talk: dict[str, Any] = {"speaker_a": "Iris", "speaker_b": "Tom"}
+    for number in (1, 2, 3):
+        talk[f"session_{number}_date_time"] = f"9:00 am on {number} June, 2025"
+        turns = [("Iris", SAID[2 * number - 2]), ("Tom", SAID[2 * number - 1])]
+        talk[f"session_{number}"] = [
+            {"speaker": speaker, "text": text, "dia_id": f"D{number}:{place}"}
+            for place, (speaker, text) in enumerate(turns, 1)
+        ]
+    questions = [
+        {"question": "What is kept on the roof?", "category": 1, "evidence": ["D1:1"]},
+        {"question": "How many hives are there?", "category": 1, "evidence": ["D2:1"]},
+        {"question": "Where are the bees?", "category": 1, "evidence": ["D1:1"]},
+        {"question": "What smells in October?", "category": 1, "evidence": ["D3:2"]},
+    ]
+    noted = {"session_1_observation": {"Iris": [[text, "D1:1"] for text in NOTED]}}
+    path = tmp_path / "talk.json"
+    path.write_text(
+        json.dumps([{"sample_id": "iris", "conversation": talk, "qa": questions, "observation": noted}]),
+        encoding="utf-8",
+    )
+    return path
+
+
+def tell(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
+    """Have the story told; returns what was said and the result."""
+    output = folder / "story.json"
+    command = [sys.executable, "-m", "benchmarks.story", "--quick", "--embedding-provider", "hash"]
+    ran = subprocess.run(
+        [*command, "--output", str(output), "--page", str(folder / "story.md"), *options,
+         "--picture", str(folder / "story.svg")],
+        cwd=ROOT, env={**os.environ, "REVERIE_CONFIG": os.devnull}, capture_output=True, text=True, timeout=300,
+        check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout, json.loads(output.read_text(encoding="utf-8"))
+
+
+def test_a_month_is_lived_and_taken_back(conversation: Path, tmp_path: Path) -> None:
+    """Given a conversation, when a month is lived, then jobs worked on it, and undone it is as if they never had."""
+    _, result = tell(tmp_path, "--locomo", str(conversation))
+    figures = result["figures"]
+    assert (figures["messages"], figures["questions_asked_during_the_month"]) == (6, 240)
+    assert figures["memories_at_the_end"] > 0
+    assert figures["done_dream"] > 0
+    assert figures["done_close"] == 3
+    assert figures["undone"] > 3
+    assert figures["rows_that_differ_after_undoing_all"] == 0
+    assert (figures["unseen_questions_after"], figures["asked_during_questions_after"]) == (2, 2)
+
+    page, picture = (tmp_path / "story.md").read_text("utf-8"), (tmp_path / "story.svg").read_text("utf-8")
+    assert "](story.svg)" in page
+    assert ElementTree.fromstring(picture).tag.endswith("svg")
+    for text in (*SAID, *NOTED):
+        assert text not in page + picture, "nothing of a data set may be written down"
+
+
+def test_without_a_data_set_our_own_conversation_is_lived(tmp_path: Path) -> None:
+    """Given no file, when the story is told, then it says so and lives the demo's."""
+    said, result = tell(tmp_path)
+    assert "no --locomo FILE" in said
+    assert result["figures"]["messages"] == 40
+    assert "no marked answers" in (tmp_path / "story.md").read_text("utf-8")
+
+
+@pytest.mark.parametrize("data", ["--locomo", "--longmemeval"])
+def test_a_data_set_that_cannot_be_used_is_said_before_anything_is_lived(tmp_path: Path, data: str) -> None:
+    """Given a file that is not there, or another form of file, then one line says so and nothing is written."""
+    other = tmp_path / "other.json"
+    other.write_text('{"a": 1}', encoding="utf-8")
+    for path, said in ((tmp_path / "nowhere.json", "there is no file"), (other, "has not the form of")):
+        command = [sys.executable, "-m", "benchmarks.story", "--embedding-provider", "hash", data, str(path)]
+        command += ["--output", str(tmp_path / "story.json")]
+        ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+        assert (ran.returncode, said in ran.stderr) == (1, True), ran.stderr
+        assert "Traceback" not in ran.stderr
+        assert not (tmp_path / "story.json").exists()

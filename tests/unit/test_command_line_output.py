@@ -1,0 +1,61 @@
+"""What people see: ids that are whole on a narrow terminal, and no control characters of others' making."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console
+
+from worker.cli import output
+
+ID = "note-01a1fc71-a11b-769f-8564-d566f7eed5c9"
+TEXT = "A house at the sea in which she spends every August with her two sisters and their boat"
+
+
+@pytest.fixture
+def narrow(monkeypatch: pytest.MonkeyPatch) -> Console:
+    """A terminal of 60 columns, whose text is kept."""
+    console = Console(width=60, record=True)
+    monkeypatch.setattr(output, "console", console)
+    return console
+
+
+def test_an_id_is_whole_where_the_table_is_wider_than_the_terminal(narrow: Console) -> None:
+    """Given rows that do not fit, then each is a line with its id and the text below it, no word of it cut."""
+    output.print_table(("id", "tier", "content"), [(ID, "workspace", TEXT), ("m", "workspace", "")], empty="")
+    lines = narrow.export_text().splitlines()
+    assert lines[2] == f"{ID}  workspace"
+    assert " ".join(line.strip() for line in lines[3:-1]) == TEXT
+    assert lines[-1].split() == ["m", "workspace"]
+
+
+def test_a_table_without_a_long_text_folds_its_cells(narrow: Console) -> None:
+    """Given a table whose last column is short, then its cells are folded, and none of their characters is lost."""
+    output.print_table(("worker", "queues", "tasks"), [("w", "ab,cd" * 20, 1)], empty="")
+    folded = [word for word in narrow.export_text().split() if "," in word]
+    assert len(folded) > 1
+    assert "".join(folded) == "ab,cd" * 20
+
+
+def test_what_is_empty_says_so(narrow: Console) -> None:
+    """Given no rows, then the words for it are there and no header."""
+    output.print_table(("id",), [], empty="Nothing yet.")
+    assert narrow.export_text() == "Nothing yet.\n"
+
+
+@pytest.mark.parametrize("sign", ["\x1b[2J", "\r", "\x07", "\x9b31m", "\x7f"])
+def test_control_characters_do_not_reach_the_terminal(narrow: Console, sign: str) -> None:
+    """Given a text with a control character, then it is shown and does nothing, in a line as in a table."""
+    output.say(f"before{sign}after")
+    output.print_table(("id", "content"), [("m", f"before{sign}after")], empty="")
+    shown = narrow.export_text()
+    assert sign[0] not in shown
+    assert shown.count("before") == shown.count("after") == 2
+
+
+@pytest.mark.parametrize(
+    ("number", "what", "said"),
+    [(1, "memory", "1 memory"), (0, "memory", "0 memories"), (2_000, "older message", "2,000 older messages")],
+)
+def test_a_number_is_told_with_its_noun(number: int, what: str, said: str) -> None:
+    """Given a number and a noun, then one of it is told in the singular, and any other number in the plural."""
+    assert output.counted(number, what) == said
