@@ -2,7 +2,7 @@
 
 # The interpreter that makes the virtual environment. Without one given, the first of these that is new enough.
 PYTHON ?= python3 python3.11 python3.12 python3.13 python3.14
-# Passed on by `demo`, `up`, `test` and `bench`: make test ARGS="-k broker"
+# Passed on by `demo`, `story`, `up`, `test` and `bench`: make test ARGS="-k broker"
 ARGS ?=
 
 VENV := .venv
@@ -11,7 +11,7 @@ PY := $(BIN)/python
 INSTALLED := $(VENV)/.installed
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo up test check bench format docs clean
+.PHONY: help install demo story up test check bench format docs clean
 .DELETE_ON_ERROR:
 
 help: ## list the commands
@@ -22,6 +22,9 @@ install: $(INSTALLED) ## make .venv and install everything into it; the others d
 
 demo: $(INSTALLED) ## start the whole stack, remember a conversation, ask about it, stop
 	@$(PY) -m demo $(ARGS)
+
+story: $(INSTALLED) ## thirty simulated days of an agent: what the jobs make of its memories
+	@$(PY) -m benchmarks.story $(ARGS)
 
 up: $(INSTALLED) ## run the whole stack until Ctrl-C
 	@$(PY) -m worker.cli up $(ARGS)

@@ -18,7 +18,9 @@ from rich.table import Table
 from benchmarks.harness.options import DEFAULT_SEED, RESULTS, ROOT, run
 from benchmarks.harness.result import console, read_result, shown, verdict
 
-BENCHMARKS: Final = ("ingest", "accept", "lag", "recall_quality", "recall_speed", "writers", "footprint", "chaos")
+BENCHMARKS: Final = (
+    "ingest", "accept", "lag", "recall_quality", "recall_speed", "consolidate", "writers", "footprint", "chaos",
+)  # fmt: skip
 _WITH_PEERS: Final = ("ingest", "recall_speed")
 _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
 

@@ -37,7 +37,7 @@ QUESTIONS: Final = (
 )
 RESULTS: Final = 3
 
-_CONVERSATION: Final = Path(__file__).with_name("conversation.jsonl")
+CONVERSATION: Final = Path(__file__).with_name("conversation.jsonl")
 _WARM_UP_SESSION: Final = "demo-warm-up"
 # Loading the model takes 5 s here, and some ten on a machine that reads its disk for the first time.
 _WAIT_SECONDS: Final = 120.0
@@ -161,7 +161,7 @@ def _say_what_next(stack: Stack) -> None:
 def _conversation() -> dict[str, list[Any]]:
     """The messages that come with the repository, by session, in their order."""
     sessions: dict[str, list[Any]] = {}
-    for line in _CONVERSATION.read_bytes().splitlines():
+    for line in CONVERSATION.read_bytes().splitlines():
         message = msgspec.json.decode(line)
         sessions.setdefault(message.pop("session"), []).append(message)
     return sessions

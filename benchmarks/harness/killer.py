@@ -14,7 +14,9 @@ import psutil
 from benchmarks.harness.stack import Stack
 
 # Each as likely as the other; a child is one process of a worker's pool.
-ROLES = ("pipeline", "pipeline child", "embed", "embed child", "beat", "server", "broker")
+ROLES = (
+    "pipeline", "pipeline child", "embed", "embed child", "maintenance", "maintenance child", "beat", "server", "broker"
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.haystack import Haystack, Said
+from benchmarks.harness.options import UnusableData
 
 DEPTHS: Final = (5, 10, 20)
 # Adversarial: what is asked for was never said.
@@ -55,12 +56,12 @@ class Conversation:
 
 
 def load_locomo(path: Path, form: Form, *, limit: int | None = None) -> list[Conversation]:
-    """The conversations of a file, the first `limit` of them. Raises ValueError for a file of another form."""
+    """The conversations of a file, the first `limit` of them. Raises `UnusableData` for a file of another form."""
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         return [_conversation(entry, form) for entry in entries[:limit]]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{path} has not the form of LoCoMo: {error!r}") from error
+        raise UnusableData(f"{path} has not the form of LoCoMo: {error!r}") from error
 
 
 def turn_measures(found: Sequence[str], evidence: frozenset[str]) -> dict[str, float]:

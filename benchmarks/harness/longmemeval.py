@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.haystack import Haystack, Said
+from benchmarks.harness.options import UnusableData
 
 # How many distinct sessions count.
 FIRST: Final = 5
@@ -38,12 +39,12 @@ class SessionQuestion:
 def load_longmemeval(path: Path, *, dates: bool = True, limit: int | None = None) -> list[SessionQuestion]:
     """The questions of a file of JSON lines, compressed or not, that have an answer: the first `limit` of them.
 
-    Raises ValueError for a file of another form.
+    Raises `UnusableData` for a file of another form.
     """
     try:
         return list(islice(_questions(path, dates), limit))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
-        raise ValueError(f"{path} has not the form of LongMemEval: {error!r}") from error
+        raise UnusableData(f"{path} has not the form of LongMemEval: {error!r}") from error
 
 
 def session_measures(found: Sequence[str], gold: frozenset[str]) -> dict[str, float]:

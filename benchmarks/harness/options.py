@@ -14,6 +14,10 @@ RESULTS: Final = ROOT / "benchmarks" / "results"
 DEFAULT_SEED: Final = 20_261_101
 
 
+class UnusableData(ValueError):
+    """A data set that is not there or has another form; its message says which and what is expected."""
+
+
 def parser(name: str, about: str | None, *, data: bool = True) -> argparse.ArgumentParser:
     """A parser with the options that all benchmarks share."""
     options = argparse.ArgumentParser(
@@ -37,9 +41,11 @@ def given(value: int | float | None, *, quick: bool, tiny: float, full: float) -
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a benchmark; Ctrl-C and SIGTERM end it in one line, after everything that it started has been stopped."""
+    """Run a benchmark; Ctrl-C, SIGTERM and unusable data end it in one line, after all that it started was stopped."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     try:
         main()
     except KeyboardInterrupt:
         sys.exit("interrupted")
+    except UnusableData as error:
+        sys.exit(str(error))

@@ -1,0 +1,269 @@
+"""Thirty simulated days of agents: `make story`. The real pipeline, recall and tasks, on a clock that is set.
+
+Every agent is told its conversations over the month, takes notes, and is asked; the jobs run as the clock would run
+them. Then it is asked what was never asked during the month, and so is a twin that lived the same month without any
+job. A conversation that comes with the repository is used where no data set is named.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from statistics import fmean
+from typing import Any, Final
+
+from benchmarks.harness.haystack import Haystack, Said
+from benchmarks.harness.locomo import DEPTHS, Conversation, Form, TurnQuestion, load_locomo, turn_measures
+from benchmarks.harness.longmemeval import SessionQuestion, load_longmemeval
+from benchmarks.harness.options import ROOT, UnusableData, parser, run
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.result import Goal, Result, console, settings_of
+from benchmarks.story.census import Day
+from benchmarks.story.example import ASKED_TOO, example_lines, told_by
+from benchmarks.story.month import DAY, Life, Month
+from benchmarks.story.observed import Observation, load_observations
+from benchmarks.story.page import write_page
+from benchmarks.story.picture import draw
+from benchmarks.story.sessions import sessions_before_and_after
+from benchmarks.story.undoing import UndoneMonth, undo_month
+from benchmarks.story.world import World, micros, opened
+from demo.__main__ import CONVERSATION, QUESTIONS
+
+# Out of the way of what is kept: the page in docs/ is written where --page says so.
+_FOLDER: Final = ROOT / "build" / "story"
+_QUICK_CONVERSATIONS: Final = 1
+# Every other question is asked during the month, the rest at its end alone.
+_ASKED_DURING: Final = slice(0, None, 2)
+_ASKED_AT_THE_END: Final = slice(1, None, 2)
+
+Measures = dict[str, float]
+
+
+def main() -> None:
+    """Live the month, measure, and write the result, the page and the picture."""
+    options = _options()
+    result = Result(benchmark="story", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    tell = Progress()
+    conversations, of_sessions = _conversations(options, result), _session_questions(options)
+    notes = load_observations(options.locomo, options.seed) if options.locomo else {}
+    with _world(options) as twin:
+        _month(twin, conversations, notes, options.seed, tell, maintained=False).live()
+        before = _ask_all(twin, conversations, _ASKED_AT_THE_END, tell)
+        before_seen = _ask_all(twin, conversations, _ASKED_DURING, tell)
+    with _world(options) as world:
+        days = _month(world, conversations, notes, options.seed, tell, maintained=True).live()
+        after = _ask_all(world, conversations, _ASKED_AT_THE_END, tell)
+        after_seen = _ask_all(world, conversations, _ASKED_DURING, tell)
+        undone = undo_month(world, [one.haystack.agent for one in conversations], tell)
+        settings = world.runtime.settings
+    sessions = _sessions(options, of_sessions, tell)
+    _note(result, days, undone, {"unseen": (before, after), "asked_during": (before_seen, after_seen)}, sessions)
+    rows = [*_rows(before, after, before_seen, after_seen), *_session_rows(sessions)]
+    example = list(_example(options, tell))
+    result.finish(options.output)
+    svg = draw(days, promote_at=settings.promote_relevance, prune_at=settings.prune_relevance, figures=rows)
+    options.picture.write_text(svg, encoding="utf-8")
+    write_page(options.page, options.picture, result, days, rows, example)
+    console.print(f"the page: {options.page}\nthe picture: {options.picture}", markup=False, soft_wrap=True)
+
+
+def _options() -> argparse.Namespace:
+    options = parser("story", __doc__, data=False)
+    options.set_defaults(output=_FOLDER / "story.json")
+    options.add_argument("--locomo", type=Path, help="LoCoMo conversations as JSON; else the demo's conversation")
+    options.add_argument("--longmemeval", type=Path, help="LongMemEval-S as JSON lines: its sessions before and after")
+    options.add_argument("--questions", type=int, help="only the first of LongMemEval (1 when quick)")
+    options.add_argument("--conversations", type=int, help="only the first of them (1 when quick)")
+    options.add_argument("--decay-profile", default="standard", choices=("standard", "fast"))
+    options.add_argument("--embedding-provider", default="sentence-transformers", help="hash is for trying it out")
+    options.add_argument("--page", type=Path, default=_FOLDER / "story.md", help="where the page about it is written")
+    options.add_argument("--picture", type=Path, default=_FOLDER / "story.svg", help="where its picture is written")
+    given = options.parse_args()
+    for data in (given.locomo, given.longmemeval):
+        if data is not None and not data.is_file():
+            raise UnusableData(f"there is no file {data}: name another, or leave the option away")
+    for written in (given.output, given.page, given.picture):
+        written.parent.mkdir(parents=True, exist_ok=True)
+    return given
+
+
+def _conversations(options: argparse.Namespace, result: Result) -> list[Conversation]:
+    if options.locomo:
+        limit = options.conversations or (_QUICK_CONVERSATIONS if options.quick else None)
+        return load_locomo(options.locomo, Form(), limit=limit)
+    result.notes.append("no --locomo FILE: the conversation of `make demo` was lived, which has no marked answers")
+    console.print(result.notes[-1], markup=False)
+    return [_demo_conversation()]
+
+
+def _demo_conversation() -> Conversation:
+    lines = CONVERSATION.read_text(encoding="utf-8").splitlines()
+    said = [
+        Said(
+            id=turn["id"], session=turn["session"], role=turn["role"], content=turn["content"],
+            created_at=datetime.fromisoformat(turn["created_at"]),
+        )
+        for turn in map(json.loads, lines)
+    ]  # fmt: skip
+    return Conversation(Haystack("demo", said), [TurnQuestion(text, 0, frozenset()) for text in QUESTIONS])
+
+
+@contextmanager
+def _world(options: argparse.Namespace) -> Iterator[World]:
+    settings = {"embedding_provider": options.embedding_provider, "decay_profile": options.decay_profile}
+    with opened(settings) as world:
+        yield world
+
+
+def _start(conversations: Sequence[Conversation]) -> int:
+    """The midnight after the last thing that was ever said: what was said lies in the past, as it was dated."""
+    newest = max(
+        (said.created_at for one in conversations for said in one.haystack.said if said.created_at is not None),
+        default=datetime.now(UTC),
+    )
+    return (micros(newest) // DAY + 1) * DAY
+
+
+def _month(
+    world: World,
+    conversations: Sequence[Conversation],
+    notes: Mapping[str, Mapping[str, Sequence[Observation]]],
+    seed: int,
+    tell: Callable[[str], None],
+    *,
+    maintained: bool,
+) -> Month:
+    lives = [
+        Life(one.haystack, [asked.text for asked in one.questions[_ASKED_DURING]], notes.get(one.haystack.agent, {}))
+        for one in conversations
+    ]
+    return Month(world, lives, _start(conversations), seed, tell, maintained)
+
+
+def _ask_all(
+    world: World, conversations: Sequence[Conversation], which: slice, tell: Callable[[str], None]
+) -> Measures:
+    """The averages, in percent, over the questions that have marked answers."""
+    scores = []
+    for one in conversations:
+        for asked in one.questions[which]:
+            found = world.recall(one.haystack.agent, asked.text, limit=max(DEPTHS), noted=False).recollection
+            if asked.evidence:
+                scores.append(turn_measures([result.id for result in found], asked.evidence))
+        tell(f"asked {one.haystack.agent}")
+    averages = {name: 100 * fmean(score[name] for score in scores) for name in scores[0]} if scores else {}
+    return {**averages, "questions": float(len(scores))}
+
+
+def _session_questions(options: argparse.Namespace) -> list[SessionQuestion]:
+    if not options.longmemeval:
+        return []
+    return load_longmemeval(options.longmemeval, limit=options.questions or (1 if options.quick else None))
+
+
+def _sessions(
+    options: argparse.Namespace, questions: Sequence[SessionQuestion], tell: Callable[[str], None]
+) -> tuple[Measures, Measures] | None:
+    """LongMemEval before and after, where it is named."""
+    if not questions:
+        return None
+    with _world(options) as world:
+        return sessions_before_and_after(world, questions, tell)
+
+
+def _session_rows(of_sessions: tuple[Measures, Measures] | None) -> list[tuple[str, str, str]]:
+    if of_sessions is None:
+        return []
+    before, after = of_sessions
+    names = {"any_at_5": "any@5", "all_at_5": "all@5", "ndcg_at_10": "NDCG@10"}
+    return [
+        (f"LongMemEval sessions, {shown}", f"{before[name]:.1f}", f"{after[name]:.1f}")
+        for name, shown in names.items()
+        if name in before
+    ]
+
+
+def _example(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator[str]:
+    """What the month makes of the conversation that is our own."""
+    conversation = _demo_conversation()
+    told = []
+    for maintained in (False, True):
+        with _world(options) as world:
+            asks = [*(asked.text for asked in conversation.questions), *ASKED_TOO]
+            life = Life(conversation.haystack, asks)
+            Month(world, [life], _start([conversation]), options.seed, tell, maintained).live()
+            told.append(told_by(world, conversation))
+    return example_lines(*told)
+
+
+def _rows(before: Measures, after: Measures, before_seen: Measures, after_seen: Measures) -> list[tuple[str, str, str]]:
+    """What the picture and the page show."""
+    rows = []
+    for depth in (5, 10):
+        name = f"any_at_{depth}"
+        for about, one, other in (
+            ("never asked in the month", before, after),
+            ("asked in the month", before_seen, after_seen),
+        ):
+            if name in one:
+                rows.append((f"any@{depth}, questions {about}", f"{one[name]:.1f}", f"{other[name]:.1f}"))
+    return rows
+
+
+def _note(
+    result: Result,
+    days: Sequence[Day],
+    undone: UndoneMonth,
+    quality: dict[str, tuple[Measures, Measures]],
+    of_sessions: tuple[Measures, Measures] | None,
+) -> None:
+    total: Counter[str] = Counter()
+    for day in days:
+        total.update(day.done)
+    last = days[-1]
+    result.add("messages", sum(day.messages for day in days))
+    result.add("questions_asked_during_the_month", sum(day.asked for day in days))
+    result.add("memories_at_the_end", len(last.standing))
+    result.add("long_term_at_the_end", last.of_lifetime("long_term"))
+    result.add("superseded_at_the_end", last.superseded)
+    for action, count in sorted(total.items()):
+        result.add(f"done_{action}", count)
+    for which, (before, after) in quality.items():
+        for name in before:
+            result.add(f"{which}_{name}_before", round(before[name], 2))
+            result.add(f"{which}_{name}_after", round(after[name], 2))
+    result.add("undone", undone.undone)
+    result.add("refused_to_be_undone", len(undone.refused))
+    result.notes += [f"not undone: {why}" for why in undone.refused[:3]]
+    result.add("rows_that_differ_after_undoing_all", undone.differing)
+    result.goals += _goals(quality, undone)
+    if of_sessions is not None:
+        for name, figure in of_sessions[0].items():
+            result.add(f"longmemeval_{name}_before", round(figure, 2))
+            result.add(f"longmemeval_{name}_after", round(of_sessions[1][name], 2))
+        what, goal = "LongMemEval all@5 after the month", round(of_sessions[0]["all_at_5"], 2)
+        figure = round(of_sessions[1]["all_at_5"], 2)
+        result.goals.append(Goal(what=what, relation=">=", goal=goal, figure=figure, unit="%"))
+
+
+def _goals(quality: dict[str, tuple[Measures, Measures]], undone: UndoneMonth) -> list[Goal]:
+    goals: list[Goal] = [
+        Goal(what="rows that differ after undoing the month", relation="==", goal=0, figure=undone.differing)
+    ]
+    for which, (before, after) in quality.items():
+        for depth in (5, 10):
+            name = f"any_at_{depth}"
+            if name in before:
+                what = f"any@{depth} after the month, questions {which.replace('_', ' ')}"
+                goal: Any = round(before[name], 2)
+                goals.append(Goal(what=what, relation=">=", goal=goal, figure=round(after[name], 2), unit="%"))
+    return goals
+
+
+if __name__ == "__main__":
+    run(main)

@@ -1,0 +1,79 @@
+"""One conversation of our own told in words: what a question gave before the month, and what is remembered after it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from benchmarks.harness.locomo import Conversation
+from benchmarks.story.world import World
+from storage.memory_records import MemoryFilter
+
+_CHARACTERS: Final = 110
+# What was asked in the month beside the questions of the demo: in other words, as people do.
+ASKED_TOO: Final = (
+    "Which nuts must stay out of my food?",
+    "Who hides under the bed when the doorbell rings?",
+    "Why do I never take a plane?",
+    "Where did the piano end up?",
+    "What are Mum and Dad celebrating?",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A question, the first thing that a recall gave for it, and the memory made of that; None where there is none.
+
+    `lifetime` and `accessed` are of that memory: how long it is meant for, and how often it was found.
+    """
+
+    question: str
+    first: str
+    memory: str | None = None
+    source: str = ""
+    lifetime: str = ""
+    accessed: int = 0
+
+
+def told_by(world: World, conversation: Conversation) -> list[Told]:
+    """What each question of a conversation gives now."""
+    return [_told(world, conversation.haystack.agent, asked.text) for asked in conversation.questions]
+
+
+def example_lines(before: Sequence[Told], after: Sequence[Told]) -> Iterator[str]:
+    """The section of the page."""
+    yield "## In words"
+    yield ""
+    yield (
+        "The same month on the conversation of `make demo`, which is our own. Nothing but that conversation was told,"
+        " and every memory was made by a job: from what was recalled by different questions, or from what was said."
+    )
+    yield ""
+    yield "| asked | first result, before and after | the memory that was made of it |"
+    yield "| --- | --- | --- |"
+    for one, other in zip(before, after, strict=True):
+        first = f"the same: {one.first}" if one.first == other.first else f"{one.first} / {other.first}"
+        kept = "-" if other.memory is None else (
+            f"{other.memory} ({other.source}, {other.lifetime.replace('_', '-')}, found {other.accessed} times)"
+        )  # fmt: skip
+        yield f"| {one.question} | {first} | {kept} |"
+    yield ""
+
+
+def _told(world: World, agent: str, question: str) -> Told:
+    first = next(iter(world.recall(agent, question, limit=1, noted=False).recollection.results), None)
+    if first is None:
+        return Told(question, "nothing")
+    said = _short(first.text)
+    with world.store.reading() as tx:
+        made = tx.for_agent(agent).memories.page(MemoryFilter(source_message=first.id), limit=1)
+    if not made:
+        return Told(question, said)
+    kept = made[0]
+    return Told(question, said, _short(kept.content), kept.source, kept.lifetime, kept.access_count)
+
+
+def _short(text: str) -> str:
+    line = " ".join(text.split()).replace("|", "/")
+    return line if len(line) <= _CHARACTERS else line[: _CHARACTERS - 1] + "…"

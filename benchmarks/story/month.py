@@ -1,0 +1,166 @@
+"""The month: when what is said, when the agent asks, and when the clock runs which job, from one seed."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Final
+
+from benchmarks.harness.haystack import Haystack, Said
+from benchmarks.story.census import Day, done_since, standing_of
+from benchmarks.story.observed import Observation
+from benchmarks.story.world import World
+from reverie import contract
+from reverie.clock import from_micros
+from reverie.memory_types import MemoryDraft
+
+DAYS: Final = 30
+HOUR: Final = 3_600_000_000
+DAY: Final = 24 * HOUR
+# Questions of an agent a day: some hours of work.
+ASKED_A_DAY: Final = 8
+# Half of what is asked is asked again by and by, as people do.
+_ASKED_AGAIN: Final = 0.5
+_ASKS_FROM_HOUR: Final = 8
+_ASKS_TO_HOUR: Final = 20
+# What the clock runs on a day, by its hour. Extraction comes besides after each session.
+_EVERY_SIX_HOURS: Final = (contract.CONSOLIDATE_MEMORIES, contract.CONSOLIDATE_CONVERSATIONS)
+_AT: Final[Mapping[int, Sequence[str]]] = {
+    0: _EVERY_SIX_HOURS,
+    3: (contract.DREAM_SWEEP,),
+    6: (*_EVERY_SIX_HOURS, contract.CLOSE_IDLE_SESSIONS),
+    12: (*_EVERY_SIX_HOURS, contract.SUMMARIZE_SESSIONS),
+    18: (*_EVERY_SIX_HOURS, contract.CLOSE_IDLE_SESSIONS),
+}
+JOBS: Final[Mapping[int, Sequence[str]]] = {hour: (*_AT.get(hour, ()), contract.PRUNE_DECAYED) for hour in range(24)}
+
+
+@dataclass(frozen=True, slots=True)
+class Life:
+    """What an agent lives through: its sessions in their order, what it notes of each, and what it may ask."""
+
+    haystack: Haystack
+    asks: Sequence[str]
+    notes: Mapping[str, Sequence[Observation]] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _Event:
+    hour: float
+    what: Callable[[], None]
+
+
+@dataclass(slots=True)
+class Month:
+    """Thirty days of some agents in one world, driven hour by hour; without maintenance, no job ever runs."""
+
+    world: World
+    lives: Sequence[Life]
+    start: int
+    seed: int
+    tell: Callable[[str], None]
+    maintained: bool = True
+    days: list[Day] = field(default_factory=list)
+    _later: dict[int, list[_Event]] = field(default_factory=dict)
+
+    def live(self) -> list[Day]:
+        """Let the month pass; returns its days."""
+        chance = random.Random(self.seed)
+        spread = [_spread(life) for life in self.lives]
+        for number in range(1, DAYS + 1):
+            day = Day(number)
+            events = [
+                event
+                for life, said in zip(self.lives, spread, strict=True)
+                for event in self._of_agent(day, life, said.get(number, ()), chance)
+            ]
+            events += self._later.pop(number, [])
+            events += [_Event(hour, partial(self._job, job)) for hour, jobs in JOBS.items() for job in jobs]
+            begins = self.start + (number - 1) * DAY
+            for event in sorted(events, key=lambda event: event.hour):
+                self.world.at(begins + int(event.hour * HOUR))
+                event.what()
+            self._close(day, begins)
+            self.tell(f"day {number} of {DAYS}: {len(day.standing):,} memories")
+        return self.days
+
+    def _of_agent(
+        self, day: Day, life: Life, sessions: Sequence[Sequence[Said]], chance: random.Random
+    ) -> list[_Event]:
+        agent = life.haystack.agent
+        events = []
+        for said in sessions:
+            hour = chance.uniform(7.0, 21.0)
+            events.append(_Event(hour, partial(self._say, day, agent, said)))
+            events += self._noting(day, life, said[0].session, hour)
+            # Half a minute of silence, and the next look of the clock.
+            events.append(_Event(hour + 0.02, partial(self._job, contract.EXTRACT_MEMORIES)))
+        for _ in range(ASKED_A_DAY if life.asks else 0):
+            # The favourites of a seed: the first questions are asked again and again.
+            pool = life.asks[: max(1, len(life.asks) // 4)] if chance.random() < _ASKED_AGAIN else life.asks
+            question = chance.choice(pool)
+            hour = chance.uniform(_ASKS_FROM_HOUR, _ASKS_TO_HOUR)
+            events.append(_Event(hour, partial(self._ask, day, agent, question)))
+        return events
+
+    def _noting(self, day: Day, life: Life, session: str, hour: float) -> list[_Event]:
+        """What the agent notes of a session right after it, and what it notes once more on another day."""
+        agent, events = life.haystack.agent, []
+        for place, note in enumerate(life.notes.get(session, ())):
+            name = f"{agent}-{session}-{place}"
+            first = hour + 0.01
+            events.append(_Event(first, partial(self._note, agent, session, note, name)))
+            if note.again_days is not None and day.number + note.again_days <= DAYS:
+                later = self._later.setdefault(day.number + note.again_days, [])
+                later.append(_Event(9.0, partial(self._note, agent, session, note, name + "-again")))
+        return events
+
+    def _note(self, agent: str, session: str, note: Observation, name: str) -> None:
+        expires = None if note.expires_days is None else from_micros(self.world.now + note.expires_days * DAY)
+        account = note.tier == "account"
+        draft = MemoryDraft(
+            id=name,
+            content=note.text,
+            tier=note.tier,
+            kind=note.kind,
+            importance=note.importance,
+            expires_at=expires,
+            session=None if account else session,
+            channel=note.channel,
+            source_message=None if account else note.source_message,
+        )
+        self.world.remember(agent, draft)
+
+    def _say(self, day: Day, agent: str, said: Sequence[Said]) -> None:
+        self.world.say(agent, said[0].session, said)
+        day.messages += len(said)
+
+    def _ask(self, day: Day, agent: str, question: str) -> None:
+        found = self.world.recall(agent, question)
+        day.asked += 1
+        day.recalled += len(found.copies) + sum(result.kind == "memory" for result in found.recollection)
+
+    def _job(self, task: str) -> None:
+        if self.maintained:
+            self.world.run(task)
+
+    def _close(self, day: Day, begins: int) -> None:
+        """Take the census of a day at its end."""
+        self.world.at(begins + DAY - 1)
+        agents = [life.haystack.agent for life in self.lives]
+        rates = self.world.runtime.settings.decay_rates
+        day.standing, day.superseded = standing_of(self.world.stores, agents, now=self.world.now, rates=rates)
+        day.done = done_since(self.world.stores, agents, begins)
+        self.days.append(day)
+
+
+def _spread(life: Life) -> dict[int, list[list[Said]]]:
+    """The sessions of a life, as evenly over the days as they go; the last days hear nothing new."""
+    sessions = list(life.haystack.by_session().values())
+    spread: dict[int, list[list[Said]]] = {}
+    last = DAYS - 5
+    for place, said in enumerate(sessions):
+        spread.setdefault(1 + place * last // max(len(sessions), 1), []).append(said)
+    return spread

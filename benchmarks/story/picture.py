@@ -1,0 +1,183 @@
+"""The picture of the month: how relevance, access and tiers moved, what the jobs did, and what recall gave."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from benchmarks.story.census import Day, Standing
+from benchmarks.story.drawing import FAINT, INK, Panel, Point, label, picture, round_top
+
+_WIDTH: Final = 980
+_HEIGHT: Final = 1_090
+_LEFT: Final = 64
+_HALF: Final = 390
+_SECOND: Final = 540
+_WHOLE: Final = _SECOND + _HALF - _LEFT
+
+_LIFETIMES: Final = {"long_term": "#4f46e5", "short_term": "#a5b4fc", "conversation": "#d1d5db"}
+_TIERS: Final = {"workspace": "#0f766e", "channel": "#5eead4", "account": "#f59e0b", "conversation": "#d1d5db"}
+# What a job did, by the words of the curation log; all others count as "other".
+ACTIONS: Final = {
+    "extract": "#38bdf8", "supersede": "#94a3b8", "merge": "#a78bfa", "promote": "#4f46e5", "dream": "#16a34a",
+    "prune": "#ef4444", "expire": "#f97316", "cap": "#b45309", "summarise": "#eab308", "close": "#d1d5db",
+    "clear": "#f9a8d4",
+}  # fmt: skip
+_OTHER: Final = "#64748b"
+_MOST_LINES: Final = 150
+_TRACKED: Final = 4
+_TRACK_COLOURS: Final = ("#dc2626", "#16a34a", "#d97706", "#2563eb")
+
+
+def draw(days: Sequence[Day], *, promote_at: float, prune_at: float, figures: Sequence[tuple[str, str, str]]) -> str:
+    """The picture as SVG; `figures` are rows of a name, the figure before and the figure after."""
+    last = len(days)
+    panels = [
+        _shares(days, _panel(_LEFT, 90, _HALF, 170, last, _most(days)), "What stands, by lifetime", _LIFETIMES,
+                lambda one: one.lifetime),
+        _shares(days, _panel(_SECOND, 90, _HALF, 170, last, _most(days)), "and by tier", _TIERS, lambda one: one.tier),
+        _relevance(days, last, promote_at, prune_at),
+        _access(days, last),
+        _work(days, last),
+    ]  # fmt: skip
+    heading = [
+        label(_LEFT, 34, "Thirty days of an agent's memory", size=20, weight=700),
+        *_table(figures, top=962),
+    ]
+    return picture(_WIDTH, _HEIGHT, title="Thirty days of an agent's memory", panels=panels, more=heading)
+
+
+def _panel(left: float, top: float, width: float, height: float, last: int, most: float) -> Panel:
+    panel = Panel(left, top, width, height, 0, last, 0, round_top(most))
+    steps = [panel.y_to * share for share in (0, 0.5, 1)]
+    panel.axes(range(0, last + 1, 5), steps, y_name=lambda value: f"{value:,.0f}")
+    return panel
+
+
+def _most(days: Sequence[Day]) -> float:
+    return max((len(day.standing) for day in days), default=1)
+
+
+def _shares(
+    days: Sequence[Day], panel: Panel, title: str, colours: Mapping[str, str], kind_of: Callable[[Standing], str]
+) -> Panel:
+    """Memories stacked by something of theirs."""
+    panel.title(title, "memories at the end of each day")
+    floor: list[Point] = [(0.0, 0.0), *((day.number, 0.0) for day in days)]
+    for kind, colour in colours.items():
+        counts = [0, *(sum(kind_of(one) == kind for one in day.standing) for day in days)]
+        top = [(place, height + count) for (place, height), count in zip(floor, counts, strict=True)]
+        if any(counts):
+            panel.area(floor, top, colour)
+        floor = top
+    there = {kind_of(one) for day in days for one in day.standing}
+    _legend_below(panel, [(kind.replace("_", " "), colour) for kind, colour in colours.items() if kind in there])
+    return panel
+
+
+def _relevance(days: Sequence[Day], last: int, promote_at: float, prune_at: float) -> Panel:
+    """Each memory's relevance as a line, the most moved of them in colour."""
+    panel = Panel(_LEFT, 362, _WHOLE, 200, 0, last, min(prune_at, 0.01) / 3, 5.0, log=True)
+    ticks = [tick for tick in (0.01, 0.1, 1.0) if tick >= panel.y_from]
+    panel.axes(range(0, last + 1, 5), ticks, y_name=lambda value: f"{value:g}")
+    panel.title("Relevance", "importance x rate ^ hours x (1 + ln(1 + accesses)), one line a memory, logarithmic")
+    tracks = _tracks(days)
+    chosen = _chosen(tracks, days)
+    every = max(1, len(tracks) // _MOST_LINES)
+    for place, points in enumerate(tracks.values()):
+        if place % every == 0 and len(points) > 1:
+            panel.curve(points, FAINT, width=0.8, opacity=0.35)
+    for (_, memory), colour in zip(chosen, _TRACK_COLOURS, strict=False):
+        panel.curve(tracks[memory], colour, width=2.2)
+    panel.legend([(name, colour) for (name, _), colour in zip(chosen, _TRACK_COLOURS, strict=False)])
+    panel.threshold(promote_at, f"promoted above {promote_at:g}, when recalled often", "#4f46e5")
+    panel.threshold(prune_at, f"pruned below {prune_at:g}", "#ef4444")
+    return panel
+
+
+def _tracks(days: Sequence[Day]) -> dict[str, list[Point]]:
+    tracks: dict[str, list[Point]] = {}
+    for day in days:
+        for one in day.standing:
+            tracks.setdefault(one.id, []).append((day.number, one.relevance))
+    return tracks
+
+
+def _chosen(tracks: Mapping[str, Sequence[Point]], days: Sequence[Day]) -> list[tuple[str, str]]:
+    """A few memories that show what can become of one: by what happened to them, never by what they say."""
+    latest = {one.id: one for day in days for one in day.standing}
+    end = {one.id for one in days[-1].standing} if days else set()
+    long = [memory for memory in tracks if len(tracks[memory]) > len(days) // 2]
+    rules: list[tuple[str, Callable[[str], object]]] = [
+        ("recalled most", lambda memory: (latest[memory].access_count, memory)),
+        ("never recalled", lambda memory: (-latest[memory].access_count, len(tracks[memory]), memory)),
+        ("pruned", lambda memory: (memory not in end, len(tracks[memory]), memory)),
+    ]
+    chosen: list[tuple[str, str]] = []
+    for name, rule in rules:
+        left = [memory for memory in long if memory not in {found for _, found in chosen}]
+        best = max(left, key=rule, default=None)  # type: ignore[arg-type]  # tuples of what can be compared
+        if best is not None and (name != "pruned" or best not in end):
+            chosen.append((name, best))
+    return chosen[:_TRACKED]
+
+
+def _access(days: Sequence[Day], last: int) -> Panel:
+    """Questions of each day, and the accesses of memories that came of them."""
+    most = max((max(day.recalled, day.asked) for day in days), default=1)
+    panel = _panel(_LEFT, 632, _HALF, 200, last + 1, most)
+    panel.title("Access", "questions of each day, and memories that they found")
+    panel.bars([(day.number - 0.2, [(day.asked, "#cbd5e1")]) for day in days], share=0.35)
+    panel.bars([(day.number + 0.2, [(day.recalled, "#0ea5e9")]) for day in days], share=0.35)
+    panel.legend([("asked", "#cbd5e1"), ("memories found", "#0ea5e9")])
+    return panel
+
+
+def _work(days: Sequence[Day], last: int) -> Panel:
+    """What the jobs did, by day."""
+    shown = {action for day in days for action in day.done}
+    most = max((day.done.total() for day in days), default=1)
+    panel = _panel(_SECOND, 632, _HALF, 200, last + 1, most)
+    panel.title("What the jobs did", "entries of the curation log; each can be undone")
+    known = {action: colour for action, colour in ACTIONS.items() if action in shown}
+    panel.bars(
+        [
+            (
+                day.number,
+                [
+                    *((day.done[action], colour) for action, colour in known.items()),
+                    (sum(count for action, count in day.done.items() if action not in ACTIONS), _OTHER),
+                ],
+            )
+            for day in days
+        ]
+    )
+    entries = [*known.items(), *([("other", _OTHER)] if shown - set(ACTIONS) else [])]
+    _legend_below(panel, entries)
+    return panel
+
+
+def _legend_below(panel: Panel, entries: Sequence[tuple[str, str]]) -> None:
+    """A legend of many entries, in rows below the panel."""
+    place, row = panel.left, panel.top + panel.height + 40
+    for text, colour in entries:
+        wide = 26 + 7.0 * len(text)
+        if place + wide > panel.left + panel.width:
+            place, row = panel.left, row + 18
+        panel.parts.append(f'<rect x="{place:.1f}" y="{row - 9:.1f}" width="10" height="10" fill="{colour}"/>')
+        panel.parts.append(label(place + 15, row, text, size=11))
+        place += wide
+
+
+def _table(rows: Sequence[tuple[str, str, str]], *, top: float) -> list[str]:
+    """What a recall gave before and after, as a small table."""
+    columns = (_LEFT, _SECOND, _SECOND + 200)
+    parts = [
+        label(columns[0], top, "Recall", size=14, weight=600),
+        label(columns[1], top, "without maintenance", size=12, colour=FAINT),
+        label(columns[2], top, "after thirty days of it", size=12, colour=FAINT),
+    ]
+    for place, row in enumerate(rows, start=1):
+        y = top + 22 * place
+        parts += [label(x, y, text, size=13, colour=INK) for x, text in zip(columns, row, strict=True)]
+    return parts

@@ -1,0 +1,76 @@
+"""Undo a whole month and compare: every row that a job changed has to be what it would be without the job."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Final
+
+from sqlalchemy import text
+
+from benchmarks.story.census import EVERYTHING
+from benchmarks.story.world import World
+from memory.curation import undo_all
+from storage.memory_records import MemoryRecord
+from storage.stores import Store
+from storage.verify import verify
+
+# Counted by readers and written by the pipeline: what a job does to them is undone, what comes of use stays.
+_OF_OTHERS: Final = ("access_count", "accessed_at", "chunked_at")
+# What only a job writes, in what is no memory.
+_BY_JOBS: Final = """
+    SELECT (SELECT count(*) FROM memory_promotions)
+        + (SELECT count(*) FROM messages WHERE consolidated_at IS NOT NULL)
+        + (SELECT count(*) FROM sessions WHERE status <> 'active' OR ended_at IS NOT NULL
+            OR summary_text IS NOT NULL OR summary_epoch <> 0 OR summary_upper_sequence <> 0)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class UndoneMonth:
+    """How many entries were undone, why the others were not, and how many rows differ from what they should be."""
+
+    undone: int
+    refused: Sequence[str]
+    differing: int
+
+
+def undo_month(world: World, agents: Sequence[str], tell: Callable[[str], None]) -> UndoneMonth:
+    """Undo every entry of every agent, the newest first, and compare with a world in which no job ever ran.
+
+    There the memories are those that were remembered by hand, as they were then, nothing was promoted or summarised,
+    and every session is active.
+    """
+    undone = 0
+    refused: list[str] = []
+    for store in world.stores:
+        for agent in agents:
+            done, failed = undo_all(store, agent=agent, now=world.now)
+            undone += len(done)
+            refused += failed.values()
+            tell(f"undid {undone:,} entries")
+    world.settle()
+    differing = _differing_memories(world, agents) + sum(map(_left_by_jobs, world.stores))
+    return UndoneMonth(undone, refused, differing + sum(len(verify(store).wrong) for store in world.stores))
+
+
+def _differing_memories(world: World, agents: Sequence[str]) -> int:
+    found: dict[str, MemoryRecord] = {}
+    for store in world.stores:
+        with store.reading() as tx:
+            for agent in agents:
+                found |= {memory.id: memory for memory in tx.for_agent(agent).memories.every(EVERYTHING)}
+    kept = world.remembered
+    return sum(
+        memory_id not in found or memory_id not in kept or _said(found[memory_id]) != _said(kept[memory_id])
+        for memory_id in found.keys() | kept.keys()
+    )
+
+
+def _said(memory: MemoryRecord) -> dict[str, Any]:
+    return {name: value for name, value in asdict(memory).items() if name not in _OF_OTHERS}
+
+
+def _left_by_jobs(store: Store) -> int:
+    with store.reading() as tx:
+        return int(tx.connection.execute(text(_BY_JOBS)).scalar_one())

@@ -1,0 +1,190 @@
+"""An agent's world with a clock of its own: the real pipeline, the real recall and the real tasks, at a simulated time.
+
+Nothing is sent over a broker: what is said goes through the stages at once, and what a recall found is recorded at the
+moment at which it was asked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any, Final
+
+from benchmarks.harness.haystack import Said
+from benchmarks.harness.local import LocalInbox, NoWorkingMemory
+from memory.chunking import chunk_messages
+from memory.embedding import EmbedHooks, embed_chunks
+from memory.holdings import Holdings
+from memory.indexing import index_chunks
+from memory.ingest import ingest_batch
+from memory.memories import remember
+from memory.stage import StageReport
+from retrieval.recall import AccountSide, Recalled, find
+from retrieval.request import RecallRequest
+from retrieval.sessions import search_sessions
+from reverie.clock import to_micros
+from reverie.memory_checks import check_memory
+from reverie.memory_types import MemoryDraft
+from reverie.messages import build_messages, build_session
+from reverie.types import FoundSessions
+from storage.memory_records import MemoryRecord
+from storage.recall_events import NewRecall
+from storage.stores import Store
+from worker.app import app, use_runtime
+from worker.runtime import Runtime
+from worker.settings import Settings
+
+WORKSPACE: Final = "story"
+
+
+def _ignore(_: object) -> None:
+    """Nobody wants to know."""
+
+
+_NOBODY_TOLD: Final = EmbedHooks(lambda: None, lambda _ids, _why: None)
+
+
+class ClockedRuntime(Runtime):
+    """A process's resources with a clock that is set, and nobody to wake: the world drives the stages itself."""
+
+    def __init__(self, settings: Settings) -> None:
+        super().__init__(settings)
+        self.moment = 0
+
+    def now(self) -> int:
+        """The simulated present in microseconds."""
+        return self.moment
+
+    def wake(self, stage: str, workspace: str, *, trace: str = "") -> None:
+        """Nobody is woken."""
+
+
+@dataclass(slots=True)
+class World:
+    """One workspace and the account beside it, at a moment that only `at` moves.
+
+    `remembered` is every memory made by hand, as it was when it was made.
+    """
+
+    runtime: ClockedRuntime
+    recalls: int = 0
+    remembered: dict[str, MemoryRecord] = field(default_factory=dict)
+
+    @property
+    def store(self) -> Store:
+        """The workspace."""
+        return self.runtime.store(WORKSPACE)
+
+    @property
+    def stores(self) -> tuple[Store, Store]:
+        """The workspace and the account."""
+        return self.store, self.runtime.stores.account_store()
+
+    @property
+    def now(self) -> int:
+        """The present in microseconds."""
+        return self.runtime.moment
+
+    def at(self, moment: int) -> None:
+        """Let the time be another, never an earlier one."""
+        self.runtime.moment = max(self.runtime.moment, moment)
+
+    def say(self, agent: str, session: str, said: Sequence[Said]) -> None:
+        """Have turns said now, and wait until they are searchable."""
+        inbox, working = LocalInbox(), NoWorkingMemory()
+        payloads, rejected = build_messages(
+            [turn.as_message() for turn in said if turn.content],
+            agent=agent,
+            where=build_session({"session": session}),
+            trace="story",
+        )
+        if rejected:
+            raise RuntimeError(f"session {session} of {agent}: {rejected[0].error}")
+        inbox.accept(WORKSPACE, payloads)
+        while ingest_batch(inbox, self.store, working, now=self.now).taken:
+            pass
+        self.settle()
+
+    def settle(self) -> None:
+        """Cut, embed and index all that waits, in the workspace and in the account."""
+        now = self.runtime.now
+        for store in self.stores:
+            _drain(partial(chunk_messages, store, now=now, on_batch=_ignore))
+            embedder = self.runtime.embedder_of(store)
+            if embedder is not None:
+                _drain(partial(embed_chunks, store, embedder, now=now, hooks=_NOBODY_TOLD))
+            _drain(partial(index_chunks, store, now=now, on_indexed=_ignore))
+
+    def recall(self, agent: str, query: str, *, limit: int = 5, noted: bool = True, **more: Any) -> Recalled:
+        """Ask as an agent does; with `noted` it is recorded what was found."""
+        here = self.runtime
+        account = here.stores.account_store()
+        found = find(
+            self.store,
+            here.embedder_of(self.store),
+            RecallRequest(query=query, agent=agent, limit=limit, **more),
+            indexes=here.indexes,
+            account=AccountSide(account, here.embedder_of(account)),
+            now=self.now,
+        )
+        if noted:
+            self.recalls += 1
+            self._note(agent, query, found)
+        return found
+
+    def search_sessions(self, agent: str, query: str, *, limit: int) -> FoundSessions:
+        """Ask which conversation it was."""
+        request = RecallRequest(query=query, agent=agent, limit=limit)
+        return search_sessions(self.store, self.runtime.embedder_of(self.store), request, indexes=self.runtime.indexes)
+
+    def remember(self, agent: str, draft: MemoryDraft) -> str:
+        """Have an agent remember something now, as its call does; returns the memory's id."""
+        kept = remember(
+            Holdings(self.runtime.stores, WORKSPACE, agent), check_memory(draft, now=self.now), now=self.now
+        )
+        self.settle()
+        self.remembered[kept.record.id] = kept.record
+        return kept.record.id
+
+    def run(self, task: str) -> Mapping[str, Any]:
+        """Run a periodic task now, as `reverie run` does; what it made is searchable afterwards."""
+        counts: Mapping[str, Any] = app.tasks[task].body(by_hand=True)
+        self.settle()
+        return counts
+
+    def _note(self, agent: str, query: str, found: Recalled) -> None:
+        """Record what was found, each hit in the store that it is of, as the recording task does."""
+        for store in self.stores:
+            hits = [(hit.chunk_id, hit.score) for hit in found.hits_in(store.name)]
+            if hits:
+                note = NewRecall(agent, f"recall-{self.recalls}", query, self.now, tuple(hits))
+                with store.writing() as tx:
+                    tx.recalls.record([note])
+
+
+@contextmanager
+def opened(settings: Mapping[str, Any]) -> Iterator[World]:
+    """A world in a folder of its own, removed at the end. The tasks of this process work in it."""
+    with TemporaryDirectory(prefix="rv-story-") as folder:
+        runtime = ClockedRuntime(Settings(data=Path(folder) / "data", log_level="warning", **settings))
+        app.loader.import_default_modules()
+        with use_runtime(runtime):
+            try:
+                yield World(runtime)
+            finally:
+                runtime.close()
+
+
+def micros(moment: datetime) -> int:
+    """A moment in microseconds."""
+    return to_micros(moment)
+
+
+def _drain(stage: Callable[[], StageReport]) -> None:
+    while stage().more:
+        pass
