@@ -265,7 +265,10 @@ def test_each_second_what_changed_is_flushed_and_nothing_else(data_dir: Path, mo
 SLOW_FSYNC = "int usleep(unsigned); int fdatasync(int fd) { usleep(800000); return 0; }"
 
 
-@pytest.mark.skipif(sys.platform != "linux" or not shutil.which("cc"), reason="makes a slow disk with LD_PRELOAD")
+@pytest.mark.skipif(
+    sys.platform != "linux" or not shutil.which("cc"),
+    reason="a disk is made slow by a library put before the system's (LD_PRELOAD), which takes Linux and a C compiler",
+)
 def test_a_slow_disk_does_not_make_a_sigkill_lose_anything(
     data_dir: Path, start: Start, monkeypatch: pytest.MonkeyPatch
 ) -> None:
