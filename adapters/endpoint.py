@@ -125,10 +125,10 @@ def seconds_of(retry_after: str | None) -> float | None:
         return None
     try:
         return max(0.0, float(int(retry_after)))
-    except ValueError:
-        pass  # Not a number: the other form is a date.
+    except (ValueError, OverflowError):
+        pass  # Not a number, or none that could be waited for: the other form is a date.
     try:
         when = parsedate_to_datetime(retry_after)
-    except ValueError:
+        return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+    except (ValueError, OverflowError):
         return None
-    return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
