@@ -1,0 +1,88 @@
+"""Cron by brute force: every minute of a clock, one by one. Slow, and too plain to be wrong in the same way."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from functools import cache
+from typing import Any
+from zoneinfo import ZoneInfo
+
+import numpy as np
+from numpy.typing import NDArray
+
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+
+
+class WalkedClock:
+    """What the clock of a zone showed in each minute from one midnight of UTC to another, and when first."""
+
+    def __init__(self, zone: str, first_day: str, last_day: str) -> None:
+        self.start = datetime.fromisoformat(first_day).replace(tzinfo=UTC)
+        self.end = datetime.fromisoformat(last_day).replace(tzinfo=UTC)
+        where = ZoneInfo(zone)
+        seconds = range(int(self.start.timestamp()), int(self.end.timestamp()) + 1, 60)
+        shown = np.array([_shown_minute(second, where) for second in seconds])
+        # The minutes of the clock, also those that it left out, and when each was first reached or passed.
+        walls = np.arange(shown[0] + 1, shown.max() + 1)
+        self._reached = np.searchsorted(np.maximum.accumulate(shown), walls)
+        # Every change of the clock: the first minute after it.
+        self.changes = self.moments(np.flatnonzero(np.diff(shown) != 1) + 1)
+        self._minutes = walls % 60
+        self._hours = walls // 60 % 24
+        moments = walls.astype("datetime64[m]")
+        months = moments.astype("datetime64[M]")
+        self._days = (moments.astype("datetime64[D]") - months.astype("datetime64[D]")).astype(int) + 1
+        self._months = months.astype(int) % 12 + 1
+        self._weekdays = (walls // 1440 + 4) % 7  # 1 January 1970 was a Thursday
+
+    def firings(self, expression: str) -> list[datetime]:
+        """Every firing after the first midnight, up to the last one."""
+        return self.moments(self.due(expression))
+
+    def moments(self, minutes: NDArray[Any]) -> list[datetime]:
+        """The moments that lie so many minutes after the first midnight."""
+        return [self.start + int(minute) * timedelta(minutes=1) for minute in minutes]
+
+    def due(self, expression: str) -> NDArray[Any]:
+        """The minutes after the first midnight, in order, in which a cron fires."""
+        minute, hour, day, month, weekday = expression.lower().split()
+        by_day = _among(self._days, day, 1, 31)
+        by_weekday = _among(self._weekdays, weekday, 0, 6, _WEEKDAYS)
+        starred = day[0] == "*" or weekday[0] == "*"
+        due = by_day & by_weekday if starred else by_day | by_weekday
+        due &= _among(self._minutes, minute, 0, 59)
+        due &= _among(self._hours, hour, 0, 23)
+        due &= _among(self._months, month, 1, 12, _MONTHS)
+        minutes: NDArray[Any] = np.unique(self._reached[due])
+        return minutes
+
+
+@cache
+def walked_clock(zone: str, first_day: str, last_day: str) -> WalkedClock:
+    """A clock that is walked once for all tests."""
+    return WalkedClock(zone, first_day, last_day)
+
+
+def _shown_minute(second: int, zone: ZoneInfo) -> int:
+    """The wall time of an instant, in minutes since the wall time 1970-01-01 00:00."""
+    offset = datetime.fromtimestamp(second, zone).utcoffset()
+    assert offset is not None
+    return (second + int(offset.total_seconds())) // 60
+
+
+def _among(values: NDArray[Any], text: str, low: int, high: int, names: list[str] | None = None) -> NDArray[Any]:
+    """Which of the values one field of a cron expression allows."""
+    for number, name in enumerate(names or []):
+        text = text.replace(name, str(number + low))
+    allowed = np.zeros(61, dtype=bool)
+    for part in text.split(","):
+        where, _, step = part.partition("/")
+        start, _, end = where.partition("-")
+        if start == "*":
+            chosen = range(low, high + 1, int(step or 1))
+        else:
+            chosen = range(int(start), int(end or (high if step else start)) + 1, int(step or 1))
+        # Sunday may be called 7.
+        allowed[[value % 7 if high == 6 else value for value in chosen]] = True
+    return allowed[values]
