@@ -1,0 +1,64 @@
+"""A webhook sender that sends nothing and answers as it was told to: the fake for tests and for dry runs."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, TypeAlias
+
+import msgspec
+
+from adapters.webhooks.addresses import AllowedHosts
+from adapters.webhooks.base import Body, WebhookAnswer, WebhookFailed, WebhookRefused, check_message
+from adapters.webhooks.urls import check_webhook_url
+from reverie.errors import Rejected
+
+
+@dataclass(frozen=True, slots=True)
+class Posted:
+    """One message as the receiver would have got it; `body` is the JSON, read."""
+
+    url: str
+    message_id: str
+    body: Any
+    timeout_seconds: float
+    now: datetime
+
+
+Scripted: TypeAlias = WebhookAnswer | Exception | Callable[[Posted], WebhookAnswer]
+
+
+class ScriptedWebhookSender:
+    """Gives the answers of a list in turn, the last of them again and again, and notes in `posted` what was sent.
+
+    An exception among the answers is raised; a function is called with what was posted. URLs are checked as the real
+    sender does before it looks a name up; what is not global is allowed unless `allow` says otherwise.
+    """
+
+    def __init__(self, answers: Iterable[Scripted] = (WebhookAnswer(200),), allow: AllowedHosts | None = None) -> None:
+        self.posted: list[Posted] = []
+        self._answers = list(answers)
+        self._allow = AllowedHosts(everything=True) if allow is None else allow
+        self._lock = threading.Lock()
+
+    def post(self, url: str, *, message_id: str, body: Body, timeout_seconds: float, now: datetime) -> WebhookAnswer:
+        """The next answer. Raises WebhookFailed when the script holds none."""
+        check_message(message_id, now)
+        try:
+            check_webhook_url(url, self._allow)
+        except Rejected as error:
+            raise WebhookRefused(str(error)) from error
+        posted = Posted(url, message_id, msgspec.json.decode(msgspec.json.encode(body)), timeout_seconds, now)
+        answer = self._next(posted)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer if isinstance(answer, WebhookAnswer) else answer(posted)
+
+    def _next(self, posted: Posted) -> Scripted:
+        with self._lock:
+            self.posted.append(posted)
+            if not self._answers:
+                raise WebhookFailed("the script holds no answer", passing=True)
+            return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]

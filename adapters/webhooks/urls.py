@@ -1,0 +1,101 @@
+"""A webhook's URL, taken apart once: what is checked here is what is connected to, so no two parsers can disagree."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv6Address
+from typing import Final
+
+from adapters.webhooks.addresses import SETTING, Address, AllowedHosts, is_local_name, is_name, literal
+from reverie.errors import Rejected
+
+LONGEST_URL_CHARACTERS: Final = 2048
+
+_DEFAULT_PORTS: Final = {"http": 80, "https": 443}
+_THIS_MACHINE: Final = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookUrl:
+    """Where to connect and what to ask for. `host` is a name, or an address without brackets."""
+
+    scheme: str
+    host: str
+    port: int
+    target: str
+
+    @property
+    def address(self) -> Address | None:
+        """The address that the URL names, or None where it has a name that must be looked up."""
+        return literal(self.host)
+
+    @property
+    def authority(self) -> str:
+        """Host and port as the Host header has them."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
+
+    @property
+    def origin(self) -> str:
+        """The URL without path and query, which may hold a secret: this is what errors show."""
+        return f"{self.scheme}://{self.authority}"
+
+
+def check_webhook_url(url: str, allow: AllowedHosts, *, field: str = "url") -> WebhookUrl:
+    """The URL in its parts, if a webhook may be sent there as far as can be told without asking a resolver.
+
+    Raises Rejected, naming `field`, for what is no URL of http or https and for addresses that are not allowed.
+    """
+    try:
+        found = _parsed(url)
+        _check_host(found.host)
+    except ValueError as error:
+        raise Rejected(f"{field} is not the URL of a webhook: {error}", field=field) from error
+    candidates = _THIS_MACHINE if is_local_name(found.host) else [found.address] if found.address else []
+    if candidates and not any(allow.allows(found.host, address) for address in candidates):
+        raise Rejected(f"{field} leads to {found.host}: {not_allowed(found.host)}", field=field)
+    return found
+
+
+def not_allowed(host: str) -> str:
+    """Why an address was refused and what to do."""
+    return f"that is not a public address; if the receiver is yours, let the operator add {host} to {SETTING}"
+
+
+def _parsed(url: str) -> WebhookUrl:
+    """The parts of a URL. Raises ValueError with the cause, and never with the URL: it may hold a secret."""
+    import httpx2
+
+    if len(url) > LONGEST_URL_CHARACTERS:
+        raise ValueError(f"it has {len(url):,} characters; at most {LONGEST_URL_CHARACTERS:,} are allowed")
+    if not all(character.isprintable() and not character.isspace() for character in url):
+        raise ValueError("it has a blank or a control character in it")
+    try:
+        parts = httpx2.URL(url)
+    except (httpx2.InvalidURL, ValueError) as error:
+        raise ValueError("it cannot be read: check host and port") from error
+    if parts.scheme not in _DEFAULT_PORTS:
+        raise ValueError("it must begin with http:// or https://")
+    if parts.userinfo:
+        raise ValueError("it must not hold a user or a password: messages are signed instead")
+    port = parts.port if parts.port is not None else _DEFAULT_PORTS[parts.scheme]
+    if not 1 <= port <= 65535:
+        raise ValueError(f"its port is {port}; it must be from 1 to 65535")
+    host = parts.raw_host.decode("ascii").lower().removesuffix(".")
+    return WebhookUrl(parts.scheme, host, port, parts.raw_path.decode("ascii"))
+
+
+def _check_host(host: str) -> None:
+    """Raises ValueError for what is no name and no address in its usual spelling.
+
+    Resolvers read 2130706433, 0x7f.1 and 0177.0.0.1 as 127.0.0.1. Nobody needs these spellings but to hide an address.
+    """
+    if not host:
+        raise ValueError("it names no host")
+    if "%" in host:
+        raise ValueError("its host has a % in it: zones of IPv6 addresses and escapes are not supported")
+    if literal(host) is None and not is_name(host):
+        raise ValueError(
+            "its host is neither a name nor an address in the usual form,"
+            " as in agent.example, 192.0.2.7 or [2001:db8::7]"
+        )
