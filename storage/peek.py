@@ -16,7 +16,8 @@ import pysqlite3
 
 from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translated
-from storage.migrate import Kind, newest_version, refuse_newer
+from storage.migrate import LINES, Kind, newest_version, refuse_newer
+from storage.time_peek import TimePeek, peek_time
 from storage.work import STAGES, Stage, StageBacklog, backlog_sql
 
 # A status page that hangs is of no use: who holds the file for longer is said to.
@@ -29,11 +30,12 @@ _STANDING: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Peek:
-    """What waits in one store, for the workers and for a person, and how many memories stand there."""
+    """What waits in one store, for the workers, for a person and for its time, and how many memories stand there."""
 
     backlogs: Mapping[Stage, StageBacklog]
     dead_letters: int
     memories: int
+    time: TimePeek
 
 
 def peek(path: Path, kind: Kind = "workspace") -> Peek:
@@ -55,14 +57,20 @@ def peek(path: Path, kind: Kind = "workspace") -> Peek:
 
 def _counts(raw: Any, path: Path, kind: Kind) -> Peek:
     raw.execute("BEGIN")
-    known = raw.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone()
-    version = raw.execute("SELECT version_num FROM alembic_version").fetchone() if known else None
-    refuse_newer(path, kind, version[0] if version else None)
-    if version is None or version[0] != newest_version(kind):
-        raise StoreUnavailable(f"{path} is still to be migrated: run `reverie db migrate`")
+    for line, table in LINES[kind].items():
+        _refuse_other(raw, path, line, table)
     backlogs = {stage: _backlog(raw, stage) for stage in STAGES}
     letters = raw.execute("SELECT count(*) FROM dead_letters").fetchone()
-    return Peek(backlogs, int(letters[0]), int(raw.execute(_STANDING).fetchone()[0]))
+    return Peek(backlogs, int(letters[0]), int(raw.execute(_STANDING).fetchone()[0]), peek_time(raw))
+
+
+def _refuse_other(raw: Any, path: Path, line: Kind, table: str) -> None:
+    """Raise for a file in which the tables are not those of this code."""
+    known = raw.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
+    version = raw.execute(f"SELECT version_num FROM {table}").fetchone() if known else None
+    refuse_newer(path, line, version[0] if version else None)
+    if version is None or version[0] != newest_version(line):
+        raise StoreUnavailable(f"{path} is still to be migrated: run `reverie db migrate`")
 
 
 def _backlog(raw: Any, stage: Stage) -> StageBacklog:

@@ -25,18 +25,24 @@ from storage.chunks import Chunks
 from storage.curation import CurationLog
 from storage.dead_letters import DeadLetters
 from storage.dreams import AllDreams, Dreams
+from storage.due_schedules import DueSchedules
 from storage.engine import Database
 from storage.files import Files
 from storage.forward import ForwardIndex
 from storage.found import FoundChunks
+from storage.goal_vectors import GoalVectors
 from storage.index import SearchIndex
 from storage.jobs import JobRuns
 from storage.leases import JobLeases
 from storage.memories import AllMemories, Memories
 from storage.messages import Messages
 from storage.migrate import Kind, migrate
+from storage.notifications import AllNotifications, Notifications
 from storage.recall_events import RecallEvents, RecallHistory
+from storage.reminders import AllReminders, Reminders
 from storage.retention import Retention
+from storage.schedule_runs import OpenRuns, ScheduleRuns
+from storage.schedules import Schedules
 from storage.scratchpads import Scratchpads
 from storage.session_life import AllSessionLives, SessionLife
 from storage.sessions import Sessions
@@ -75,6 +81,10 @@ class AgentRows:
         self.recalls = RecallHistory(connection, agent)
         self.standing = Standings(connection, agent)
         self.dead_letters = DeadLetters(connection, agent)
+        self.schedules = Schedules(connection, agent)
+        self.runs = ScheduleRuns(connection, agent)
+        self.reminders = Reminders(connection, agent)
+        self.notifications = Notifications(connection, agent)
 
 
 class Transaction:
@@ -94,6 +104,11 @@ class Transaction:
         self.retention = Retention(connection)
         self.summaries = AllSummaries(connection)
         self.dead_letters = DeadLetters(connection)
+        self.due_schedules = DueSchedules(connection)
+        self.open_runs = OpenRuns(connection)
+        self.goal_vectors = GoalVectors(connection)
+        self.reminders = AllReminders(connection)
+        self.notifications = AllNotifications(connection)
 
     def for_agent(self, agent: str) -> AgentRows:
         """The repositories of one agent."""

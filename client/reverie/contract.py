@@ -31,6 +31,10 @@ EXTRACT_MEMORIES: Final = "reverie.extract_memories"
 DREAM_SWEEP: Final = "reverie.dream_sweep"
 CLOSE_IDLE_SESSIONS: Final = "reverie.close_idle_sessions"
 APPLY_RETENTION: Final = "reverie.apply_retention"
+RUN_DUE_SCHEDULES: Final = "reverie.run_due_schedules"
+RUN_SCHEDULE: Final = "reverie.run_schedule"
+DELIVER_REMINDERS: Final = "reverie.deliver_reminders"
+EMBED_GOALS: Final = "reverie.embed_goals"
 
 # Names of queues.
 QUEUE_INGEST: Final = "ingest"
@@ -60,6 +64,10 @@ TASK_QUEUES: Final[dict[str, str]] = {
     DREAM_SWEEP: QUEUE_MAINTENANCE,
     CLOSE_IDLE_SESSIONS: QUEUE_MAINTENANCE,
     APPLY_RETENTION: QUEUE_MAINTENANCE,
+    RUN_DUE_SCHEDULES: QUEUE_SCHEDULES,
+    RUN_SCHEDULE: QUEUE_SCHEDULES,
+    DELIVER_REMINDERS: QUEUE_SCHEDULES,
+    EMBED_GOALS: QUEUE_EMBED,
 }
 
 # The header that carries the caller's trace id through the queue.

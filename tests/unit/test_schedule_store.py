@@ -1,0 +1,187 @@
+"""The tables of time: added to a store that has rows, and found by their indexes among 10,000 schedules."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from alembic import command
+from alembic.config import Config
+from sqlalchemy import event, text
+
+from memory.due_runs import claim_due
+from reverie.clock import new_id
+from storage import migrate
+from storage.engine import Database
+from storage.migrate import LINES, schema_version
+from storage.schedule_records import NewSchedule
+from storage.stores import Store, Stores, Transaction
+from storage.verify import verify
+from support.pipeline import WORKSPACE, Pipeline
+from support.scheduled import SECOND, SKEW, START
+
+SCRIPTS = Path(migrate.__file__).parent / "migrations"
+COUNT = 10_000
+
+
+# --- the migration ---
+
+
+def downgraded(database: Database) -> None:
+    """Make a file what version 0003 wrote: without the tables of time."""
+    with database.atomic() as connection:
+        for table in ("schedule_runs", "schedules", "reminders", "notifications"):
+            connection.execute(text(f"DROP TABLE {table}"))
+        connection.execute(text("UPDATE alembic_version SET version_num = '0003'"))
+
+
+def test_a_store_of_the_version_before_gets_the_tables_and_keeps_its_rows(tmp_path: Path) -> None:
+    """Given a store of 0003 with messages and chunks, when it is opened, then all is there, and schedules can be."""
+    pipe = Pipeline(tmp_path / "data")
+    pipe.say("one", "two")
+    pipe.settle()
+    path = pipe.store.database.path
+    downgraded(pipe.store.database)
+    pipe.close()
+    old = Database(path)
+    assert schema_version(old) == "0003"
+    with old.reading() as connection:
+        tables = set(connection.exec_driver_sql("SELECT name FROM sqlite_master").scalars())
+    assert not tables & {"schedules", "schedule_runs", "reminders", "notifications", "schedules_due"}
+    old.close()
+
+    stores = Stores(tmp_path / "data")
+    store = stores.workspace(WORKSPACE)
+    assert (schema_version(store.database) or "") >= "0004"
+    with store.reading() as tx:
+        said = tx.connection.exec_driver_sql("SELECT content FROM messages ORDER BY sequence").scalars().all()
+        assert tx.due_schedules.next_due_at() is None
+    assert said == ["one", "two"]
+    with store.writing() as tx:
+        tx.for_agent("ana").schedules.add(schedule(0), now=START)
+    assert verify(store).wrong == []
+    stores.close()
+
+
+def test_the_migration_alone_leads_from_0003_to_0004(tmp_path: Path) -> None:
+    """Given a file that was migrated up to 0003, when 0004 is applied, then it makes the four tables and no other."""
+    database = Database(tmp_path / "some.db")
+    (line, table), *_ = LINES["workspace"].items()
+    config = Config()
+    config.set_main_option("script_location", str(SCRIPTS / line))
+    config.attributes["version_table"] = table
+    made = []
+    for version in ("0003", "0004"):
+        with database.engine.connect() as connection:
+            config.attributes["connection"] = connection
+            command.upgrade(config, version)
+            connection.commit()
+            names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars()
+            made.append(set(names))
+    assert made[1] - made[0] == {"schedules", "schedule_runs", "reminders", "notifications"}
+    database.close()
+
+
+# --- the indexes ---
+
+
+def schedule(number: int) -> NewSchedule:
+    return NewSchedule(
+        id=new_id(),
+        user="u",
+        name=None,
+        goal="water the plants " * 20,
+        cadence='{"type":"cron","expression":"0 * * * *","tz":"UTC"}',
+        executor='{"type":"llm"}',
+        policy="always",
+        timeout_seconds=600,
+        recall_limit=8,
+        channel=None,
+        session=None,
+        next_run_at=START + number * SECOND,
+    )
+
+
+@pytest.fixture(scope="module")
+def many(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Store]:
+    """A store with 10,000 schedules, each due in another second, and ten ended runs of each of a hundred."""
+    stores = Stores(tmp_path_factory.mktemp("many"))
+    store = stores.workspace("ws")
+    with store.writing() as tx:
+        for number in range(COUNT):
+            new = schedule(number)
+            tx.for_agent(f"a{number % 20}").schedules.add(new, now=START)
+            if number % 100 == 0:
+                tx.connection.execute(
+                    text(
+                        "INSERT INTO schedule_runs (id, agent_id, schedule_id, due_at, first_due_at,"
+                        " trigger_kind, status, created_at, sent_at) SELECT :id || value, :agent, :id, value, value,"
+                        " 'schedule', 'success', 0, 0 FROM json_each('[0,1,2,3,4,5,6,7,8,9]')"
+                    ),
+                    {"id": new.id, "agent": f"a{number % 20}"},
+                )
+    yield store
+    stores.close()
+
+
+QUERIES: dict[str, tuple[Callable[[Transaction], Any], str]] = {
+    "due": (lambda tx: tx.due_schedules.due(now=START + 9 * SECOND, limit=100), "schedules_due"),
+    "next due": (lambda tx: tx.due_schedules.next_due_at(), "schedules_due"),
+    "to send": (lambda tx: tx.open_runs.to_send(clock=START, lost_before=START, limit=100), "schedule_runs_open"),
+    "stranded": (lambda tx: tx.open_runs.stranded(clock=START, limit=100), "schedule_runs_open"),
+    "next open": (lambda tx: tx.open_runs.next_at(lost_after=15), "schedule_runs_open"),
+}
+
+
+@pytest.mark.parametrize("name", QUERIES)
+def test_what_the_sweep_asks_is_answered_by_an_index_of_what_is_open(many: Store, name: str) -> None:
+    """Given 10,000 schedules, then each question of the sweep is answered from a partial index, not from a table."""
+    ask, index = QUERIES[name]
+    plan = plan_of(many, ask)
+    assert index in plan
+    assert "SCAN s\n" not in plan
+    assert all("INDEX" in line for line in plan.splitlines() if line.startswith(("SCAN", "SEARCH")))
+
+
+def test_a_claim_of_one_among_ten_thousand_touches_that_one_only(many: Store) -> None:
+    """Given 10,000 schedules of which one is due, when it is claimed, then SQLite has taken a few hundred steps."""
+    steps = 0
+
+    def count() -> int:
+        nonlocal steps
+        steps += 1
+        return 0
+
+    def watch(raw: Any, *_: object) -> None:
+        raw.set_progress_handler(count, 100)
+
+    event.listen(many.database.engine, "checkout", watch)
+    try:
+        (batch,) = claim_due(many, now=START, clock=START + SKEW)
+        assert list(claim_due(many, now=START, clock=START + SKEW)) == []
+    finally:
+        event.remove(many.database.engine, "checkout", watch)
+    assert len(batch) == 1
+    # Reading 10,000 rows takes at least as many steps; the handler is called for each hundred of them.
+    assert steps * 100 < COUNT
+
+
+def plan_of(store: Store, ask: Callable[[Transaction], Any]) -> str:
+    """The query plan of the one question that is asked."""
+    asked: list[tuple[str, Any]] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, parameters: Any, *_: Any) -> None:
+        if statement.startswith("SELECT"):
+            asked.append((statement, parameters))
+
+    event.listen(store.database.engine, "before_cursor_execute", note)
+    try:
+        with store.reading() as tx:
+            ask(tx)
+    finally:
+        event.remove(store.database.engine, "before_cursor_execute", note)
+    ((statement, parameters),) = asked
+    with store.reading() as tx:
+        return "\n".join(row[3] for row in tx.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {statement}", parameters))
