@@ -23,18 +23,21 @@ class QuietStores:
 
     def __init__(self) -> None:
         self._known: dict[str, dict[str, tuple[FileStamp, float]]] = {}
+        self._next: dict[str, float] = {}
 
     def due(self, job: str, stores: Stores, due_at: DueAt, *, now: int) -> tuple[list[str], dict[str, str]]:
         """The workspaces in which a job has something to do, and the errors of those that cannot be read."""
         before, known = self._known.get(job, {}), {}
         due: list[str] = []
         errors: dict[str, str] = {}
+        later = math.inf
         for name in stores.names():
             stamp = stores.stamp(name)
             if stamp is None:  # deleted a moment ago
                 continue
             if name in before and before[name][0] == stamp and now < before[name][1]:
                 known[name] = before[name]
+                later = min(later, before[name][1])
                 continue
             try:
                 at = due_at(stores.workspace(name, create=False))
@@ -43,10 +46,19 @@ class QuietStores:
                 continue
             if at is not None and at <= now:
                 due.append(name)
-            elif stamp.settled(now):
+                continue
+            later = min(later, math.inf if at is None else at)
+            if stamp.settled(now):
                 known[name] = (stamp, math.inf if at is None else at)
-        self._known[job] = known
+        self._known[job], self._next[job] = known, later
         return due, errors
+
+    def next_at(self, job: str) -> float:
+        """When a job has something to do at the earliest, but for where it was due when last asked; infinity if not.
+
+        In microseconds. A write that comes later may change it.
+        """
+        return self._next.get(job, math.inf)
 
 
 def run_where_due(

@@ -1,0 +1,299 @@
+"""Schedules driven by hand: a store, a clock that is set, and executors that come back with what a test says.
+
+`now`, by which schedules go, and `clock`, by which leases go, differ: what takes one for the other is found out.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Final
+from unittest.mock import patch
+
+from sqlalchemy import event, text
+
+from memory.due_runs import ToSend, claim_due, due_at, take_up
+from memory.executing import AttemptLimits, Execute, Execution, Outcome, execute_run
+from memory.schedule_rules import RunResult, ScheduleRules
+from memory.schedules import create_schedule
+from reverie.cadence import Cadence, Cron, Interval, Once
+from reverie.clock import from_micros, new_id, to_micros
+from reverie.schedule_types import Executor, ScheduleDraft, TaskExecutor, WebhookExecutor
+from storage.schedule_records import NotificationRecord, RunRecord, ScheduleRecord
+from storage.stores import Store, Stores, Transaction
+
+SECOND: Final = 1_000_000
+# A Monday; the machine's clock is half a day ahead of it.
+START: Final = to_micros(datetime(2027, 3, 1, 8, 0, 30, tzinfo=UTC))
+SKEW: Final = 43_200 * SECOND
+
+HOOK: Final = WebhookExecutor(url="https://example.org/hook")
+WORKERS: Final = TaskExecutor(task="agent.work", queue="agents")
+# Rules under which nothing is forgotten, and nothing disabled.
+PATIENT: Final = {"runs_kept": 100_000, "alert_after": 1_000_000, "disable_after": 1_000_000}
+GOOD: Final = RunResult("success", output="done")
+BAD: Final = RunResult("failed", error="it broke")
+
+_TABLES: Final = ("schedules", "schedule_runs", "notifications")
+# Made anew each time; rows are told apart by the rest.
+_RANDOM: Final = ("id", "run_id", "token", "trace_id")
+
+
+class Killed(BaseException):
+    """The process ended here: nothing of ours may catch this and tidy up."""
+
+
+class Scheduled:
+    """One workspace in which schedules fire when a test says so."""
+
+    def __init__(self, data: Path, *, now: int = START, **rules: Any) -> None:
+        self.data = data
+        self.stores = Stores(data)
+        self.now = now
+        self.rules = replace(ScheduleRules(), **rules)
+        self.limits = AttemptLimits()
+
+    @property
+    def clock(self) -> int:
+        """The machine's clock, which moves with the other one."""
+        return self.now + SKEW
+
+    @property
+    def store(self) -> Store:
+        """The store of the workspace."""
+        return self.stores.workspace("ws")
+
+    def close(self) -> None:
+        """Close the files."""
+        self.stores.close()
+
+    def copied(self, folder: Path) -> Scheduled:
+        """The same, closed here and opened in a copy at the same moment."""
+        self.close()
+        shutil.copytree(self.data, folder)
+        other = Scheduled(folder, now=self.now)
+        other.rules, other.limits = self.rules, self.limits
+        return other
+
+    def advance(self, seconds: float) -> None:
+        """Let time pass."""
+        self.now += round(seconds * SECOND)
+
+    def to_hour(self) -> None:
+        """Let time pass up to the next full hour."""
+        self.now = (self.now // (3_600 * SECOND) + 1) * 3_600 * SECOND
+
+    # --- schedules ---
+
+    def add(self, cadence: Cadence, *, agent: str = "ana", executor: Executor = HOOK, **fields: Any) -> str:
+        """Make a schedule; returns its id."""
+        draft = ScheduleDraft(
+            **{"id": new_id(), "user": agent, "goal": "water the plants", **fields}, cadence=cadence, executor=executor
+        )
+        create_schedule(self.store, draft, agent=agent, rules=self.rules, check_url=lambda _: None, now=self.now)
+        assert draft.id is not None
+        return draft.id
+
+    def hourly(self, **fields: Any) -> str:
+        """A schedule for each full hour."""
+        return self.add(Cron("0 * * * *"), **fields)
+
+    def every(self, seconds: int, **fields: Any) -> str:
+        """A schedule for each so many seconds from now."""
+        return self.add(Interval(seconds), **fields)
+
+    def once(self, seconds: float = 60, **fields: Any) -> str:
+        """A schedule for one moment, in so many seconds."""
+        return self.add(Once(self.moment(seconds)), **fields)
+
+    def moment(self, seconds: float = 0) -> datetime:
+        """The moment in so many seconds."""
+        return from_micros(self.now + round(seconds * SECOND))
+
+    def schedule(self, schedule_id: str, *, agent: str = "ana") -> ScheduleRecord:
+        """A schedule as it is stored."""
+        with self.store.reading() as tx:
+            return tx.for_agent(agent).schedules.get(schedule_id)
+
+    def spoil(self, schedule_id: str, **columns: Any) -> None:
+        """Write into a row what no version of Reverie writes."""
+        with self.store.writing() as tx:
+            for column, value in columns.items():
+                tx.connection.execute(
+                    text(f"UPDATE schedules SET {column} = :value WHERE id = :id"), {"value": value, "id": schedule_id}
+                )
+
+    # --- runs ---
+
+    def sweep(self) -> list[ToSend]:
+        """What the sweep does, once; returns the runs for which tasks are sent."""
+        return self.take_up() + self.claim()
+
+    def claim(self) -> list[ToSend]:
+        """Make runs of what is due."""
+        return [one for batch in claim_due(self.store, now=self.now, clock=self.clock) for one in batch]
+
+    def take_up(self) -> list[ToSend]:
+        """Deal with runs that nobody is at."""
+        return take_up(self.store, rules=self.rules, now=self.now, clock=self.clock)
+
+    def due_at(self) -> int | None:
+        """When the sweep has something to do."""
+        return due_at(self.store, now=self.now, clock=self.clock)
+
+    def execute(
+        self, run_id: str, outcome: Outcome | Execute | BaseException = GOOD, *, wait: float | None = None
+    ) -> dict[str, int]:
+        """What a task does for a run; `wait` is how long its executor asks it to wait first."""
+        return execute_run(
+            self.store,
+            run_id,
+            _executing(outcome),
+            limits=self.limits,
+            rules=self.rules,
+            now=lambda: self.now,
+            clock=lambda: self.clock,
+            wait=lambda _: wait,
+        )
+
+    def die_over(self, run_id: str) -> None:
+        """Begin a run and be killed over it."""
+        try:
+            self.execute(run_id, Killed())
+        except Killed:
+            return
+        raise AssertionError("the run could not be begun")
+
+    def fire(self, schedule_id: str, outcome: Outcome | Execute = GOOD, *, agent: str = "ana") -> RunRecord:
+        """Wait until a schedule is due, and have its run executed."""
+        due = self.schedule(schedule_id, agent=agent).next_run_at
+        assert due is not None, "it does not fire"
+        self.now = max(self.now, due)
+        self.claim()
+        (run,) = self.open_runs(schedule_id, agent=agent)
+        self.execute(run.id, outcome)
+        return self.run(run.id, agent=agent)
+
+    def run(self, run_id: str, *, agent: str = "ana") -> RunRecord:
+        """A run as it is stored."""
+        with self.store.reading() as tx:
+            return tx.for_agent(agent).runs.get(run_id)
+
+    def runs(self, schedule_id: str, *, agent: str = "ana") -> list[RunRecord]:
+        """The runs of a schedule, the oldest first."""
+        with self.store.reading() as tx:
+            return tx.for_agent(agent).runs.of(schedule_id, limit=100_000)[::-1]
+
+    def open_runs(self, schedule_id: str, *, agent: str = "ana") -> list[RunRecord]:
+        """Those of them that have not ended."""
+        return [run for run in self.runs(schedule_id, agent=agent) if run.status in ("pending", "running")]
+
+    # --- what there is to tell ---
+
+    def notifications(self, *, agent: str = "ana") -> list[NotificationRecord]:
+        """All notifications, the oldest first."""
+        with self.store.reading() as tx:
+            found, _ = tx.for_agent(agent).notifications.page(
+                user=None, schedule=None, channel=None, everything=True, limit=100_000, offset=0
+            )
+        return found
+
+    def told(self, *, agent: str = "ana") -> list[str]:
+        """Their kinds; of those about a run, with how it ended."""
+        return [f"{one.kind} {one.run_status or ''}".strip() for one in self.notifications(agent=agent)]
+
+    # --- the file ---
+
+    def rows(self, *, without: tuple[str, ...] = ()) -> list[tuple[str, dict[str, Any]]]:
+        """Everything that is stored of schedules, but for what is made at random."""
+        found = []
+        for table in _TABLES:
+            with self.store.reading() as tx:
+                rows = tx.connection.execute(text(f"SELECT * FROM {table}")).mappings().all()
+            kept = [{name: row[name] for name in row if name not in (*_RANDOM, *without)} for row in rows]
+            found += [(table, row) for row in sorted(kept, key=lambda row: json.dumps(row, default=str))]
+        return found
+
+    @contextmanager
+    def killed_before(self, statement: int) -> Iterator[Callable[[], int]]:
+        """Be killed before the nth statement or commit from now on; yields how many there have been."""
+        count = 0
+
+        def step(*_: Any) -> None:
+            nonlocal count
+            if count == statement:
+                raise Killed
+            count += 1
+
+        with self._listening("before_cursor_execute", step), self._listening("commit", step):
+            yield lambda: count
+
+    @contextmanager
+    def after_each_commit(self, call: Callable[[], None]) -> Iterator[None]:
+        """Call something whenever a transaction has been committed."""
+        writing = Store.writing
+
+        @contextmanager
+        def told(store: Store, **keywords: Any) -> Iterator[Transaction]:
+            with writing(store, **keywords) as tx:
+                yield tx
+            call()
+
+        with patch.object(Store, "writing", told):
+            yield
+
+    @contextmanager
+    def _listening(self, name: str, listener: Callable[..., None]) -> Iterator[None]:
+        engine = self.store.database.engine
+        event.listen(engine, name, listener)
+        try:
+            yield
+        finally:
+            event.remove(engine, name, listener)
+
+
+def _executing(outcome: Outcome | Execute | BaseException) -> Execute:
+    def execute(execution: Execution) -> Outcome:
+        if isinstance(outcome, BaseException):
+            raise outcome
+        return outcome(execution) if callable(outcome) else outcome
+
+    return execute
+
+
+def partition_of(runs: Sequence[RunRecord], calendar: Sequence[datetime]) -> None:
+    """Assert that scheduled runs, the oldest first, divide a calendar among them: each time is in exactly one."""
+    at = 0
+    for run in runs:
+        if run.trigger != "schedule":
+            continue
+        assert from_micros(run.first_due_at) == calendar[at]
+        at += run.coalesced
+        assert from_micros(run.due_at) == calendar[at]
+        at += 1
+    assert at == len(calendar), "what was due has no run"
+
+
+def run_together(*calls: Callable[[], object]) -> None:
+    """Call each in a thread of its own, at once; raises what one of them raises."""
+    errors: list[BaseException] = []
+
+    def guarded(call: Callable[[], object]) -> None:
+        try:
+            call()
+        except BaseException as error:
+            errors.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(call,)) for call in calls]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for error in errors:
+        raise error
