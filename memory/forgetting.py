@@ -21,7 +21,9 @@ def forget_session(
     forgotten_at = inbox.now_micros()
     working.drop(store.name, [(agent, session)])
     with store.writing() as tx:
-        found = tx.for_agent(agent).sessions.forget(session, forgotten_at=forgotten_at)
+        rows = tx.for_agent(agent)
+        reminders = rows.reminders.delete_of(session)
+        found = rows.sessions.forget(session, forgotten_at=forgotten_at) or reminders > 0
     forget_in_account(account, agent=agent, workspace=store.name, session=session)
     # Once more: what was stored and appended between the two steps.
     working.drop(store.name, [(agent, session)])

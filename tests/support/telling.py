@@ -1,0 +1,130 @@
+"""Reminders and notifications in a store, clocks that are set, and a notifier that does as it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+
+from memory.pushing import Pushing
+from memory.reminders import remind
+from reverie.clock import from_micros
+from reverie.notification_types import Notification, NotificationKind
+from reverie.reminder_types import Reminder
+from reverie.schedule_checks import reminder_from
+from storage.schedule_records import NewNotification, NewRun, NewSchedule, NotificationRecord, ReminderRecord
+from storage.stores import Store
+
+BEGAN = 1_800_000_000_000_000
+SECOND = 1_000_000
+
+
+class Clock:
+    """A moment for both what is due and leases; it moves only when told to."""
+
+    def __init__(self, moment: int = BEGAN) -> None:
+        self.moment = moment
+
+    def __call__(self) -> int:
+        return self.moment
+
+    def forward(self, seconds: float) -> None:
+        self.moment += round(seconds * SECOND)
+
+    def rule(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        """Have it be the machine's clock, too, where claims by agents look at that."""
+        monkeypatch.setattr("memory.reminders.now_micros", self)
+        return self
+
+
+class Notifier:
+    """Takes what is pushed, and notes it in `took`; `does` comes first and may raise."""
+
+    def __init__(self, does: Callable[[str, Reminder | Notification], object] = lambda *_: None) -> None:
+        self.does = does
+        self.took: list[tuple[str, str]] = []
+
+    def __call__(self, workspace: str, what: Reminder | Notification) -> None:
+        self.does(workspace, what)
+        self.took.append((workspace, what.id))
+
+    @property
+    def ids(self) -> list[str]:
+        """What it took, in order."""
+        return [one for _, one in self.took]
+
+    def pushing(self, clock: Clock) -> Pushing:
+        """How to push to it."""
+        return Pushing(self, 15.0, clock, clock)
+
+
+def add_reminder(store: Store, id: str, *, due: int = BEGAN, agent: str = "ana", **more: Any) -> Reminder:
+    """Keep a reminder made a day before the beginning."""
+    given = {"session": "s", "recipient": "kate", "message": f"think of {id}", "id": id, **more}
+    made = BEGAN - int(timedelta(days=1).total_seconds()) * SECOND
+    return remind(store, reminder_from({"due_at": from_micros(due), **given}, now=made), agent=agent, now=made)
+
+
+def add_notification(
+    store: Store, run: str | None = None, *, agent: str = "ana", at: int = BEGAN, kind: NotificationKind = "run"
+) -> str:
+    """Put something on the list, of a run where one is named; returns its id."""
+    told = NewNotification(
+        user=agent, kind=kind, schedule=f"of {run}", schedule_name=None, run=run, run_status=run and "success",
+        channel=None, session=None, title="It is done", body="All of it.",
+    )  # fmt: skip
+    with store.writing() as tx:
+        return tx.for_agent(agent).notifications.add(told, now=at)
+
+
+def add_run(store: Store, run: str, *, agent: str = "ana") -> None:
+    """Make a schedule with a run of which nobody was told."""
+    made = NewSchedule(
+        id=f"of {run}", user=agent, name=None, goal="do it", cadence="{}", executor="{}", policy="always",
+        timeout_seconds=60, recall_limit=5, channel=None, session=None, next_run_at=None,
+    )  # fmt: skip
+    with store.writing() as tx:
+        rows = tx.for_agent(agent)
+        rows.schedules.add(made, now=BEGAN)
+        new = NewRun(run, BEGAN, BEGAN, 0, "schedule", 1, "t")
+        assert rows.runs.add(rows.schedules.get(made.id), new, now=BEGAN, sent_at=BEGAN)
+
+
+def was_told(store: Store, run: str, *, agent: str = "ana") -> bool:
+    """Whether somebody was told of a run."""
+    with store.reading() as tx:
+        return tx.for_agent(agent).runs.get(run).notified
+
+
+def reminder_of(store: Store, id: str, *, agent: str = "ana") -> ReminderRecord:
+    """A reminder as it is stored."""
+    with store.reading() as tx:
+        return tx.for_agent(agent).reminders.get(id)
+
+
+def notification_of(store: Store, id: str, *, agent: str = "ana") -> NotificationRecord:
+    """A notification as it is stored."""
+    with store.reading() as tx:
+        rows, _ = tx.for_agent(agent).notifications.page(
+            user=None, schedule=None, channel=None, everything=True, limit=1_000, offset=0
+        )
+    return next(row for row in rows if row.id == id)
+
+
+def undelivered(store: Store) -> int:
+    """How many reminders and notifications nobody has got yet."""
+    with store.reading() as tx:
+        return sum(
+            int(tx.connection.execute(text(f"SELECT count(*) FROM {table} WHERE delivered_at IS NULL")).scalar_one())
+            for table in ("reminders", "notifications")
+        )
+
+
+def end_claims(store: Store) -> None:
+    """Let the time pass that a dead pusher's claims last."""
+    with store.writing() as tx:
+        for table in ("reminders", "notifications"):
+            tx.connection.execute(text(f"UPDATE {table} SET claim_until = 0 WHERE claim_until IS NOT NULL"))
