@@ -33,6 +33,10 @@ def _sweep(settings: Settings) -> timedelta:
     return timedelta(seconds=settings.sweep_interval_seconds)
 
 
+def _due(settings: Settings) -> timedelta:
+    return timedelta(seconds=settings.schedule_interval_seconds)
+
+
 def _backfill(settings: Settings) -> timedelta:
     return timedelta(minutes=settings.backfill_interval_minutes)
 
@@ -72,6 +76,8 @@ PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
     #           task                          every      first after            what
     PeriodicJob(contract.RECOVER_INBOX,       _sweep,    timedelta(0),          "store what has been in an inbox for over 20 s"),
     PeriodicJob(contract.SWEEP_STAGES,        _sweep,    timedelta(0),          "wake the stages at which something waits, and the recording of recalls"),
+    PeriodicJob(contract.RUN_DUE_SCHEDULES,   _due,      timedelta(0),          "make runs of the schedules that are due, take up those of workers that died"),
+    PeriodicJob(contract.DELIVER_REMINDERS,   _due,      timedelta(0),          "push reminders and notifications that are due, forget what was told long ago"),
     PeriodicJob(contract.BACKFILL_EMBEDDINGS, _backfill, timedelta(seconds=60), "embed what has no vector yet"),
     PeriodicJob(contract.EXTRACT_MEMORIES,    _sweep,    timedelta(seconds=30), "extract memories from sessions that fell silent"),
     PeriodicJob(contract.DREAM_SWEEP,         _dream,    timedelta(hours=2),    "promote what is recalled often, commit the files of whom that concerns"),

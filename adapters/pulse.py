@@ -79,13 +79,15 @@ class Pulse:
         key = f"{self._prefix}worker:{worker.name}"
         guarded(lambda: self._broker.set(key, msgspec.json.encode(worker), ex=2 * ALIVE_SECONDS))
 
-    def progress(self, worker: str, *, now: float, embedder: str = "", language_model: str = "") -> None:
-        """Note that a task of this worker has ended, and how its models are, where it used them."""
+    def progress(
+        self, worker: str, *, now: float, tasks: int = 1, embedder: str = "", language_model: str = ""
+    ) -> None:
+        """Note that tasks of this worker have ended, and how its models are, where it used them."""
         key = f"{self._prefix}progress:{worker}"
         models = {"embedder": embedder, "language_model": language_model}
         with self._broker.pipeline(transaction=False) as pipeline:
             pipeline.hset(key, mapping={"at": now, **{name: said for name, said in models.items() if said}})
-            pipeline.hincrby(key, "done", 1)
+            pipeline.hincrby(key, "done", tasks)
             pipeline.expire(key, 3_600)
             guarded(pipeline.execute)
 

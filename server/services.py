@@ -9,7 +9,7 @@ from typing import TypeVar
 from fastapi import Request
 
 from memory.status import StatusReader
-from retrieval.recall import AccountSide, Recalled, find
+from retrieval.recall import AccountSide, Recalled
 from retrieval.request import RecallRequest
 from reverie.clock import new_id
 from reverie.contract import ACCOUNT_STORE
@@ -22,6 +22,7 @@ from server.caller import Caller, caller_of
 from server.metrics import Metrics
 from storage.records import Hit
 from storage.stores import Store
+from worker.recalling import account_side, find_in, store_to_read
 from worker.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -73,18 +74,7 @@ class Services:
 
         None while nothing has been stored in either. Raises as `retrieval.recall.find`.
         """
-        request.check()
-        store = self.store_to_read(caller.workspace)
-        account = self.account_side(caller.agent) if request.spans_workspaces else None
-        if store is not None:
-            side = AccountSide(store, self.runtime.embedder_of(store))
-        elif request.session is not None:
-            raise NotFound(f"agent {caller.agent} has no session {request.session!r}", field="session")
-        elif account is not None:  # a new workspace knows what holds in every one
-            side, account = account, None
-        else:
-            return None
-        return find(side.store, side.embedder, request, indexes=self.runtime.indexes, account=account)
+        return find_in(self.runtime, caller.workspace, request)
 
     def note_recall(self, caller: Caller, query: str, hits: Sequence[Hit]) -> None:
         """Remember what a recall found, if anything: microseconds here, written later by a worker.
@@ -102,18 +92,11 @@ class Services:
 
     def store_to_read(self, workspace: str) -> Store | None:
         """A workspace's store, None while nothing has been stored in it: reading never makes one."""
-        try:
-            return self.runtime.stores.workspace(workspace, create=False)
-        except NotFound:
-            return None
+        return store_to_read(self.runtime, workspace)
 
     def account_side(self, agent: str) -> AccountSide | None:
         """Where an agent's memories lie that hold across workspaces; None while it has none."""
-        store = self.store_to_read(ACCOUNT_STORE)
-        if store is None:
-            return None
-        side = AccountSide(store, None)
-        return AccountSide(store, self.runtime.embedder_of(store)) if side.holds_any(agent) else None
+        return account_side(self.runtime, agent)
 
     def store_of_session(self, caller: Caller, session: str) -> Store:
         """The store in which a session would lie. Raises `NotFound` for the session where there is none."""

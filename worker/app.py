@@ -32,6 +32,8 @@ TASK_TIME_LIMIT_SECONDS: Final = 300
 # Long-lived connections of sqlite-vec are reported to leak: children are replaced now and then.
 TASKS_A_CHILD: Final = 20_000
 _PULSE_SECONDS: Final = 5.0
+# Hundreds of tasks may end in a second where threads do them; what is left over is told with the next pulse.
+_THREADS_TELL_SECONDS: Final = 0.25
 # At most this many trace ids on a log line; the count says how many there were.
 _TRACES_A_LINE: Final = 50
 
@@ -41,13 +43,16 @@ _TASK_MODULES: Final = (
     "tasks.ingest",
     "tasks.chunk",
     "tasks.consolidate",
+    "tasks.deliver",
     "tasks.dream",
     "tasks.embed",
     "tasks.extract",
+    "tasks.goals",
     "tasks.index",
     "tasks.recalls",
     "tasks.recovery",
     "tasks.retention",
+    "tasks.schedules",
     "tasks.sessions",
     "tasks.summarise",
     "tasks.upkeep",
@@ -93,6 +98,15 @@ def create_app(settings: Settings) -> Celery:
 settings = load_settings()
 app = create_app(settings)
 _runtime: Runtime | None = None
+
+
+def prepare_threads() -> None:
+    """Make what the tasks of this process share, before its threads ask for it: each would else make one."""
+    _progress.every_seconds = _THREADS_TELL_SECONDS
+    here = runtime()
+    here.make_all()
+    here.schedules.prepare()
+    here.schedules.looks_ahead = True
 
 
 def runtime() -> Runtime:
@@ -198,13 +212,43 @@ def _child_ends(**_: Any) -> None:
 @signals.task_postrun.connect  # type: ignore[untyped-decorator]
 def _note_progress(**_: Any) -> None:
     """What liveness is judged by: not an answer to a ping, which a busy worker cannot give, but work that ends."""
-    here = runtime()
-    try:
-        here.pulse.progress(
-            here.worker_name, now=time.time(), embedder=_embedder_of(here), language_model=_language_models_of(here)
-        )
-    except Unavailable:
-        log.debug("progress_not_noted")
+    _progress.ended()
+
+
+class _Progress:
+    """Tells of tasks that ended: of each, or where many end in a moment, of some together."""
+
+    def __init__(self) -> None:
+        self.every_seconds = 0.0
+        self._told_at = 0.0
+        self._ended = 0
+        self._lock = threading.Lock()
+
+    def ended(self) -> None:
+        """Count a task, and tell unless that was done a moment ago."""
+        with self._lock:
+            self._ended += 1
+        if time.monotonic() - self._told_at >= self.every_seconds:
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell of what has not been told yet."""
+        with self._lock:
+            tasks, self._ended = self._ended, 0
+            self._told_at = time.monotonic()
+        if not tasks:
+            return
+        here = runtime()
+        embedder, models = _embedder_of(here), _language_models_of(here)
+        try:
+            here.pulse.progress(
+                here.worker_name, now=time.time(), tasks=tasks, embedder=embedder, language_model=models
+            )
+        except Unavailable:
+            log.debug("progress_not_noted")
+
+
+_progress = _Progress()
 
 
 def _embedder_of(here: Runtime) -> str:
@@ -218,9 +262,10 @@ def _embedder_of(here: Runtime) -> str:
 
 def _language_models_of(here: Runtime) -> str:
     """How this process's language models are; empty where it has not used one."""
-    made: list[GuardedLanguageModel | None] = [here.__dict__.get(n) for n in ("language_model", "extraction_model")]
-    models = dict.fromkeys(model for model in made if model is not None)
-    return "; ".join(f"{m.name}: {m.state}{f' ({m.last_error})' if m.last_error else ''}" for m in models)
+    names = ("language_model", "extraction_model", "schedule_model")
+    made: list[GuardedLanguageModel | None] = [here.__dict__.get(name) for name in names]
+    told = (f"{m.name}: {m.state}{f' ({m.last_error})' if m.last_error else ''}" for m in made if m is not None)
+    return "; ".join(dict.fromkeys(told))
 
 
 @signals.worker_ready.connect  # type: ignore[untyped-decorator]
@@ -245,4 +290,5 @@ def _beat(queues: list[str]) -> None:
             here.pulse.beat(pulse)
         except Unavailable:
             log.debug("pulse_not_sent")
+        _progress.tell()
         time.sleep(_PULSE_SECONDS)

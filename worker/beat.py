@@ -26,6 +26,7 @@ from worker.app import runtime, settings
 
 BEAT_NAME: Final = "beat"
 _PULSE_SECONDS: Final = 5.0
+_CLOCK_STEP: Final = timedelta(seconds=2)
 
 log = structlog.get_logger(__name__)
 
@@ -54,7 +55,18 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
         if time.monotonic() - self._pulsed > _PULSE_SECONDS - 0.5:
             self._pulsed = time.monotonic()
             self._pulse()
+        self._mend_clock()
         return float(super().tick(*arguments, **keywords))
+
+    def _mend_clock(self) -> None:
+        """Where the machine's clock was set back, jobs would wait until it has caught up with when they last ran."""
+        now = datetime.now(UTC)
+        ahead = [entry for entry in self.schedule.values() if entry.last_run_at - now > _CLOCK_STEP]
+        for entry in ahead:
+            entry.last_run_at = now
+        if ahead:
+            log.warning("clock_was_set_back", jobs=len(ahead))
+            self._heap = None  # celery's order of the entries, which is made anew
 
     def _entry(self, job: PeriodicJob, last: JobRun | None, now: datetime) -> ScheduleEntry:
         every = job.every(settings)

@@ -43,6 +43,7 @@ from storage.records import ReadyMessage
 from storage.stores import Store, Stores
 from storage.usage import Usage
 from storage.work import Stage
+from worker.schedule_services import ScheduleServices
 from worker.settings import Settings
 from worker.store_embedders import StoreEmbedders
 
@@ -115,6 +116,11 @@ class Runtime:
         return Waker(self.settings.broker_url, prefix=self.settings.broker_prefix)
 
     @cached_property
+    def schedules(self) -> ScheduleServices:
+        """What schedules and reminders need of the outside: webhooks, tasks for runs, the agents' own workers."""
+        return ScheduleServices(self.settings, self.waker, self.inbox, self.pulse)
+
+    @cached_property
     def embedder(self) -> GuardedEmbedder | None:
         """The embedder behind its circuit breaker, or None where words must do. The model is loaded on first use."""
         embedder = build_embedder(embedder_spec(self.settings))
@@ -138,6 +144,12 @@ class Runtime:
         if spec is None or name in (None, "", spec.model):
             return self.language_model
         return self._guarded(replace(spec, model=name))
+
+    @cached_property
+    def schedule_model(self) -> GuardedLanguageModel | None:
+        """The language model as schedules ask it: nobody waits for their answers, so it has longer for each."""
+        spec, seconds = language_model_spec(self.settings), self.settings.schedule_llm_seconds
+        return None if spec is None else self._guarded(replace(spec, timeout_seconds=seconds))
 
     @cached_property
     def quiet_stores(self) -> QuietStores:
@@ -197,11 +209,13 @@ class Runtime:
             "indexes",
             "pulse",
             "waker",
+            "schedules",
             "embedder",
             "_store_embedders",
             "tokens",
             "language_model",
             "extraction_model",
+            "schedule_model",
         ):
             getattr(self, name)
 
@@ -245,10 +259,12 @@ class Runtime:
         """Close what was opened."""
         if "recalls" in self.__dict__:
             self.recalls.close()
-        for name in ("extraction_model", "language_model"):
+        for name in ("schedule_model", "extraction_model", "language_model"):
             model: GuardedLanguageModel | None = self.__dict__.get(name)
             if model is not None:
                 model.close()
+        if "schedules" in self.__dict__:
+            self.schedules.close()
         if "stores" in self.__dict__:
             self.stores.close()
         if "broker" in self.__dict__:

@@ -27,13 +27,14 @@ from reverie.config import check_broker
 from reverie.errors import Rejected
 from worker.broker import embedded_broker_url
 from worker.life_settings import LifeSettings
+from worker.time_settings import TimeSettings
 
 PREFIX: Final = "REVERIE_"
 # Read by other parts of Reverie, so not settings of the workers, but no mistakes either.
 _OTHER_VARIABLES: Final = frozenset({"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS"})
 
 
-class Settings(LifeSettings):
+class Settings(LifeSettings, TimeSettings):
     """What an operator can set."""
 
     model_config = SettingsConfigDict(env_prefix=PREFIX, frozen=True, extra="forbid", env_ignore_empty=True)

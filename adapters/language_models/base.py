@@ -16,7 +16,7 @@ from reverie.errors import Permanent
 DEFAULT_TIMEOUT_SECONDS: Final = 20.0
 
 # What a call is for: calls, tokens and cost are counted by it.
-Purpose = Literal["extraction", "summary", "refinement"]
+Purpose = Literal["extraction", "summary", "refinement", "schedule"]
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 

@@ -54,6 +54,20 @@ def resolve_config(
     )
 
 
+def resolve_broker(broker: str | None, prefix: str | None) -> tuple[str, str]:
+    """Where tasks come from and the prefix of their keys, for an agent's own workers. Raises `Rejected`."""
+    known = broker or os.environ.get("REVERIE_BROKER")
+    if not known:
+        raise Rejected(
+            "name the broker that Reverie sends tasks to: AgentWorker(broker=...), or REVERIE_BROKER; "
+            "`reverie broker-url` prints it",
+            field="broker",
+        )
+    if prefix is None:
+        prefix = os.environ.get("REVERIE_BROKER_PREFIX") or contract.DEFAULT_PREFIX
+    return check_broker(known), prefix
+
+
 def without_password(url: str) -> str:
     """A URL that may be shown: user, password and options are left out."""
     scheme, _, rest = url.partition("://")

@@ -30,7 +30,7 @@ _BATCH_BYTES = 4 * 1024 * 1024
 
 
 class Waker:
-    """Sends wake-ups: tasks that carry a workspace and nothing else, at most one on its way for each stage."""
+    """Sends wake-ups: tasks that carry a workspace, and the id of what they are for, never content."""
 
     def __init__(self, broker_url: str, *, prefix: str) -> None:
         self._broker_url = broker_url
@@ -38,13 +38,13 @@ class Waker:
         self._app: Any = None
         self._lock = threading.Lock()
 
-    def send(self, task_name: str, *, workspace: str, trace: str = "") -> None:
+    def send(self, task_name: str, *, workspace: str, trace: str = "", **ids: str) -> None:
         """Send one wake-up. Raises `Unavailable`; nothing is lost by that, the sweeps find the work."""
         from kombu.exceptions import OperationalError
 
         try:
             self._celery().send_task(
-                task_name, kwargs={"workspace": workspace}, headers={contract.TRACE_HEADER: trace}, retry=False
+                task_name, kwargs={"workspace": workspace, **ids}, headers={contract.TRACE_HEADER: trace}, retry=False
             )
         except (OperationalError, OSError) as error:
             raise Unavailable(f"the broker took no task ({error})") from error

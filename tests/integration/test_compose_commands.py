@@ -181,12 +181,12 @@ def test_what_is_handed_over_with_the_token_is_recalled(composed: Composed) -> N
 
 def test_flower_sees_all_workers(composed: Composed) -> None:
     """Given Flower and the workers, then it lists each worker once it has heard its heartbeat."""
-    for name in ("flower", "pipeline", "embed", "maintenance"):
+    for name in ("flower", "pipeline", "embed", "maintenance", "schedules"):
         composed.await_healthy(name)
     url = f"http://127.0.0.1:{composed.flower_port}/workers?json=1"
     deadline = time.monotonic() + HEALTHY_WITHIN_SECONDS
     seen: set[str] = set()
-    while {"embed", "maintenance", "ingest-index-schedules"} - seen:
+    while {"embed", "maintenance", "schedules", "ingest-index"} - seen:
         assert time.monotonic() < deadline, seen
         with urllib.request.urlopen(url, timeout=10) as answer:
             # A worker is named by its queues and its pid.
@@ -199,7 +199,9 @@ def test_nothing_is_written_outside_the_data(composed: Composed) -> None:
     assert list((composed.folder / "home").iterdir()) == []
 
 
-@pytest.mark.parametrize("name", ["server", "beat", "embed", "maintenance", "pipeline", "flower", "valkey"])
+@pytest.mark.parametrize(
+    "name", ["server", "beat", "embed", "maintenance", "schedules", "pipeline", "flower", "valkey"]
+)
 def test_a_service_stops_in_its_grace_and_is_missed(composed: Composed, name: str) -> None:
     """Given a healthy service, when it is asked to stop, then it does in time, leaves no child, and is not healthy."""
     composed.await_healthy(name)

@@ -7,6 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
+from celery.beat import ScheduleEntry
+from celery.schedules import schedule
 
 from beat_schedule import PERIODIC_JOBS
 from reverie import contract
@@ -16,7 +18,7 @@ from storage.records import JobRun
 from storage.stores import Stores
 from worker.app import app
 from worker.app import settings as app_settings
-from worker.beat import first_due
+from worker.beat import CatchUpScheduler, first_due
 
 NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -144,3 +146,17 @@ def test_the_backfill_runs_a_minute_after_the_first_start_and_each_half_hour() -
     (backfill,) = (job for job in PERIODIC_JOBS if job.task == contract.BACKFILL_EMBEDDINGS)
     assert (backfill.first_after, backfill.every(app_settings)) == (timedelta(seconds=60), timedelta(minutes=30))
     assert app_settings.backfill_batch_size == 50
+
+
+def test_a_clock_that_was_set_back_holds_up_no_job() -> None:
+    """Given a job that ran at a time which is now to come, when the clock ticks, it waits one interval from now."""
+    beat = CatchUpScheduler(app=app, lazy=True)
+    now = datetime.now(UTC)
+    every = schedule(run_every=timedelta(seconds=5), app=app)
+    for name, ran_at in (("ahead", now + timedelta(hours=3)), ("as usual", now - timedelta(seconds=2))):
+        beat.schedule[name] = ScheduleEntry(name=name, task=name, schedule=every, last_run_at=ran_at, app=app)
+    beat._heap = []
+    beat._mend_clock()
+    assert abs((beat.schedule["ahead"].last_run_at - now).total_seconds()) < 60
+    assert beat.schedule["as usual"].last_run_at == now - timedelta(seconds=2)
+    assert beat._heap is None, "the order in which jobs are due is made anew"

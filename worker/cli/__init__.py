@@ -19,6 +19,7 @@ def main() -> None:
         # Here and not above: importing takes half a second, in which Ctrl-C may come. A module of commands registers
         # them when it is imported.
         from worker.cli import (  # noqa: F401
+            broker,
             channels,
             context,
             curation,
@@ -29,8 +30,13 @@ def main() -> None:
             memory_transfer,
             notebooks,
             notes,
+            notifications,
             recalls,
             reembed,
+            reminders,
+            schedule_life,
+            schedule_runs,
+            schedules,
             scratchpads,
             session_life,
             sessions,

@@ -24,15 +24,17 @@ from worker.settings import PREFIX, Settings
 if TYPE_CHECKING:
     from worker.supervisor import ProcessEvent, ProcessSpec
 
-_PIPELINE_QUEUES = (contract.QUEUE_INGEST, contract.QUEUE_INDEX, contract.QUEUE_SCHEDULES)
+_PIPELINE_QUEUES = (contract.QUEUE_INGEST, contract.QUEUE_INDEX)
 # -P: the folder in which an agent's developer types `reverie up` may hold a tasks.py or storage.py of their own,
 # and must not come before our packages of these names.
 _PYTHON = (sys.executable, "-P", "-m")
 # Embedding is the long-distance runner: the short steps of the others, and recalls, go before it.
-_EMBED_NICENESS = 5
+_EMBED_NICENESS = 10
 # What the jobs do can wait for everything else, and has a worker to itself: a few jobs that wait for a language model
 # would else take every process from the messages that come in.
 _MAINTENANCE_NICENESS = 15
+# Runs of schedules wait for others, most of the time: threads, of which many wait at once.
+_SCHEDULES_AT_ONCE = 16
 # One that is starting beside us has a moment; of one that is not there a person wants to hear soon.
 _BROKER_PATIENCE_SECONDS = 5.0
 
@@ -71,7 +73,10 @@ def worker(
     queues: Annotated[str, typer.Option(help="Comma-separated: " + ", ".join(contract.QUEUES) + ".")] = ",".join(
         contract.QUEUES
     ),
-    concurrency: Annotated[int, typer.Option(min=1, max=64, help="Processes.")] = 1,
+    concurrency: Annotated[
+        int | None,
+        typer.Option(min=1, max=64, help="Processes; of `schedules` alone threads.", show_default="1, of threads 16"),
+    ] = None,
 ) -> None:
     """Take tasks from queues, on any host that reaches the broker and the data folder."""
     wanted = [name.strip() for name in queues.split(",") if name.strip()]
@@ -87,13 +92,17 @@ def worker(
         give_way(_EMBED_NICENESS)
     elif wanted == [contract.QUEUE_MAINTENANCE]:
         give_way(_MAINTENANCE_NICENESS)
-    from worker.app import app
+    from worker.app import app, prepare_threads
 
+    threads = wanted == [contract.QUEUE_SCHEDULES]
+    if threads:
+        prepare_threads()
     app.worker_main(
         [
             "worker",
             f"--queues={','.join(wanted)}",
-            f"--concurrency={concurrency}",
+            f"--pool={'threads' if threads else 'prefork'}",
+            f"--concurrency={concurrency or (_SCHEDULES_AT_ONCE if threads else 1)}",
             f"--hostname={os.environ[PREFIX + 'PROCESS']}@%h",
             "--without-gossip",
             "--without-mingle",
@@ -155,6 +164,9 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
     if settings.embedding_provider != "none":
         specs.append(spec("embed", "worker", f"--queues={contract.QUEUE_EMBED}", "--concurrency=1"))
     specs.append(spec("maintenance", "worker", f"--queues={contract.QUEUE_MAINTENANCE}", "--concurrency=1"))
+    schedules = f"--queues={contract.QUEUE_SCHEDULES}"
+    for number in range(1, settings.schedule_workers + 1):
+        specs.append(spec("schedules" if number == 1 else f"schedules-{number}", "worker", schedules))
     specs.append(spec("beat", "beat"))
     # Last, and waited for: when it answers, everything has been started.
     return [

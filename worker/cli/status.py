@@ -9,12 +9,14 @@ import typer
 
 from adapters.embedders.resilience import GuardedEmbedder
 from memory.status import StatusReader
-from reverie.status import LanguageModelUse, PipelineStatus
+from reverie.status import LanguageModelUse, PipelineStatus, TimeStatus
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, counted, print_json, print_table, say, size, when
 from worker.up_file import supervisor_pid
 
 _WORKSPACES_SHOWN: Final = 5
+# Schedules and reminders are looked for every few seconds: what is so late is not being dealt with.
+_LATE_SECONDS: Final = 60.0
 
 
 @application.command()
@@ -31,7 +33,7 @@ def status(
     else:
         _print(call, found)
     working = any(worker.queues for worker in found.workers)
-    wrong = found.broker == "down" or not working or bool(found.errors)
+    wrong = found.broker == "down" or not working or bool(found.errors) or bool(_late(call, found.time))
     raise typer.Exit(1 if check and wrong else 0)
 
 
@@ -61,6 +63,10 @@ def _print(call: Invocation, found: PipelineStatus) -> None:
     )
     say(f"Memories  {_memories(found)}")
     say(f"Log       {size(found.wal_bytes)} of write-ahead log in {counted(found.workspaces_total, 'workspace')}")
+    for line in _time(found.time):
+        say(line)
+    for line in _late(call, found.time):
+        say(f"          late: {line}")
     say()
     _print_backlog(found)
     say()
@@ -108,6 +114,45 @@ def _language_model(call: Invocation, found: PipelineStatus) -> list[str]:
         f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
         f"          today {_took(used.today)}; last 30 days {_took(used.last_30_days)}",
     ]
+
+
+def _time(found: TimeStatus) -> list[str]:
+    """Schedules on one line, reminders and notifications on another, each where there are any."""
+    lines = []
+    if any(found.schedules.values()):
+        overdue = f"; {counted(found.schedules_overdue, 'schedule')} overdue" if found.schedules_overdue else ""
+        lines.append(f"Schedules {_listed(found.schedules)}{overdue}{_runs(found)}")
+    reminders = {"waiting": found.reminders_waiting, "due": found.reminders_due}
+    notes, failed = found.notifications_unacknowledged, found.pushes_put_back
+    if any(reminders.values()) or notes or failed:
+        told = f"; {counted(notes, 'notification')} not acknowledged" if notes else ""
+        pushes = f"; {failed:,} could not be pushed yet" if failed else ""
+        lines.append(f"Reminders {_listed(reminders)}{told}{pushes}")
+    return lines
+
+
+def _runs(found: TimeStatus) -> str:
+    runs = {**found.runs_open, "failed in a day": found.runs_failed_last_day}
+    lag = found.start_lag
+    started = f"; started p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} after they were due"
+    return (f"; runs {_listed(runs)}" if any(runs.values()) else "") + (
+        f"{started}, of {lag.samples:,} in an hour" if lag.samples else ""
+    )
+
+
+def _late(call: Invocation, found: TimeStatus) -> list[str]:
+    """What should have happened more than a minute ago. Reminders that are left to be pulled may wait for long."""
+    pushed = found.reminders_oldest_push_seconds if call.settings.notifier_webhook_url else 0.0
+    ages = {
+        "a schedule is overdue by {}: is beat up?": found.schedules_oldest_overdue_seconds,
+        "a run has waited to be started for {}: is a worker of `schedules` up?": found.runs_oldest_pending_seconds,
+        "a reminder has waited to be pushed for {}: does the notifier's webhook answer?": pushed,
+    }
+    return [line.format(_seconds(age)) for line, age in ages.items() if age > _LATE_SECONDS]
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "none"
 
 
 def _took(use: LanguageModelUse) -> str:

@@ -34,10 +34,13 @@ _JOBS = {
     "dream-sweep": contract.DREAM_SWEEP,
     "close-idle-sessions": contract.CLOSE_IDLE_SESSIONS,
     "apply-retention": contract.APPLY_RETENTION,
+    "run-due-schedules": contract.RUN_DUE_SCHEDULES,
+    "deliver-reminders": contract.DELIVER_REMINDERS,
 }
 # Those that can say what they would do.
 _DRY: Final = frozenset(_JOBS) - {
-    "recover-inbox", "sweep-stages", "backfill-embeddings", "optimize-store", "verify-store",
+    "recover-inbox", "sweep-stages", "backfill-embeddings", "optimize-store", "verify-store", "run-due-schedules",
+    "deliver-reminders",
 }  # fmt: skip
 # What jobs tell of each store stands below one of these.
 _BY_STORE: Final = ("stores", "workspaces")

@@ -1,0 +1,312 @@
+"""Schedules that fire into an agent's own Celery workers: real processes, a real broker, a server that may be away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+import redis
+
+from reverie.client import Reverie
+from reverie.contract import QUEUES
+from reverie.errors import Rejected
+from support.agents import AgentProcess, agent_worker, ended, fire, fired, until
+from support.http import running_server
+from worker.runtime import Runtime
+
+QUEUE = "ana-tasks"
+
+AGENT = """
+    import json, os, pathlib, signal
+    from reverie.agent_worker import AgentWorker
+    from reverie.schedule_types import RunReport
+
+    worker = AgentWorker(agent="ana", queue="ana-tasks")
+    here = pathlib.Path(__file__).parent
+    app = worker.app
+
+    def write(name, text):
+        (here / f"{name}.part").write_text(str(text))
+        (here / f"{name}.part").rename(here / name)
+
+    @worker.task("my_agent.tell")
+    def tell(goal, run):
+        return json.dumps({"goal": goal, "agent": run.agent, "workspace": run.workspace, "schedule": run.schedule_id,
+                           "run": run.id, "due_at": run.due_at.isoformat(), "timeout": run.timeout_seconds})
+
+    @worker.task("my_agent.report")
+    def report(goal, run):
+        return RunReport(status="failed", output="half of it", summary="half", error="no more milk", turn_count=3,
+                         cost=0.25, notify=False)
+
+    @worker.task("my_agent.fail")
+    def fail(goal, run):
+        raise LookupError("no calendar \\x00\\ud800")
+
+    @worker.task("my_agent.nothing")
+    def nothing(goal, run):
+        return None
+
+    @worker.task("my_agent.too_much")
+    def too_much(goal, run):
+        return "x" * 2_000_000
+
+    @worker.task("my_agent.told_to_go")
+    def told_to_go(goal, run):
+        write("begun", os.getpid())
+        while not (here / "go").exists():
+            signal.sigtimedwait([], 0.05)
+        return "went"
+
+    @worker.task("my_agent.second_time")
+    def second_time(goal, run):
+        if (here / "first").exists():
+            return "the second time"
+        write("first", os.getpid())
+        while True:
+            signal.pause()
+"""
+
+PLAIN = """
+    import os
+    from celery import Celery
+    from reverie import Reverie
+
+    app = Celery("plain", broker=os.environ["PLAIN_BROKER"])
+    app.conf.broker_transport_options = {"global_keyprefix": os.environ["REVERIE_BROKER_PREFIX"]}
+    app.conf.task_default_queue = "ana-tasks"
+    app.conf.task_ignore_result = True
+
+    @app.task(name="plain.summarise")
+    def summarise(schedule_id, run_id, goal):
+        with Reverie("ana") as reverie:
+            reverie.complete_run(run_id, f"{goal}: done for {schedule_id}", turn_count=2, cost=1.5)
+"""
+
+
+@pytest.fixture
+def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
+    """A runtime in which schedules may fire every second."""
+    return make_runtime(schedule_min_interval_seconds=1)
+
+
+@pytest.fixture
+def url(runtime: Runtime) -> Iterator[str]:
+    """The server that takes the reports."""
+    with running_server(runtime) as running:
+        yield running
+
+
+@pytest.fixture
+def client(url: str) -> Iterator[Reverie]:
+    """The agent's client."""
+    with Reverie("ana", url=url) as reverie:
+        yield reverie
+
+
+StartAgent = Callable[..., AgentProcess]
+
+
+@pytest.fixture
+def start_agent(runtime: Runtime, tmp_path: Path) -> Iterator[StartAgent]:
+    """Starts workers of the agent's, which end with the test."""
+    settings = runtime.settings
+    with ExitStack() as running:
+
+        def start(url: str, code: str = AGENT, **environment: str) -> AgentProcess:
+            variables = {
+                "REVERIE_BROKER": settings.broker_url,
+                "REVERIE_BROKER_PREFIX": settings.broker_prefix,
+                "REVERIE_URL": url,
+                **environment,
+            }
+            return running.enter_context(agent_worker(tmp_path / "agent", code, variables))
+
+        yield start
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def add(client: Reverie, task: str, **more: object) -> str:
+    """A schedule of every second for one of the agent's tasks."""
+    fields = {"every": 1, "task": task, "queue": QUEUE, "recall_limit": 0, **more}
+    return client.add_schedule("water the plants", **fields).id  # type: ignore[arg-type]
+
+
+def test_what_a_function_returns_or_raises_is_how_its_run_ends(
+    runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
+) -> None:
+    """Given functions that return a text, a report, nothing, too much, and that raise, then each run says so."""
+    start_agent(url)
+    names = ("tell", "report", "fail", "nothing", "too_much")
+    schedules = {name: add(client, f"my_agent.{name}", timeout_seconds=300) for name in names}
+    first = {name: fired(runtime, client, schedule) for name, schedule in schedules.items()}
+    runs = {name: ended(client, run) for name, run in first.items()}
+
+    told = json.loads(runs["tell"].output)
+    assert runs["tell"].status == "success"
+    assert told == {
+        "goal": "water the plants",
+        "agent": "ana",
+        "workspace": "default",
+        "schedule": schedules["tell"],
+        "run": first["tell"],
+        "due_at": runs["tell"].due_at.isoformat(),
+        "timeout": 300,
+    }
+    report = runs["report"]
+    assert (report.status, report.output, report.summary, report.error) == (
+        "failed",
+        "half of it",
+        "half",
+        "no more milk",
+    )
+    assert (report.turn_count, report.cost) == (3, 0.25)
+    assert (runs["fail"].status, runs["fail"].error) == ("failed", "LookupError: no calendar ?")
+    assert (runs["nothing"].status, runs["nothing"].output) == ("success", "")
+    assert runs["too_much"].status == "failed"
+    assert "output has 2,000,000 bytes" in runs["too_much"].error
+
+
+def test_a_plain_celery_task_reports_by_itself(
+    runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
+) -> None:
+    """Given a Celery app that knows nothing of ours but the client, then what it reports is the run's end."""
+    from reverie.queueing import celery_url
+
+    start_agent(url, PLAIN, PLAIN_BROKER=celery_url(runtime.settings.broker_url))
+    schedule = add(client, "plain.summarise")
+    run = ended(client, fired(runtime, client, schedule))
+    assert (run.status, run.output) == ("success", f"water the plants: done for {schedule}")
+    assert (run.turn_count, run.cost) == (2, 1.5)
+
+
+def test_a_report_waits_for_a_server_that_is_away(runtime: Runtime, start_agent: StartAgent) -> None:
+    """Given a server that went away while the agent worked, when it is back, then the report arrives."""
+    port = free_port()
+    with running_server(runtime, port=port) as url, Reverie("ana", url=url) as client:
+        agent = start_agent(url)
+        run = fired(runtime, client, add(client, "my_agent.told_to_go"))
+        agent.wait_for("begun")
+    (agent.folder / "go").touch()
+    with socket.create_server(("127.0.0.1", port)) as breaking_off:  # until it has asked in vain
+        breaking_off.settimeout(60)
+        breaking_off.accept()[0].close()
+    with running_server(runtime, port=port) as url, Reverie("ana", url=url) as client:
+        done = ended(client, run)
+    assert (done.status, done.output) == ("success", "went")
+
+
+def test_a_task_whose_process_was_killed_comes_again(
+    runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
+) -> None:
+    """Given SIGKILL of the process that executes, then the worker gives the same run to another."""
+    agent = start_agent(url)
+    run = fired(runtime, client, add(client, "my_agent.second_time"))
+    os.kill(int(agent.wait_for("first")), signal.SIGKILL)
+    done = ended(client, run)
+    assert (done.status, done.output) == ("success", "the second time")
+
+
+def test_a_task_whose_worker_was_killed_comes_again_after_what_it_may_take(
+    runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
+) -> None:
+    """Given SIGKILL of the whole worker, when its time is over, then the next worker of the queue gets the run."""
+    agent = start_agent(url)
+    run = fired(runtime, client, add(client, "my_agent.second_time"))
+    agent.wait_for("first")
+    agent.kill()
+    index = f"{runtime.settings.broker_prefix}unacked_index:{QUEUE}"
+    ((held, _),) = runtime.broker.zscan(index)[1]
+    assert runtime.broker.zcard(f"{runtime.settings.broker_prefix}unacked_index") == 0  # Reverie's own
+    runtime.broker.zadd(index, {held: 1})  # as if it had been taken long ago  # type: ignore[type-var]
+    start_agent(url)
+    done = ended(client, run)
+    assert (done.status, done.output) == ("success", "the second time")
+
+
+def test_a_report_that_comes_too_late_is_dropped_quietly(
+    runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
+) -> None:
+    """Given a function that takes longer than the run may, then the run is timed out and stays so, and the worker
+    says nothing of it."""
+    agent = start_agent(url)
+    schedule = add(client, "my_agent.told_to_go", timeout_seconds=1)
+    run = fired(runtime, client, schedule)
+    agent.wait_for("begun")
+    late = ended(client, run, meanwhile=lambda: fire(runtime))
+    assert late.status == "timed_out"
+    assert "not done within its timeout" in late.error
+    client.pause_schedule(schedule)
+
+    (agent.folder / "go").touch()
+    until(lambda: f"[{run}] succeeded" in agent.said, "the task does not end")
+    assert client.schedule_run(run) == late
+    assert "Traceback" not in agent.said
+
+
+def test_a_worker_that_was_away_does_not_make_up_for_what_is_over(
+    runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
+) -> None:
+    """Given a run that timed out before any worker came, when one comes, then it executes the next run alone."""
+    schedule = add(client, "my_agent.second_time", timeout_seconds=1)
+    missed = fired(runtime, client, schedule)
+    assert ended(client, missed, meanwhile=lambda: fire(runtime)).status == "timed_out"
+    client.pause_schedule(schedule)
+    agent = start_agent(url)
+    run = fired(runtime, client, add(client, "my_agent.tell"))
+    assert ended(client, run).status == "success"
+    until(lambda: missed in agent.said, "the worker does not see what it missed")
+    assert not (agent.folder / "first").exists()
+
+
+def test_a_cancelled_run_takes_no_report(runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent) -> None:
+    """Given a run that was cancelled and one whose schedule was deleted while the agent worked, then nobody fails."""
+    agent = start_agent(url)
+    schedule = add(client, "my_agent.told_to_go")
+    run = fired(runtime, client, schedule)
+    agent.wait_for("begun")
+    assert client.cancel_run(run).status == "cancelled"
+    client.delete_schedule(schedule)
+    (agent.folder / "go").touch()
+    until(lambda: f"[{run}] succeeded" in agent.said, "the task does not end")
+    assert "Traceback" not in agent.said
+
+
+def test_tasks_lie_in_the_agents_queue_and_in_none_of_reveries(runtime: Runtime, client: Reverie) -> None:
+    """Given no worker, then the task waits in its queue under the run's id, without the goal in what is shown."""
+    run = fired(runtime, client, add(client, "my_agent.tell"))
+    prefix, broker = runtime.settings.broker_prefix, runtime.broker
+    (raw,) = queued(broker, f"{prefix}{QUEUE}")
+    headers = json.loads(raw)["headers"]
+    assert (headers["task"], headers["id"]) == ("my_agent.tell", run)
+    assert "plants" not in json.dumps(headers)
+    own = [json.loads(item)["headers"]["task"] for queue in QUEUES for item in queued(broker, f"{prefix}{queue}")]
+    assert all(task.startswith("reverie.") for task in own)
+    assert client.schedule_run(run).status == "running"
+
+
+def queued(broker: redis.Redis, key: str) -> list[bytes]:
+    found: list[bytes] = broker.lrange(key, 0, -1)  # type: ignore[assignment]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("task", "queue", "field"),
+    [("reverie.run_schedule", QUEUE, "task"), ("celery.chord", QUEUE, "task"), ("a.b", "schedules", "queue"),
+     ("a.b", "ingest", "queue"), ("a.b", "celery", "queue"), ("a b", QUEUE, "task"), ("a.b", "a b", "queue")],
+)  # fmt: skip
+def test_tasks_and_queues_of_reverie_are_refused(client: Reverie, task: str, queue: str, field: str) -> None:
+    """Given a name that is Reverie's or none at all, then the field at fault is named."""
+    with pytest.raises(Rejected) as refused:
+        client.add_schedule("goal", every=60, task=task, queue=queue)
+    assert refused.value.field == field

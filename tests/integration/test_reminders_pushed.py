@@ -1,0 +1,196 @@
+"""Reminders and notifications pushed to a real notifier: signed, in time, and again after a kill in between."""
+
+from __future__ import annotations
+
+import os
+import random
+import subprocess
+import sys
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.webhooks import new_secret
+from reverie import contract
+from reverie.reminder_types import Reminder
+from storage.stores import Store
+from support.gated_receiver import GatedReceiver, gated_receiver
+from support.telling import add_notification, add_reminder, add_run, end_claims, reminder_of, undelivered, was_told
+from worker import app as worker_app
+from worker.deliveries import AT_ONCE
+from worker.notifier import Notifier
+from worker.runtime import Runtime
+
+ROOT = Path(__file__).parents[2]
+SECRET = new_secret()
+SECOND = 1_000_000
+# How late a reminder may be on a machine that runs other tests, too.
+LATE_SECONDS = 2.0
+SEED = 20_261_120
+
+
+@pytest.fixture
+def receiver() -> Iterator[GatedReceiver]:
+    with gated_receiver(SECRET) as receiver:
+        yield receiver
+
+
+@pytest.fixture
+def here(make_runtime: Callable[..., Runtime], receiver: GatedReceiver, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+    """The runtime that the tasks of this process get, with a notifier on loopback."""
+    runtime = make_runtime(notifier_webhook_url=receiver.url, webhook_secret=SECRET, webhook_allow_private="127.0.0.1")
+    monkeypatch.setattr(worker_app, "_runtime", runtime)
+    runtime.schedules.looks_ahead = True
+    worker_app.app.loader.import_default_modules()
+    return runtime
+
+
+@pytest.fixture
+def store(here: Runtime) -> Store:
+    return here.store("ws")
+
+
+def run(**arguments: Any) -> Mapping[str, Any]:
+    """The body of the task, as a worker runs it."""
+    found: Mapping[str, Any] = worker_app.app.tasks[contract.DELIVER_REMINDERS].body(**arguments)
+    return {name: value for name, value in found.items() if name != "seconds"}
+
+
+def remind_now(store: Store, id: str, *, in_seconds: float = 0.0) -> Reminder:
+    return add_reminder(store, id, due=time.time_ns() // 1_000 + round(in_seconds * SECOND))
+
+
+def test_a_notifier_gets_what_is_due_signed_and_once(here: Runtime, store: Store, receiver: GatedReceiver) -> None:
+    """Given a reminder and a run to tell of, when the job runs twice, then a receiver that verifies got each once."""
+    remind_now(store, "r")
+    add_run(store, "run")
+    told = add_notification(store, "run", at=here.now())
+    assert run(by_hand=True) == {"reminders": 1, "notifications": 1}
+    assert run(by_hand=True) == {}
+    by_type = {body["type"]: (message_id, body) for message_id, body in receiver.taken}
+    assert len(receiver.taken) == 2
+    assert by_type["schedule.notification"][0] == told
+    assert by_type["schedule.notification"][1]["data"]["run_id"] == "run"
+    reminder = by_type["reminder.due"][1]
+    assert (reminder["workspace"], reminder["data"]["message"]) == ("ws", "think of r")
+    assert was_told(store, "run")
+
+
+def test_a_reminder_is_pushed_in_its_moment(here: Runtime, store: Store, receiver: GatedReceiver) -> None:
+    """Given reminders due while the job waits, then each comes in its moment, and what is due later is left alone."""
+    for seconds in (0.4, 0.8, 1.6, 3_600.0):
+        remind_now(store, f"in {seconds:g}", in_seconds=seconds)
+    arrived: dict[str, int] = {}
+    take = receiver.take
+    receiver.take = lambda i, body: (arrived.update({body["data"]["id"]: here.now()}), take(i, body))[1]  # type: ignore[method-assign]
+    assert run() == {"reminders": 3}
+    late = {id: (at - reminder_of(store, id).due_at) / SECOND for id, at in arrived.items()}
+    assert list(late) == ["in 0.4", "in 0.8", "in 1.6"]
+    assert all(0 <= seconds < LATE_SECONDS for seconds in late.values()), late
+
+
+def test_of_two_beats_one_runs_the_job(store: Store, receiver: GatedReceiver) -> None:
+    """Given the job twice in one period, then the second does nothing."""
+    remind_now(store, "r")
+    first, second = run(), run()
+    assert first == {"reminders": 1}
+    assert second in ({"skipped": 1}, {}), "the next period may have begun"
+    assert len(receiver.taken) == 1
+
+
+def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
+    here: Runtime, store: Store, receiver: GatedReceiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a notifier that is down, then what is due is kept with the reason, and pushed once it answers."""
+    remind_now(store, "r")
+    with gated_receiver(SECRET) as gone:
+        pass
+    notifier, gone_away = here.schedules.notifier, Notifier(gone.url, here.schedules.webhooks, timeout_seconds=5.0)
+    monkeypatch.setitem(here.schedules.__dict__, "notifier", gone_away)
+    assert run(by_hand=True) == {"put_back": 1, "away": 1}
+    assert "did not answer" in reminder_of(store, "r").error
+    monkeypatch.setitem(here.schedules.__dict__, "notifier", notifier)
+    assert run(by_hand=True) == {}, "it is left alone for a while"
+    with store.writing() as tx:
+        tx.connection.exec_driver_sql("UPDATE reminders SET not_before = 0")
+    assert run(by_hand=True) == {"reminders": 1}
+    assert len(receiver.taken) == 1
+
+
+@pytest.fixture
+def pusher(here: Runtime, receiver: GatedReceiver) -> Iterator[Callable[[], subprocess.Popen[str]]]:
+    """Starts real processes that run the job once; what still runs at the end is killed."""
+    started: list[subprocess.Popen[str]] = []
+    variables = {
+        **os.environ,
+        "REVERIE_DATA": str(here.settings.data),
+        "REVERIE_BROKER": here.settings.broker_url,
+        "REVERIE_BROKER_PREFIX": here.settings.broker_prefix,
+        "REVERIE_EMBEDDING_PROVIDER": "hash",
+        "REVERIE_NOTIFIER_WEBHOOK_URL": receiver.url,
+        "REVERIE_WEBHOOK_ALLOW_PRIVATE": "127.0.0.1",
+        "REVERIE_WEBHOOK_SECRET": SECRET,
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
+    }
+
+    def start() -> subprocess.Popen[str]:
+        command = [sys.executable, "-m", "worker.cli", "run", "deliver-reminders", "--json"]
+        started.append(
+            subprocess.Popen(
+                command, env=variables, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+            )
+        )
+        return started[-1]
+
+    yield start
+    for process in started:
+        process.kill()
+        process.communicate()
+
+
+def test_a_process_killed_between_pushing_and_marking_leaves_nothing_stranded(
+    here: Runtime, store: Store, receiver: GatedReceiver, pusher: Callable[[], subprocess.Popen[str]]
+) -> None:
+    """Given a SIGKILL after the receiver has taken a reminder, when its claim ends, then it comes again, the same."""
+    remind_now(store, "r")
+    receiver.gate.clear()
+    process = pusher()
+    receiver.wait_for(1)
+    process.kill()
+    process.wait()
+    receiver.gate.set()
+    assert run(by_hand=True) == {}, "the claim holds for a while"
+    assert reminder_of(store, "r").delivered_at is None
+    end_claims(store)
+    assert run(by_hand=True) == {"reminders": 1}
+    (first, before), (second, after) = receiver.taken
+    assert first == second
+    assert before["data"]["message"] == after["data"]["message"]
+    assert (reminder_of(store, "r").attempts, undelivered(store)) == (2, 0)
+
+
+def test_killed_again_and_again_every_reminder_arrives(
+    here: Runtime, store: Store, receiver: GatedReceiver, pusher: Callable[[], subprocess.Popen[str]]
+) -> None:
+    """Given pushers killed at random moments, when the last is left alone, then all arrived, few of them twice."""
+    chance = random.Random(SEED)
+    expected = {remind_now(store, f"r{number}").id for number in range(60)}
+    kills = 0
+    for _ in range(3):
+        process, before = pusher(), len(receiver.taken)
+        receiver.wait_for(min(len(expected), before + chance.randint(2, 15)))
+        process.kill()
+        process.wait()
+        kills += 1
+        end_claims(store)
+    out, err = pusher().communicate(timeout=120)
+    assert undelivered(store) == 0, (out, err)
+    times = Counter(body["data"]["id"] for _, body in receiver.taken)
+    assert set(times) == expected
+    assert sum(times.values()) <= len(expected) + AT_ONCE * kills
+    for id in expected:
+        assert len({message_id for message_id, body in receiver.taken if body["data"]["id"] == id}) == 1

@@ -1,0 +1,122 @@
+"""Runs of schedules carried out by the real executors, with a webhook sender and a language model that are scripted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from adapters.language_models import GuardedLanguageModel
+from adapters.language_models.scripted import ScriptedLanguageModel
+from adapters.webhooks.in_memory import Scripted, ScriptedWebhookSender
+from memory.executing import Execution, Outcome
+from reverie.errors import Unavailable
+from reverie.schedule_types import Executor
+from storage.schedule_records import RunRecord
+from support.pipeline import Pipeline
+from support.scheduled import Scheduled
+from worker.executors import Executors, limits_of
+from worker.runtime import Runtime
+from worker.settings import Settings
+
+WORKSPACE = "ws"
+
+
+class Wakes:
+    """Stands in for the broker: notes which tasks would have been sent."""
+
+    def __init__(self) -> None:
+        self.sent: list[tuple[str, dict[str, Any]]] = []
+        self.away = False
+
+    def now_micros(self) -> int:
+        if self.away:
+            raise Unavailable("the broker is away")
+        return 0
+
+    def send(self, task: str, *, workspace: str, trace: str = "", **ids: str) -> None:
+        self.now_micros()
+        self.sent.append((task, {"workspace": workspace, **ids}))
+
+
+class AgentQueue:
+    """Stands in for the agents' broker: notes what was sent."""
+
+    def __init__(self, error: Unavailable | None = None) -> None:
+        self.sent: list[tuple[str, str, dict[str, Any]]] = []
+        self.error = error
+
+    def send(self, task: str, queue: str, **fields: Any) -> None:
+        if self.error is not None:
+            raise self.error
+        self.sent.append((task, queue, fields))
+
+    def close(self) -> None:
+        pass
+
+
+class CarryingOut:
+    """A workspace with what was said in it, schedules, and executors whose other ends are scripted."""
+
+    def __init__(self, data: Path, **settings: Any) -> None:
+        self.said = Pipeline(data)
+        self.time = Scheduled(data)
+        given = {"data": data, "broker": "redis://127.0.0.1:1/0", "embedding_provider": "hash", **settings}
+        self.here = Runtime(Settings(**given))
+        self.wakes = Wakes()
+        self.here.__dict__.update(waker=self.wakes, inbox=self.wakes)
+        self.time.limits = limits_of(self.here.settings)
+
+    def close(self) -> None:
+        self.here.close()
+        self.time.close()
+        self.said.close()
+
+    def answer_webhooks(self, *answers: Scripted) -> ScriptedWebhookSender:
+        """What receivers answer, in turn."""
+        sender = ScriptedWebhookSender(answers)
+        self.here.schedules.__dict__["webhooks"] = sender
+        return sender
+
+    def answer_goals(self, *answers: str | Exception) -> ScriptedLanguageModel:
+        """What the language model answers, in turn."""
+        model = ScriptedLanguageModel(answers)
+        self.here.__dict__["schedule_model"] = self.guarded(model)
+        return model
+
+    def guarded(self, model: ScriptedLanguageModel) -> GuardedLanguageModel:
+        """A model behind a breaker whose pauses are over at once."""
+        moments = iter(range(0, 10_000_000, 1_000))
+        return GuardedLanguageModel(model, clock=lambda: float(next(moments)))
+
+    def queue_tasks(self, error: Unavailable | None = None) -> AgentQueue:
+        """Where tasks for the agents' own workers go."""
+        queue = AgentQueue(error)
+        self.here.schedules.__dict__["agent_tasks"] = queue
+        return queue
+
+    def executing(self) -> Executors:
+        """What carries out a run."""
+        return Executors(self.here, WORKSPACE)
+
+    def outcome(self, schedule: str, executor: Executor, run: RunRecord, *, agent: str = "ana") -> Outcome:
+        """What one attempt at a run comes to, without keeping it."""
+        seconds = self.time.limits.of(executor)
+        return self.executing()(Execution(self.time.schedule(schedule, agent=agent), run, executor, seconds))
+
+    def fire(self, schedule: str, *, agent: str = "ana") -> RunRecord:
+        """Have a schedule fire and its run carried out, once."""
+        return self.time.fire(schedule, self.executing(), agent=agent)
+
+    def again(self, run: RunRecord, *, after_seconds: float) -> RunRecord:
+        """Have the sweep send a run again after a pause, and carry it out."""
+        self.time.advance(after_seconds)
+        assert [one.run for one in self.time.take_up()] == [run.id]
+        self.time.execute(run.id, self.executing())
+        return self.time.run(run.id, agent=run.agent)
+
+    def waits(self, run: RunRecord, *, seconds: float) -> bool:
+        """Whether a run is not sent again before so many seconds have passed."""
+        self.time.advance(seconds)
+        sent = self.time.take_up()
+        self.time.advance(-seconds)
+        return run.id not in [one.run for one in sent]

@@ -1,0 +1,297 @@
+"""Tasks to an agent's own workers: what they carry, what of it is shown, and what becomes of a report."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from celery import Celery, current_app
+from kombu import Connection
+
+from reverie import agent_worker
+from reverie.agent_tasks import AgentTasks, agent_app
+from reverie.agent_worker import AgentWorker, Run
+from reverie.contract import QUEUES, TASK_QUEUES
+from reverie.errors import Conflict, NotFound, Permanent, Rejected, Unavailable
+from reverie.problems import Unauthorised
+from reverie.schedule_types import RunReport
+
+MEMORY = "memory://"
+MORE = {"agent": "ana", "workspace": "home", "due_at": "2027-03-01T08:00:00Z", "timeout_seconds": 90, "trace": "t"}
+
+
+@pytest.fixture
+def tasks() -> Iterator[AgentTasks]:
+    """Sends into the memory of this process."""
+    sender = AgentTasks(MEMORY, prefix="x:")
+    yield sender
+    sender.close()
+
+
+def sent(queue: str) -> list[Any]:
+    """Take what lies in a queue."""
+    with Connection(MEMORY) as connection, connection.SimpleQueue(queue) as simple:
+        found = []
+        while simple.qsize():
+            message = simple.get_nowait()
+            message.ack()
+            found.append(message)
+        return found
+
+
+def send(tasks: AgentTasks, queue: str, *, goal: str = "buy milk") -> Any:
+    tasks.send("my_agent.shop", queue, schedule_id="s1", run_id="r1", goal=goal, more=MORE)
+    (message,) = sent(queue)
+    return message
+
+
+def test_a_task_has_three_arguments_and_the_id_of_its_run(tasks: AgentTasks) -> None:
+    """Given a run, then its task carries the schedule, the run and the goal, in JSON, and its own id is the run's."""
+    message = send(tasks, "q-arguments")
+    arguments, keywords, _ = message.payload
+    assert (arguments, keywords) == ([], {"schedule_id": "s1", "run_id": "r1", "goal": "buy milk"})
+    assert (message.headers["task"], message.headers["id"]) == ("my_agent.shop", "r1")
+    assert message.content_type == "application/json"
+
+
+def test_what_else_there_is_to_know_stands_in_headers(tasks: AgentTasks) -> None:
+    """Given a run, then agent, workspace, due time, timeout and trace go along without being arguments."""
+    headers = send(tasks, "q-headers").headers
+    assert {name: headers[f"reverie_{name}"] for name in MORE} == MORE
+
+
+def test_the_goal_is_in_nothing_that_logs_or_events_show(tasks: AgentTasks) -> None:
+    """Given a goal, then neither the headers nor the representations of the arguments hold a word of it."""
+    message = send(tasks, "q-shown", goal="the divorce papers")
+    assert "divorce" not in json.dumps(message.headers)
+    assert message.headers["argsrepr"] == "()"
+    assert message.headers["kwargsrepr"] == "{'schedule_id': 's1', 'run_id': 'r1'}"
+
+
+def test_a_task_sent_again_has_the_same_id(tasks: AgentTasks) -> None:
+    """Given a run whose task is sent twice, then both are of one id."""
+    assert [send(tasks, "q-again").headers["id"] for _ in range(2)] == ["r1", "r1"]
+
+
+def test_a_task_is_begun_only_while_somebody_waits_for_it(tasks: AgentTasks) -> None:
+    """Given the end of a run's time, then the task expires with it, as Celery's workers understand it."""
+    end = datetime(2027, 3, 1, 8, 10, tzinfo=UTC)
+    tasks.send("a.b", "q-expires", schedule_id="s", run_id="r", goal="g", more={}, expires_at=end)
+    (message,) = sent("q-expires")
+    assert message.headers["expires"] == "2027-03-01T08:10:00+00:00"
+
+
+def test_after_being_closed_it_sends_again(tasks: AgentTasks) -> None:
+    """Given connections that were closed, then the next task opens them."""
+    send(tasks, "q-closed")
+    tasks.close()
+    assert send(tasks, "q-closed").headers["id"] == "r1"
+
+
+def test_a_broker_that_is_away_is_unavailable() -> None:
+    """Given nobody at the broker's address, then the error names the setting, and nothing of Celery gets out."""
+    tasks = AgentTasks("unix:///tmp/reverie-there-is-no-such.sock", prefix="x:")
+    with pytest.raises(Unavailable, match="agent_broker_url"):
+        tasks.send("a.b", "q", schedule_id="s", run_id="r", goal="g", more={})
+    tasks.close()
+
+
+def test_its_app_is_not_the_process_s_and_knows_no_queue_of_reveries() -> None:
+    """Given an app for an agent, then the current app is another, and no name of ours is routed by it."""
+    app = agent_app("ours", MEMORY, prefix="x:")
+    assert current_app.main != "ours"
+    assert app.conf.task_default_queue == "celery"
+    assert not app.conf.task_routes
+    assert app.conf.broker_transport_options["global_keyprefix"] == "x:"
+    assert app.conf.accept_content == ["json"]
+
+
+# --- the worker ---
+
+
+class Server:
+    """Stands in for the client: answers each report as a test says, the last answer again and again."""
+
+    def __init__(self, *answers: Exception | None) -> None:
+        self.answers = list(answers)
+        self.reports: list[dict[str, Any]] = []
+        self.made: dict[str, Any] = {}
+
+    def __call__(self, **made: Any) -> Server:
+        self.made = made
+        return self
+
+    def __enter__(self) -> Server:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        pass
+
+    def complete_run(self, run_id: str, **report: Any) -> None:
+        self.reports.append({"run_id": run_id, **report})
+        answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
+        if answer is not None:
+            raise answer
+
+
+@pytest.fixture
+def worker() -> AgentWorker:
+    return AgentWorker(agent="ana", queue="ana", broker=MEMORY.replace("memory", "redis") + "127.0.0.1:1/0")
+
+
+@pytest.fixture
+def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long it would have waited between two tries; time goes on by that much."""
+    waited: list[float] = []
+    monkeypatch.setattr(agent_worker.time, "sleep", waited.append)
+    monkeypatch.setattr(agent_worker.time, "monotonic", lambda: sum(waited))
+    return waited
+
+
+def execute(
+    worker: AgentWorker, server: Server, monkeypatch: pytest.MonkeyPatch, outcome: object, *, timeout_seconds: int = 90
+) -> Run:
+    """Have a worker execute a function that returns, or raises, this; returns what the function was told."""
+    told: list[Run] = []
+
+    def function(goal: str, run: Run) -> object:
+        assert goal == run.goal
+        told.append(run)
+        if isinstance(outcome, Exception):
+            raise outcome
+        return outcome
+
+    monkeypatch.setattr("reverie.client.Reverie", server)
+    task = worker.task("my_agent.shop")(function)
+    headers = {f"reverie_{name}": value for name, value in (MORE | {"timeout_seconds": timeout_seconds}).items()}
+    task.apply(kwargs={"schedule_id": "s1", "run_id": "r1", "goal": "buy milk"}, headers=headers, throw=True)
+    return told[0]
+
+
+def test_a_task_is_registered_with_no_other_app_of_the_process(worker: AgentWorker) -> None:
+    """Given another Celery app beside the agent's, then it knows nothing of the agent's tasks."""
+    worker.task("my_agent.shop")(lambda goal, run: None)
+    assert "my_agent.shop" in worker.app.tasks
+    assert "my_agent.shop" not in Celery("other", set_as_current=False).tasks
+
+
+def test_a_function_is_told_of_its_run(worker: AgentWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a task with its headers, then the function gets them, and the report goes to the run's workspace."""
+    server = Server(None)
+    run = execute(worker, server, monkeypatch, "milk")
+    assert (run.id, run.schedule_id, run.agent, run.workspace, run.timeout_seconds) == ("r1", "s1", "ana", "home", 90)
+    assert run.due_at is not None
+    assert run.due_at.isoformat() == "2027-03-01T08:00:00+00:00"
+    assert (server.made["agent"], server.made["workspace"]) == ("ana", "home")
+    assert [(report["run_id"], report["status"], report["output"]) for report in server.reports] == [
+        ("r1", "success", "milk")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "status", "output", "error"),
+    [
+        (None, "success", "", ""),
+        (7, "success", "7", ""),
+        (RunReport(status="failed", output="half", error="no milk"), "failed", "half", "no milk"),
+        (ValueError("no \x00milk\ud800"), "failed", "", "ValueError: no milk?"),
+        (KeyError("k" * 5_000), "failed", "", "KeyError: '" + "k" * 1_989),
+    ],
+)
+def test_what_came_of_it_is_the_report(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, outcome: object, status: str, output: str, error: str
+) -> None:
+    """Given a result or an exception, then the report says it in what a store can hold."""
+    server = Server(None)
+    execute(worker, server, monkeypatch, outcome)
+    (report,) = server.reports
+    assert (report["status"], report["output"], report["error"]) == (status, output, error)
+
+
+@pytest.mark.parametrize("answer", [Conflict("cancelled"), NotFound("deleted")])
+def test_a_report_that_nobody_waits_for_is_dropped(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, answer: Exception
+) -> None:
+    """Given a run that has ended otherwise, or is gone, then the report is sent once and nothing fails."""
+    server = Server(answer)
+    execute(worker, server, monkeypatch, "milk")
+    assert len(server.reports) == 1
+
+
+def test_what_cannot_be_taken_has_failed_the_run(worker: AgentWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given an output that is refused, then the run fails with the reason, and does not wait for its deadline."""
+    server = Server(Rejected("output has 2,000,000 bytes; the limit is 1", field="output"), None)
+    execute(worker, server, monkeypatch, "milk")
+    failed = server.reports[-1]
+    assert (failed["run_id"], failed["status"]) == ("r1", "failed")
+    assert failed["error"] == "what it returned cannot be taken: output has 2,000,000 bytes; the limit is 1"
+
+
+@pytest.mark.parametrize("answer", [Unauthorised("another token", field="token"), Permanent("no Reverie server")])
+def test_what_is_wrong_with_the_worker_itself_fails_its_task(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, answer: Exception
+) -> None:
+    """Given a wrong token or URL, then the task fails aloud: no report could say it."""
+    with pytest.raises(type(answer)):
+        execute(worker, Server(answer), monkeypatch, "milk")
+
+
+def test_it_reports_again_until_the_server_is_back(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    """Given a server that is away four times, then the fifth report arrives, after growing pauses."""
+    server = Server(*[Unavailable("away")] * 4, None)
+    execute(worker, server, monkeypatch, "milk")
+    assert len(server.reports) == 5
+    assert all(longest / 2 <= wait <= longest for wait, longest in zip(waits, (1, 2, 4, 8), strict=True))
+
+
+def test_it_gives_up_when_the_run_s_time_is_over(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    """Given a server that stays away, then the task fails once the run has no time left."""
+    with pytest.raises(Unavailable):
+        execute(worker, Server(Unavailable("away")), monkeypatch, "milk", timeout_seconds=30)
+    assert 10 < sum(waits) <= 30
+
+
+@pytest.mark.parametrize("name", [*TASK_QUEUES, "celery.chord", "a b", ""])
+def test_names_that_are_reverie_s_are_refused(worker: AgentWorker, name: str) -> None:
+    """Given a task of ours, or no name, then it is refused before a worker starts."""
+    with pytest.raises(Rejected) as refused:
+        worker.task(name)
+    assert refused.value.field == "task"
+
+
+@pytest.mark.parametrize("queue", [*QUEUES, "celery", "a b", ""])
+def test_queues_that_are_reverie_s_are_refused(queue: str) -> None:
+    """Given a queue of ours, then no worker listens to it."""
+    with pytest.raises(Rejected) as refused:
+        AgentWorker(agent="ana", queue=queue, broker="redis://127.0.0.1:1/0")
+    assert refused.value.field == "queue"
+
+
+def test_without_a_broker_it_says_where_to_find_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given neither argument nor environment, then the error says how to print the URL; with one, it is taken."""
+    with pytest.raises(Rejected, match="reverie broker-url") as refused:
+        AgentWorker(agent="ana", queue="ana")
+    assert refused.value.field == "broker"
+    monkeypatch.setenv("REVERIE_BROKER", "redis://127.0.0.1:1/3")
+    monkeypatch.setenv("REVERIE_BROKER_PREFIX", "mine:")
+    app = AgentWorker(agent="ana", queue="ana").app
+    assert app.conf.broker_url == "redis://127.0.0.1:1/3"
+    assert app.conf.broker_transport_options["global_keyprefix"] == "mine:"
+    assert AgentWorker(agent="ana", queue="ana", prefix="").app.conf.broker_transport_options["global_keyprefix"] == ""
+
+
+def test_what_a_task_may_take_is_the_queue_s_own(worker: AgentWorker) -> None:
+    """Given a worker of long tasks, then neither it nor Reverie's own workers take one for lost before its time."""
+    with pytest.raises(Rejected, match="longest_seconds"):
+        AgentWorker(agent="ana", queue="ana", broker="redis://127.0.0.1:1/0", longest_seconds=0)
+    slow = AgentWorker(agent="ana", queue="slow", broker="redis://127.0.0.1:1/0", longest_seconds=7_200)
+    options = [app.conf.broker_transport_options for app in (worker.app, slow.app)]
+    assert [one["visibility_timeout"] for one in options] == [420, 7_320]
+    assert [one["unacked_key"] for one in options] == ["unacked:ana", "unacked:slow"]

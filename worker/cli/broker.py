@@ -1,0 +1,14 @@
+"""`reverie broker-url`: where tasks come from, for an agent's own workers."""
+
+from __future__ import annotations
+
+import typer
+
+from worker.cli.application import application, invocation
+from worker.cli.output import say
+
+
+@application.command("broker-url")
+def broker_url(context: typer.Context) -> None:
+    """Print the URL of the broker: `export REVERIE_BROKER=$(reverie broker-url)`."""
+    say(invocation(context).settings.broker_url)
