@@ -19,6 +19,7 @@ import msgspec
 from adapters.embedders.resilience import GuardedEmbedder
 from adapters.language_models import GuardedLanguageModel
 from adapters.pulse import Pulse, WorkerPulse
+from memory.time_status import time_status
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, ReverieError, Unavailable
@@ -37,6 +38,7 @@ from reverie.status import (
 )
 from storage.peek import Peek, peek
 from storage.stores import FileStamp, Stores
+from storage.time_peek import TimePeek
 from storage.usage import Usage
 from storage.work import STAGES, StageBacklog
 
@@ -46,9 +48,10 @@ READ_BUDGET_SECONDS: Final = 2.0
 
 @dataclass(slots=True)
 class _Workspaces:
-    """What is known of the workspaces: their lines, and how many were not looked at."""
+    """What is known of the workspaces: their lines, what they know of time, and how many were not looked at."""
 
     lines: list[WorkspaceStatus] = field(default_factory=list)
+    times: list[TimePeek] = field(default_factory=list)
     total: int = 0
     unread: int = 0
     wal_bytes: int = 0
@@ -101,6 +104,7 @@ class StatusReader:
             jobs=jobs,
             embedder=_embedder_status(self._embedder),
             language_model=language_model,
+            time=time_status(found.times, now=now),
             errors=errors,
         )
 
@@ -123,6 +127,7 @@ class StatusReader:
                 found.unread += 1
                 continue
             found.lines.append(_line(name, stamp, inside, now))
+            found.times.append(inside.time)
         self._seen = {name: self._seen[name] for name in (*names, ACCOUNT_STORE) if name in self._seen}
         return found
 

@@ -17,9 +17,13 @@ from server import (
     messages,
     notebooks,
     notes,
+    notifications,
     operations,
     recall,
     recall_events,
+    reminders,
+    schedule_runs,
+    schedules,
     scratchpads,
     session_life,
     sessions,
@@ -54,6 +58,10 @@ def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
         memories,
         facts,
         notes,
+        schedules,
+        schedule_runs,
+        reminders,
+        notifications,
     ):
         app.include_router(part.routes(services))
     app.add_exception_handler(ReverieError, on_reverie_error)

@@ -76,6 +76,11 @@ def page_of(request: Request, *, limit: int, others: tuple[str, ...] = ()) -> tu
     )
 
 
+def number_of(request: Request, name: str, *, default: int, lowest: int, highest: int) -> int:
+    """One parameter after the question mark, a whole number. Raises `Rejected`."""
+    return _number(name, request.query_params.get(name, str(default)), lowest=lowest, highest=highest)
+
+
 def query_of(request: Request, known: tuple[str, ...] = ()) -> Mapping[str, str]:
     """The parameters after the question mark. Raises `Rejected` for one that does not exist."""
     for name in request.query_params:

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from reverie.status import PipelineStatus
+from reverie.status import PipelineStatus, TimeStatus
 
 # From a recall in process to a call that waits for its messages.
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})
@@ -79,6 +79,7 @@ class _Pipeline(Collector):
         yield _gauge("reverie_memories", "Memories that stand, of all workspaces and the account.", status.memories)
         yield from _job_gauges(status)
         yield from _language_model_gauges(status)
+        yield from _time_gauges(status.time)
 
 
 def _broker_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
@@ -120,6 +121,27 @@ def _language_model_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily
     yield _gauge("reverie_language_model_up", "Whether the server's language model answers.", model.state != "down")
     used = {name: float(getattr(today, name)) for name in today.__struct_fields__}
     yield _labelled("reverie_language_model_today", "What it was used for since midnight in UTC.", "what", used)
+
+
+def _time_gauges(time: TimeStatus) -> Iterator[GaugeMetricFamily]:
+    yield _labelled("reverie_schedules", "Schedules.", "status", time.schedules)
+    yield _gauge("reverie_schedules_overdue", "Due, and no run of it is under way.", time.schedules_overdue)
+    oldest = time.schedules_oldest_overdue_seconds
+    yield _gauge("reverie_schedules_oldest_overdue_seconds", "How long the first of them has been due.", oldest)
+    yield _labelled("reverie_schedule_runs_open", "Runs that have not ended.", "status", time.runs_open)
+    pending = time.runs_oldest_pending_seconds
+    yield _gauge("reverie_schedule_runs_oldest_pending_seconds", "How long one has waited to be started.", pending)
+    quantiles = {"0.5": time.start_lag.p50_seconds, "0.99": time.start_lag.p99_seconds}
+    known = {name: value for name, value in quantiles.items() if value is not None}
+    yield _labelled("reverie_schedule_start_lag_seconds", "From due to started, last hour.", "quantile", known)
+    failed = time.runs_failed_last_day
+    yield _gauge("reverie_schedule_runs_failed_last_day", "Runs that failed or timed out in 24 hours.", failed)
+    yield _gauge("reverie_reminders_waiting", "Reminders that are not due yet.", time.reminders_waiting)
+    yield _gauge("reverie_reminders_due", "Reminders that are due and not delivered.", time.reminders_due)
+    due = time.reminders_oldest_due_seconds
+    yield _gauge("reverie_reminders_oldest_due_seconds", "How long the first of them has been due.", due)
+    yield _gauge("reverie_notifications_waiting", "Neither pushed nor acknowledged.", time.notifications_waiting)
+    yield _gauge("reverie_pushes_put_back", "Pushes that failed and are tried again.", time.pushes_put_back)
 
 
 def _gauge(name: str, what: str, value: float) -> GaugeMetricFamily:

@@ -27,7 +27,26 @@ from reverie.memory_types import (
     Remembered,
 )
 from reverie.notebook_types import Checkpoint, CommitList, Difference, PromotionList
+from reverie.notification_types import Acknowledged, Acknowledgement, NotificationPage
 from reverie.problems import CONTENT_TYPE, Problem
+from reverie.reminder_types import (
+    ClaimedReminders,
+    Reminder,
+    ReminderClaim,
+    ReminderDelivered,
+    ReminderDraft,
+    ReminderPage,
+)
+from reverie.schedule_types import (
+    NextRuns,
+    RunReport,
+    RunRequest,
+    Schedule,
+    ScheduleCount,
+    SchedulePage,
+    ScheduleRun,
+    ScheduleRunList,
+)
 from reverie.scratchpad_types import (
     Cleared,
     ScratchpadEntries,
@@ -67,6 +86,7 @@ from server.bodies import (
 )
 from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER
 from server.memory_bodies import MemoryBody, MemorySearchBody
+from server.schedule_bodies import ScheduleBody, ScheduleChangesBody
 
 _STRUCTS: Final = (
     MessagesBody, FileBody, RecallBody, Receipt, Recollection, Session, SessionList, SessionExport, MessageList,
@@ -79,6 +99,10 @@ _STRUCTS: Final = (
     ScratchpadList, ScratchpadItems, ScratchpadEntry, ScratchpadEntries, ScratchpadValue, Cleared,
     CurationEntry, CurationList, UndoBody, Undone,
     Fact, FactDraft, FactList, Note, NoteDraft, NoteChanges, NoteList,
+    ScheduleBody, ScheduleChangesBody, Schedule, SchedulePage, ScheduleCount, NextRuns,
+    RunRequest, RunReport, ScheduleRun, ScheduleRunList,
+    Reminder, ReminderDraft, ReminderPage, ReminderClaim, ClaimedReminders, ReminderDelivered,
+    NotificationPage, Acknowledgement, Acknowledged,
 )  # fmt: skip
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (

@@ -17,6 +17,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reverie.aio import AsyncReverie
+    from reverie.cadence import (
+        Cron,
+        Interval,
+        Once,
+        format_in_timezone,
+        next_run_for_cadence,
+        parse_cadence,
+        validate_cadence,
+    )
     from reverie.channel_types import Channel
     from reverie.client import Reverie
     from reverie.curation_types import CurationChange, CurationEntry, Undone
@@ -33,6 +42,17 @@ if TYPE_CHECKING:
     )
     from reverie.memory_types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered
     from reverie.notebook_types import Checkpoint, Commit, Promotion
+    from reverie.notification_types import Notification, NotificationPage
+    from reverie.reminder_types import ClaimedReminder, Reminder, ReminderPage
+    from reverie.schedule_types import (
+        LlmExecutor,
+        NextRuns,
+        Schedule,
+        SchedulePage,
+        ScheduleRun,
+        TaskExecutor,
+        WebhookExecutor,
+    )
     from reverie.scratchpad_types import ScratchpadEntry
     from reverie.status import PipelineStatus
     from reverie.types import (
@@ -57,22 +77,30 @@ __all__ = [
     "AsyncReverie",
     "Channel",
     "Checkpoint",
+    "ClaimedReminder",
     "Commit",
     "Compacted",
     "Conflict",
     "Context",
+    "Cron",
     "CurationChange",
     "CurationEntry",
     "DeadLetter",
     "Explanation",
     "Fact",
     "FoundMemories",
+    "Interval",
     "Leg",
+    "LlmExecutor",
     "Memory",
     "MemoryStats",
     "Message",
+    "NextRuns",
     "NotFound",
     "Note",
+    "Notification",
+    "NotificationPage",
+    "Once",
     "Permanent",
     "PipelineStatus",
     "Promotion",
@@ -82,18 +110,29 @@ __all__ = [
     "Rejected",
     "Rejection",
     "Remembered",
+    "Reminder",
+    "ReminderPage",
     "Restored",
     "Reverie",
     "ReverieError",
+    "Schedule",
+    "SchedulePage",
+    "ScheduleRun",
     "ScratchpadEntry",
     "Session",
     "SessionExport",
     "SessionSummary",
+    "TaskExecutor",
     "Transient",
     "Unavailable",
     "Undone",
     "WaitTimeout",
+    "WebhookExecutor",
     "__version__",
+    "format_in_timezone",
+    "next_run_for_cadence",
+    "parse_cadence",
+    "validate_cadence",
 ]
 
 _MODULES = {
@@ -121,6 +160,14 @@ _MODULES = {
     **dict.fromkeys(("Checkpoint", "Commit", "Promotion"), "notebook_types"),
     "Channel": "channel_types",
     "ScratchpadEntry": "scratchpad_types",
+    **dict.fromkeys(("Cron", "Interval", "Once"), "cadence_types"),
+    **dict.fromkeys(("format_in_timezone", "next_run_for_cadence", "parse_cadence", "validate_cadence"), "cadence"),
+    **dict.fromkeys(
+        ("LlmExecutor", "NextRuns", "Schedule", "SchedulePage", "ScheduleRun", "TaskExecutor", "WebhookExecutor"),
+        "schedule_types",
+    ),
+    **dict.fromkeys(("ClaimedReminder", "Reminder", "ReminderPage"), "reminder_types"),
+    **dict.fromkeys(("Notification", "NotificationPage"), "notification_types"),
     **dict.fromkeys(("CurationChange", "CurationEntry", "Undone"), "curation_types"),
     **dict.fromkeys(("Compacted", "Context", "Restored", "SessionExport", "SessionSummary"), "types"),
 }

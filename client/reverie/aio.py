@@ -10,6 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final, ParamSpec, Self, TypeVar
 
 from reverie.aio_memories import AsyncMemoryCalls
+from reverie.aio_reminders import AsyncReminderCalls
+from reverie.aio_schedules import AsyncScheduleCalls
 from reverie.channels import AsyncChannelCalls
 from reverie.client import Fusion, Kind, Mode, Reverie, Scope, Status
 from reverie.contract import WaitFor
@@ -47,6 +49,8 @@ class AsyncReverie(
     AsyncScratchpadCalls,
     AsyncChannelCalls,
     AsyncCurationCalls,
+    AsyncScheduleCalls,
+    AsyncReminderCalls,
 ):
     """One agent's memory in one workspace, for asyncio. Arguments, answers and errors are those of `Reverie`.
 

@@ -21,6 +21,9 @@ from reverie.http import HttpTransport, post_submission, session_path
 from reverie.memories import MemoryCalls
 from reverie.messages import build_file, build_session
 from reverie.notebooks import NotebookCalls
+from reverie.notifications import NotificationCalls
+from reverie.reminders import ReminderCalls
+from reverie.schedules import ScheduleCalls
 from reverie.scratchpads import ScratchpadCalls
 from reverie.session_life import SessionLifeCalls
 from reverie.status import PipelineStatus
@@ -63,6 +66,9 @@ class Reverie(
     ScratchpadCalls,
     ChannelCalls,
     CurationCalls,
+    ScheduleCalls,
+    ReminderCalls,
+    NotificationCalls,
 ):
     """One agent's memory in one workspace.
 

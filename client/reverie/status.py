@@ -73,6 +73,42 @@ class LagStatus(msgspec.Struct, frozen=True, kw_only=True):
     p99_seconds: float | None = None
 
 
+class StartLag(msgspec.Struct, frozen=True, kw_only=True):
+    """Seconds from due to started, of the runs that were started in the last hour and not by hand."""
+
+    samples: int = 0
+    p50_seconds: float | None = None
+    p99_seconds: float | None = None
+
+
+class TimeStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """Schedules, reminders and notifications of all workspaces; ages are in seconds, 0 where there is nothing.
+
+    `schedules` counts by status. One is overdue when its time has come and no run of it is under way. `runs_open` are
+    `pending` and `running`; a run that failed and waits to be tried again is pending, and not old before it may be.
+    `runs_failed_last_day` counts those that are kept, timed out ones among them. A reminder is due until it is
+    delivered; `reminders_oldest_push_seconds` is of those that are not left to be pulled. `notifications_waiting` have
+    reached nobody: neither pushed nor acknowledged. `pushes_put_back` failed, and are tried again.
+
+    Of very many in one workspace the first 5,000 overdue ones and the newest 5,000 runs are counted.
+    """
+
+    schedules: dict[str, int] = {}
+    schedules_overdue: int = 0
+    schedules_oldest_overdue_seconds: float = 0.0
+    runs_open: dict[str, int] = {}
+    runs_oldest_pending_seconds: float = 0.0
+    start_lag: StartLag = StartLag()
+    runs_failed_last_day: int = 0
+    reminders_waiting: int = 0
+    reminders_due: int = 0
+    reminders_oldest_due_seconds: float = 0.0
+    reminders_oldest_push_seconds: float = 0.0
+    notifications_waiting: int = 0
+    notifications_unacknowledged: int = 0
+    pushes_put_back: int = 0
+
+
 class EmbedderStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The embedder of the process that answers; those of the workers stand with the workers."""
 
@@ -97,7 +133,7 @@ class LanguageModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The language model of the process that answers; those of the workers stand with the workers.
 
     What it was used for is that of all processes. A day begins at midnight in UTC; the last 30 days have today among
-    them, and `purposes` divides them by what the calls were for: "extraction", "summary" or "refinement".
+    them, and `purposes` divides them by what the calls were for: "extraction", "summary", "refinement" or "schedule".
     """
 
     state: Literal["up", "down", "none"] = "none"
@@ -111,8 +147,8 @@ class LanguageModelStatus(msgspec.Struct, frozen=True, kw_only=True):
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The whole pipeline. Without a broker, what only the broker knows is empty and `broker_error` says why.
 
-    `stages`, `dead_letters`, `memories` and `wal_bytes` are sums, the first three with the account's. With very many
-    workspaces those written longest ago are left out of these, `workspaces_unread` of them; `workspaces` lists at
+    `stages`, `dead_letters`, `memories`, `wal_bytes` and `time` are sums, the first three with the account's. With very
+    many workspaces those written longest ago are left out of these, `workspaces_unread` of them; `workspaces` lists at
     most 200, those with an error or with work first, and `account` is what holds across them. `errors` has what could
     not be read, by the name of a workspace, or `account`.
     """
@@ -135,4 +171,5 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     jobs: dict[str, JobStatus]
     embedder: EmbedderStatus
     language_model: LanguageModelStatus = LanguageModelStatus()
+    time: TimeStatus = TimeStatus()
     errors: dict[str, str]

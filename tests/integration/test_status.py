@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pysqlite3
 import pytest
@@ -15,10 +16,24 @@ from reverie.client import Reverie
 from reverie.contract import ACCOUNT_STORE
 from reverie.memory_types import Tier
 from reverie.status import PipelineStatus
+from server.metrics import Metrics
 from storage.memory_records import NewMemory
+from storage.migrate import Kind
+from storage.peek import Peek, peek
+from storage.schedule_records import NewReminder, NewSchedule
+from support.command_line import CommandLine
 from support.stages import drain, store_inbox
 from worker.job_runs import run_job
 from worker.runtime import Runtime
+
+
+@pytest.fixture
+def reverie(runtime: Runtime, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """Runs `reverie` on the runtime's data and broker."""
+    settings = runtime.settings
+    monkeypatch.setenv("REVERIE_BROKER", settings.broker_url)
+    monkeypatch.setenv("REVERIE_BROKER_PREFIX", settings.broker_prefix)
+    return CommandLine(monkeypatch, capsys, "--data", str(settings.data))
 
 
 def read(runtime: Runtime) -> PipelineStatus:
@@ -147,6 +162,110 @@ def test_a_workspace_that_was_not_written_is_not_read_again(runtime: Runtime, mo
     say(runtime, "two", workspace="b")
     store_inbox(runtime, "b")
     assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 3
+
+
+def schedule(runtime: Runtime, *, due_in_seconds: float, workspace: str = "default") -> None:
+    """An hourly schedule as it stands in the store some time before or after it is due."""
+    new = NewSchedule(
+        id="hourly", user="ana", name=None, goal="look", cadence='{"type":"cron","expression":"0 * * * *"}',
+        executor='{"type":"llm"}', policy="always", timeout_seconds=60, recall_limit=0, channel=None, session=None,
+        next_run_at=runtime.now() + round(due_in_seconds * 1_000_000),
+    )  # fmt: skip
+    with runtime.stores.workspace(workspace).writing() as tx:
+        tx.for_agent("ana").schedules.add(new, now=runtime.now())
+
+
+def test_schedules_of_all_workspaces_are_told(runtime: Runtime) -> None:
+    """Given a schedule that is overdue and one that is not, then both are counted, and the metrics say so."""
+    schedule(runtime, due_in_seconds=-90, workspace="a")
+    schedule(runtime, due_in_seconds=3_600, workspace="b")
+    told = read(runtime).time
+    assert (told.schedules["active"], told.schedules_overdue) == (2, 1)
+    assert 90 <= told.schedules_oldest_overdue_seconds < 120
+    text = Metrics(lambda: read(runtime)).text().decode()
+    for line in (
+        'reverie_schedules{status="active"} 2.0',
+        'reverie_schedules{status="failed"} 0.0',
+        "reverie_schedules_overdue 1.0",
+        'reverie_schedule_runs_open{status="pending"} 0.0',
+        "reverie_schedule_runs_oldest_pending_seconds 0.0",
+        "reverie_schedule_runs_failed_last_day 0.0",
+        "reverie_reminders_due 0.0",
+        "reverie_reminders_oldest_due_seconds 0.0",
+        "reverie_notifications_waiting 0.0",
+        "reverie_pushes_put_back 0.0",
+    ):
+        assert line in text
+    assert "reverie_schedule_start_lag_seconds{" not in text  # nothing was started: not known is no zero
+
+
+def test_a_schedule_becomes_overdue_where_nobody_writes(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a workspace that is remembered and not read again, then what becomes due in it is told all the same."""
+    schedule(runtime, due_in_seconds=60)
+    runtime.stores.close()
+    long_ago = time.time() - 60
+    os.utime(runtime.stores.path_of("default"), (long_ago, long_ago))
+    status_reader = reader(runtime)
+    assert status_reader.read(now=runtime.now()).time.schedules_overdue == 0
+
+    def of_the_account(path: Path, kind: Kind) -> Peek:
+        assert kind == "account", "read again"
+        return peek(path, kind)
+
+    monkeypatch.setattr("memory.status.peek", of_the_account)
+    told = status_reader.read(now=runtime.now() + 100_000_000).time
+    assert told.schedules_overdue == 1
+    assert 40 <= told.schedules_oldest_overdue_seconds < 60
+
+
+def test_a_workspace_from_before_there_were_schedules_is_listed(runtime: Runtime) -> None:
+    """Given a workspace that is still to be migrated, then it is named with what to do, and the others are told."""
+    schedule(runtime, due_in_seconds=-90, workspace="new")
+    schedule(runtime, due_in_seconds=-90, workspace="old")
+    runtime.stores.close()
+    raw = pysqlite3.connect(runtime.stores.path_of("old"))
+    for table in ("schedule_runs", "schedules", "reminders", "notifications"):
+        raw.execute(f"DROP TABLE {table}")
+    raw.execute("UPDATE alembic_version SET version_num = '0003'")
+    raw.commit()
+    raw.close()
+    status = read(runtime)
+    assert set(status.errors) == {"old"}
+    assert "reverie db migrate" in status.errors["old"]
+    assert status.time.schedules_overdue == 1
+
+
+def test_the_command_line_tells_of_time_and_finds_fault_with_what_is_late(
+    runtime: Runtime, reverie: CommandLine
+) -> None:
+    """Given live workers and a schedule 30 s late, then all is well; 90 s late, `--check` says what to look at."""
+    now = time.time()
+    runtime.pulse.beat(WorkerPulse(name="w@h", host="h", pid=1, queues=["schedules"], started_at=now, seen_at=now))
+    schedule(runtime, due_in_seconds=-30, workspace="a")
+    ended = reverie("status", "--check")
+    assert ended.code == 0, ended.out
+    assert "Schedules 1 active; 1 schedule overdue" in ended.out
+    schedule(runtime, due_in_seconds=-90, workspace="b")
+    ended = reverie("status", "--check")
+    assert ended.code == 1
+    assert "late: a schedule is overdue by 9" in ended.out
+    assert reverie("status", "--json").json["time"]["schedules_overdue"] == 2
+
+
+def test_reminders_are_late_only_where_they_are_pushed(
+    runtime: Runtime, reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a reminder that nobody took for minutes, then `--check` finds fault where a notifier should have."""
+    now = time.time()
+    runtime.pulse.beat(WorkerPulse(name="w@h", host="h", pid=1, queues=["schedules"], started_at=now, seen_at=now))
+    due_at = runtime.now() - 300_000_000
+    with runtime.stores.workspace("default").writing() as tx:
+        tx.for_agent("ana").reminders.add(NewReminder("r", "s", None, "kate", "call", "auto", due_at), now=due_at)
+    ended = reverie("status", "--check")
+    assert (ended.code, "Reminders 1 due" in ended.out) == (0, True)
+    monkeypatch.setenv("REVERIE_NOTIFIER_WEBHOOK_URL", "https://example.org/notify")
+    ended = reverie("status", "--check")
+    assert (ended.code, "waited to be pushed for 300" in ended.out) == (1, True)
 
 
 def test_reading_the_status_opens_no_store_and_makes_no_workspace(runtime: Runtime) -> None:

@@ -15,9 +15,9 @@ from worker.runtime import Runtime
 
 
 @contextmanager
-def running_server(runtime: Runtime, *, token: str | None = None) -> Iterator[str]:
-    """Serve a runtime on a free port and give the URL."""
-    listening = socket.create_server(("127.0.0.1", 0))
+def running_server(runtime: Runtime, *, token: str | None = None, port: int = 0) -> Iterator[str]:
+    """Serve a runtime on a port, a free one unless told otherwise, and give the URL."""
+    listening = socket.create_server(("127.0.0.1", port))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listening.getsockname()[1]
     config = uvicorn.Config(

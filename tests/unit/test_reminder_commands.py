@@ -1,0 +1,131 @@
+"""`reverie reminders` and `reverie notifications`: on the data folder itself, for people and for programs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from storage.stores import Store, Stores
+from support.command_line import CommandLine
+from support.telling import add_notification, add_run, was_told
+
+
+@pytest.fixture
+def reverie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """Runs the command line as ana on an empty data folder, without a broker or a server."""
+    monkeypatch.chdir(tmp_path)
+    first = ("--data", str(tmp_path / "data"), "--workspace", "ws", "--agent", "ana")
+    return CommandLine(monkeypatch, capsys, *first, "--broker", "redis://127.0.0.1:1/0")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    stores = Stores(tmp_path / "data")
+    yield stores.workspace("ws")
+    stores.close()
+
+
+def test_a_reminder_from_adding_to_delivering(reverie: CommandLine) -> None:
+    """Given a data folder, when a reminder is added, listed, claimed and delivered, then each command says so."""
+    assert "is due" in reverie("reminders", "add", "s", "kate", "water the plants", "--in", "0s", "--id", "r").out
+    later = reverie("reminders", "add", "s", "bob", "feed the cat", "--in", "20m", "--json").json
+    made, due = (datetime.fromisoformat(later[name]) for name in ("created_at", "due_at"))
+    assert due - made == timedelta(minutes=20)
+    listed = reverie("reminders", "list", "--json").json
+    assert ([one["id"] for one in listed["reminders"]], listed["total"]) == (["r", later["id"]], 2)
+    shown = reverie("reminders", "list", "--status", "due", "--recipient", "kate", "--session", "s").out
+    assert "water the plants" in shown
+    assert "feed the cat" not in shown
+    assert "1 of 2 reminders" in reverie("reminders", "list", "--limit", "1").out
+    (claimed,) = reverie("reminders", "claim", "--lease", "2m", "--json").json
+    assert claimed["reminder"]["id"] == "r"
+    assert "Nothing is due." in reverie("reminders", "claim").out
+    assert "claimed" in reverie("reminders", "show", "r").out
+    assert reverie("reminders", "delivered", "r", claimed["token"]).out == "Noted.\n"
+    assert reverie("reminders", "delivered", "r", claimed["token"], "--json").json["status"] == "delivered"
+    assert reverie("reminders", "cancel", "r", "--json").json == {"deleted": True}
+    assert reverie("reminders", "cancel", later["id"]).out == "Cancelled.\n"
+    assert "has no such reminders" in reverie("reminders", "list").out
+
+
+def test_a_reminder_at_a_time_keeps_everything(reverie: CommandLine) -> None:
+    """Given --at and the other options, then the reminder is read as it was written, whatever zone was given."""
+    given = ("--at", "2027-05-01T09:30:00+02:00", "--channel", "garden", "--delivery", "pull", "--id", "r")
+    reverie("reminders", "add", "s", "kate", "water the plants", *given)
+    shown = reverie("reminders", "show", "r", "--json").json
+    assert datetime.fromisoformat(shown["due_at"]) == datetime(2027, 5, 1, 7, 30, tzinfo=UTC)
+    assert (shown["channel"], shown["delivery"], shown["status"]) == ("garden", "pull", "waiting")
+
+
+def test_a_claim_is_shown_with_its_token(reverie: CommandLine) -> None:
+    """Given people who deliver by hand, then the table has what `delivered` asks for."""
+    reverie("reminders", "add", "s", "kate", "water the plants", "--in", "0s", "--id", "r")
+    row = reverie("reminders", "claim").out.splitlines()[1].split()
+    assert (row[0], row[1].isdigit()) == ("r", True)
+    assert reverie("reminders", "delivered", "r", row[1]).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        (("add", "s", "kate", "m"), 2, "give either --at or --in"),
+        (("add", "s", "kate", "m", "--in", "1m", "--at", "2027-05-01T09:30:00Z"), 2, "either --at or --in"),
+        (("add", "s", "kate", "m", "--in", "soon"), 2, "--in 'soon'"),
+        (("add", "s", "kate", "m", "--in", "-5s"), 2, "must be a number that is not negative"),
+        (("add", "s", "kate", "m", "--at", "tomorrow"), 2, "as in 2027-05-01T09:30:00Z"),
+        (("add", "s", "kate", "m", "--at", "2027-05-01T09:30:00"), 2, "due_at"),
+        (("add", "s", "kate", " ", "--in", "1m"), 2, "message is blank"),
+        (("add", "s", "kate", "m", "--in", "1m", "--delivery", "pigeon"), 2, "auto, pull, push"),
+        (("add", "s", "kate", "m", "--in", "1m", "--delivery", "push"), 2, "set notifier_webhook_url"),
+        (("list", "--status", "lost"), 2, "waiting, due, claimed, delivered"),
+        (("show", "none"), 1, "agent ana has no reminder 'none'"),
+        (("claim", "--limit", "0"), 2, "limit is 0"),
+        (("claim", "--lease", "2h"), 2, "lease_seconds is 7200"),
+        (("delivered", "none", "1"), 1, "agent ana has no reminder 'none'"),
+        (("cancel", "none"), 1, "agent ana has no reminder 'none'"),
+    ],
+)
+def test_what_is_wrong_is_one_line(reverie: CommandLine, arguments: tuple[str, ...], code: int, said: str) -> None:
+    """Given a command at fault, then one line on standard error says what to do, and the exit code whose fault."""
+    ended = reverie("reminders", *arguments)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1)
+    assert said in ended.err
+
+
+def test_looking_makes_no_workspace(reverie: CommandLine, tmp_path: Path) -> None:
+    """Given an empty data folder, when it is looked for reminders and notifications, then there are none."""
+    assert reverie("reminders", "list", "--json").json == {"reminders": [], "total": 0}
+    assert reverie("reminders", "claim", "--json").json == []
+    assert reverie("notifications", "list", "--json").json == {"notifications": [], "total": 0}
+    assert reverie("notifications", "acknowledge", "--all", "--json").json == {"acknowledged": 0}
+    assert not (tmp_path / "data" / "workspaces" / "ws").exists()
+
+
+def test_notifications_are_listed_and_acknowledged(reverie: CommandLine, store: Store) -> None:
+    """Given notifications, when one and then all are acknowledged, then the list gets shorter."""
+    add_run(store, "run")
+    told = add_notification(store, "run")
+    for _ in range(2):
+        add_notification(store)
+    add_notification(store, agent="bob")
+    assert "It is done" in reverie("notifications", "list").out
+    assert "1 of 3 notifications" in reverie("notifications", "list", "--limit", "1").out
+    assert reverie("notifications", "list", "--user", "nobody", "--json").json["total"] == 0
+    assert reverie("notifications", "acknowledge", told, "none").out == "1 notification acknowledged.\n"
+    assert was_told(store, "run")
+    assert reverie("notifications", "acknowledge", "--all", "--json").json == {"acknowledged": 2}
+    assert reverie("notifications", "list").out == "There is nothing to tell.\n"
+    assert reverie("notifications", "list", "--all", "--json").json["total"] == 3
+    for wrong in ((), (told, "--all")):
+        ended = reverie("notifications", "acknowledge", *wrong)
+        assert (ended.code, ended.err) == (2, "reverie: name notifications, or --all\n")
+
+
+def test_the_job_runs_by_hand(reverie: CommandLine) -> None:
+    """Given no notifier, when the job is run by hand, then there is nothing to do, and no dry run of it."""
+    reverie("reminders", "add", "s", "kate", "m", "--in", "0s")
+    assert reverie("run", "deliver-reminders").code == 0
+    assert "has no dry run" in reverie("run", "deliver-reminders", "--dry-run").err
