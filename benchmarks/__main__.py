@@ -19,7 +19,8 @@ from benchmarks.harness.options import DEFAULT_SEED, RESULTS, ROOT, run
 from benchmarks.harness.result import console, read_result, shown, verdict
 
 BENCHMARKS: Final = (
-    "ingest", "accept", "lag", "recall_quality", "recall_speed", "consolidate", "writers", "footprint", "chaos",
+    "ingest", "accept", "lag", "recall_quality", "recall_speed", "consolidate", "schedules", "calendar", "writers",
+    "footprint", "chaos",
 )  # fmt: skip
 _WITH_PEERS: Final = ("ingest", "recall_speed")
 _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"

@@ -15,7 +15,8 @@ from benchmarks.harness.stack import Stack
 
 # Each as likely as the other; a child is one process of a worker's pool.
 ROLES = (
-    "pipeline", "pipeline child", "embed", "embed child", "maintenance", "maintenance child", "beat", "server", "broker"
+    "pipeline", "pipeline child", "embed", "embed child", "maintenance", "maintenance child", "schedules", "beat",
+    "server", "broker",
 )  # fmt: skip
 
 

@@ -1,0 +1,180 @@
+"""Everything that fires schedules, as real processes by a fast clock, and a plan of what happens to them.
+
+Three beats, two workers and the broker are killed at random moments, now and then all of them at once; and a worker
+stands still for longer than its lease, and then goes on as if nothing had been.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Final, Self
+
+import msgspec
+
+from adapters.webhooks import new_secret
+from benchmarks.harness.fast_clock import FastClock
+from benchmarks.harness.kept_processes import KeptProcesses, Span, Trouble
+from benchmarks.harness.options import ROOT
+from memory.executing import LEASE_MARGIN_SECONDS
+from reverie.clock import now_micros, to_micros
+from worker.broker import broker_command, embedded_broker_url
+from worker.runtime import Runtime
+from worker.settings import PREFIX, Settings
+
+BEATS: Final = ("beat-1", "beat-2", "beat-3")
+WORKERS: Final = ("schedules-1", "schedules-2")
+BROKER: Final = "broker"
+# A worker says when it is there, and then has to be given something to do. The others take so long until they are
+# found again, or have found the broker.
+_FIRST_TASK_MICROS: Final = 2_000_000
+_BACK_MICROS: Final = 10_000_000
+_READY: Final = " ready."
+_WEBHOOK_SECONDS: Final = 2.0
+_STOP_SECONDS: Final = _WEBHOOK_SECONDS + LEASE_MARGIN_SECONDS + 2.0
+_SHARE_OF_WORKERS: Final = 0.4
+_SHARE_OF_BROKER: Final = 0.15
+
+
+class Days:
+    """The processes on a folder of their own; use it in a `with` statement, in the main thread."""
+
+    def __init__(self, clock: FastClock, *, seed: int, interval_seconds: float) -> None:
+        # Short, because the broker's socket lies below it.
+        self.data = Path(tempfile.mkdtemp(prefix="rvd-", dir="/tmp"))
+        self.clock = clock
+        self.secret = new_secret()
+        self._chosen: dict[str, Any] = {
+            "data": self.data,
+            "broker": embedded_broker_url(self.data),
+            "embedding_provider": "none",
+            "schedule_interval_seconds": interval_seconds,
+            "schedule_llm_seconds": _WEBHOOK_SECONDS,
+            "schedule_runs_kept": 1_000_000,
+            "schedules_per_user": 1_000,
+            "webhook_allow_private": "127.0.0.1",
+            "webhook_attempts": 2,
+            "webhook_secret": self.secret,
+            "webhook_timeout_seconds": _WEBHOOK_SECONDS,
+        }
+        self.settings = Settings(**self._chosen)
+        self.here = Runtime(self.settings)
+        self.processes = KeptProcesses(self._commands(), self._environment(), self.data / "logs", seed)
+
+    def __enter__(self) -> Self:
+        self.processes.__enter__()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.processes.__exit__()
+        self.here.close()
+        shutil.rmtree(self.data, ignore_errors=True)
+
+    def away(self) -> list[tuple[int, int]]:
+        """From when to when nothing could be fired, in microseconds of the machine's clock.
+
+        While the broker was away, or every worker, or every beat; and while one stood still that may have held the lock
+        of the database. At the start all had to come first.
+        """
+        started = self.clock.started
+        spans = [*(Span(name, started, started) for name in self.processes.commands), *self.processes.spans]
+        still = [(span.start, self._back(span)) for span in spans if span.stopped]
+        times: dict[str, list[tuple[int, int]]] = {name: [] for name in self.processes.commands}
+        for span in spans:
+            times[span.name].append((span.start, self._back(span)))
+        groups = [(BROKER,), WORKERS, BEATS]
+        return [*still, *(time for group in groups for time in _all_at_once([times[name] for name in group]))]
+
+    def _back(self, span: Span) -> int:
+        """When a process that was away did its work again."""
+        if span.name in WORKERS and not span.stopped:
+            return next((at for at in self._ready(span.name) if at > span.start), now_micros()) + _FIRST_TASK_MICROS
+        return (span.end or now_micros()) + _BACK_MICROS
+
+    def _ready(self, name: str) -> list[int]:
+        """When a worker said that it is there, each time."""
+        lines = (self.data / "logs" / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
+        told = (msgspec.json.decode(line) for line in lines if line.startswith("{") and _READY in line)
+        return [to_micros(datetime.fromisoformat(line["timestamp"])) for line in told]
+
+    def said(self, word: str) -> int:
+        """In how many lines of the workers' logs a word stands."""
+        logs = [path.read_text(encoding="utf-8", errors="replace") for path in (self.data / "logs").glob("*.log")]
+        return sum(word in line for log in logs for line in log.splitlines())
+
+    def _commands(self) -> dict[str, list[str]]:
+        by_clock = [sys.executable, "-m", "benchmarks.harness.fast_clock", self.clock.as_argument()]
+        workers = {name: [*by_clock, "worker", "--queues=schedules", "--concurrency=8"] for name in WORKERS}
+        return {BROKER: broker_command(self.data), **workers, **{name: [*by_clock, "beat"] for name in BEATS}}
+
+    def _environment(self) -> dict[str, str]:
+        foreign = dict.fromkeys((name for name in os.environ if name.startswith(PREFIX)), "")
+        chosen = {PREFIX + name.upper(): str(value) for name, value in self._chosen.items()}
+        path = os.pathsep.join([str(ROOT), *filter(None, [os.environ.get("PYTHONPATH")])])
+        return {**foreign, **chosen, "REVERIE_CONFIG": os.devnull, "PYTHONPATH": path}
+
+
+class TroublePlan:
+    """What happens to the processes of some days, drawn from a seed. Call `step` from the main thread."""
+
+    def __init__(self, days: Days, *, kills: int, stops: int, all_at_once: int, seconds: float, seed: int) -> None:
+        self._days = days
+        self._chance = random.Random(seed)
+        self.done: list[Trouble] = []
+        plan = [Trouble(self._moment(seconds), self._any(), "kill") for _ in range(kills)]
+        plan += [
+            Trouble(self._moment(seconds), self._chance.choice(WORKERS), "stop", _STOP_SECONDS) for _ in range(stops)
+        ]
+        for _ in range(all_at_once):
+            moment = self._moment(seconds)
+            plan += [Trouble(moment, name, "kill all at once") for name in self._days.processes.commands]
+        self._plan = sorted(plan, key=lambda trouble: trouble.at_seconds)
+
+    @property
+    def over(self) -> bool:
+        """Whether all has happened."""
+        return not self._plan
+
+    def by_role(self) -> dict[str, int]:
+        """How often each kind of process was killed, or stopped."""
+        return dict(Counter(_role(trouble) for trouble in self.done))
+
+    def step(self) -> Iterator[str]:
+        """Have happen what is due, and start again what died."""
+        now = (now_micros() - self._days.clock.started) / 1_000_000
+        while self._plan and self._plan[0].at_seconds <= now:
+            trouble = self._plan.pop(0)
+            if self._days.processes.carry_out(trouble):
+                self.done.append(trouble)
+                yield f"{now:6.1f} s  {_role(trouble)} ({trouble.name})"
+        yield from self._days.processes.step()
+
+    def _moment(self, seconds: float) -> float:
+        return self._chance.uniform(0.05, 1.0) * seconds
+
+    def _any(self) -> str:
+        drawn = self._chance.random()
+        if drawn < _SHARE_OF_BROKER:
+            return BROKER
+        return self._chance.choice(WORKERS if drawn < _SHARE_OF_BROKER + _SHARE_OF_WORKERS else BEATS)
+
+
+def _all_at_once(times: Sequence[Sequence[tuple[int, int]]]) -> list[tuple[int, int]]:
+    """What several lists of times have in common."""
+    first, *others = times
+    found = list(first)
+    for other in others:
+        found = [(max(a, c), min(b, d)) for a, b in found for c, d in other if max(a, c) < min(b, d)]
+    return found
+
+
+def _role(trouble: Trouble) -> str:
+    role = trouble.name.partition("-")[0]
+    return f"{role} stopped for {trouble.seconds:.0f} s" if trouble.how == "stop" else f"{role} killed"

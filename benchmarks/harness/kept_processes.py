@@ -1,0 +1,124 @@
+"""Real processes that are killed, or stopped and let go on, and started again a moment after they died.
+
+Invariant: none of them outlives the benchmark, which is the parent that the kernel ties them to. Call everything from
+one thread, the one that made the object: a child ends with the thread that started it.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final, Self
+
+from reverie.clock import now_micros
+from worker.processes import has_exited, kill_group, spawn
+
+# How long what died stays away, drawn each time.
+_AWAY_SECONDS: Final = (0.1, 1.2)
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """What happens to a process, so many seconds after the start: `kill`, or `stop` for some seconds."""
+
+    at_seconds: float
+    name: str
+    how: str = "kill"
+    seconds: float = 0.0
+
+
+@dataclass(slots=True)
+class Span:
+    """From when to when a process was away, in microseconds of the machine's clock; still away without an end."""
+
+    name: str
+    start: int
+    end: int | None = None
+    stopped: bool = False
+
+
+@dataclass(slots=True)
+class _Kept:
+    argv: list[str]
+    process: subprocess.Popen[bytes] | None = None
+    start_at: float = 0.0
+    resume_at: float | None = None
+    away: Span | None = None
+
+
+@dataclass
+class KeptProcesses:
+    """The processes by name, in the order in which they start. Call `step` often."""
+
+    commands: Mapping[str, Sequence[str]]
+    env: Mapping[str, str]
+    logs: Path
+    seed: int
+    spans: list[Span] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self._chance = random.Random(self.seed)
+        self._kept = {name: _Kept(list(argv)) for name, argv in self.commands.items()}
+
+    def __enter__(self) -> Self:
+        for name in self._kept:
+            self._start(name)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for kept in self._kept.values():
+            if kept.process is not None:
+                kill_group(kept.process.pid)
+                kept.process.wait()
+
+    def carry_out(self, trouble: Trouble) -> bool:
+        """Have it happen; False where the process is not there, or is to stand still and does so already."""
+        kept = self._kept[trouble.name]
+        stop = trouble.how == "stop"
+        if kept.process is None or has_exited(kept.process) or (stop and kept.resume_at is not None):
+            return False
+        if kept.away is None:
+            kept.away = Span(trouble.name, now_micros(), stopped=stop)
+            self.spans.append(kept.away)
+        if stop:
+            os.killpg(kept.process.pid, signal.SIGSTOP)
+            kept.resume_at = time.monotonic() + trouble.seconds
+        else:
+            kill_group(kept.process.pid)
+        return True
+
+    def step(self) -> Iterator[str]:
+        """Start again what died and let go on what was stopped, when its time has come; what died by itself is told."""
+        now = time.monotonic()
+        for name, kept in self._kept.items():
+            if kept.process is not None and has_exited(kept.process):
+                kill_group(kept.process.pid)  # before its pid, which is the group's, can be another's
+                code = kept.process.wait()
+                kept.process, kept.resume_at = None, None
+                kept.start_at = now + self._chance.uniform(*_AWAY_SECONDS)
+                if kept.away is None:
+                    kept.away = Span(name, now_micros())
+                    self.spans.append(kept.away)
+                    yield f"{name} ended by itself with {code}: see {self.logs / name}.log"
+            elif kept.resume_at is not None and kept.resume_at <= now and kept.process is not None:
+                os.killpg(kept.process.pid, signal.SIGCONT)
+                kept.resume_at = None
+                self._back(kept)
+            if kept.process is None and kept.start_at <= now:
+                self._start(name)
+
+    def _start(self, name: str) -> None:
+        kept = self._kept[name]
+        env = {**self.env, "REVERIE_PROCESS": name}
+        kept.process = spawn(kept.argv, env, self.logs / f"{name}.log", signal.SIGKILL)
+        self._back(kept)
+
+    def _back(self, kept: _Kept) -> None:
+        if kept.away is not None:
+            kept.away.end, kept.away = now_micros(), None
