@@ -1,0 +1,85 @@
+"""The ten lines of docs/schedules.md, typed as written: from nothing to a schedule in the developer's own process."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from benchmarks.harness.stack import Stack
+
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "schedules.md"
+BIN = Path(sys.executable).parent
+
+
+def section() -> list[str]:
+    """The blocks of code of the first section."""
+    text = PAGE.read_text(encoding="utf-8").split("\n## ")[1]
+    return re.findall(r"```\w*\n(.*?)```", text, re.DOTALL)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """The stack that `reverie up` starts, on a folder and a port of its own."""
+    with Stack(env={"REVERIE_EMBEDDING_PROVIDER": "hash"}) as running:
+        assert running.wait_server(60)
+        yield running
+
+
+def environment(stack: Stack) -> dict[str, str]:
+    """What a developer's shell has: the programs on its path, and where Reverie is."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith("REVERIE_")}
+    return own | {
+        "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
+        "REVERIE_DATA": str(stack.data),
+        "REVERIE_URL": stack.url,
+        "REVERIE_EMBEDDING_PROVIDER": "hash",
+    }
+
+
+def test_the_page_shows_no_more_than_ten_lines() -> None:
+    """Given the first section, then commands and code up to the first firing are ten lines, imports and all."""
+    lines = [line for block in section()[:3] for line in block.splitlines() if line.strip() and line[0] != "#"]
+    assert len(lines) <= 10, lines
+
+
+def test_the_ten_lines_fire_into_a_process_of_ones_own(stack: Stack, tmp_path: Path) -> None:
+    """Given the page's module and its commands as they stand, when a run is asked for, then the function did it."""
+    start, module, add, *_ = section()
+    (tmp_path / "my_agent.py").write_text(module, encoding="utf-8")
+    assert start.splitlines()[0] == "reverie up &", "which runs by now"
+    # `&` of the page: the worker is this test's to end.
+    worker_line, add_line = add.splitlines()
+    shell = environment(stack)
+    broker = subprocess.run(["reverie", "broker-url"], env=shell, capture_output=True, text=True, check=True)
+    shell["REVERIE_BROKER"] = broker.stdout.strip()
+    log = tmp_path / "worker.log"
+    with log.open("wb") as said:
+        worker = subprocess.Popen(
+            worker_line.removesuffix(" &").split(), cwd=tmp_path, env=shell, stdout=said, stderr=said
+        )
+    try:
+        made = subprocess.run(
+            f"{add_line} --json", shell=True, cwd=tmp_path, env=shell, capture_output=True, text=True, check=True
+        )
+        run = subprocess.run(
+            ["reverie", "--agent", "ana", "schedules", "run-now", json.loads(made.stdout)["id"], "--wait", "--json"],
+            env=shell,
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+    finally:
+        worker.send_signal(signal.SIGTERM)
+        worker.wait(timeout=30)
+    assert run.returncode == 0, (run.stdout, run.stderr, log.read_text(encoding="utf-8"))
+    ended = json.loads(run.stdout)
+    assert (ended["status"], ended["output"]) == ("success", "did: summarise what is open")
+    assert ended["trigger"] == "manual"
