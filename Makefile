@@ -39,7 +39,7 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 	@echo "== import rules"; $(BIN)/lint-imports --no-cache
 	@echo "== generated docs"; $(PY) -m worker.settings_docs --check docs/configuration.md
 	@$(PY) -m worker.cli_docs --check docs/cli.md
-	@echo "== pytest"; $(PY) -m pytest
+	@echo "== pytest"; $(PY) -m pytest --numprocesses 2 --dist loadfile
 
 bench: $(INSTALLED) ## run every benchmark (takes a while)
 	@$(PY) -m benchmarks $(ARGS)
