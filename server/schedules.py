@@ -32,7 +32,8 @@ def routes(services: Services) -> APIRouter:
     router = APIRouter(tags=["schedules"])
     _add_finding(router, services)
     _add_reading(router, services)
-    _add_writing(router, services)
+    _add_making(router, services)
+    _add_changing(router, services)
     _add_pausing(router, services)
     return router
 
@@ -110,7 +111,7 @@ def _add_reading(router: APIRouter, services: Services) -> None:
         return answer(await services.threads.run(work))
 
 
-def _add_writing(router: APIRouter, services: Services) -> None:
+def _add_making(router: APIRouter, services: Services) -> None:
     here = services.runtime
 
     @router.post("/v1/schedules", openapi_extra=operation(Schedule, body=ScheduleBody))
@@ -135,6 +136,10 @@ def _add_writing(router: APIRouter, services: Services) -> None:
             return made
 
         return answer(await services.threads.run(work))
+
+
+def _add_changing(router: APIRouter, services: Services) -> None:
+    here = services.runtime
 
     @router.patch("/v1/schedules/{schedule}", openapi_extra=operation(Schedule, body=ScheduleChangesBody))
     async def patch_schedule(request: Request, schedule: str) -> Response:

@@ -267,7 +267,7 @@ def _executing(outcome: Outcome | Execute | BaseException) -> Execute:
     return execute
 
 
-def partition_of(runs: Sequence[RunRecord], calendar: Sequence[datetime]) -> None:
+def assert_partition(runs: Sequence[RunRecord], calendar: Sequence[datetime]) -> None:
     """Assert that scheduled runs, the oldest first, divide a calendar among them: each time is in exactly one."""
     at = 0
     for run in runs:

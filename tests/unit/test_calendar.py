@@ -86,7 +86,7 @@ def test_odd_clock_changes_fire_as_the_walked_clock_does(
     cron = Cron(expression, zone)
     assert next_runs(cron, clock.start, len(expected)) == expected
     for change in clock.changes:
-        agrees_at_random_moments(cron, clock, expected, around=change, count=40)
+        assert_agreement_at_random_moments(cron, clock, expected, around=change, count=40)
 
 
 @pytest.mark.parametrize("zone", ZONES)
@@ -96,12 +96,12 @@ def test_next_and_last_firings_at_random_moments_are_those_of_the_walked_clock(e
     clock = walked_clock(zone, *TWO_YEARS)
     expected = clock.firings(expression)
     cron = Cron(expression, zone)
-    agrees_at_random_moments(cron, clock, expected, around=None, count=40)
+    assert_agreement_at_random_moments(cron, clock, expected, around=None, count=40)
     for change in clock.changes:
-        agrees_at_random_moments(cron, clock, expected, around=change, count=40)
+        assert_agreement_at_random_moments(cron, clock, expected, around=change, count=40)
 
 
-def agrees_at_random_moments(
+def assert_agreement_at_random_moments(
     cron: Cron, clock: WalkedClock, expected: list[datetime], *, around: datetime | None, count: int
 ) -> None:
     """Assert that the next and the last firing are the expected ones, on the second and between two minutes."""

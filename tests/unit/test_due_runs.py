@@ -21,7 +21,7 @@ from memory.schedule_rules import RunResult
 from memory.schedule_runs import complete_run, run_now
 from reverie.clock import from_micros
 from reverie.schedule_types import RunReport
-from support.scheduled import BAD, GOOD, PATIENT, SECOND, WORKERS, Scheduled, partition_of, run_together
+from support.scheduled import BAD, GOOD, PATIENT, SECOND, WORKERS, Scheduled, assert_partition, run_together
 
 
 @pytest.fixture
@@ -172,7 +172,7 @@ def test_three_sweeps_in_threads_make_each_run_once(time: Scheduled, tmp_path: P
     time.now = start + 600 * SECOND
     for schedule, seconds in zip(schedules, range(60, 120), strict=True):
         every = [start + at * seconds * SECOND for at in range(1, 600 // seconds + 1)]
-        partition_of(time.runs(schedule), [from_micros(at) for at in every])
+        assert_partition(time.runs(schedule), [from_micros(at) for at in every])
 
 
 _SWEEPER = """
@@ -218,7 +218,7 @@ def test_three_sweeps_in_processes_make_each_run_once(time: Scheduled) -> None:
     assert sorted(run.id for run in made) == sorted(sent)
     for schedule, seconds in zip(schedules, range(60, 100), strict=True):
         every = [start + at * seconds * SECOND for at in range(1, 400 // seconds + 1)]
-        partition_of(time.runs(schedule), [from_micros(at) for at in every])
+        assert_partition(time.runs(schedule), [from_micros(at) for at in every])
 
 
 def test_of_two_sweeps_that_read_the_same_due_schedule_one_makes_its_run(time: Scheduled, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from memory.schedules import pause_schedule, resume_schedule
 from reverie.cadence import Cadence, Cron, Interval, next_runs
 from reverie.clock import to_micros
 from support.plain_cron import walked_clock
-from support.scheduled import BAD, GOOD, PATIENT, SECOND, Scheduled, partition_of
+from support.scheduled import BAD, GOOD, PATIENT, SECOND, Scheduled, assert_partition
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_with_random_down_times_the_runs_divide_the_calendar_among_them(
     stored = time.schedule(schedule).cadence
     anchored = Interval(cadence.seconds, anchor=began) if isinstance(cadence, Interval) else cadence
     assert isinstance(cadence, Cron) or began.isoformat()[:19] in stored
-    partition_of(time.runs(schedule), calendar_of(anchored, began, time.moment()))
+    assert_partition(time.runs(schedule), calendar_of(anchored, began, time.moment()))
 
 
 @pytest.mark.parametrize("expression", ["30 1 * * *", "*/20 0-3 * * *", "0 2 * * SUN"])
@@ -74,7 +74,7 @@ def test_across_a_clock_change_the_runs_divide_the_walked_calendar(time: Schedul
         time.advance(random.choice((60, 1_200, 7_000)) * random.random())
         for sent in time.claim():
             time.execute(sent.run)
-    partition_of(time.runs(schedule), [at for at in clock.firings(expression) if at <= time.moment()])
+    assert_partition(time.runs(schedule), [at for at in clock.firings(expression) if at <= time.moment()])
 
 
 def calendar_of(cadence: Cadence, after: datetime, until: datetime) -> list[datetime]:
