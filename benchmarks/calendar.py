@@ -29,7 +29,7 @@ from benchmarks.harness.schedule_operator import AGENT, WORKSPACE, Operator
 from benchmarks.harness.watch import Watch
 from benchmarks.harness.webhook_receiver import Delivery, Receiver
 from reverie.clock import now_micros, to_micros
-from storage.schedule_records import OPEN_STATUSES, RunRecord, ScheduleFilter, ScheduleRecord
+from storage.scheduling.records import OPEN_STATUSES, RunRecord, ScheduleFilter, ScheduleRecord
 from storage.stores import Store
 
 _EVERYTHING: Final = 1_000_000

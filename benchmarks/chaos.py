@@ -23,7 +23,7 @@ from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import load_texts
 from benchmarks.harness.watch import Watch
 from reverie.errors import Unavailable
-from reverie.inbox import connect, guarded
+from reverie.pipeline.inbox import connect, guarded
 
 _POLL_SECONDS = 0.1
 

@@ -21,12 +21,12 @@ from benchmarks.harness.memory_store import AGENT, NOW_MICROS, fill_memories
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of, shown
-from memory.consolidation import consolidate
 from memory.jobs import run_on_store
-from memory.relevance import LifePolicy, relevance
+from memory.upkeep.consolidation import consolidate
+from memory.upkeep.relevance import LifePolicy, relevance
 from reverie import contract
-from storage.decay import RATES
-from storage.memory_sweeps import MemorySweeps
+from storage.memories.decay import RATES
+from storage.memories.sweeps import MemorySweeps
 from storage.stores import Store, Stores
 from worker.runtime import embedder_spec
 from worker.settings import load_settings

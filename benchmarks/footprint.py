@@ -20,7 +20,7 @@ from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import Texts, load_texts
 from reverie import Reverie
 from storage.stores import Stores
-from storage.upkeep import optimize
+from storage.upkeep.maintenance import optimize
 
 _RECALLS: Final = 20
 _MIB: Final = 2**20

@@ -20,15 +20,15 @@ from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import Texts, load_texts, payload_of
-from memory.schedule_rules import ScheduleRules
-from memory.schedules import create_schedule
+from memory.scheduling.rules import ScheduleRules
+from memory.scheduling.schedules import create_schedule
 from reverie import contract
-from reverie.cadence import parse_cadence
 from reverie.clock import from_micros, now_micros
 from reverie.errors import Unavailable
-from reverie.producer import Waker
-from reverie.schedule_checks import check_schedule
-from reverie.schedule_types import ScheduleDraft, WebhookExecutor
+from reverie.pipeline.producer import Waker
+from reverie.scheduling.cadence import parse_cadence
+from reverie.scheduling.checks import check_schedule
+from reverie.scheduling.schedule_types import ScheduleDraft, WebhookExecutor
 from storage.stores import Stores
 
 _AGENT: Final = "bench"

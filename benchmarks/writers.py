@@ -27,15 +27,15 @@ from benchmarks.harness.options import given, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.texts import Texts, load_texts
-from memory.chunking import chunk_messages
-from memory.embedding import EmbedHooks, embed_chunks
-from memory.indexing import index_chunks
+from memory.pipeline.chunking import chunk_messages
+from memory.pipeline.embedding import EmbedHooks, embed_chunks
+from memory.pipeline.indexing import index_chunks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
-from storage.reindex import reindex
+from storage.recall.reindex import reindex
 from storage.stores import Store, Stores, Transaction
-from storage.upkeep import optimize
-from storage.verify import verify
+from storage.upkeep.maintenance import optimize
+from storage.upkeep.verify import verify
 
 WORKSPACE: Final = "bench"
 _BATCH_MESSAGES: Final = 20

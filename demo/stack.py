@@ -20,10 +20,10 @@ import psutil
 
 from reverie import Reverie, contract
 from reverie.errors import Unavailable
-from worker.broker import embedded_broker_url
-from worker.processes import private_folder, spawn
 from worker.settings import PREFIX
-from worker.up_file import read_up_file, supervisor_pid
+from worker.supervision.embedded_broker import embedded_broker_url
+from worker.supervision.processes import private_folder, spawn
+from worker.supervision.run_file import read_up_file, supervisor_pid
 
 DEFAULT_PORT = 7437
 START_TIMEOUT_SECONDS = 120.0

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from retrieval.codes import Rows, VectorCodes
 from retrieval.postings import Postings
-from storage.forward import Changes, ForwardIndex, ForwardRow
-from storage.index import Generation
+from storage.recall.forward import Changes, ForwardIndex, ForwardRow
+from storage.recall.index import Generation
 
 # Of BM25, as FTS5 has them.
 K1: Final = 1.2

@@ -13,9 +13,9 @@ from retrieval.indexes import AgentIndexes
 from retrieval.names import Question
 from retrieval.query_vector import query_vector
 from retrieval.request import RecallRequest
-from storage.index import Generation
+from storage.recall.index import Generation
+from storage.recall.words import words_of
 from storage.stores import Store, Transaction
-from storage.words import words_of
 
 
 @dataclass(frozen=True, slots=True)

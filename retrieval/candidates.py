@@ -18,8 +18,8 @@ from retrieval.filters import allowed_rows, chunk_filter
 from retrieval.fusion import Fused, LegName, best_possible, fuse
 from retrieval.ranking import Ranking, Scored, added_up, merged
 from retrieval.request import RecallRequest
-from storage.chunk_filter import ChunkFilter
-from storage.found import FoundChunks
+from storage.recall.chunk_filter import ChunkFilter
+from storage.recall.found import FoundChunks
 from storage.records import Hit
 from storage.stores import Transaction
 

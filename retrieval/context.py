@@ -21,8 +21,8 @@ from retrieval.trihybrid import IMPORTANT, in_order
 from reverie.clock import to_micros
 from reverie.types import ContextMemory, LeftOut
 from storage.records import Hit, MessageRecord
+from storage.sessions.summary_text import without_shown
 from storage.stores import Store
-from storage.summary_text import without_shown
 
 # Lines are counted in groups of about this many characters, so that no more is counted than fits.
 _COUNTED_CHARACTERS: Final = 65_536

@@ -28,7 +28,7 @@ from retrieval.names import Question, without_names
 from retrieval.neighbourhood import Neighbourhood
 from retrieval.ranking import Ranking, Scored, added_up
 from reverie.clock import from_micros
-from storage.words import hash_of, words_of
+from storage.recall.words import hash_of, words_of
 
 # The four legs of text weigh the same: weights fitted to some conversations gained next to nothing on others.
 WEIGHTS: Final[Mapping[LegName, float]] = {

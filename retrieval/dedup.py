@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.scopes import Candidate
-from storage.words import with_few_marks
+from storage.recall.words import with_few_marks
 
 SAME: Final = 0.9
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from retrieval.agent_index import View
 from retrieval.request import RecallRequest
 from reverie.contract import DEFAULT_CHANNEL
-from storage.chunk_filter import ChunkFilter, MemoryScope
+from storage.recall.chunk_filter import ChunkFilter, MemoryScope
 from storage.records import SessionRecord
 from storage.stores import AgentRows, Transaction
 

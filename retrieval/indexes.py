@@ -15,8 +15,8 @@ import structlog
 
 from retrieval.agent_index import AgentIndex, View
 from reverie.errors import ReverieError
-from storage.forward import largest_agents
-from storage.index import Generation
+from storage.recall.forward import largest_agents
+from storage.recall.index import Generation
 from storage.stores import Store, Transaction
 
 # Up to this many chunks a caller waits for the index to be made.

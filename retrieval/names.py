@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, NamedTuple
 
-from storage.words import words_of
+from storage.recall.words import words_of
 
 _SHORTEST_NAME: Final = 2
 _WORD = re.compile(r"\w+")

@@ -18,11 +18,11 @@ from retrieval.codes import Floats, Rows
 from retrieval.contextual import SCORED_WHOLE
 from retrieval.lexical import MAX_WORDS, match_expression
 from retrieval.ranking import best_first
-from storage.chunk_filter import ChunkFilter
-from storage.forward import ForwardIndex
-from storage.index import SearchIndex
+from storage.recall.chunk_filter import ChunkFilter
+from storage.recall.forward import ForwardIndex
+from storage.recall.index import SearchIndex
+from storage.recall.words import hash_of, words_of
 from storage.records import Hit
-from storage.words import hash_of, words_of
 
 # Cosines of codes are off by some 0.002: the exact nearest are among this many more, whose own vectors are read.
 _RESCORED_MORE: Final = 50

@@ -14,7 +14,7 @@ from retrieval.neutral import label, lines_of, quoted
 from retrieval.scopes import Candidate
 from reverie.clock import from_micros
 from reverie.types import RecallResult
-from storage.memory_records import TIERS, Tier
+from storage.memories.records import TIERS, Tier
 from storage.records import MessageRecord, SessionRecord
 
 Kind = Literal["recent", "important", "relevant", "memory"]

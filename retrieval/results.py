@@ -17,7 +17,7 @@ from retrieval.fusion import Fused
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
 from reverie.types import Explanation, Leg, RecallResult, Turn
-from storage.found import FoundChunks
+from storage.recall.found import FoundChunks
 from storage.records import FoundText, FoundTurn, Hit
 
 

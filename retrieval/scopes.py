@@ -12,9 +12,9 @@ from dataclasses import dataclass, replace
 
 from reverie.contract import ACCOUNT_STORE
 from reverie.types import RecallResult
-from storage.decay import decay, hours_between
-from storage.memory_records import Tier
-from storage.standing import Standing
+from storage.memories.decay import decay, hours_between
+from storage.memories.records import Tier
+from storage.recall.standing import Standing
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,9 +20,9 @@ from retrieval.trihybrid import IMPORTANT, MOST_IMPORTANT, MOST_RELEVANT, RELEVA
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected
 from reverie.types import RecallResult
-from storage.memory_records import Tier
+from storage.memories.records import Tier
+from storage.recall.standing import Standing
 from storage.records import Hit, MessageRecord, SessionRecord
-from storage.standing import Standing
 from storage.stores import AgentRows, Store, Transaction
 
 # A recall of one request, over an embedder and indexes that this module knows nothing of.

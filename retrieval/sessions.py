@@ -29,8 +29,8 @@ from retrieval.recall import still_being_made
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
 from reverie.types import FoundSession, FoundSessions
+from storage.recall.words import hash_of
 from storage.stores import Store
-from storage.words import hash_of
 
 _DATE_WEIGHT: Final = 0.5
 # How many chunks are looked at where only the indexes on disk can be asked: a session may hold many of the best.

@@ -15,9 +15,9 @@ from reverie.errors import NotFound, Rejected, ReverieError, Unavailable
 from server.app import create_app
 from server.gate import is_loopback
 from worker.logs import configure_logging
-from worker.processes import end_with_supervisor
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
+from worker.supervision.processes import end_with_supervisor
 
 # The supervisor gives a process 10 s to end; calls that wait for workers are cut off before that.
 _GRACEFUL_SECONDS = 5

@@ -7,32 +7,19 @@ from starlette.exceptions import HTTPException
 
 from reverie import __version__
 from reverie.errors import ReverieError
-from server import (
-    channels,
-    context,
-    curation,
-    dead_letters,
-    facts,
-    memories,
-    messages,
-    notebooks,
-    notes,
-    notifications,
-    operations,
-    recall,
-    recall_events,
-    reminders,
-    schedule_runs,
-    schedules,
-    scratchpads,
-    session_life,
-    sessions,
-    summaries,
-)
 from server.answers import on_http_error, on_reverie_error
 from server.gate import Gate
+from server.memories import facts, memories, notes
 from server.openapi import describe
+from server.pipeline import dead_letters, messages, operations
+from server.recall import context, recall
+from server.recall import events as recall_events
+from server.scheduling import notifications, reminders, schedules
+from server.scheduling import runs as schedule_runs
 from server.services import Services
+from server.sessions import channels, scratchpads, sessions, summaries
+from server.sessions import lifecycle as session_life
+from server.upkeep import curation, notebooks
 from worker.runtime import Runtime
 
 

@@ -12,7 +12,7 @@ from prometheus_client import CollectorRegistry, Histogram, generate_latest
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from reverie.status import PipelineStatus, TimeStatus
+from reverie.pipeline.status import PipelineStatus, TimeStatus
 
 # From a recall in process to a call that waits for its messages.
 _METHODS: Final = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"})

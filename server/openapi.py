@@ -9,9 +9,7 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from reverie.channel_types import Channel, ChannelDescription, ChannelDraft, ChannelList, ChannelMove
-from reverie.curation_types import CurationEntry, CurationList, UndoBody, Undone
-from reverie.memory_types import (
+from reverie.memories.types import (
     Fact,
     FactDraft,
     FactList,
@@ -26,10 +24,10 @@ from reverie.memory_types import (
     NoteList,
     Remembered,
 )
-from reverie.notebook_types import Checkpoint, CommitList, Difference, PromotionList
-from reverie.notification_types import Acknowledged, Acknowledgement, NotificationPage
+from reverie.pipeline.status import PipelineStatus
 from reverie.problems import CONTENT_TYPE, Problem
-from reverie.reminder_types import (
+from reverie.scheduling.notification_types import Acknowledged, Acknowledgement, NotificationPage
+from reverie.scheduling.reminder_types import (
     ClaimedReminders,
     Reminder,
     ReminderClaim,
@@ -37,7 +35,7 @@ from reverie.reminder_types import (
     ReminderDraft,
     ReminderPage,
 )
-from reverie.schedule_types import (
+from reverie.scheduling.schedule_types import (
     NextRuns,
     RunReport,
     RunRequest,
@@ -47,7 +45,8 @@ from reverie.schedule_types import (
     ScheduleRun,
     ScheduleRunList,
 )
-from reverie.scratchpad_types import (
+from reverie.sessions.channel_types import Channel, ChannelDescription, ChannelDraft, ChannelList, ChannelMove
+from reverie.sessions.scratchpad_types import (
     Cleared,
     ScratchpadEntries,
     ScratchpadEntry,
@@ -55,7 +54,6 @@ from reverie.scratchpad_types import (
     ScratchpadList,
     ScratchpadValue,
 )
-from reverie.status import PipelineStatus
 from reverie.types import (
     Compacted,
     Context,
@@ -73,6 +71,8 @@ from reverie.types import (
     SessionList,
     SessionSummary,
 )
+from reverie.upkeep.curation_types import CurationEntry, CurationList, UndoBody, Undone
+from reverie.upkeep.notebook_types import Checkpoint, CommitList, Difference, PromotionList
 from server.bodies import (
     ArchiveBody,
     CheckpointBody,
@@ -85,8 +85,8 @@ from server.bodies import (
     StartBody,
 )
 from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER
-from server.memory_bodies import MemoryBody, MemorySearchBody
-from server.schedule_bodies import ScheduleBody, ScheduleChangesBody
+from server.memories.bodies import MemoryBody, MemorySearchBody
+from server.scheduling.bodies import ScheduleBody, ScheduleChangesBody
 
 _STRUCTS: Final = (
     MessagesBody, FileBody, RecallBody, Receipt, Recollection, Session, SessionList, SessionExport, MessageList,

@@ -8,14 +8,14 @@ from typing import TypeVar
 
 from fastapi import Request
 
-from memory.status import StatusReader
+from memory.pipeline.status import StatusReader
 from retrieval.recall import AccountSide, Recalled
 from retrieval.request import RecallRequest
 from reverie.clock import new_id
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
-from reverie.producer import Producer
-from reverie.status import PipelineStatus
+from reverie.pipeline.producer import Producer
+from reverie.pipeline.status import PipelineStatus
 from server.answers import Threads
 from server.bodies import read_body
 from server.caller import Caller, caller_of

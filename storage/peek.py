@@ -17,8 +17,8 @@ import pysqlite3
 from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translated
 from storage.migrate import LINES, Kind, newest_version, refuse_newer
-from storage.time_peek import TimePeek, peek_time
-from storage.work import STAGES, Stage, StageBacklog, backlog_sql
+from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
+from storage.scheduling.peek import TimePeek, peek_time
 
 # A status page that hangs is of no use: who holds the file for longer is said to.
 _BUSY_SECONDS: Final = 1.0

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from storage.memory_records import Tier
+from storage.memories.records import Tier
 
 
 @dataclass(frozen=True, slots=True)

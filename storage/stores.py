@@ -20,36 +20,36 @@ from sqlalchemy import Connection
 from reverie.checks import check_workspace, is_workspace_name
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, StoreUnavailable
-from storage.channels import Channels
-from storage.chunks import Chunks
-from storage.curation import CurationLog
-from storage.dead_letters import DeadLetters
-from storage.dreams import AllDreams, Dreams
-from storage.due_schedules import DueSchedules
 from storage.engine import Database
-from storage.files import Files
-from storage.forward import ForwardIndex
-from storage.found import FoundChunks
-from storage.goal_vectors import GoalVectors
-from storage.index import SearchIndex
-from storage.jobs import JobRuns
-from storage.leases import JobLeases
-from storage.memories import AllMemories, Memories
-from storage.messages import Messages
+from storage.memories.memories import AllMemories, Memories
 from storage.migrate import Kind, migrate
-from storage.notifications import AllNotifications, Notifications
-from storage.recall_events import RecallEvents, RecallHistory
-from storage.reminders import AllReminders, Reminders
-from storage.retention import Retention
-from storage.schedule_runs import OpenRuns, ScheduleRuns
-from storage.schedules import Schedules
-from storage.scratchpads import Scratchpads
-from storage.session_life import AllSessionLives, SessionLife
-from storage.sessions import Sessions
-from storage.standing import Standings
-from storage.summaries import AllSummaries, Summaries
-from storage.usage import UsageLog
-from storage.work import Stage, WorkQueue, is_idle_file
+from storage.pipeline.chunks import Chunks
+from storage.pipeline.dead_letters import DeadLetters
+from storage.pipeline.files import Files
+from storage.pipeline.messages import Messages
+from storage.pipeline.work import Stage, WorkQueue, is_idle_file
+from storage.recall.events import RecallEvents, RecallHistory
+from storage.recall.forward import ForwardIndex
+from storage.recall.found import FoundChunks
+from storage.recall.index import SearchIndex
+from storage.recall.standing import Standings
+from storage.scheduling.due_schedules import DueSchedules
+from storage.scheduling.goal_vectors import GoalVectors
+from storage.scheduling.notifications import AllNotifications, Notifications
+from storage.scheduling.reminders import AllReminders, Reminders
+from storage.scheduling.runs import OpenRuns, ScheduleRuns
+from storage.scheduling.schedules import Schedules
+from storage.sessions.channels import Channels
+from storage.sessions.lifecycle import AllSessionLives, SessionLife
+from storage.sessions.scratchpads import Scratchpads
+from storage.sessions.sessions import Sessions
+from storage.sessions.summaries import AllSummaries, Summaries
+from storage.upkeep.curation import CurationLog
+from storage.upkeep.dreams import AllDreams, Dreams
+from storage.upkeep.jobs import JobRuns
+from storage.upkeep.leases import JobLeases
+from storage.upkeep.retention import Retention
+from storage.upkeep.usage import UsageLog
 
 # Workspaces whose connections stay open in one process; the longest unused is closed first.
 OPEN_WORKSPACES: Final = 16

@@ -16,16 +16,16 @@ import structlog
 from celery import Celery, signals
 from celery.loaders.app import AppLoader
 
+from adapters.broker.pulse import WorkerPulse
 from adapters.embedders.resilience import GuardedEmbedder
 from adapters.language_models import GuardedLanguageModel
-from adapters.pulse import WorkerPulse
 from reverie import contract
 from reverie.errors import ReverieError, Unavailable
-from reverie.queueing import celery_settings, celery_url
+from reverie.pipeline.celery_settings import celery_settings, celery_url
 from worker.logs import configure_logging
-from worker.processes import die_with_parent
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
+from worker.supervision.processes import die_with_parent
 
 # No task runs longer; a stage hands its worker back after seconds. Must stay below the visibility timeout.
 TASK_TIME_LIMIT_SECONDS: Final = 300
@@ -40,22 +40,22 @@ _TRACES_A_LINE: Final = 50
 log = structlog.get_logger(__name__)
 
 _TASK_MODULES: Final = (
-    "tasks.ingest",
-    "tasks.chunk",
-    "tasks.consolidate",
-    "tasks.deliver",
-    "tasks.dream",
-    "tasks.embed",
-    "tasks.extract",
-    "tasks.goals",
-    "tasks.index",
-    "tasks.recalls",
-    "tasks.recovery",
-    "tasks.retention",
-    "tasks.schedules",
-    "tasks.sessions",
-    "tasks.summarise",
-    "tasks.upkeep",
+    "tasks.pipeline.ingest",
+    "tasks.pipeline.chunk",
+    "tasks.upkeep.consolidate",
+    "tasks.scheduling.deliver",
+    "tasks.upkeep.dream",
+    "tasks.pipeline.embed",
+    "tasks.memories.extract",
+    "tasks.scheduling.goals",
+    "tasks.pipeline.index",
+    "tasks.recall.record_events",
+    "tasks.pipeline.recovery",
+    "tasks.upkeep.retention",
+    "tasks.scheduling.schedules",
+    "tasks.sessions.close_idle",
+    "tasks.sessions.summarize",
+    "tasks.upkeep.store_files",
 )
 
 

@@ -16,7 +16,7 @@ import structlog
 from celery.beat import ScheduleEntry, Scheduler
 from celery.schedules import schedule
 
-from adapters.pulse import WorkerPulse
+from adapters.broker.pulse import WorkerPulse
 from beat_schedule import PERIODIC_JOBS, PeriodicJob
 from reverie import contract
 from reverie.clock import from_micros

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import inspect
-import pkgutil
 import sys
 from collections.abc import Iterator
-from importlib import import_module
 from typing import Any, Final
 
 import typer.main
 
-import worker.cli
+from worker.cli import register_commands
 from worker.cli.application import application
 from worker.settings_docs import write_or_check
 
@@ -51,9 +49,7 @@ def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def _root() -> Any:
-    for module in pkgutil.iter_modules(worker.cli.__path__):
-        if module.name != "__main__":
-            import_module(f"worker.cli.{module.name}")
+    register_commands()
     return typer.main.get_command(application)
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memory.extraction import extract_session
-from memory.notebook import publish
-from memory.session_life import Ending
+from memory.memories.extraction import extract_session
+from memory.sessions.lifecycle import Ending
+from memory.upkeep.notebook import publish
 from storage.stores import Store
 from worker.extractor import extractor_of
 from worker.runtime import Runtime

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.extraction import ExtractionRules, Extractor
+from memory.memories.extraction import ExtractionRules, Extractor
 from worker.runtime import Runtime
 
 

@@ -8,9 +8,9 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from memory.relevance import LifePolicy
-from storage.decay import RATES
-from storage.memory_records import TIERS, Tier
+from memory.upkeep.relevance import LifePolicy
+from storage.memories.decay import RATES
+from storage.memories.records import TIERS, Tier
 
 
 class LifeSettings(BaseSettings):

@@ -13,6 +13,10 @@ from typing import Final
 import redis
 import structlog
 
+from adapters.broker.pulse import Pulse
+from adapters.broker.recall_buffer import RecallBuffer
+from adapters.broker.recall_log import RecallLog
+from adapters.broker.working_memory import WorkingMemory
 from adapters.embedders import Embedder, EmbedderSpec, build_embedder
 from adapters.embedders.openai_compatible import BATCH_INPUTS
 from adapters.embedders.resilience import GuardedEmbedder
@@ -23,27 +27,23 @@ from adapters.language_models import (
     Prices,
     Used,
 )
-from adapters.pulse import Pulse
-from adapters.recall_buffer import RecallBuffer
-from adapters.recall_log import RecallLog
 from adapters.tokens import TokenCounter, build_token_counter
-from adapters.working_memory import WorkingMemory
 from adapters.workspace_git import GitFolders
+from memory.memories.secrets import looks_secret
+from memory.pipeline.recovery import StageSweep
 from memory.quiet import QuietStores
-from memory.recovery import StageSweep
-from memory.secrets import looks_secret
 from retrieval.indexes import AgentIndexes
 from reverie import contract
 from reverie.clock import now_micros
 from reverie.contract import Outcome
 from reverie.errors import Unavailable
-from reverie.inbox import Inbox, connect
-from reverie.producer import Waker
+from reverie.pipeline.inbox import Inbox, connect
+from reverie.pipeline.producer import Waker
+from storage.pipeline.work import Stage
 from storage.records import ReadyMessage
 from storage.stores import Store, Stores
-from storage.usage import Usage
-from storage.work import Stage
-from worker.schedule_services import ScheduleServices
+from storage.upkeep.usage import Usage
+from worker.scheduling.services import ScheduleServices
 from worker.settings import Settings
 from worker.store_embedders import StoreEmbedders
 

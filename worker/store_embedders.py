@@ -16,7 +16,7 @@ from adapters.embedders.base import EmbedderSpec
 from adapters.embedders.record import EmbedderRecord, recorded_embedder
 from adapters.embedders.resilience import GuardedEmbedder
 from reverie.errors import Unavailable
-from storage.index import Generation
+from storage.recall.index import Generation
 from storage.stores import Store
 
 # Beside that of the settings. A model takes hundreds of megabytes; workspaces of more models than this load in turns.

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from memory.condensers import Condenser
-from memory.summaries import SummaryNumbers
-from memory.summary_plan import CompactionNumbers, RollingNumbers
+from memory.sessions.condensers import Condenser
+from memory.sessions.summaries import SummaryNumbers
+from memory.sessions.summary_plan import CompactionNumbers, RollingNumbers
 from worker.runtime import Runtime
 from worker.settings import Settings
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from memory.schedule_rules import ScheduleRules
+from memory.scheduling.rules import ScheduleRules
 
 
 class TimeSettings(BaseSettings):

@@ -9,7 +9,7 @@ from pathlib import Path
 from benchmarks.harness.load import Load
 from benchmarks.harness.watch import Watch
 from storage.stores import Stores
-from storage.verify import verify
+from storage.upkeep.verify import verify
 
 
 @dataclass(slots=True)

@@ -16,14 +16,14 @@ from numpy.typing import NDArray
 
 from benchmarks.harness.made_up_talk import MadeUpTalk, Talk
 from benchmarks.harness.progress import Progress
-from memory.chunking import cut
-from memory.embedding import to_blob
-from memory.incoming import DEFAULT_IMPORTANCE
+from memory.pipeline.chunking import cut
+from memory.pipeline.embedding import to_blob
+from memory.pipeline.incoming import DEFAULT_IMPORTANCE
 from reverie.clock import new_id
-from storage.index import VectorEntry
+from storage.recall.index import VectorEntry
 from storage.records import NewMessage
 from storage.stores import Store, Transaction
-from storage.upkeep import optimize
+from storage.upkeep.maintenance import optimize
 
 # Between 30 and 50 turns, 40 on average.
 _SESSION_TURNS: Final = (30, 50)

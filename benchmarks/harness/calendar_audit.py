@@ -14,10 +14,10 @@ from typing import Final
 from benchmarks.harness.fast_clock import FastClock
 from benchmarks.harness.made_up_schedules import Known, Stretch
 from benchmarks.harness.plain_calendar import cron_firings, interval_firings
-from memory.schedule_rules import FIRST_RETRY_SECONDS
-from reverie.cadence_types import Cadence, Cron, Interval
+from memory.scheduling.rules import FIRST_RETRY_SECONDS
 from reverie.clock import rfc3339, to_micros
-from storage.schedule_records import RunRecord, ScheduleRecord
+from reverie.scheduling.cadence_types import Cadence, Cron, Interval
+from storage.scheduling.records import RunRecord, ScheduleRecord
 
 # What may pass for no reason between a due time and its run: an interval of the sweep, on a machine that is busy.
 LONGEST_DELAY_SECONDS: Final = 5.0

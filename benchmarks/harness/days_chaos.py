@@ -23,11 +23,11 @@ from adapters.webhooks import new_secret
 from benchmarks.harness.fast_clock import FastClock
 from benchmarks.harness.kept_processes import KeptProcesses, Span, Trouble
 from benchmarks.harness.options import ROOT
-from memory.executing import LEASE_MARGIN_SECONDS
+from memory.scheduling.executing import LEASE_MARGIN_SECONDS
 from reverie.clock import now_micros, to_micros
-from worker.broker import broker_command, embedded_broker_url
 from worker.runtime import Runtime
 from worker.settings import PREFIX, Settings
+from worker.supervision.embedded_broker import broker_command, embedded_broker_url
 
 BEATS: Final = ("beat-1", "beat-2", "beat-3")
 WORKERS: Final = ("schedules-1", "schedules-2")

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Final, Self
 
 from reverie.clock import now_micros
-from worker.processes import has_exited, kill_group, spawn
+from worker.supervision.processes import has_exited, kill_group, spawn
 
 # How long what died stays away, drawn each time.
 _AWAY_SECONDS: Final = (0.1, 1.2)

@@ -12,7 +12,7 @@ from benchmarks.harness.stack import Stack
 from benchmarks.harness.texts import Texts, Turn, payload_of
 from reverie.contract import MessagePayload, WaitFor
 from reverie.errors import Unavailable, WaitTimeout
-from reverie.producer import Producer
+from reverie.pipeline.producer import Producer
 
 _LARGEST_BATCH = 50
 _AGAIN_SECONDS = 0.2

@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from adapters.working_memory import WorkingMemory
-from memory.chunking import chunk_messages
-from memory.ingest import ingest_batch
+from adapters.broker.working_memory import WorkingMemory
+from memory.pipeline.chunking import chunk_messages
+from memory.pipeline.ingest import ingest_batch
 from reverie.clock import now_micros
 from reverie.contract import MessagePayload, Outcome, Payload, WaitFor
-from reverie.inbox import Inbox, Taken, field_of
+from reverie.pipeline.inbox import Inbox, Taken, field_of
 from storage.stores import Store, Stores
 
 

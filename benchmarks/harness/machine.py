@@ -59,7 +59,7 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def _valkey() -> str:
-    from worker.broker import broker_command
+    from worker.supervision.embedded_broker import broker_command
 
     with tempfile.TemporaryDirectory(prefix="rvb-version-") as name:
         binary = broker_command(Path(name))[0]

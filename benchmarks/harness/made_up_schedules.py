@@ -9,9 +9,9 @@ from typing import Final
 
 from benchmarks.harness.fast_clock import FastClock
 from benchmarks.harness.webhook_receiver import Receiver
-from reverie.cadence_types import Cadence, Cron, Interval, Once
 from reverie.clock import from_micros, new_id
-from reverie.schedule_types import Executor, LlmExecutor, ScheduleDraft, WebhookExecutor
+from reverie.scheduling.cadence_types import Cadence, Cron, Interval, Once
+from reverie.scheduling.schedule_types import Executor, LlmExecutor, ScheduleDraft, WebhookExecutor
 
 # In late March and early April 2026 Lisbon leaves out an hour, Sydney repeats one and Lord Howe half of one; the clock
 # of Kathmandu stands three quarters of an hour beside the others.

@@ -16,12 +16,12 @@ from numpy.typing import NDArray
 from benchmarks.harness.big_store import Model
 from benchmarks.harness.made_up_talk import MadeUpTalk
 from benchmarks.harness.progress import Progress
-from memory.chunking import cut
-from memory.embedding import to_blob
-from storage.index import VectorEntry
-from storage.memory_records import NewMemory
+from memory.pipeline.chunking import cut
+from memory.pipeline.embedding import to_blob
+from storage.memories.records import NewMemory
+from storage.recall.index import VectorEntry
 from storage.stores import Store, Transaction
-from storage.upkeep import optimize
+from storage.upkeep.maintenance import optimize
 
 AGENT: Final = "bench"
 Fate = Literal["kept", "doubled", "faded", "promoted", "expired"]

@@ -10,11 +10,11 @@ import msgspec
 
 from benchmarks.harness.made_up_schedules import Known
 from benchmarks.harness.webhook_receiver import Delivery
-from memory.schedule_rules import ScheduleRules
-from reverie.cadence_types import Once
+from memory.scheduling.rules import ScheduleRules
 from reverie.clock import rfc3339
-from reverie.schedule_types import Executor, WebhookExecutor
-from storage.schedule_records import OPEN_STATUSES, RunRecord, ScheduleRecord
+from reverie.scheduling.cadence_types import Once
+from reverie.scheduling.schedule_types import Executor, WebhookExecutor
+from storage.scheduling.records import OPEN_STATUSES, RunRecord, ScheduleRecord
 
 _FAILURES = ("failed", "timed_out")
 

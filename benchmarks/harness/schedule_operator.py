@@ -13,13 +13,19 @@ from typing import Final
 
 from benchmarks.harness.fast_clock import FastClock
 from benchmarks.harness.made_up_schedules import Known, MadeUpSchedules, Stretch, Wish
-from memory.due_runs import ToSend
-from memory.schedule_runs import cancel_run, run_now
-from memory.schedules import create_schedule, delete_schedule, pause_schedule, resume_schedule, update_schedule
-from reverie.cadence_types import Once
+from memory.scheduling.due_runs import ToSend
+from memory.scheduling.runs import cancel_run, run_now
+from memory.scheduling.schedules import (
+    create_schedule,
+    delete_schedule,
+    pause_schedule,
+    resume_schedule,
+    update_schedule,
+)
 from reverie.clock import now_micros
 from reverie.errors import Conflict, Transient
-from reverie.schedule_types import ScheduleChanges
+from reverie.scheduling.cadence_types import Once
+from reverie.scheduling.schedule_types import ScheduleChanges
 from storage.stores import Store
 from worker.runtime import Runtime
 

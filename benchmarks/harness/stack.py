@@ -23,18 +23,18 @@ from typing import Final, Self
 
 import psutil
 
-from adapters.pulse import Pulse, WorkerPulse
+from adapters.broker.pulse import Pulse, WorkerPulse
 from benchmarks.harness.options import ROOT
 from benchmarks.harness.watch import Watch
 from reverie import contract
 from reverie.clock import new_id, now_micros
 from reverie.contract import MessagePayload
 from reverie.errors import Unavailable
-from reverie.inbox import Inbox, connect
-from reverie.producer import Producer
-from worker.broker import embedded_broker_url
-from worker.processes import kill_group, spawn
-from worker.up_file import UpProcess, read_up_file
+from reverie.pipeline.inbox import Inbox, connect
+from reverie.pipeline.producer import Producer
+from worker.supervision.embedded_broker import embedded_broker_url
+from worker.supervision.processes import kill_group, spawn
+from worker.supervision.run_file import UpProcess, read_up_file
 
 WORKSPACE: Final = "bench"
 _WARM_WORKSPACE: Final = "warm-up"

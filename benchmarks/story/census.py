@@ -6,11 +6,11 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from memory.relevance import relevance
+from memory.upkeep.relevance import relevance
 from reverie import contract
-from storage.curation import CurationEntry
-from storage.memory_records import MemoryFilter, MemoryRecord, Tier
+from storage.memories.records import MemoryFilter, MemoryRecord, Tier
 from storage.stores import Store
+from storage.upkeep.curation import CurationEntry
 
 EVERYTHING = MemoryFilter(active=None)
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from benchmarks.harness.locomo import Conversation
 from benchmarks.story.world import World
-from storage.memory_records import MemoryFilter
+from storage.memories.records import MemoryFilter
 
 _CHARACTERS: Final = 110
 # What was asked in the month beside the questions of the demo: in other words, as people do.

@@ -14,7 +14,7 @@ from benchmarks.story.observed import Observation
 from benchmarks.story.world import World
 from reverie import contract
 from reverie.clock import from_micros
-from reverie.memory_types import MemoryDraft
+from reverie.memories.types import MemoryDraft
 
 DAYS: Final = 30
 HOUR: Final = 3_600_000_000

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from reverie.memory_types import MemoryKind, Tier
+from reverie.memories.types import MemoryKind, Tier
 
 _TURN_ID: Final = re.compile(r"D\d+:\d+")
 # How an agent may spread what it notes: most of it about the project, some of it on one topic, a little for everywhere.

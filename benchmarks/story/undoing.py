@@ -10,10 +10,10 @@ from sqlalchemy import text
 
 from benchmarks.story.census import EVERYTHING
 from benchmarks.story.world import World
-from memory.curation import undo_all
-from storage.memory_records import MemoryRecord
+from memory.upkeep.curation import undo_all
+from storage.memories.records import MemoryRecord
 from storage.stores import Store
-from storage.verify import verify
+from storage.upkeep.verify import verify
 
 # Counted by readers and written by the pipeline: what a job does to them is undone, what comes of use stays.
 _OF_OTHERS: Final = ("access_count", "accessed_at", "chunked_at")

@@ -17,23 +17,23 @@ from typing import Any, Final
 
 from benchmarks.harness.haystack import Said
 from benchmarks.harness.local import LocalInbox, NoWorkingMemory
-from memory.chunking import chunk_messages
-from memory.embedding import EmbedHooks, embed_chunks
-from memory.holdings import Holdings
-from memory.indexing import index_chunks
-from memory.ingest import ingest_batch
-from memory.memories import remember
+from memory.memories.holdings import Holdings
+from memory.memories.memories import remember
+from memory.pipeline.chunking import chunk_messages
+from memory.pipeline.embedding import EmbedHooks, embed_chunks
+from memory.pipeline.indexing import index_chunks
+from memory.pipeline.ingest import ingest_batch
 from memory.stage import StageReport
 from retrieval.recall import AccountSide, Recalled, find
 from retrieval.request import RecallRequest
 from retrieval.sessions import search_sessions
 from reverie.clock import to_micros
-from reverie.memory_checks import check_memory
-from reverie.memory_types import MemoryDraft
-from reverie.messages import build_messages, build_session
+from reverie.memories.checks import check_memory
+from reverie.memories.types import MemoryDraft
+from reverie.pipeline.items import build_messages, build_session
 from reverie.types import FoundSessions
-from storage.memory_records import MemoryRecord
-from storage.recall_events import NewRecall
+from storage.memories.records import MemoryRecord
+from storage.recall.events import NewRecall
 from storage.stores import Store
 from worker.app import app, use_runtime
 from worker.runtime import Runtime

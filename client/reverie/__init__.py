@@ -17,18 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from reverie.aio import AsyncReverie
-    from reverie.cadence import (
-        Cron,
-        Interval,
-        Once,
-        format_in_timezone,
-        next_run_for_cadence,
-        parse_cadence,
-        validate_cadence,
-    )
-    from reverie.channel_types import Channel
     from reverie.client import Reverie
-    from reverie.curation_types import CurationChange, CurationEntry, Undone
     from reverie.errors import (
         Conflict,
         NotFound,
@@ -40,11 +29,20 @@ if TYPE_CHECKING:
         Unavailable,
         WaitTimeout,
     )
-    from reverie.memory_types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered
-    from reverie.notebook_types import Checkpoint, Commit, Promotion
-    from reverie.notification_types import Notification, NotificationPage
-    from reverie.reminder_types import ClaimedReminder, Reminder, ReminderPage
-    from reverie.schedule_types import (
+    from reverie.memories.types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered
+    from reverie.pipeline.status import PipelineStatus
+    from reverie.scheduling.cadence import (
+        Cron,
+        Interval,
+        Once,
+        format_in_timezone,
+        next_run_for_cadence,
+        parse_cadence,
+        validate_cadence,
+    )
+    from reverie.scheduling.notification_types import Notification, NotificationPage
+    from reverie.scheduling.reminder_types import ClaimedReminder, Reminder, ReminderPage
+    from reverie.scheduling.schedule_types import (
         LlmExecutor,
         NextRuns,
         Schedule,
@@ -53,8 +51,8 @@ if TYPE_CHECKING:
         TaskExecutor,
         WebhookExecutor,
     )
-    from reverie.scratchpad_types import ScratchpadEntry
-    from reverie.status import PipelineStatus
+    from reverie.sessions.channel_types import Channel
+    from reverie.sessions.scratchpad_types import ScratchpadEntry
     from reverie.types import (
         Compacted,
         Context,
@@ -70,6 +68,8 @@ if TYPE_CHECKING:
         SessionExport,
         SessionSummary,
     )
+    from reverie.upkeep.curation_types import CurationChange, CurationEntry, Undone
+    from reverie.upkeep.notebook_types import Checkpoint, Commit, Promotion
 
 __version__ = "0.1.0"
 
@@ -138,7 +138,7 @@ __all__ = [
 _MODULES = {
     "Reverie": "client",
     "AsyncReverie": "aio",
-    "PipelineStatus": "status",
+    "PipelineStatus": "pipeline.status",
     **dict.fromkeys(
         (
             "Conflict",
@@ -156,19 +156,21 @@ _MODULES = {
     **dict.fromkeys(
         ("DeadLetter", "Explanation", "Leg", "RecallResult", "Message", "Receipt", "Recollection", "Session"), "types"
     ),
-    **dict.fromkeys(("Fact", "FoundMemories", "Memory", "MemoryStats", "Note", "Remembered"), "memory_types"),
-    **dict.fromkeys(("Checkpoint", "Commit", "Promotion"), "notebook_types"),
-    "Channel": "channel_types",
-    "ScratchpadEntry": "scratchpad_types",
-    **dict.fromkeys(("Cron", "Interval", "Once"), "cadence_types"),
-    **dict.fromkeys(("format_in_timezone", "next_run_for_cadence", "parse_cadence", "validate_cadence"), "cadence"),
+    **dict.fromkeys(("Fact", "FoundMemories", "Memory", "MemoryStats", "Note", "Remembered"), "memories.types"),
+    **dict.fromkeys(("Checkpoint", "Commit", "Promotion"), "upkeep.notebook_types"),
+    "Channel": "sessions.channel_types",
+    "ScratchpadEntry": "sessions.scratchpad_types",
+    **dict.fromkeys(("Cron", "Interval", "Once"), "scheduling.cadence_types"),
+    **dict.fromkeys(
+        ("format_in_timezone", "next_run_for_cadence", "parse_cadence", "validate_cadence"), "scheduling.cadence"
+    ),
     **dict.fromkeys(
         ("LlmExecutor", "NextRuns", "Schedule", "SchedulePage", "ScheduleRun", "TaskExecutor", "WebhookExecutor"),
-        "schedule_types",
+        "scheduling.schedule_types",
     ),
-    **dict.fromkeys(("ClaimedReminder", "Reminder", "ReminderPage"), "reminder_types"),
-    **dict.fromkeys(("Notification", "NotificationPage"), "notification_types"),
-    **dict.fromkeys(("CurationChange", "CurationEntry", "Undone"), "curation_types"),
+    **dict.fromkeys(("ClaimedReminder", "Reminder", "ReminderPage"), "scheduling.reminder_types"),
+    **dict.fromkeys(("Notification", "NotificationPage"), "scheduling.notification_types"),
+    **dict.fromkeys(("CurationChange", "CurationEntry", "Undone"), "upkeep.curation_types"),
     **dict.fromkeys(("Compacted", "Context", "Restored", "SessionExport", "SessionSummary"), "types"),
 }
 

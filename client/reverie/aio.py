@@ -12,14 +12,12 @@ from typing import Any, Final, ParamSpec, Self, TypeVar
 from reverie.aio_memories import AsyncMemoryCalls
 from reverie.aio_reminders import AsyncReminderCalls
 from reverie.aio_schedules import AsyncScheduleCalls
-from reverie.channels import AsyncChannelCalls
 from reverie.client import Fusion, Kind, Mode, Reverie, Scope, Status
 from reverie.contract import WaitFor
-from reverie.curation import AsyncCurationCalls
-from reverie.notebooks import AsyncNotebookCalls
-from reverie.scratchpads import AsyncScratchpadCalls
-from reverie.session_life import AsyncSessionLifeCalls
-from reverie.status import PipelineStatus
+from reverie.pipeline.status import PipelineStatus
+from reverie.sessions.channels import AsyncChannelCalls
+from reverie.sessions.lifecycle import AsyncSessionLifeCalls
+from reverie.sessions.scratchpads import AsyncScratchpadCalls
 from reverie.types import (
     Compacted,
     Context,
@@ -34,6 +32,8 @@ from reverie.types import (
     SessionExport,
     SessionSummary,
 )
+from reverie.upkeep.curation import AsyncCurationCalls
+from reverie.upkeep.notebooks import AsyncNotebookCalls
 
 # Calls of one client at a time; a call that waits until its messages are stored takes a thread for as long.
 _THREADS: Final = 8

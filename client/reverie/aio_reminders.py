@@ -6,8 +6,8 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from reverie.notifications import NotificationCalls
-from reverie.reminders import ReminderCalls
+from reverie.scheduling.notifications import NotificationCalls
+from reverie.scheduling.reminders import ReminderCalls
 
 if TYPE_CHECKING:
     from reverie.client import Reverie

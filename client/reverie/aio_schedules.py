@@ -6,7 +6,7 @@ import functools
 from collections.abc import Awaitable, Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar
 
-from reverie.schedules import ScheduleCalls
+from reverie.scheduling.schedules import ScheduleCalls
 
 if TYPE_CHECKING:
     from reverie.client import Reverie

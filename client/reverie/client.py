@@ -10,25 +10,23 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Literal, Self
 
-from reverie.channels import ChannelCalls
 from reverie.checks import check_label, check_query, check_session, check_trace, check_wait, normalise_tags
 from reverie.config import resolve_config, without_password
-from reverie.contexts import ContextCalls
 from reverie.contract import WaitFor
-from reverie.curation import CurationCalls
 from reverie.errors import Unavailable
 from reverie.http import HttpTransport, post_submission, session_path
-from reverie.memories import MemoryCalls
-from reverie.messages import build_file, build_session
-from reverie.notebooks import NotebookCalls
-from reverie.notifications import NotificationCalls
-from reverie.reminders import ReminderCalls
-from reverie.schedules import ScheduleCalls
-from reverie.scratchpads import ScratchpadCalls
-from reverie.session_life import SessionLifeCalls
-from reverie.status import PipelineStatus
-from reverie.submission import Submission, enqueue, prepare_messages, single
-from reverie.summaries import SummaryCalls
+from reverie.memories.memories import MemoryCalls
+from reverie.pipeline.items import build_file, build_session
+from reverie.pipeline.status import PipelineStatus
+from reverie.pipeline.submission import Submission, enqueue, prepare_messages, single
+from reverie.recall.contexts import ContextCalls
+from reverie.scheduling.notifications import NotificationCalls
+from reverie.scheduling.reminders import ReminderCalls
+from reverie.scheduling.schedules import ScheduleCalls
+from reverie.sessions.channels import ChannelCalls
+from reverie.sessions.lifecycle import SessionLifeCalls
+from reverie.sessions.scratchpads import ScratchpadCalls
+from reverie.sessions.summaries import SummaryCalls
 from reverie.types import (
     DeadLetter,
     DeadLetterList,
@@ -44,11 +42,13 @@ from reverie.types import (
     SessionExport,
     SessionList,
 )
+from reverie.upkeep.curation import CurationCalls
+from reverie.upkeep.notebooks import NotebookCalls
 
 if TYPE_CHECKING:
     import redis
 
-    from reverie.producer import Producer
+    from reverie.pipeline.producer import Producer
 
 Mode = Literal["keyword", "vector", "hybrid"]
 Fusion = Literal["contextual", "weighted", "rrf"]
@@ -102,8 +102,8 @@ class Reverie(
         self._broker: redis.Redis | None = None
         self._producer: Producer | None = None
         if self._config.broker is not None:
-            from reverie.inbox import connect
-            from reverie.producer import Producer
+            from reverie.pipeline.inbox import connect
+            from reverie.pipeline.producer import Producer
 
             self._broker = connect(self._config.broker)
             self._producer = Producer(
@@ -316,7 +316,7 @@ class Reverie(
     def _working_in_broker(self, session: str) -> list[Message] | None:
         if self._broker is None:
             return None
-        from reverie.working import read_working
+        from reverie.sessions.working import read_working
 
         try:
             return read_working(

@@ -15,8 +15,8 @@ from reverie.clock import rfc3339
 from reverie.config import ClientConfig
 from reverie.contract import FilePayload, MessagePayload, WaitFor
 from reverie.errors import Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
+from reverie.pipeline.submission import Submission, checked_receipt, parts
 from reverie.problems import CONTENT_TYPE, Problem, error_of
-from reverie.submission import Submission, checked_receipt, parts
 from reverie.types import Receipt
 
 # Half of what the server reads at most by default, since JSON may write a character as six bytes.

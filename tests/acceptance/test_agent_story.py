@@ -18,8 +18,8 @@ from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.errors import NotFound, Unavailable, WaitTimeout
 from storage.stores import Stores
-from storage.verify import verify
-from worker.broker import embedded_broker_url
+from storage.upkeep.verify import verify
+from worker.supervision.embedded_broker import embedded_broker_url
 
 WORKSPACE = "story"
 CONVERSATION = [

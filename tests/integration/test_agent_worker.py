@@ -24,8 +24,8 @@ QUEUE = "ana-tasks"
 
 AGENT = """
     import json, os, pathlib, signal
-    from reverie.agent_worker import AgentWorker
-    from reverie.schedule_types import RunReport
+    from reverie.scheduling.agent_worker import AgentWorker
+    from reverie.scheduling.schedule_types import RunReport
 
     worker = AgentWorker(agent="ana", queue="ana-tasks")
     here = pathlib.Path(__file__).parent
@@ -181,7 +181,7 @@ def test_a_plain_celery_task_reports_by_itself(
     runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
 ) -> None:
     """Given a Celery app that knows nothing of ours but the client, then what it reports is the run's end."""
-    from reverie.queueing import celery_url
+    from reverie.pipeline.celery_settings import celery_url
 
     start_agent(url, PLAIN, PLAIN_BROKER=celery_url(runtime.settings.broker_url))
     schedule = add(client, "plain.summarise")

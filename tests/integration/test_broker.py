@@ -18,8 +18,9 @@ import pytest
 import redis
 
 from reverie.errors import Conflict, Unavailable
-from worker import broker
-from worker.broker import (
+from worker.supervision import embedded_broker as broker
+from worker.supervision.broker_sync import flush_changed
+from worker.supervision.embedded_broker import (
     broker_answers,
     broker_command,
     broker_log_path,
@@ -29,7 +30,6 @@ from worker.broker import (
     refuse_second_broker,
     wait_until_ready,
 )
-from worker.broker_sync import flush_changed
 
 Start = Callable[[Path], "subprocess.Popen[bytes]"]
 

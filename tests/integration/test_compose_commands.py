@@ -26,7 +26,7 @@ import pytest
 
 from reverie import Rejected, Reverie
 from support.compose import load_compose, seconds
-from worker.broker import _valkey_server_path
+from worker.supervision.embedded_broker import _valkey_server_path
 
 TOKEN = "a token of this test"
 HEALTHY_WITHIN_SECONDS = 60.0

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from adapters.embedders import Embedder, EmbedderSpec, build_embedder
-from memory.consolidation import consolidate
 from memory.jobs import run_on_store
-from memory.relevance import DEFAULT_POLICY
+from memory.upkeep.consolidation import consolidate
+from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
-from storage.memory_records import NewMemory
+from storage.memories.records import NewMemory
 from support.pipeline import Pipeline
 
 # Each line says the same.

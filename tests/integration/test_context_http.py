@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from memory.recalls import record_recalls
+from memory.recall.events import record_recalls
 from reverie import AsyncReverie, Context, Restored, Reverie
 from reverie.errors import NotFound, Rejected
 from support.endpoint import Endpoint, chat_endpoint, say, send

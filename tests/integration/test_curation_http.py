@@ -16,7 +16,7 @@ from reverie.aio import AsyncReverie
 from reverie.client import Reverie
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound, Rejected
-from storage.memory_records import NewMemory
+from storage.memories.records import NewMemory
 from support.command_line import CommandLine
 from support.http import running_server
 from support.stages import drain

@@ -9,8 +9,8 @@ import pytest
 
 from retrieval.recall import RecallRequest, recall
 from reverie import contract
-from reverie.producer import Producer
-from storage.memory_records import MemoryFilter
+from reverie.pipeline.producer import Producer
+from storage.memories.records import MemoryFilter
 from support.pipeline import turns
 from worker import app as worker_app
 from worker.runtime import Runtime

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from memory.due_runs import LOST_AFTER_SECONDS, claim_due
-from memory.schedules import create_schedule
+from memory.scheduling.due_runs import LOST_AFTER_SECONDS, claim_due
+from memory.scheduling.schedules import create_schedule
 from reverie import contract
-from reverie.cadence import Once
 from reverie.clock import from_micros, new_id, now_micros
 from reverie.errors import Unavailable
-from reverie.schedule_types import ScheduleDraft, WebhookExecutor
-from storage.schedule_records import RunRecord
+from reverie.scheduling.cadence import Once
+from reverie.scheduling.schedule_types import ScheduleDraft, WebhookExecutor
+from storage.scheduling.records import RunRecord
 from storage.stores import Store
-from worker.due_schedules import fire_due
 from worker.runtime import Runtime
+from worker.scheduling.due_schedules import fire_due
 
 SECOND = 1_000_000
 LATE_SECONDS = 1.5

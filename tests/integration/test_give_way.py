@@ -8,12 +8,12 @@ import subprocess
 import sys
 from pathlib import Path
 
-from worker.processes import spawn
+from worker.supervision.processes import spawn
 
 AUTOGROUP = Path("/proc/self/autogroup")
 PROGRAM = """
 import os
-from worker.processes import give_way
+from worker.supervision.processes import give_way
 give_way(7)
 group = open("/proc/self/autogroup").read() if os.path.exists("/proc/self/autogroup") else ""
 open({out!r}, "w").write(f"{{os.getpriority(os.PRIO_PROCESS, 0)}} {{group}}")
@@ -36,6 +36,6 @@ def test_a_supervised_process_gives_way_to_those_of_other_sessions(tmp_path: Pat
 def test_a_process_of_a_users_session_leaves_that_session_as_it_is() -> None:
     """Given a worker started by hand, which leads no session, then the shell it came from keeps its share."""
     before = AUTOGROUP.read_text("ascii") if AUTOGROUP.exists() else ""
-    program = "from worker.processes import give_way; give_way(5)"
+    program = "from worker.supervision.processes import give_way; give_way(5)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)  # a process of this session
     assert (AUTOGROUP.read_text("ascii") if AUTOGROUP.exists() else "") == before

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 import redis
 
-from adapters.working_memory import WorkingMemory
-from memory.recovery import StageSweep
-from memory.working import newest_messages
-from reverie.inbox import Inbox
-from storage.messages import Messages
-from storage.verify import verify
-from storage.work import STAGES
+from adapters.broker.working_memory import WorkingMemory
+from memory.pipeline.recovery import StageSweep
+from memory.sessions.working import newest_messages
+from reverie.pipeline.inbox import Inbox
+from storage.pipeline.messages import Messages
+from storage.pipeline.work import STAGES
+from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline, as_json, turns
 
 

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 import httpx2
 import pytest
 
-from memory.recalls import record_recalls
+from memory.recall.events import record_recalls
 from reverie import AsyncReverie, Reverie
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout
-from reverie.memory_tool import memory_tool, memory_tool_async
+from reverie.memories.tool import memory_tool, memory_tool_async
 from support.http import running_server
 from support.stages import drain, pipeline_at_work
 from worker.runtime import Runtime

@@ -13,14 +13,14 @@ import httpx2
 import pytest
 
 from adapters.workspace_git import GitFolders
-from memory.dreaming import DAY_MICROS
+from memory.upkeep.dreaming import DAY_MICROS
 from reverie import contract
 from reverie.aio import AsyncReverie
 from reverie.client import Reverie
 from reverie.clock import new_id, now_micros
 from reverie.errors import Conflict, NotFound, Rejected
-from storage.memory_records import NewMemory
-from storage.recall_events import NewRecall
+from storage.memories.records import NewMemory
+from storage.recall.events import NewRecall
 from support.http import running_server
 from support.stages import drain
 from worker import app as worker_app

@@ -24,13 +24,13 @@ from benchmarks.harness.made_up_talk import MadeUpTalk
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.published import PUBLISHED
 from benchmarks.recall_quality import GOALS
-from memory.chunking import chunk_messages
-from memory.embedding import EmbedHooks, embed_chunks
-from memory.indexing import index_chunks
+from memory.pipeline.chunking import chunk_messages
+from memory.pipeline.embedding import EmbedHooks, embed_chunks
+from memory.pipeline.indexing import index_chunks
 from reverie.clock import now_micros
 from reverie.contract import MessagePayload
 from storage.stores import Store, Stores
-from storage.verify import verify
+from storage.upkeep.verify import verify
 
 ROOT = Path(__file__).resolve().parents[2]
 # What the builder and the pipeline must write alike; times, ids of messages and sessions' codes are each run's own.

@@ -17,7 +17,7 @@ import psutil
 import pysqlite3
 import pytest
 
-from adapters.recall_log import RecallLog
+from adapters.broker.recall_log import RecallLog
 from reverie import contract
 from reverie.aio import AsyncReverie
 from reverie.client import Reverie

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import redis
 
-from adapters.pulse import Pulse, WorkerPulse
+from adapters.broker.pulse import Pulse, WorkerPulse
 from reverie import Reverie
 from support.broker import running_valkey
 

@@ -95,7 +95,7 @@ def test_the_client_makes_the_id_and_the_server_counts_the_seconds(
         return real(*arguments, **more)
 
     monkeypatch.setattr(ana._http, "call", noted)
-    monkeypatch.setattr("reverie.reminders.now_micros", lambda: 1)
+    monkeypatch.setattr("reverie.scheduling.reminders.now_micros", lambda: 1)
     made = ana.remind("s", "kate", "water the plants", in_=60)
     assert (sent[0].id, sent[0].in_seconds, sent[0].due_at) == (made.id, 60, None)
     assert made.due_at - made.created_at == timedelta(seconds=60)

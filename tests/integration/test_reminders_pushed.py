@@ -16,14 +16,14 @@ import pytest
 
 from adapters.webhooks import new_secret
 from reverie import contract
-from reverie.reminder_types import Reminder
+from reverie.scheduling.reminder_types import Reminder
 from storage.stores import Store
 from support.gated_receiver import GatedReceiver, gated_receiver
 from support.telling import add_notification, add_reminder, add_run, end_claims, reminder_of, undelivered, was_told
 from worker import app as worker_app
-from worker.deliveries import AT_ONCE
-from worker.notifier import Notifier
 from worker.runtime import Runtime
+from worker.scheduling.deliveries import AT_ONCE
+from worker.scheduling.notifier import Notifier
 
 ROOT = Path(__file__).parents[2]
 SECRET = new_secret()

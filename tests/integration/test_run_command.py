@@ -8,7 +8,7 @@ from pathlib import Path
 
 from reverie import contract
 from reverie.clock import now_micros
-from storage.memory_records import NewMemory
+from storage.memories.records import NewMemory
 from storage.stores import Stores
 
 

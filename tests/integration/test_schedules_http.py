@@ -12,8 +12,8 @@ from typing import Any
 import httpx2
 import pytest
 
-from memory.executing import AttemptLimits, HandedOver, Outcome, execute_run
-from memory.schedule_rules import RunResult
+from memory.scheduling.executing import AttemptLimits, HandedOver, Outcome, execute_run
+from memory.scheduling.rules import RunResult
 from reverie import (
     AsyncReverie,
     Cron,

@@ -10,17 +10,17 @@ from pathlib import Path
 import pysqlite3
 import pytest
 
-from adapters.pulse import WorkerPulse
-from memory.status import StatusReader
+from adapters.broker.pulse import WorkerPulse
+from memory.pipeline.status import StatusReader
 from reverie.client import Reverie
 from reverie.contract import ACCOUNT_STORE
-from reverie.memory_types import Tier
-from reverie.status import PipelineStatus
+from reverie.memories.types import Tier
+from reverie.pipeline.status import PipelineStatus
 from server.metrics import Metrics
-from storage.memory_records import NewMemory
+from storage.memories.records import NewMemory
 from storage.migrate import Kind
 from storage.peek import Peek, peek
-from storage.schedule_records import NewReminder, NewSchedule
+from storage.scheduling.records import NewReminder, NewSchedule
 from support.command_line import CommandLine
 from support.stages import drain, store_inbox
 from worker.job_runs import run_job
@@ -154,7 +154,7 @@ def test_a_workspace_that_was_not_written_is_not_read_again(runtime: Runtime, mo
         raise AssertionError("read again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("memory.status.peek", never)
+        patch.setattr("memory.pipeline.status.peek", never)
         assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 2
 
     status = reader(runtime).read(now=runtime.now(), budget_seconds=-1)
@@ -212,7 +212,7 @@ def test_a_schedule_becomes_overdue_where_nobody_writes(runtime: Runtime, monkey
         assert kind == "account", "read again"
         return peek(path, kind)
 
-    monkeypatch.setattr("memory.status.peek", of_the_account)
+    monkeypatch.setattr("memory.pipeline.status.peek", of_the_account)
     told = status_reader.read(now=runtime.now() + 100_000_000).time
     assert told.schedules_overdue == 1
     assert 40 <= told.schedules_oldest_overdue_seconds < 60

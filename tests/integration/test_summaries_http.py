@@ -17,11 +17,11 @@ import pytest
 
 from adapters.embedders import EmbedderSpec, build_embedder
 from adapters.tokens import build_token_counter
-from memory.condensers import Condenser
 from memory.jobs import JobRun, run_on_store
-from memory.summaries import SummaryNumbers
-from memory.summary_jobs import consolidate_conversations, read_summary
-from memory.summary_plan import RollingNumbers
+from memory.sessions.condensers import Condenser
+from memory.sessions.summaries import SummaryNumbers
+from memory.sessions.summary_jobs import consolidate_conversations, read_summary
+from memory.sessions.summary_plan import RollingNumbers
 from reverie import AsyncReverie, Reverie, contract
 from reverie.errors import NotFound, Rejected
 from support.endpoint import chat_endpoint, say

@@ -23,10 +23,10 @@ import redis
 from msgspec.structs import replace
 
 from reverie.errors import Conflict
-from worker.broker import broker_answers, embedded_broker_url, wait_until_ready
-from worker.child import restart_delay_seconds
-from worker.processes import parent_pid_from, watch_parent
-from worker.up_file import hold_data_dir, read_up_file, supervisor_pid, up_file_path, write_up_file
+from worker.supervision.child import restart_delay_seconds
+from worker.supervision.embedded_broker import broker_answers, embedded_broker_url, wait_until_ready
+from worker.supervision.processes import parent_pid_from, watch_parent
+from worker.supervision.run_file import hold_data_dir, read_up_file, supervisor_pid, up_file_path, write_up_file
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_SECONDS = 20.0
@@ -37,8 +37,8 @@ import dataclasses, json, sys
 from pathlib import Path
 import structlog
 from reverie.errors import ReverieError
-from worker.broker import broker_processes
-from worker.supervisor import ProcessSpec, Supervisor
+from worker.supervision.embedded_broker import broker_processes
+from worker.supervision.supervisor import ProcessSpec, Supervisor
 
 structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 data_dir, with_broker, specs = Path(sys.argv[1]), sys.argv[2] == "broker", json.loads(sys.argv[3])
@@ -546,7 +546,7 @@ def test_children_are_told_who_their_parent_is(run_up: RunUp, data_dir: Path) ->
 
 ENDS_WITH_PARENT = """
 import os, signal, sys
-from worker.processes import die_with_parent
+from worker.supervision.processes import die_with_parent
 if os.fork():
     sys.stdin.read(1)
     os._exit(0)

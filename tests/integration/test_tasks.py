@@ -10,14 +10,14 @@ from typing import Any
 
 import pytest
 
-from memory.forgetting import forget_workspace
-from memory.working import newest_messages
+from memory.sessions.forgetting import forget_workspace
+from memory.sessions.working import newest_messages
 from retrieval.recall import RecallRequest, recall
 from reverie import contract
 from reverie.errors import NotFound
-from reverie.messages import build_file
-from reverie.producer import Producer
-from storage.verify import verify
+from reverie.pipeline.items import build_file
+from reverie.pipeline.producer import Producer
+from storage.upkeep.verify import verify
 from support.pipeline import turns
 from worker import app as worker_app
 from worker.runtime import Runtime
@@ -168,7 +168,7 @@ def test_a_wake_up_that_comes_after_its_workspace_was_deleted_makes_no_file(here
 
 
 BUG = """
-import storage.messages, sys
+import storage.pipeline.messages, sys
 from worker.app import app, settings
 from worker.logs import configure_logging
 configure_logging(settings, process="test")

@@ -15,7 +15,7 @@ from typing import Final
 
 import reverie
 from reverie import contract
-from reverie.schedule_types import ScheduleRun
+from reverie.scheduling.schedule_types import ScheduleRun
 from worker.app import app, use_runtime
 from worker.runtime import Runtime
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from worker.broker import broker_command, embedded_broker_url, wait_until_ready
+from worker.supervision.embedded_broker import broker_command, embedded_broker_url, wait_until_ready
 
 
 @contextmanager

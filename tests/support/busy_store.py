@@ -14,13 +14,13 @@ from typing import Any, Final
 from adapters.workspace_git import GitFolders
 from benchmarks.harness.haystack import Said
 from benchmarks.story.world import WORKSPACE, ClockedRuntime, World
-from memory.secrets import looks_secret
+from memory.memories.secrets import looks_secret
 from reverie.clock import from_micros, to_micros
 from reverie.contract import ACCOUNT_STORE
-from reverie.memory_types import MemoryDraft
-from storage.recall_events import NewRecall
+from reverie.memories.types import MemoryDraft
+from storage.recall.events import NewRecall
 from storage.stores import Stores, Transaction
-from storage.verify import verify
+from storage.upkeep.verify import verify
 from support.curating import everything
 from worker.settings import Settings
 

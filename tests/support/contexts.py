@@ -9,7 +9,7 @@ from retrieval.selection import Selected
 from retrieval.trihybrid import Conversation
 from reverie.clock import from_micros
 from reverie.types import RecallResult
-from storage.memory_records import Tier
+from storage.memories.records import Tier
 from storage.records import MessageRecord, SessionRecord
 
 HOUR = 3_600_000_000

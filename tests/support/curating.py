@@ -6,8 +6,8 @@ from typing import Any
 
 from sqlalchemy import text
 
-from storage.memory_records import MemoryRecord, NewMemory
-from storage.recall_events import NewRecall
+from storage.memories.records import MemoryRecord, NewMemory
+from storage.recall.events import NewRecall
 from storage.stores import Store
 from support.pipeline import Pipeline
 

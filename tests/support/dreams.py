@@ -9,15 +9,15 @@ from typing import Any
 from sqlalchemy import text
 
 from adapters.workspace_git import GitFolders, Repositories
-from memory.dream_sweep import dream_sweep
-from memory.dreaming import DAY_MICROS, DreamRules
-from memory.secrets import looks_secret
+from memory.memories.secrets import looks_secret
+from memory.upkeep.dream_sweep import dream_sweep
+from memory.upkeep.dreaming import DAY_MICROS, DreamRules
 from reverie.clock import new_id, now_micros
-from storage.curation import CurationEntry
-from storage.dreams import Promotion
-from storage.memory_records import MemoryRecord, NewMemory
-from storage.recall_events import NewRecall
-from storage.undo import undo
+from storage.memories.records import MemoryRecord, NewMemory
+from storage.recall.events import NewRecall
+from storage.upkeep.curation import CurationEntry
+from storage.upkeep.dreams import Promotion
+from storage.upkeep.undo import undo
 from support.pipeline import WORKSPACE, Pipeline
 
 QUESTIONS = ("where does she live", "which city", "what about Lisbon", "her home", "does she like it there")

@@ -7,12 +7,12 @@ from collections import Counter
 from typing import Any
 
 from adapters.language_models import LanguageModel
-from memory.extraction import ExtractionRules, Extractor, extract_due, extract_session
-from memory.extraction_sweep import extract_memories
 from memory.jobs import run_on_store
+from memory.memories.extraction import ExtractionRules, Extractor, extract_due, extract_session
+from memory.memories.extraction_sweep import extract_memories
 from memory.quiet import QuietStores
 from reverie import contract
-from storage.memory_records import MemoryFilter, MemoryRecord
+from storage.memories.records import MemoryFilter, MemoryRecord
 from support.pipeline import Pipeline
 
 

@@ -13,9 +13,9 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any, Final
 
-from memory import consolidation_steps, dream_sweep, retention
+from memory.upkeep import consolidation_steps, dream_sweep, retention
 from reverie import contract
-from storage.jobs import JobRuns
+from storage.upkeep.jobs import JobRuns
 from support.busy_store import clocked
 from worker.app import app, use_runtime
 

@@ -8,16 +8,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.chunking import cut
-from memory.consolidation import consolidate
-from memory.embedding import to_blob
 from memory.jobs import run_on_store
-from memory.relevance import DEFAULT_POLICY, LifePolicy
+from memory.pipeline.chunking import cut
+from memory.pipeline.embedding import to_blob
+from memory.upkeep.consolidation import consolidate
+from memory.upkeep.relevance import DEFAULT_POLICY, LifePolicy
 from reverie import contract
-from storage.index import VectorEntry
-from storage.memory_records import MemoryRecord, NewMemory
+from storage.memories.records import MemoryRecord, NewMemory
+from storage.recall.index import VectorEntry
 from storage.stores import Store, Stores, Transaction
-from storage.verify import verify
+from storage.upkeep.verify import verify
 
 AGENT = "ada"
 NOW = 1_777_593_600_000_000

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memory.facts import set_fact
-from memory.holdings import Holdings, Kept
-from memory.memories import remember, update_memory
-from memory.notes import store_note
+from memory.memories.facts import set_fact
+from memory.memories.holdings import Holdings, Kept
+from memory.memories.memories import remember, update_memory
+from memory.memories.notes import store_note
 from reverie.clock import now_micros
-from reverie.memory_checks import check_changes, check_fact, check_memory, check_note, draft_of
-from reverie.memory_types import FactDraft, MemoryChanges, MemoryDraft, NoteDraft
-from storage.memory_records import MemoryRecord
+from reverie.memories.checks import check_changes, check_fact, check_memory, check_note, draft_of
+from reverie.memories.types import FactDraft, MemoryChanges, MemoryDraft, NoteDraft
+from storage.memories.records import MemoryRecord
 from storage.stores import Stores
 
 

@@ -15,24 +15,24 @@ import msgspec
 import redis
 from sqlalchemy import text
 
+from adapters.broker.recall_log import RecallLog
+from adapters.broker.working_memory import WorkingMemory
 from adapters.embedders.base import Embedder
 from adapters.embedders.hashing import HashEmbedder
-from adapters.recall_log import RecallLog
-from adapters.working_memory import WorkingMemory
-from memory.chunking import chunk_messages
-from memory.embedding import EmbedHooks, embed_chunks
-from memory.forgetting import forget_session
-from memory.indexing import index_chunks
-from memory.ingest import ingest_batch
+from memory.pipeline.chunking import chunk_messages
+from memory.pipeline.embedding import EmbedHooks, embed_chunks
+from memory.pipeline.indexing import index_chunks
+from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.storing import IngestReport
+from memory.sessions.forgetting import forget_session
 from memory.stage import StageReport
-from memory.storing import IngestReport
 from retrieval.indexes import AgentIndexes
 from retrieval.recall import recall
 from retrieval.request import RecallRequest
 from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload
-from reverie.inbox import Inbox, Taken, field_of
-from reverie.messages import build_file, build_messages, build_session
+from reverie.pipeline.inbox import Inbox, Taken, field_of
+from reverie.pipeline.items import build_file, build_messages, build_session
 from reverie.types import Message, Recollection
 from storage.records import DeadLetter, MessageRecord, ReadyMessage
 from storage.stores import Store, Stores

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 from adapters.embedders.base import normalised, require_text
 from retrieval.agent_index import View
 from retrieval.indexes import AgentIndexes
+from storage.recall.words import hash_of, words_of
 from storage.stores import Store, Transaction
-from storage.words import hash_of, words_of
 
 _SAME: Final = {"boat": "ship", "vessel": "ship", "cat": "pet", "dog": "pet"}
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.chunking import chunk_messages
-from memory.embedding import EmbedHooks, embed_chunks
-from memory.indexing import index_chunks
+from memory.pipeline.chunking import chunk_messages
+from memory.pipeline.embedding import EmbedHooks, embed_chunks
+from memory.pipeline.indexing import index_chunks
 from retrieval.recall import AccountSide, Recalled, find
 from retrieval.request import RecallRequest
-from storage.memory_records import MemoryRecord, NewMemory
+from storage.memories.records import MemoryRecord, NewMemory
 from storage.stores import Store
 from support.pipeline import Pipeline
 

@@ -18,14 +18,14 @@ from unittest.mock import patch
 
 from sqlalchemy import event, text
 
-from memory.due_runs import ToSend, claim_due, due_at, take_up
-from memory.executing import AttemptLimits, Execute, Execution, Outcome, execute_run
-from memory.schedule_rules import RunResult, ScheduleRules
-from memory.schedules import create_schedule
-from reverie.cadence import Cadence, Cron, Interval, Once
+from memory.scheduling.due_runs import ToSend, claim_due, due_at, take_up
+from memory.scheduling.executing import AttemptLimits, Execute, Execution, Outcome, execute_run
+from memory.scheduling.rules import RunResult, ScheduleRules
+from memory.scheduling.schedules import create_schedule
 from reverie.clock import from_micros, new_id, to_micros
-from reverie.schedule_types import Executor, ScheduleDraft, TaskExecutor, WebhookExecutor
-from storage.schedule_records import NotificationRecord, RunRecord, ScheduleRecord
+from reverie.scheduling.cadence import Cadence, Cron, Interval, Once
+from reverie.scheduling.schedule_types import Executor, ScheduleDraft, TaskExecutor, WebhookExecutor
+from storage.scheduling.records import NotificationRecord, RunRecord, ScheduleRecord
 from storage.stores import Store, Stores, Transaction
 
 SECOND: Final = 1_000_000

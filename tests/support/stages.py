@@ -6,10 +6,10 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from memory.chunking import chunk_messages
-from memory.embedding import EmbedHooks, embed_chunks
-from memory.indexing import index_chunks
-from memory.ingest import ingest_batch
+from memory.pipeline.chunking import chunk_messages
+from memory.pipeline.embedding import EmbedHooks, embed_chunks
+from memory.pipeline.indexing import index_chunks
+from memory.pipeline.ingest import ingest_batch
 from storage.stores import Store
 from worker.runtime import Runtime
 

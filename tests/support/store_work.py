@@ -7,14 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from adapters.embedders.hashing import HashEmbedder
-from memory.chunking import chunk_messages
-from memory.embedding import EmbedHooks, embed_chunks
-from memory.indexing import index_chunks
+from memory.pipeline.chunking import chunk_messages
+from memory.pipeline.embedding import EmbedHooks, embed_chunks
+from memory.pipeline.indexing import index_chunks
 from reverie.clock import new_id, now_micros
+from storage.recall.reindex import reindex
 from storage.records import NewMessage
-from storage.reindex import reindex
 from storage.stores import Store, Stores
-from storage.upkeep import optimize
+from storage.upkeep.maintenance import optimize
 
 WORKSPACE = "ws"
 

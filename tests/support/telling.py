@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from memory.pushing import Pushing
-from memory.reminders import remind
+from memory.scheduling.pushing import Pushing
+from memory.scheduling.reminders import remind
 from reverie.clock import from_micros
-from reverie.notification_types import Notification, NotificationKind
-from reverie.reminder_types import Reminder
-from reverie.schedule_checks import reminder_from
-from storage.schedule_records import NewNotification, NewRun, NewSchedule, NotificationRecord, ReminderRecord
+from reverie.scheduling.checks import reminder_from
+from reverie.scheduling.notification_types import Notification, NotificationKind
+from reverie.scheduling.reminder_types import Reminder
+from storage.scheduling.records import NewNotification, NewRun, NewSchedule, NotificationRecord, ReminderRecord
 from storage.stores import Store
 
 BEGAN = 1_800_000_000_000_000
@@ -36,7 +36,7 @@ class Clock:
 
     def rule(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
         """Have it be the machine's clock, too, where claims by agents look at that."""
-        monkeypatch.setattr("memory.reminders.now_micros", self)
+        monkeypatch.setattr("memory.scheduling.reminders.now_micros", self)
         return self
 
 

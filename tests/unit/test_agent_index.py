@@ -15,10 +15,10 @@ from sqlalchemy import text
 from adapters.embedders.hashing import HashEmbedder
 from retrieval import agent_index, bm25
 from retrieval.agent_index import AgentIndex, View
-from storage import forward
-from storage.forward import ForwardIndex, prune_changes
+from storage.recall import forward
+from storage.recall.forward import ForwardIndex, prune_changes
+from storage.recall.words import hash_of, hashes_of
 from storage.stores import Transaction
-from storage.words import hash_of, hashes_of
 from support.pipeline import Pipeline
 
 VOCABULARY = [

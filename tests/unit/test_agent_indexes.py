@@ -15,8 +15,8 @@ from retrieval.recall import recall
 from retrieval.request import RecallRequest
 from retrieval.sessions import search_sessions
 from reverie.errors import Unavailable
-from storage.forward import ForwardIndex
-from storage.reindex import reindex
+from storage.recall.forward import ForwardIndex
+from storage.recall.reindex import reindex
 from support.pipeline import WORKSPACE, Pipeline
 
 

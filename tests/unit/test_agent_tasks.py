@@ -11,13 +11,13 @@ import pytest
 from celery import Celery, current_app
 from kombu import Connection
 
-from reverie import agent_worker
-from reverie.agent_tasks import AgentTasks, agent_app
-from reverie.agent_worker import AgentWorker, Run
 from reverie.contract import QUEUES, TASK_QUEUES
 from reverie.errors import Conflict, NotFound, Permanent, Rejected, Unavailable
 from reverie.problems import Unauthorised
-from reverie.schedule_types import RunReport
+from reverie.scheduling import agent_worker
+from reverie.scheduling.agent_tasks import AgentTasks, agent_app
+from reverie.scheduling.agent_worker import AgentWorker, Run
+from reverie.scheduling.schedule_types import RunReport
 
 MEMORY = "memory://"
 MORE = {"agent": "ana", "workspace": "home", "due_at": "2027-03-01T08:00:00Z", "timeout_seconds": 90, "trace": "t"}

@@ -13,20 +13,20 @@ from sqlalchemy import text
 
 from adapters.tokens import EstimatedTokens
 from adapters.workspace_git import RepositoriesInMemory
-from memory.channels import create_channel
-from memory.condensers import Condenser
-from memory.consolidation import consolidate
-from memory.curation import undo_all
-from memory.extraction import ExtractionRules, Extractor, extract_due
 from memory.jobs import JobRun, run_on_store
-from memory.pruning import prune_decayed
-from memory.relevance import DEFAULT_POLICY
-from memory.scratchpads import write_items, write_key
-from memory.secrets import looks_secret
-from memory.session_life import Ending, close_idle_sessions
-from memory.summaries import SummaryNumbers
-from memory.summary_jobs import consolidate_conversations, summarize_sessions
-from memory.summary_plan import RollingNumbers
+from memory.memories.extraction import ExtractionRules, Extractor, extract_due
+from memory.memories.secrets import looks_secret
+from memory.sessions.channels import create_channel
+from memory.sessions.condensers import Condenser
+from memory.sessions.lifecycle import Ending, close_idle_sessions
+from memory.sessions.scratchpads import write_items, write_key
+from memory.sessions.summaries import SummaryNumbers
+from memory.sessions.summary_jobs import consolidate_conversations, summarize_sessions
+from memory.sessions.summary_plan import RollingNumbers
+from memory.upkeep.consolidation import consolidate
+from memory.upkeep.curation import undo_all
+from memory.upkeep.pruning import prune_decayed
+from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from support.dreams import Dreamer
 from support.knowing import Knowing

@@ -14,7 +14,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from reverie.cadence import (
+from reverie.errors import Rejected
+from reverie.scheduling.cadence import (
     Cadence,
     Cron,
     Interval,
@@ -26,9 +27,8 @@ from reverie.cadence import (
     parse_cadence,
     validate_cadence,
 )
-from reverie.cron_fields import CronFields
-from reverie.errors import Rejected
-from reverie.firings import MAX_COUNTED, MAX_INTERVAL_SECONDS
+from reverie.scheduling.cron_fields import CronFields
+from reverie.scheduling.firings import MAX_COUNTED, MAX_INTERVAL_SECONDS
 
 NOW = datetime(2027, 3, 27, 12, 3, 20, tzinfo=UTC)
 NAIVE = NOW.replace(tzinfo=None)
@@ -396,7 +396,7 @@ def test_importing_cadences_does_not_import_croniter() -> None:
     code = (
         "import sys, reverie\n"
         "assert 'zoneinfo' not in sys.modules\n"
-        "from reverie.cadence import parse_cadence\n"
+        "from reverie.scheduling.cadence import parse_cadence\n"
         "parse_cadence(cron='0 9 * * MON', tz='Europe/Lisbon')\n"
         "assert not {'croniter', 'dateutil', 'difflib'} & set(sys.modules)\n"
     )

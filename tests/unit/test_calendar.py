@@ -13,8 +13,8 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from reverie.cadence import Cron, last_due, next_run_for_cadence, next_runs, parse_cadence
-from reverie.firings import MAX_COUNTED
+from reverie.scheduling.cadence import Cron, last_due, next_run_for_cadence, next_runs, parse_cadence
+from reverie.scheduling.firings import MAX_COUNTED
 from support.plain_cron import WalkedClock, walked_clock
 
 TWO_YEARS = ("2027-01-01", "2029-01-01")

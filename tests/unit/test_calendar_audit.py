@@ -13,10 +13,10 @@ from benchmarks.harness.made_up_schedules import Known, Stretch
 from benchmarks.harness.plain_calendar import cron_firings, interval_firings
 from benchmarks.harness.run_audit import RunAudit, audit_deliveries, audit_rows, audit_told
 from benchmarks.harness.webhook_receiver import Delivery
-from memory.schedule_rules import ScheduleRules
-from reverie.cadence import Cron, next_runs
+from memory.scheduling.rules import ScheduleRules
 from reverie.clock import from_micros, rfc3339, to_micros
-from storage.schedule_records import RunRecord, ScheduleRecord
+from reverie.scheduling.cadence import Cron, next_runs
+from storage.scheduling.records import RunRecord, ScheduleRecord
 
 EPOCH = to_micros(datetime(2026, 3, 28, tzinfo=UTC))
 HOUR = 3_600_000_000

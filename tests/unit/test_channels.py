@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from memory import channels as topics
-from reverie.channel_types import Channel
+from memory.sessions import channels as topics
 from reverie.errors import Conflict, NotFound, Rejected
+from reverie.sessions.channel_types import Channel
 from support.curating import remember
 from support.pipeline import Pipeline
 

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.chunking import CHUNK_CHARACTERS, OVERLAP_CHARACTERS, cut, normalise, source_text, split
+from memory.pipeline.chunking import CHUNK_CHARACTERS, OVERLAP_CHARACTERS, cut, normalise, source_text, split
 from storage.records import SourceText
 from support.pipeline import Pipeline
 
@@ -197,7 +197,7 @@ def test_no_word_of_a_long_text_is_lost_where_its_parts_meet(blank: str) -> None
 
 def test_what_there_is_no_time_to_cut_is_left_for_the_next(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a batch that is too much for its time, when chunked, then what was cut is stored and the rest is fresh."""
-    monkeypatch.setattr("memory.chunking._CUT_SECONDS", 0.0)
+    monkeypatch.setattr("memory.pipeline.chunking._CUT_SECONDS", 0.0)
     pipe.say("one", "two", "three")
     pipe.ingest()
     done = 0

@@ -15,8 +15,8 @@ from reverie.client import Reverie
 from reverie.config import without_password
 from reverie.errors import Conflict, NotFound, Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
 from reverie.http import HttpTransport, post_submission, session_path
-from reverie.messages import build_session
-from reverie.submission import Submission, prepare_messages
+from reverie.pipeline.items import build_session
+from reverie.pipeline.submission import Submission, prepare_messages
 from reverie.types import Receipt
 
 NOWHERE = "http://127.0.0.1:1"

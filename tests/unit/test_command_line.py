@@ -16,8 +16,8 @@ import pytest
 from reverie.types import Explanation, Leg, Receipt
 from support.pipeline import Pipeline
 from worker import cli
-from worker.cli.talk import _explained, _read
-from worker.up_file import hold_data_dir
+from worker.cli.pipeline.ingest import _explained, _read
+from worker.supervision.run_file import hold_data_dir
 
 pytestmark = pytest.mark.usefixtures("_elsewhere")
 
@@ -189,7 +189,7 @@ def test_an_interrupted_ingest_says_how_far_it_came(
                 raise KeyboardInterrupt
             return Receipt(state="queued", accepted=["id"] * len(messages), rejected=[], trace="t")
 
-    monkeypatch.setattr("worker.cli.talk.client", lambda _: Memory())
+    monkeypatch.setattr("worker.cli.pipeline.ingest.client", lambda _: Memory())
     (tmp_path / "in").write_text('{"role": "user", "content": "x"}\n' * 600)
     ended = reverie("ingest", "in", "--session", "s")
     assert ended == Ended(130, "", "reverie: interrupted: 500 of 600 messages had been handed over\n")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.concept_tags import MOST_CHARACTERS, MOST_TAGS, concept_tags
+from memory.memories.concept_tags import MOST_CHARACTERS, MOST_TAGS, concept_tags
 
 _CJK_BLOCKS = ((0x3005, 0x3007), (0x3041, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7AF))
 _ALPHABET = "abcÄßİΣ019 .-/_'’\n年月日東京ラーメン서울हिन्दीé\u0301\u200bﬁⅧ①٣"

@@ -10,12 +10,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.tokens import EstimatedTokens
-from memory.condensers import Condenser, appended
-from memory.condensing import AT_ONCE, extract
-from memory.passages import passages_of, unquoted
-from memory.sentences import sentences_of
+from memory.sessions.condensers import Condenser, appended
+from memory.sessions.condensing import AT_ONCE, extract
+from memory.sessions.passages import passages_of, unquoted
+from memory.sessions.sentences import sentences_of
 from storage.records import MessageRecord
-from storage.summary_text import Line, parsed, speaker_label, without_shown, written
+from storage.sessions.summary_text import Line, parsed, speaker_label, without_shown, written
 from support.contexts import MORNING, message
 from support.talks import MINUTE, MOVE, long_talk, talk
 

@@ -9,8 +9,8 @@ import pytest
 
 from adapters.language_models import LanguageModelSpec, OpenAICompatibleLanguageModel, ScriptedLanguageModel
 from adapters.tokens import EstimatedTokens
-from memory.condensers import Condenser, NotCondensed
-from memory.condensing_by_model import INPUT_TOKENS, NoSummary, condense_by_model
+from memory.sessions.condensers import Condenser, NotCondensed
+from memory.sessions.condensing_by_model import INPUT_TOKENS, NoSummary, condense_by_model
 from support.contexts import message
 from support.endpoint import Answer, Endpoint, chat_endpoint, say, send
 from support.talks import talk

@@ -12,15 +12,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from memory import consolidation_steps
-from memory.consolidation_plan import Spared, near_duplicates
-from memory.curation import undo_all, undo_entry
-from memory.embedding import to_blob
-from memory.relevance import DEFAULT_POLICY
+from memory.pipeline.embedding import to_blob
+from memory.upkeep import consolidation_steps
+from memory.upkeep.consolidation_plan import Spared, near_duplicates
+from memory.upkeep.curation import undo_all, undo_entry
+from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
-from storage.curation import EntryDraft
-from storage.memory_records import TIERS
-from storage.memory_sweeps import MemoryOutline
+from storage.memories.records import TIERS
+from storage.memories.sweeps import MemoryOutline
+from storage.upkeep.curation import EntryDraft
 from support.kept import AGENT, HOUR, NOW, Kept, at_cosine, direction
 
 LONG_AGO = 3_000.0  # .998 ** 3000 leaves .0025
@@ -378,7 +378,7 @@ def test_what_changed_since_it_was_decided_is_left_alone(kept: Kept, monkeypatch
                 memories.change(rows[f"m{number}"], now=NOW, accessed_at=NOW)
         plan_of(*arguments)
 
-    monkeypatch.setattr("memory.consolidation.carry_out", meanwhile)
+    monkeypatch.setattr("memory.upkeep.consolidation.carry_out", meanwhile)
     assert kept.consolidate(POLICY) == {}
 
 
@@ -397,7 +397,7 @@ def test_what_went_elsewhere_since_it_was_compared_is_not_merged(
             tx.for_agent(AGENT).memories.change(row, now=NOW, **{column: elsewhere[column]})
         carry_out(*arguments)
 
-    monkeypatch.setattr("memory.consolidation.carry_out", meanwhile)
+    monkeypatch.setattr("memory.upkeep.consolidation.carry_out", meanwhile)
     assert kept.consolidate() == {}
     assert kept.standing() == {first, second}
 

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from memory import consolidation_steps
 from memory.jobs import JobRun
-from memory.relevance import DEFAULT_POLICY
+from memory.upkeep import consolidation_steps
+from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from reverie.clock import now_micros
 from storage.stores import Transaction

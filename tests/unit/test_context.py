@@ -18,7 +18,7 @@ from retrieval.context import Built, build_context
 from retrieval.recall import find
 from retrieval.selection import Asking
 from reverie.errors import NotFound, Rejected
-from storage.decay import RATES
+from storage.memories.decay import RATES
 from support.pipeline import Pipeline
 
 CANARY = "zanzibar"

@@ -14,7 +14,7 @@ from retrieval.recall import AccountSide, Recalled, find
 from retrieval.request import RecallRequest
 from retrieval.selection import Asking
 from reverie.clock import from_micros
-from storage.decay import RATES
+from storage.memories.decay import RATES
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords
 from support.remembered import MORNING, keep, settle

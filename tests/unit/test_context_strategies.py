@@ -13,8 +13,8 @@ from retrieval.refinement import NoVerdict, verdict
 from retrieval.scopes import ranked, relevance_of, tier_of
 from retrieval.trihybrid import choose, in_order
 from reverie.errors import Rejected
-from storage.decay import RATES, decay
-from storage.standing import Standing
+from storage.memories.decay import RATES, decay
+from storage.recall.standing import Standing
 from support.contexts import HOUR, MORNING, candidate, message
 
 STANDARD = RATES["standard"]

@@ -13,19 +13,19 @@ from sqlalchemy import text
 
 from adapters.embedders.hashing import HashEmbedder
 from adapters.embedders.record import EmbedderRecord
-from memory import chunking
-from memory.chunking import cut
-from memory.curation import undo_all, undo_entry
-from memory.curation_logs import list_entries
-from memory.forgetting import forget_workspace
-from memory.holdings import Holdings
-from memory.reembedding import reembed
+from memory.memories.holdings import Holdings
+from memory.pipeline import chunking
+from memory.pipeline.chunking import cut
+from memory.pipeline.reembedding import reembed
+from memory.sessions.forgetting import forget_workspace
+from memory.upkeep.curation import undo_all, undo_entry
+from memory.upkeep.curation_logs import list_entries
 from reverie.errors import Conflict, NotFound
-from storage.memory_records import NewMemory
+from storage.memories.records import NewMemory
 from storage.records import NewChunk, SourceText
 from storage.stores import AgentRows, Transaction
-from storage.undo import undo
-from storage.verify import verify
+from storage.upkeep.undo import undo
+from storage.upkeep.verify import verify
 from support.curating import NOW, everything, recalled, remember
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -460,7 +460,7 @@ def test_a_failed_undo_is_undone_whole(pipe: Pipeline, monkeypatch: pytest.Monke
     """Given an undo that is cut off after the rows were put back, then nothing of it is committed."""
     entry_id = curate(pipe, prune("walnuts", "home"))
     before = everything(pipe.store)
-    monkeypatch.setattr("storage.undo.put_into_indexes", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    monkeypatch.setattr("storage.upkeep.undo.put_into_indexes", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt), pipe.store.writing() as tx:
         undo(tx.connection, tx.curation.get(entry_id), at=LATER)
     assert everything(pipe.store) == before

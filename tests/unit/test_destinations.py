@@ -6,8 +6,8 @@ from contextlib import ExitStack
 
 import pytest
 
-from reverie.schedule_types import Executor, LlmExecutor, TaskExecutor, WebhookExecutor
-from worker.destinations import (
+from reverie.scheduling.schedule_types import Executor, LlmExecutor, TaskExecutor, WebhookExecutor
+from worker.scheduling.destinations import (
     MOST_CALLS,
     MOST_OF_ONE,
     MOST_SLOW,

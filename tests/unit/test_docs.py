@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from adapters.pulse import ALIVE_SECONDS
-from memory.chunking import BATCH_SOURCES, CHUNK_CHARACTERS, OVERLAP_CHARACTERS
-from memory.embedding import BATCH_CHUNKS
-from memory.indexing import BATCH_VECTORS
-from memory.ingest import BATCH_ITEMS
+from adapters.broker.pulse import ALIVE_SECONDS
+from memory.pipeline.chunking import BATCH_SOURCES, CHUNK_CHARACTERS, OVERLAP_CHARACTERS
+from memory.pipeline.embedding import BATCH_CHUNKS
+from memory.pipeline.indexing import BATCH_VECTORS
+from memory.pipeline.ingest import BATCH_ITEMS
 from memory.stage import STAGE_LEASE_SECONDS
-from reverie.inbox import GRACE_SECONDS, WAKE_SECONDS
+from reverie.pipeline.inbox import GRACE_SECONDS, WAKE_SECONDS
 from storage.engine import OLDEST_SAFE_SQLITE
 from worker.cli_docs import commands, main, page
 from worker.settings import Settings

@@ -15,18 +15,18 @@ import pytest
 from sqlalchemy import text
 
 from adapters.workspace_git import GitFolders, GitRepository, RepositoriesInMemory
-from memory import dream_sweep as sweeping
-from memory.dream_sweep import dream_sweep, memory_id_of
-from memory.dreaming import DAY_MICROS, DreamRules
-from memory.secrets import looks_secret
+from memory.memories.secrets import looks_secret
+from memory.upkeep import dream_sweep as sweeping
+from memory.upkeep.dream_sweep import dream_sweep, memory_id_of
+from memory.upkeep.dreaming import DAY_MICROS, DreamRules
 from reverie.clock import new_id
 from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
-from storage.curation import CurationLog
-from storage.dreams import Dreams
-from storage.memories import Memories
-from storage.recall_events import NewRecall
+from storage.memories.memories import Memories
+from storage.recall.events import NewRecall
 from storage.stores import Stores
+from storage.upkeep.curation import CurationLog
+from storage.upkeep.dreams import Dreams
 from support.dreams import QUESTIONS, Dreamer
 from support.pipeline import WORKSPACE
 

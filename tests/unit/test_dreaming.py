@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.dreaming import DAY_MICROS, DreamRules, Signals, Tally, normalised_query
-from memory.promotable import why_not_text
+from memory.upkeep.dreaming import DAY_MICROS, DreamRules, Signals, Tally, normalised_query
+from memory.upkeep.promotable import why_not_text
 
 NOW = 20_000 * DAY_MICROS + DAY_MICROS // 2
 

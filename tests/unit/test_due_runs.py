@@ -14,13 +14,13 @@ from random import Random
 
 import pytest
 
-from memory import due_runs
-from memory.due_runs import LOST_AFTER_SECONDS, ToSend
-from memory.executing import HandedOver
-from memory.schedule_rules import RunResult
-from memory.schedule_runs import complete_run, run_now
+from memory.scheduling import due_runs
+from memory.scheduling.due_runs import LOST_AFTER_SECONDS, ToSend
+from memory.scheduling.executing import HandedOver
+from memory.scheduling.rules import RunResult
+from memory.scheduling.runs import complete_run, run_now
 from reverie.clock import from_micros
-from reverie.schedule_types import RunReport
+from reverie.scheduling.schedule_types import RunReport
 from support.scheduled import BAD, GOOD, PATIENT, SECOND, WORKERS, Scheduled, assert_partition, run_together
 
 

@@ -11,13 +11,13 @@ from numpy.typing import NDArray
 
 from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused
 from adapters.embedders.hashing import HashEmbedder
-from memory.dead_letters import replay
-from memory.embedding import BATCH_CHUNKS
-from memory.recovery import StageSweep
+from memory.pipeline.dead_letters import replay
+from memory.pipeline.embedding import BATCH_CHUNKS
+from memory.pipeline.recovery import StageSweep
 from memory.stage import STAGE_LEASE_SECONDS
-from storage.index import SearchIndex
-from storage.verify import verify
-from storage.work import STAGES
+from storage.pipeline.work import STAGES
+from storage.recall.index import SearchIndex
+from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 
@@ -142,7 +142,7 @@ def test_a_killed_embedder_between_vectors_and_index_is_made_good(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patch:
-        patch.setattr("storage.work.WorkQueue.finish", die)
+        patch.setattr("storage.pipeline.work.WorkQueue.finish", die)
         with pytest.raises(KeyboardInterrupt):
             pipe.embed()
     assert pipe.count("chunks_vec") == 0

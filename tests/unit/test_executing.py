@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from memory import executing
-from memory.executing import AttemptLimits, Execution, HandedOver, NotTried, Outcome, TryAgain
-from memory.schedule_rules import RunResult
-from memory.schedule_runs import cancel_run, complete_run
-from memory.schedules import delete_schedule, update_schedule
+from memory.scheduling import executing
+from memory.scheduling.executing import AttemptLimits, Execution, HandedOver, NotTried, Outcome, TryAgain
+from memory.scheduling.rules import RunResult
+from memory.scheduling.runs import cancel_run, complete_run
+from memory.scheduling.schedules import delete_schedule, update_schedule
 from reverie.errors import StoreUnavailable
-from reverie.schedule_types import LlmExecutor, RunReport, ScheduleChanges
+from reverie.scheduling.schedule_types import LlmExecutor, RunReport, ScheduleChanges
 from support.scheduled import BAD, GOOD, HOOK, SECOND, WORKERS, Scheduled
 
 

@@ -14,12 +14,12 @@ import pytest
 from sqlalchemy import text
 
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable, ScriptedLanguageModel
-from memory.curation import undo_entry
-from memory.extraction_saving import forget_in_account
 from memory.jobs import JobRun
+from memory.memories.extraction_saving import forget_in_account
 from memory.quiet import QuietStores
+from memory.upkeep.curation import undo_entry
 from reverie import contract
-from storage.memory_records import NewMemory
+from storage.memories.records import NewMemory
 from storage.stores import Store, Transaction
 from support.extracting import Extracting, answer, memory, tell
 from support.pipeline import Pipeline
@@ -130,7 +130,7 @@ def test_sessions_that_hold_nothing_are_noted_in_one_commit(
         return writing(run)
 
     monkeypatch.setattr(JobRun, "writing", counted)
-    monkeypatch.setattr("memory.extraction._note_seen", lambda run: None)
+    monkeypatch.setattr("memory.memories.extraction._note_seen", lambda run: None)
     assert extracting.sweep()["messages"] == 31
     assert len(commits) == 1
     assert extracting.sweep()["messages"] == 0

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from memory.facts import content_of_fact, fact_history, forget_fact, list_facts, read_fact
-from memory.memories import forget, memory_stats
+from memory.memories.facts import content_of_fact, fact_history, forget_fact, list_facts, read_fact
+from memory.memories.memories import forget, memory_stats
 from reverie.errors import NotFound, Rejected
-from reverie.memory_checks import check_fact_name
+from reverie.memories.checks import check_fact_name
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from reverie.messages import build_file
-from storage.verify import verify
+from reverie.pipeline.items import build_file
+from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 URI = "file:///notes.md"

@@ -11,16 +11,17 @@ import pytest
 from numpy.typing import NDArray
 
 from adapters.embedders.hashing import HashEmbedder
-from memory import chunking, forgetting
-from memory.dead_letters import replay
-from memory.forgetting import forget_workspace
-from memory.ingest import ingest_batch
-from memory.working import newest_messages
+from memory.pipeline import chunking
+from memory.pipeline.dead_letters import replay
+from memory.pipeline.ingest import ingest_batch
+from memory.sessions import forgetting
+from memory.sessions.forgetting import forget_workspace
+from memory.sessions.working import newest_messages
 from reverie.contract import MAX_WAIT_SECONDS
 from reverie.errors import NotFound
-from reverie.inbox import REPLY_SECONDS
-from storage.verify import verify
-from storage.work import STAGES
+from reverie.pipeline.inbox import REPLY_SECONDS
+from storage.pipeline.work import STAGES
+from storage.upkeep.verify import verify
 from support.pipeline import PREFIX, WORKSPACE, Pipeline, as_json, turns
 
 TABLES = (

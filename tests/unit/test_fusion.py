@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from retrieval.fusion import fuse
 from retrieval.lexical import MAX_WORDS, match_expression
 from reverie.errors import Rejected
-from storage.chunk_filter import ChunkFilter
+from storage.recall.chunk_filter import ChunkFilter
 from storage.records import Hit
 from support.pipeline import Pipeline
 

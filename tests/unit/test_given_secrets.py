@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from memory.given_secrets import without_given_secrets
-from memory.secrets import REDACTED, looks_secret
-from storage.memory_records import MemoryFilter
+from memory.memories.given_secrets import without_given_secrets
+from memory.memories.secrets import REDACTED, looks_secret
+from storage.memories.records import MemoryFilter
 from support.dreams import Dreamer
 from support.pipeline import Pipeline
 

@@ -14,14 +14,14 @@ from sqlalchemy import text
 from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused
 from adapters.embedders.hashing import HashEmbedder
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable
-from memory.goals import embed_goals
+from memory.scheduling.goals import embed_goals
 from reverie import contract
-from reverie.schedule_types import LlmExecutor
-from storage.schedule_records import RunRecord
+from reverie.scheduling.schedule_types import LlmExecutor
+from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.remembered import keep, settle
 from worker.app import app, use_runtime
-from worker.goal_context import GoalContext, recalled_for
+from worker.scheduling.goal_context import GoalContext, recalled_for
 
 LLM = LlmExecutor()
 KEY = "sk-" + "ant-api03-" + "q7Rz81LmXw0Tb5Vn" * 6 + "A"
@@ -339,7 +339,7 @@ def test_a_recall_that_fails_costs_the_run_its_context_alone(
     def fail(*_: object, **__: object) -> None:
         raise EmbedderUnavailable("the disk is full")
 
-    monkeypatch.setattr("worker.goal_context.find_in", fail)
+    monkeypatch.setattr("worker.scheduling.goal_context.find_in", fail)
     say(here, FERNS)
     model = here.answer_goals("done")
     schedule = scheduled(here)

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from memory.ingest import BATCH_ITEMS, ingest_batch
-from memory.working import as_message
+from memory.pipeline.ingest import BATCH_ITEMS, ingest_batch
+from memory.sessions.working import as_message
 from reverie.clock import to_micros
 from reverie.errors import NotFound
 from support.pipeline import WORKSPACE, Pipeline, turns

@@ -9,17 +9,17 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
-from adapters.working_memory import WorkingMemory
-from memory import storing
-from memory.ingest import ingest_batch
-from memory.recovery import recover_inbox
+from adapters.broker.working_memory import WorkingMemory
+from memory.pipeline import storing
+from memory.pipeline.ingest import ingest_batch
+from memory.pipeline.recovery import recover_inbox
+from memory.sessions.working import newest_messages
 from memory.stage import MAX_CRASHES
-from memory.working import newest_messages
 from reverie.errors import StoreUnavailable, StoreUnusable, Unavailable
-from reverie.inbox import LEASE_SECONDS, Inbox
-from storage.messages import Messages
+from reverie.pipeline.inbox import LEASE_SECONDS, Inbox
+from storage.pipeline.messages import Messages
 from storage.stores import Stores
-from storage.verify import verify
+from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline, fields_of, turns
 
 
@@ -175,7 +175,7 @@ def test_whoever_waits_for_the_write_lock_gives_up_before_its_lease_ends(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a lock that is held for long, then the items go back untried: waiting is no death of a worker."""
-    monkeypatch.setattr("memory.storing._LOCK_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("memory.pipeline.storing._LOCK_WAIT_SECONDS", 0.05)
     for _ in range(MAX_CRASHES + 1):
         with pipe.store.writing(), pytest.raises(StoreUnavailable):
             pipe.ingest()

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.dead_letters import drop, replay
+from memory.pipeline.dead_letters import drop, replay
 from reverie.errors import Conflict, NotFound
 from support.pipeline import PREFIX, WORKSPACE, Pipeline, as_json, turns
 

@@ -12,7 +12,7 @@ from memory.jobs import LEASE_SECONDS, JobRun, LeaseLost, run_on_store, run_on_s
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import StoreUnavailable
-from storage.memory_records import NewMemory
+from storage.memories.records import NewMemory
 from storage.stores import Store, Stores
 
 JOB = "tidy-up"

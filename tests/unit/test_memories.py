@@ -11,16 +11,16 @@ from typing import Any, get_args
 import pytest
 from sqlalchemy import text
 
-from memory.chunking import cut
-from memory.curation import undo_entry
-from memory.holdings import Kept, wait_until_searchable
-from memory.memories import forget, list_memories, memory_stats, read_memories, read_memory
-from reverie import memory_types
+from memory.memories.holdings import Kept, wait_until_searchable
+from memory.memories.memories import forget, list_memories, memory_stats, read_memories, read_memory
+from memory.pipeline.chunking import cut
+from memory.upkeep.curation import undo_entry
 from reverie.clock import now_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout
-from storage import memory_records
-from storage.memory_records import MemoryFilter, MemoryRecord, NewMemory
+from reverie.memories import types as memory_types
+from storage.memories import records as memory_records
+from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.records import NewChunk, SourceText
 from storage.stores import Stores
 from support.knowing import Knowing
@@ -441,7 +441,7 @@ def test_what_changes_while_it_is_being_cut_is_cut_anew(
             todo.pop()()
         return cut(source)
 
-    monkeypatch.setattr("memory.chunking.cut", cut_late)
+    monkeypatch.setattr("memory.pipeline.chunking.cut", cut_late)
     pipe.settle()
     assert not todo
     if change == "tags":

@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 
 from reverie.errors import NotFound
-from storage.memories import Memories
-from storage.memory_records import MemoryFilter, MemoryRecord, NewMemory
+from storage.memories.memories import Memories
+from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.stores import AgentRows
-from storage.verify import verify
+from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 
 NOW = 1_750_000_000_000_000

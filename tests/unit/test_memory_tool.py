@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from reverie.errors import Rejected, Unavailable
-from reverie.memory_tool import MEMORY_TOOL, memory_tool
-from reverie.memory_types import FoundMemories, Remembered
+from reverie.memories.tool import MEMORY_TOOL, memory_tool
+from reverie.memories.types import FoundMemories, Remembered
 
 
 class Recorder:

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from memory.memories import memory_stats
-from memory.transfer import export_memories, import_memories, read_export
+from memory.memories.memories import memory_stats
+from memory.memories.transfer import export_memories, import_memories, read_export
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected

@@ -12,10 +12,11 @@ from alembic.script import ScriptDirectory
 from sqlalchemy import text
 
 from reverie.errors import StoreUnavailable
-from storage import index, migrate
+from storage import migrate
 from storage.engine import Database
 from storage.migrate import LINES, newest_version, schema_version
 from storage.migrate import migrate as bring_up_to_date
+from storage.recall import index
 from storage.stores import Stores
 
 SCRIPTS = Path(migrate.__file__).parent / "migrations"

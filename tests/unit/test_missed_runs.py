@@ -9,9 +9,9 @@ from random import Random
 
 import pytest
 
-from memory.schedules import pause_schedule, resume_schedule
-from reverie.cadence import Cadence, Cron, Interval, next_runs
+from memory.scheduling.schedules import pause_schedule, resume_schedule
 from reverie.clock import to_micros
+from reverie.scheduling.cadence import Cadence, Cron, Interval, next_runs
 from support.plain_cron import walked_clock
 from support.scheduled import BAD, GOOD, PATIENT, SECOND, Scheduled, assert_partition
 

@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from memory import near_duplicates
-from memory.near_duplicates import MOST_MISSED, bands_for, merge_near
+from memory.upkeep import near_duplicates
+from memory.upkeep.near_duplicates import MOST_MISSED, bands_for, merge_near
 
 Vectors = NDArray[np.float32]
 COUNT = 600

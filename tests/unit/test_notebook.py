@@ -12,13 +12,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.workspace_git import MAX_FILE_BYTES, RepositoriesInMemory
-from memory.dreaming import DAY_MICROS
-from memory.notebook import checkpoint, diff, history, promotions, publish, refresh
-from memory.notebook_files import Kept, on_one_line, quoted, render
-from memory.secrets import looks_secret
+from memory.memories.secrets import looks_secret
+from memory.upkeep.dreaming import DAY_MICROS
+from memory.upkeep.notebook import checkpoint, diff, history, promotions, publish, refresh
+from memory.upkeep.notebook_files import Kept, on_one_line, quoted, render
 from reverie.errors import Conflict, Rejected, StoreUnavailable
-from storage.dreams import Promotion
-from storage.memory_records import MemoryRecord
+from storage.memories.records import MemoryRecord
+from storage.upkeep.dreams import Promotion
 from support.dreams import Dreamer
 
 DAY = 20_000 * DAY_MICROS

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from memory.holdings import Kept
-from memory.notes import as_note, delete_note, list_notes, read_note, update_note
+from memory.memories.holdings import Kept
+from memory.memories.notes import as_note, delete_note, list_notes, read_note, update_note
 from reverie.clock import now_micros
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.memory_checks import check_note_changes, draft_of
-from reverie.memory_types import NoteChanges
+from reverie.memories.checks import check_note_changes, draft_of
+from reverie.memories.types import NoteChanges
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 

@@ -16,14 +16,14 @@ from adapters.webhooks import (
     WebhookAnswer,
     WebhookFailed,
 )
-from memory.pushing import NotPushed
+from memory.scheduling.pushing import NotPushed
 from reverie.clock import from_micros
-from reverie.notification_types import Notification
-from reverie.reminder_types import Reminder
+from reverie.scheduling.notification_types import Notification
+from reverie.scheduling.reminder_types import Reminder
 from support.telling import BEGAN, add_notification, add_reminder
-from worker.deliveries import deliver
-from worker.notifier import Notifier, message_id
 from worker.runtime import Runtime
+from worker.scheduling.deliveries import deliver
+from worker.scheduling.notifier import Notifier, message_id
 from worker.settings import Settings
 
 URL = "https://notifier.example/hook"

@@ -8,7 +8,7 @@ from time import perf_counter
 
 import pytest
 
-from memory.patterns import Statement, find_statements
+from memory.memories.patterns import Statement, find_statements
 from reverie.clock import from_micros, to_micros
 
 # A Wednesday.

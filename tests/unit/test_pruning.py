@@ -12,17 +12,17 @@ import pytest
 
 from beat_schedule import PERIODIC_JOBS
 from memory.jobs import run_on_stores
-from memory.pruning import prune_decayed
-from memory.relevance import DEFAULT_POLICY, LifePolicy
+from memory.upkeep.pruning import prune_decayed
+from memory.upkeep.relevance import DEFAULT_POLICY, LifePolicy
 from reverie import contract
 from reverie.clock import to_micros
 from storage.records import JobRun as PastRun
 from support.kept import HOUR, NOW, Kept, direction
-from tasks import consolidate as tasks
+from tasks.upkeep import consolidate as tasks
 from worker.app import app
 from worker.app import settings as app_settings
 from worker.beat import CatchUpScheduler
-from worker.cli.status import _did
+from worker.cli.pipeline.status import _did
 from worker.runtime import Runtime
 from worker.settings import Settings
 

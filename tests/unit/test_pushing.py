@@ -10,10 +10,11 @@ from typing import Any
 
 import pytest
 
-from memory import deliveries
-from memory.deliveries import PRUNED_AT_ONCE, deliver_due, prune_told
-from memory.notifications import acknowledge
-from memory.pushing import (
+from memory.quiet import QuietStores
+from memory.scheduling import deliveries
+from memory.scheduling.deliveries import PRUNED_AT_ONCE, deliver_due, prune_told
+from memory.scheduling.notifications import acknowledge
+from memory.scheduling.pushing import (
     LEASE_MARGIN_SECONDS,
     LONGEST_AWAY_SECONDS,
     LONGEST_WAIT_SECONDS,
@@ -21,12 +22,11 @@ from memory.pushing import (
     push_due,
     push_due_at,
 )
-from memory.quiet import QuietStores
-from memory.reminders import cancel_reminder, claim_reminders, reminder_delivered
-from reverie.notification_types import Notification
-from reverie.reminder_types import Reminder, ReminderClaim
-from storage.notifications import AllNotifications, Notifications
-from storage.reminders import AllReminders, Reminders
+from memory.scheduling.reminders import cancel_reminder, claim_reminders, reminder_delivered
+from reverie.scheduling.notification_types import Notification
+from reverie.scheduling.reminder_types import Reminder, ReminderClaim
+from storage.scheduling.notifications import AllNotifications, Notifications
+from storage.scheduling.reminders import AllReminders, Reminders
 from storage.stores import Store, Stores
 from support.telling import (
     BEGAN,

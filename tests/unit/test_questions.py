@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.chunking import cut
-from memory.questions import LEAD_CHARACTERS, only_asks, questions_in, text_to_embed, without_questions
+from memory.pipeline.chunking import cut
+from memory.pipeline.questions import LEAD_CHARACTERS, only_asks, questions_in, text_to_embed, without_questions
 from storage.records import SourceText
 
 MEBIBYTE = 2**20

@@ -10,8 +10,8 @@ import pytest
 
 from memory.jobs import JobRun
 from memory.quiet import QuietStores, run_where_due
-from memory.session_life import Ending, close_idle_sessions
-from memory.summary_jobs import has_new
+from memory.sessions.lifecycle import Ending, close_idle_sessions
+from memory.sessions.summary_jobs import has_new
 from reverie import contract
 from storage.stores import Store, Stores
 from support.pipeline import Pipeline

@@ -9,8 +9,8 @@ import fakeredis
 import pytest
 from structlog.testing import capture_logs
 
-from adapters.recall_buffer import FLUSH_RECALLS, RecallBuffer
-from adapters.recall_log import QUERY_CHARACTERS, Logged, RecallLog, RecallNote
+from adapters.broker.recall_buffer import FLUSH_RECALLS, RecallBuffer
+from adapters.broker.recall_log import QUERY_CHARACTERS, Logged, RecallLog, RecallNote
 from reverie.errors import Unavailable
 
 NEVER = 3_600.0

@@ -10,17 +10,17 @@ import msgspec
 import pytest
 from sqlalchemy import text
 
-from adapters.recall_buffer import BUFFER_BYTES
-from adapters.recall_log import KEEP_RECALLS, QUERY_CHARACTERS, RecallLog, RecallNote
-from memory import recalls
-from memory.forgetting import forget_workspace
-from memory.recalls import RecordReport, prune_recalls, recent_recalls, record_recalls, sweep_recalls
-from memory.upkeep import optimize_stores
+from adapters.broker.recall_buffer import BUFFER_BYTES
+from adapters.broker.recall_log import KEEP_RECALLS, QUERY_CHARACTERS, RecallLog, RecallNote
+from memory.recall import events as recalls
+from memory.recall.events import RecordReport, prune_recalls, recent_recalls, record_recalls, sweep_recalls
+from memory.sessions.forgetting import forget_workspace
+from memory.upkeep.store_files import optimize_stores
 from retrieval.recall import find
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros, new_id
-from storage.recall_events import RecallEvents
-from storage.verify import verify
+from storage.recall.events import RecallEvents
+from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 from worker.settings import Settings
 

@@ -11,12 +11,12 @@ from typing import Any
 
 import pytest
 
-from memory import upkeep
-from memory.recovery import StageSweep, backfill, recover_inbox
+from memory.pipeline.recovery import StageSweep, backfill, recover_inbox
+from memory.upkeep import store_files as upkeep
 from reverie.errors import StoreUnavailable
-from reverie.inbox import Inbox
+from reverie.pipeline.inbox import Inbox
+from storage.pipeline.work import STAGES, is_idle_file
 from storage.stores import Stores
-from storage.work import STAGES, is_idle_file
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
 
 # A file's stamp counts only when it is older than this: what the sweep calls settled.

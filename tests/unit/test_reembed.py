@@ -13,19 +13,19 @@ from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefused, normalised
 from adapters.embedders.record import EmbedderRecord
-from memory import reembedding
-from memory.questions import text_to_embed
-from memory.reembedding import Begun, ReembedReport, reembed
-from memory.upkeep import optimize_stores
+from memory.pipeline import reembedding
+from memory.pipeline.questions import text_to_embed
+from memory.pipeline.reembedding import Begun, ReembedReport, reembed
+from memory.upkeep.store_files import optimize_stores
 from reverie.errors import Conflict
 from reverie.types import Recollection
-from storage import reembed as vectors
-from storage.chunk_filter import ChunkFilter
-from storage.index import Generation
-from storage.reindex import _steps, reindex
+from storage.recall import reembed as vectors
+from storage.recall.chunk_filter import ChunkFilter
+from storage.recall.index import Generation
+from storage.recall.reindex import _steps, reindex
 from storage.stores import Store
-from storage.upkeep import optimize
-from storage.verify import verify
+from storage.upkeep.maintenance import optimize
+from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 MESSAGES = 25
@@ -264,7 +264,7 @@ def die_after(patch: pytest.MonkeyPatch, embedder: WordEmbedder, batches: int, *
 
     if batches * BATCH >= MESSAGES:  # nothing is left to embed: it dies at the switch
         patch.setattr(reembedding, "leave_to_workers", _die)
-        patch.setattr("storage.index.SearchIndex.promote", _die)
+        patch.setattr("storage.recall.index.SearchIndex.promote", _die)
     elif in_commit:
         patch.setattr(reembedding, "put_vectors", die_in_commit)
     else:
@@ -604,7 +604,7 @@ def test_upkeep_skips_the_rebuild_of_a_half_empty_index_while_the_model_is_chang
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given an index over half empty and a half-done change, then upkeep says why it did not rebuild it."""
-    monkeypatch.setattr("memory.upkeep.wasted_vectors", lambda _: active(pipe))
+    monkeypatch.setattr("memory.upkeep.store_files.wasted_vectors", lambda _: active(pipe))
     change_until(pipe, 1)
     counts = optimize_stores(pipe.stores, now=pipe.now, recall_events_days=90)["workspaces"][WORKSPACE]
     assert "a change of model is going on" in counts["not_reindexed"]
@@ -613,7 +613,7 @@ def test_upkeep_skips_the_rebuild_of_a_half_empty_index_while_the_model_is_chang
 
 def test_a_rebuild_that_was_half_done_gives_way_to_a_change(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a rebuild after its first step, when the model is changed, then the rebuild ends without harm."""
-    monkeypatch.setattr("storage.reindex._BATCH", 10)
+    monkeypatch.setattr("storage.recall.reindex._BATCH", 10)
     rebuilding = _steps(pipe.store, "vector", 1)
     assert next(rebuilding) == 10
     change_until(pipe, 1)

@@ -15,13 +15,13 @@ from numpy.typing import NDArray
 
 from adapters.embedders import EmbedderSpec, HashEmbedder
 from adapters.embedders.base import EmbedderUnavailable
-from memory.chunking import chunk_messages
+from memory.pipeline.chunking import chunk_messages
 from reverie.contract import ACCOUNT_STORE
-from storage.verify import verify
+from storage.upkeep.verify import verify
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 from worker import cli
-from worker.cli import reembed as command
+from worker.cli.upkeep import reembed as command
 
 
 class Ended(NamedTuple):
@@ -78,7 +78,7 @@ def reverie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     monkeypatch.setenv("REVERIE_EMBEDDING_PROVIDER", "hash")
     monkeypatch.setattr(command, "build_embedder", build)
     monkeypatch.setattr(command, "BATCH_CHUNKS", 10)
-    monkeypatch.setattr("memory.reembedding._WAITS_SECONDS", ())
+    monkeypatch.setattr("memory.pipeline.reembedding._WAITS_SECONDS", ())
 
     def run(*arguments: str, command: str = "reembed") -> Ended:
         common = ["--data", str(tmp_path / "data"), "--workspace", WORKSPACE]

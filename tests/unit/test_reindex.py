@@ -9,10 +9,10 @@ from typing import Literal
 
 import pytest
 
-from storage import reindex as module
-from storage.reindex import reindex
-from storage.upkeep import wasted_vectors
-from storage.verify import verify
+from storage.recall import reindex as module
+from storage.recall.reindex import reindex
+from storage.upkeep.maintenance import wasted_vectors
+from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 
 Kind = Literal["text", "vector"]

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.relevance import DEFAULT_POLICY, LifePolicy, is_promotable, is_prunable, relevance
-from storage.decay import RATES
-from storage.memory_records import TIERS, Tier
-from storage.memory_sweeps import MemoryOutline
+from memory.upkeep.relevance import DEFAULT_POLICY, LifePolicy, is_promotable, is_prunable, relevance
+from storage.memories.decay import RATES
+from storage.memories.records import TIERS, Tier
+from storage.memories.sweeps import MemoryOutline
 from support.kept import HOUR, NOW
 
 # With nothing lost by the hour, relevance is importance as long as nobody recalled it.

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from memory.notifications import acknowledge, list_notifications
-from memory.reminders import (
+from memory.scheduling.notifications import acknowledge, list_notifications
+from memory.scheduling.reminders import (
     cancel_reminder,
     check_delivery,
     claim_reminders,
@@ -23,8 +23,8 @@ from memory.reminders import (
 )
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.reminder_types import ClaimedReminder, Reminder, ReminderClaim
-from reverie.schedule_checks import check_claim, check_ids, reminder_from
+from reverie.scheduling.checks import check_claim, check_ids, reminder_from
+from reverie.scheduling.reminder_types import ClaimedReminder, Reminder, ReminderClaim
 from storage.stores import Store, Stores
 from support.pipeline import Pipeline
 from support.telling import BEGAN, SECOND, Clock, add_notification, add_reminder

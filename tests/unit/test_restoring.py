@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from adapters.tokens import EstimatedTokens
-from memory.exchanges import MESSAGE_TOKENS
-from memory.restoring import restore_session
+from memory.sessions.exchanges import MESSAGE_TOKENS
+from memory.sessions.restoring import restore_session
 from reverie.errors import NotFound, Rejected
 from reverie.types import Message, Restored
 from support.pipeline import Pipeline

@@ -10,11 +10,11 @@ from typing import Any
 import pytest
 from sqlalchemy import text
 
-from memory import retention
-from memory.retention import apply_retention
+from memory.upkeep import retention
+from memory.upkeep.retention import apply_retention
 from reverie.clock import from_micros, rfc3339
 from reverie.errors import Unavailable
-from storage.verify import verify
+from storage.upkeep.verify import verify
 from support.curating import everything
 from support.pipeline import WORKSPACE, Pipeline
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.sameness import NameMasks, plain_text, same, statement
+from memory.upkeep.sameness import NameMasks, plain_text, same, statement
 
 SAME = [
     ("I like tea", "I like tea."),

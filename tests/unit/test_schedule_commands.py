@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from memory import schedule_runs
-from memory.executing import AttemptLimits, execute_run
-from memory.schedule_rules import RunResult, ScheduleRules
+from memory.scheduling import runs as schedule_runs
+from memory.scheduling.executing import AttemptLimits, execute_run
+from memory.scheduling.rules import RunResult, ScheduleRules
 from reverie.clock import now_micros
 from reverie.errors import Rejected
-from storage.schedule_records import ScheduleFilter
+from storage.scheduling.records import ScheduleFilter
 from storage.stores import Store, Stores
 from support.command_line import CommandLine, Ended
-from worker.cli.durations import seconds_of, span
+from worker.cli.scheduling.durations import seconds_of, span
 
 NO_MODEL = "no language model is configured"
 HOOK = ("--webhook", "https://example.org/hook")

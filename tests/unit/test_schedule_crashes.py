@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
-from memory.executing import HandedOver, Outcome, TryAgain
-from memory.schedule_rules import RunResult
-from memory.schedule_runs import cancel_run, complete_run, run_now
+from memory.scheduling.executing import HandedOver, Outcome, TryAgain
+from memory.scheduling.rules import RunResult
+from memory.scheduling.runs import cancel_run, complete_run, run_now
 from reverie.errors import Conflict
-from reverie.schedule_types import RunReport
+from reverie.scheduling.schedule_types import RunReport
 from support.scheduled import BAD, GOOD, WORKERS, Killed, Scheduled
 
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from memory.executing import HandedOver, TryAgain
-from memory.schedule_rules import RunResult, ScheduleRules, consequences_of
-from memory.schedule_runs import cancel_run, run_now
-from memory.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
-from reverie.cadence import Cron, Once
-from reverie.schedule_types import ScheduleChanges
+from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.rules import RunResult, ScheduleRules, consequences_of
+from memory.scheduling.runs import cancel_run, run_now
+from memory.scheduling.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
+from reverie.scheduling.cadence import Cron, Once
+from reverie.scheduling.schedule_types import ScheduleChanges
 from support.scheduled import BAD, GOOD, SECOND, WORKERS, Scheduled
 
 TIMED_OUT = RunResult("timed_out", error="too slow")

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from memory.executing import HandedOver, TryAgain
-from memory.schedule_runs import cancel_run, complete_run, read_run, run_history, run_now
-from memory.schedules import pause_schedule, update_schedule
+from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now
+from memory.scheduling.schedules import pause_schedule, update_schedule
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound
-from reverie.schedule_types import RunReport, ScheduleChanges, ScheduleRun
+from reverie.scheduling.schedule_types import RunReport, ScheduleChanges, ScheduleRun
 from support.scheduled import BAD, GOOD, HOOK, SECOND, WORKERS, Scheduled
 
 

@@ -11,14 +11,14 @@ from alembic import command
 from alembic.config import Config
 from sqlalchemy import event, text
 
-from memory.due_runs import claim_due
+from memory.scheduling.due_runs import claim_due
 from reverie.clock import new_id
 from storage import migrate
 from storage.engine import Database
 from storage.migrate import LINES, schema_version
-from storage.schedule_records import NewSchedule
+from storage.scheduling.records import NewSchedule
 from storage.stores import Store, Stores, Transaction
-from storage.verify import verify
+from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 from support.scheduled import SECOND, SKEW, START
 

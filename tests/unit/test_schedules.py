@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from memory.schedule_runs import cancel_run, complete_run, read_run, run_history, run_now, wait_until_ended
-from memory.schedules import (
+from memory.scheduling.filters import wanted_schedules
+from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now, wait_until_ended
+from memory.scheduling.schedules import (
     count_schedules,
     create_in_workspace,
     create_schedule,
@@ -24,11 +25,10 @@ from memory.schedules import (
     upcoming,
     update_schedule,
 )
-from memory.wanted_schedules import wanted_schedules
-from reverie.cadence import Cadence, Cron, Interval, Once
 from reverie.clock import from_micros, to_micros
 from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout
-from reverie.schedule_types import (
+from reverie.scheduling.cadence import Cadence, Cron, Interval, Once
+from reverie.scheduling.schedule_types import (
     LlmExecutor,
     RunReport,
     Schedule,

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from memory import scratchpads as pads
-from memory.session_life import Ending, archive_session
+from memory.sessions import scratchpads as pads
+from memory.sessions.lifecycle import Ending, archive_session
 from reverie.errors import NotFound, Rejected
-from storage.verify import verify
+from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 
 NOW = 1_750_000_000_000_000

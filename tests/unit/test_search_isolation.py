@@ -9,8 +9,8 @@ import pytest
 
 from adapters.embedders.hashing import HashEmbedder
 from reverie.errors import NotFound
-from storage.chunk_filter import ChunkFilter
-from storage.upkeep import optimize
+from storage.recall.chunk_filter import ChunkFilter
+from storage.upkeep.maintenance import optimize
 from support.pipeline import Pipeline
 
 CANARY = "the canary sings of zanzibar"

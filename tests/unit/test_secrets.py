@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.secrets import REDACTED, asks_for_secret, looks_secret, redacted
+from memory.memories.secrets import REDACTED, asks_for_secret, looks_secret, redacted
 
 LETTERS = string.ascii_letters + string.digits
 

@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory.curation import list_entries, undo_all, undo_entry
-from memory.session_life import (
+from memory.sessions.lifecycle import (
     Ending,
     archive_session,
     close_idle_sessions,
@@ -17,10 +16,11 @@ from memory.session_life import (
     session_of_ref,
     start_session,
 )
+from memory.upkeep.curation import list_entries, undo_all, undo_entry
 from reverie.errors import Conflict, NotFound, StoreUnavailable
-from storage.memory_records import NewMemory
+from storage.memories.records import NewMemory
 from storage.stores import Store
-from storage.verify import verify
+from storage.upkeep.verify import verify
 from support.curating import everything, remember
 from support.pipeline import WORKSPACE, Pipeline
 

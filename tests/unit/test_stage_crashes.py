@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
-from storage.chunks import Chunks
-from storage.files import Files
-from storage.index import SearchIndex
-from storage.verify import verify
-from storage.work import STAGES, WorkQueue
+from storage.pipeline.chunks import Chunks
+from storage.pipeline.files import Files
+from storage.pipeline.work import STAGES, WorkQueue
+from storage.recall.index import SearchIndex
+from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 
 STEPS = [

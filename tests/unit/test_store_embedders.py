@@ -12,7 +12,7 @@ from adapters.embedders import EmbedderSpec, HashEmbedder
 from adapters.embedders.base import Embedder, EmbedderUnavailable
 from adapters.embedders.record import EmbedderRecord, RevisedEmbedder, recorded_embedder
 from adapters.embedders.resilience import GuardedEmbedder
-from storage.index import Generation
+from storage.recall.index import Generation
 from support.pipeline import Pipeline
 from worker import store_embedders
 from worker.store_embedders import StoreEmbedders

@@ -14,14 +14,14 @@ from sqlalchemy import text
 
 from adapters.language_models import LanguageModelUnavailable, ScriptedLanguageModel
 from adapters.tokens import EstimatedTokens
-from memory import summaries, summary_jobs
-from memory.condensers import Condenser
-from memory.curation import undo_entry
 from memory.jobs import JobRun, run_on_store
-from memory.restoring import restore_session
-from memory.summaries import SummaryNumbers, condense, due_in
-from memory.summary_jobs import compact_session, consolidate_conversations, read_summary, summarize_sessions
-from memory.summary_plan import CompactionNumbers, RollingNumbers, everything
+from memory.sessions import summaries, summary_jobs
+from memory.sessions.condensers import Condenser
+from memory.sessions.restoring import restore_session
+from memory.sessions.summaries import SummaryNumbers, condense, due_in
+from memory.sessions.summary_jobs import compact_session, consolidate_conversations, read_summary, summarize_sessions
+from memory.sessions.summary_plan import CompactionNumbers, RollingNumbers, everything
+from memory.upkeep.curation import undo_entry
 from reverie.errors import NotFound, Rejected
 from reverie.types import SessionSummary
 from storage.stores import Transaction

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.exchanges import beginnings
-from memory.summary_plan import (
+from memory.sessions.exchanges import beginnings
+from memory.sessions.summary_plan import (
     CompactionNumbers,
     RollingNumbers,
     Usage,

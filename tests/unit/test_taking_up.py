@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from memory.due_runs import MOST_CRASHES
-from memory.executing import HandedOver, TryAgain
-from memory.schedule_runs import cancel_run, complete_run, run_now
-from memory.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
-from reverie.cadence import Cron, Interval, Once
+from memory.scheduling.due_runs import MOST_CRASHES
+from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.runs import cancel_run, complete_run, run_now
+from memory.scheduling.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
 from reverie.errors import ReverieError
-from reverie.schedule_types import RunReport, ScheduleChanges
+from reverie.scheduling.cadence import Cron, Interval, Once
+from reverie.scheduling.schedule_types import RunReport, ScheduleChanges
 from storage.stores import Store
 from support.scheduled import BAD, GOOD, SECOND, WORKERS, Killed, Scheduled
 

@@ -9,14 +9,14 @@ import pysqlite3
 import pytest
 from sqlalchemy import text
 
-from memory.executing import HandedOver, TryAgain
-from memory.time_status import time_status
+from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.status import time_status
 from reverie.errors import StoreUnavailable, StoreUnusable
-from reverie.status import StartLag, TimeStatus
-from storage import time_peek
+from reverie.pipeline.status import StartLag, TimeStatus
 from storage.peek import peek
-from storage.schedule_records import NewReminder
-from storage.time_peek import Started, TimePeek
+from storage.scheduling import peek as time_peek
+from storage.scheduling.peek import Started, TimePeek
+from storage.scheduling.records import NewReminder
 from support.scheduled import BAD, SECOND, WORKERS, Scheduled
 
 EMPTY = TimeStatus(

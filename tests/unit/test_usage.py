@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from adapters.pulse import WorkerPulse
-from memory.status import StatusReader
+from adapters.broker.pulse import WorkerPulse
+from memory.pipeline.status import StatusReader
 from reverie.clock import to_micros
-from reverie.status import LanguageModelUse
+from reverie.pipeline.status import LanguageModelUse
 from storage.stores import Stores
-from storage.usage import DAY_MICROS, Usage, UsageLog
+from storage.upkeep.usage import DAY_MICROS, Usage, UsageLog
 from support.endpoint import Endpoint, chat_endpoint, say, send
 from worker import cli
 from worker.runtime import Runtime

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from storage.index import VectorEntry
-from storage.memory_records import NewMemory
+from storage.memories.records import NewMemory
+from storage.recall.index import VectorEntry
 from storage.stores import Transaction
-from storage.verify import verify
+from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 
 

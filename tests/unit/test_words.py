@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.chunking import normalise
-from storage.words import hash_of, hashes_of, with_few_marks, words_of
+from memory.pipeline.chunking import normalise
+from storage.recall.words import hash_of, hashes_of, with_few_marks, words_of
 
 MEBIBYTE = 2**20
 

@@ -8,10 +8,10 @@ from typing import TypeVar
 
 import pytest
 
-from memory import chunking
+from memory.pipeline import chunking
 from memory.stage import MAX_CRASHES, retry_at, run_batches
+from storage.pipeline.work import STAGES, Claim, is_idle_file
 from storage.stores import Transaction
-from storage.work import STAGES, Claim, is_idle_file
 from support.pipeline import WORKSPACE, Pipeline
 
 SECOND = 1_000_000

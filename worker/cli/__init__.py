@@ -6,46 +6,49 @@ Exit codes: 0 done, 1 failed, 2 the command or its input was at fault, 130 inter
 from __future__ import annotations
 
 import sys
-from typing import NoReturn
+from importlib import import_module
+from typing import Final, NoReturn
 
 from reverie.errors import Conflict, NotFound, Rejected, ReverieError
 
-__all__ = ["main"]
+__all__ = ["main", "register_commands"]
+
+# Each registers its commands when it is imported.
+_COMMAND_MODULES: Final = (
+    "worker.cli.broker",
+    "worker.cli.stack",
+    "worker.cli.memories.facts",
+    "worker.cli.memories.memories",
+    "worker.cli.memories.notes",
+    "worker.cli.memories.transfer",
+    "worker.cli.pipeline.health",
+    "worker.cli.pipeline.ingest",
+    "worker.cli.pipeline.status",
+    "worker.cli.recall.context",
+    "worker.cli.recall.events",
+    "worker.cli.scheduling.lifecycle",
+    "worker.cli.scheduling.notifications",
+    "worker.cli.scheduling.reminders",
+    "worker.cli.scheduling.runs",
+    "worker.cli.scheduling.schedules",
+    "worker.cli.sessions.channels",
+    "worker.cli.sessions.lifecycle",
+    "worker.cli.sessions.scratchpads",
+    "worker.cli.sessions.sessions",
+    "worker.cli.sessions.summaries",
+    "worker.cli.upkeep.curation",
+    "worker.cli.upkeep.database",
+    "worker.cli.upkeep.jobs",
+    "worker.cli.upkeep.notebooks",
+    "worker.cli.upkeep.reembed",
+)
 
 
 def main() -> None:
     """Run the command given on the command line and exit with its code."""
     try:
-        # Here and not above: importing takes half a second, in which Ctrl-C may come. A module of commands registers
-        # them when it is imported.
-        from worker.cli import (  # noqa: F401
-            broker,
-            channels,
-            context,
-            curation,
-            database,
-            facts,
-            health,
-            memories,
-            memory_transfer,
-            notebooks,
-            notes,
-            notifications,
-            recalls,
-            reembed,
-            reminders,
-            schedule_life,
-            schedule_runs,
-            schedules,
-            scratchpads,
-            session_life,
-            sessions,
-            stack,
-            status,
-            summaries,
-            talk,
-            upkeep,
-        )
+        # Here and not above: importing takes half a second, in which Ctrl-C may come.
+        register_commands()
         from worker.cli.application import application
 
         application(standalone_mode=True)
@@ -64,6 +67,12 @@ def main() -> None:
     except OSError as error:
         # What nobody foresaw of files and folders: its own words say which one and why.
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), code=1)
+
+
+def register_commands() -> None:
+    """Import every module of commands, so that the application knows them all."""
+    for module in _COMMAND_MODULES:
+        import_module(module)
 
 
 def _fail(text: str, *, code: int) -> NoReturn:

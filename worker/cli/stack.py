@@ -18,11 +18,11 @@ from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
 from worker.cli.application import application, invocation
 from worker.cli.output import say
-from worker.processes import end_with_supervisor, give_way
 from worker.settings import PREFIX, Settings
+from worker.supervision.processes import end_with_supervisor, give_way
 
 if TYPE_CHECKING:
-    from worker.supervisor import ProcessEvent, ProcessSpec
+    from worker.supervision.supervisor import ProcessEvent, ProcessSpec
 
 _PIPELINE_QUEUES = (contract.QUEUE_INGEST, contract.QUEUE_INDEX)
 # -P: the folder in which an agent's developer types `reverie up` may hold a tasks.py or storage.py of their own,
@@ -49,9 +49,9 @@ def up(
     call = invocation(context)
     call.flags["port"] = port
     settings = call.settings
-    from worker.broker import wait_until_ready
     from worker.logs import configure_logging
-    from worker.supervisor import Supervisor
+    from worker.supervision.embedded_broker import wait_until_ready
+    from worker.supervision.supervisor import Supervisor
 
     _make_folder(settings.data)
     _refuse_second(settings)
@@ -139,8 +139,8 @@ def serve(
 
 def process_specs(settings: Settings, *, show_logs: bool = False) -> list[ProcessSpec]:
     """Everything that `up` keeps alive, in the order in which it starts."""
-    from worker.broker import broker_processes
-    from worker.supervisor import ProcessSpec
+    from worker.supervision.embedded_broker import broker_processes
+    from worker.supervision.supervisor import ProcessSpec
 
     command = [*_PYTHON, "worker.cli"]
     environment = {**_environment(settings), "PYTHONUNBUFFERED": "1"}
@@ -215,7 +215,7 @@ class _Picture:
 
 def _refuse_second(settings: Settings) -> None:
     """Say so before the port is looked at, which the first one holds: the advice is another."""
-    from worker.up_file import already_running, supervisor_pid
+    from worker.supervision.run_file import already_running, supervisor_pid
 
     pid = supervisor_pid(settings.data)
     if pid is not None:
@@ -224,7 +224,7 @@ def _refuse_second(settings: Settings) -> None:
 
 def _make_folder(data: Path) -> None:
     """Make the data folder, and be sure that it can be written to."""
-    from worker.processes import private_folder
+    from worker.supervision.processes import private_folder
 
     try:
         private_folder(data / "logs")

@@ -5,7 +5,7 @@ from typing import Any
 from alembic import context
 
 from reverie.clock import now_micros
-from storage.index import create_missing_indexes
+from storage.recall.index import create_missing_indexes
 
 connection = context.config.attributes["connection"]
 

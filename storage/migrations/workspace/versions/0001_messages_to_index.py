@@ -193,6 +193,6 @@ _STATEMENTS = (
 
 
 def upgrade() -> None:
-    """Create everything; the indexes themselves are made by `storage.index`, which owns their form."""
+    """Create everything; the indexes themselves are made by `storage.recall.index`, which owns their form."""
     for statement in _STATEMENTS:
         op.execute(statement)

@@ -3,7 +3,7 @@
 from alembic import op
 from sqlalchemy import text
 
-from storage.words import hashes_of
+from storage.recall.words import hashes_of
 
 revision = "0002"
 down_revision = "0001"

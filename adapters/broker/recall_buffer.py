@@ -1,0 +1,196 @@
+"""The recall buffer: between a recall that has been answered and the log in the broker.
+
+Noting a recall takes microseconds and cannot fail: it is encoded and put into memory, and a thread hands it over. While
+the broker is away the buffer keeps what fits; beyond that the oldest are dropped and counted.
+"""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Final
+
+import msgspec
+import structlog
+
+from adapters.broker.recall_log import QUERY_CHARACTERS, RecallLog, RecallNote
+from reverie.clock import new_id, now_micros
+from reverie.errors import Unavailable
+
+# About 20,000 recalls of five results each: minutes without a broker on a busy server.
+BUFFER_BYTES: Final = 8 * 1024 * 1024
+# How long recalls are gathered: each time the buffer is handed over costs a commit further down.
+FLUSH_SECONDS: Final = 0.5
+# So many are handed over at once, and at that number without waiting any longer: a script of about a millisecond.
+FLUSH_RECALLS: Final = 200
+_RETRY_SECONDS: Final = 1.0
+_CLOSE_SECONDS: Final = 2.0
+_REPORT_SECONDS: Final = 60.0
+
+log = structlog.get_logger(__name__)
+
+
+class RecallBuffer:
+    """What this process has recalled and not yet handed over. Safe to share between threads."""
+
+    def __init__(
+        self,
+        recall_log: RecallLog,
+        *,
+        on_flushed: Callable[[str], None],
+        bound_bytes: int = BUFFER_BYTES,
+        flush_seconds: float = FLUSH_SECONDS,
+    ) -> None:
+        """`on_flushed` is told, in the buffer's own thread, of each workspace whose log has grown."""
+        self._log = recall_log
+        self._on_flushed = on_flushed
+        self._bound_bytes = bound_bytes
+        self._flush_seconds = flush_seconds
+        self._lock = threading.Lock()
+        self._notes: deque[tuple[str, bytes]] = deque()
+        self._bytes = 0
+        self._dropped = 0
+        self._reported = 0
+        self._report_at = 0.0
+        self._thread: threading.Thread | None = None
+        self._some = threading.Event()
+        self._enough = threading.Event()
+        self._closing = threading.Event()
+
+    @property
+    def dropped(self) -> int:
+        """How many recalls were dropped since the process began: here, and in the log that nobody empties."""
+        return self._dropped
+
+    @property
+    def waiting(self) -> int:
+        """How many recalls are in memory."""
+        return len(self._notes)
+
+    def note(
+        self,
+        workspace: str,
+        agent: str,
+        query: str,
+        hits: Sequence[tuple[int, float]],
+        *,
+        recall: str | None = None,
+        at: int | None = None,
+    ) -> None:
+        """Remember that an agent's query found these chunks, with their scores, best first.
+
+        `recall` and `at` (microseconds) are those of a recall that found something in another store too.
+        """
+        note = RecallNote(
+            agent=agent,
+            recall=recall or new_id(),
+            query=query[:QUERY_CHARACTERS],
+            at=now_micros() if at is None else at,
+            hits=list(hits),
+        )
+        encoded = msgspec.json.encode(note)
+        with self._lock:
+            if self._closing.is_set():
+                self._dropped += 1
+                return
+            self._notes.append((workspace, encoded))
+            self._bytes += len(encoded)
+            self._shrink()
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="recall-log", daemon=True)
+                self._thread.start()
+            enough = len(self._notes) >= FLUSH_RECALLS
+        self._some.set()
+        if enough:
+            self._enough.set()
+
+    def flush(self) -> None:
+        """Hand over what is here. Raises `Unavailable`; what could not be handed over stays."""
+        waiting = self._take()
+        try:
+            # In any order, so that one workspace whose log cannot be written does not hold up the same ones for ever.
+            for workspace in random.sample(list(waiting), len(waiting)):
+                notes = waiting[workspace]
+                while notes:
+                    dropped = self._log.append(workspace, notes[:FLUSH_RECALLS])
+                    del notes[:FLUSH_RECALLS]
+                    with self._lock:
+                        self._dropped += dropped
+                self._on_flushed(workspace)
+        finally:
+            self._put_back(waiting)
+
+    def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
+        """Hand over what can be handed over within this time; the rest is lost, and counted in the log."""
+        with self._lock:
+            self._closing.set()
+            thread = self._thread
+        if thread is not None:
+            self._some.set()
+            self._enough.set()
+            thread.join(timeout_seconds)
+        with self._lock:
+            self._dropped += len(self._notes)
+            self._notes.clear()
+            self._bytes = 0
+        self._report(time.monotonic(), at_once=True)
+
+    def _run(self) -> None:
+        failing = False
+        while not self._closing.is_set():
+            self._some.wait()
+            self._enough.wait(self._flush_seconds)
+            self._enough.clear()
+            failing = not self._try_to_flush(failing)
+            if failing:
+                self._closing.wait(_RETRY_SECONDS)
+            self._report(time.monotonic())
+        self._try_to_flush(failing)
+
+    def _try_to_flush(self, failing: bool) -> bool:
+        """Whether it went well; said once when it begins to fail, and once when it goes again."""
+        try:
+            self.flush()
+        except Unavailable as error:
+            if not failing:
+                log.warning("recalls_wait", error=str(error))
+            return False
+        except Exception:  # the boundary of the thread: a bug must not end the log for the rest of the process's life
+            log.exception("recalls_not_handed_over")
+            return False
+        if failing:
+            log.info("recalls_handed_over")
+        return True
+
+    def _take(self) -> dict[str, list[bytes]]:
+        taken: dict[str, list[bytes]] = {}
+        with self._lock:
+            self._some.clear()
+            for workspace, note in self._notes:
+                taken.setdefault(workspace, []).append(note)
+            self._notes.clear()
+            self._bytes = 0
+        return taken
+
+    def _put_back(self, left: dict[str, list[bytes]]) -> None:
+        notes = [(workspace, note) for workspace, notes in left.items() for note in notes]
+        if notes:
+            with self._lock:
+                self._notes.extendleft(reversed(notes))
+                self._bytes += sum(len(note) for _, note in notes)
+                self._shrink()
+                self._some.set()
+
+    def _shrink(self) -> None:
+        while self._bytes > self._bound_bytes:
+            self._bytes -= len(self._notes.popleft()[1])
+            self._dropped += 1
+
+    def _report(self, now: float, *, at_once: bool = False) -> None:
+        """Say how many were dropped, once a minute at most."""
+        if self._dropped > self._reported and (at_once or now >= self._report_at):
+            log.warning("recalls_dropped", recalls=self._dropped - self._reported)
+            self._reported, self._report_at = self._dropped, now + _REPORT_SECONDS

@@ -1,0 +1,115 @@
+"""The recall log: what recalls found, kept in the broker until the database has it.
+
+Layout, per workspace `W` (every key begins with the configured prefix):
+
+    recalls:W   stream   one entry for each recall, its field `e` the JSON of a `RecallNote`
+    recalls     set      workspaces whose stream is not empty: a sweep looks at no other
+
+A stream, because its entries have ids: what was written is removed by name, so that neither a second worker nor the
+bound, which drops the oldest, can make a worker remove what it has not written. An entry leaves only after the
+database has committed it; one that is delivered twice is known by the id of its recall.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final, NamedTuple, cast
+
+import msgspec
+import redis
+
+from reverie.pipeline.inbox import guarded
+
+# A query may be as long as a message; what is to be learnt from it stands at its beginning.
+QUERY_CHARACTERS: Final = 500
+# While no worker is up, a workspace keeps this many recalls, about 20 MB of five results each.
+KEEP_RECALLS: Final = 50_000
+# An empty stream is kept for so long: it remembers its last id, so that none is given twice.
+_KEEP_EMPTY_SECONDS: Final = 3_600
+
+_APPEND: Final = """
+for i = 3, #ARGV do redis.call('XADD', KEYS[1], '*', 'e', ARGV[i]) end
+local dropped = redis.call('XTRIM', KEYS[1], 'MAXLEN', ARGV[2])
+redis.call('PERSIST', KEYS[1])
+redis.call('SADD', KEYS[2], ARGV[1])
+return dropped
+"""
+_REMOVE: Final = """
+for i = 3, #ARGV do redis.call('XDEL', KEYS[1], ARGV[i]) end
+local left = redis.call('XLEN', KEYS[1])
+if left == 0 then
+  redis.call('SREM', KEYS[2], ARGV[1])
+  redis.call('EXPIRE', KEYS[1], ARGV[2])
+end
+return left
+"""
+
+_ChunkId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
+# Up to the year 5138: what has more digits is no time in microseconds.
+_Micros = Annotated[int, msgspec.Meta(ge=0, lt=10**17)]
+
+
+class RecallNote(msgspec.Struct, frozen=True, kw_only=True):
+    """One recall that found something: `hits` are chunks and their scores, best first; `at` is in microseconds."""
+
+    agent: str
+    recall: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
+    query: Annotated[str, msgspec.Meta(max_length=QUERY_CHARACTERS)]
+    at: _Micros
+    hits: list[tuple[_ChunkId, float]]
+
+
+class Logged(NamedTuple):
+    """One entry of the log; `note` is None where it cannot be read."""
+
+    id: bytes
+    note: RecallNote | None
+
+
+class RecallLog:
+    """The recall logs of one broker. Every method raises `Unavailable` when the broker does not answer."""
+
+    def __init__(self, broker: redis.Redis, *, prefix: str, keep_recalls: int = KEEP_RECALLS) -> None:
+        self._broker = broker
+        self._prefix = prefix
+        self._keep_recalls = keep_recalls
+
+    def append(self, workspace: str, notes: Sequence[bytes]) -> int:
+        """Add encoded notes; returns how many of the oldest were dropped because nobody had taken them."""
+        return int(self._run(_APPEND, workspace, self._keep_recalls, notes))
+
+    def read(self, workspace: str, *, limit: int) -> list[Logged]:
+        """The oldest entries, which stay: `remove` them once the database has committed them."""
+        key = self._key(workspace)
+        found = guarded(lambda: cast("list[Any]", self._broker.xrange(key, count=limit)))
+        return [Logged(entry_id, _note(fields.get(b"e", b""))) for entry_id, fields in found]
+
+    def remove(self, workspace: str, entry_ids: Sequence[bytes]) -> int:
+        """Remove entries for good; returns how many are left."""
+        return int(self._run(_REMOVE, workspace, _KEEP_EMPTY_SECONDS, entry_ids))
+
+    def workspaces(self) -> list[str]:
+        """The workspaces whose log is not empty."""
+        members = guarded(lambda: cast("set[bytes]", self._broker.smembers(self._prefix + "recalls")))
+        return sorted(member.decode("utf-8", "replace") for member in members)
+
+    def forget_workspace(self, workspace: str) -> None:
+        """Drop everything that waits for a workspace: it has been deleted."""
+        with self._broker.pipeline(transaction=True) as pipeline:
+            pipeline.delete(self._key(workspace))
+            pipeline.srem(self._prefix + "recalls", workspace)
+            guarded(pipeline.execute)
+
+    def _run(self, script: str, workspace: str, number: int, values: Sequence[bytes]) -> Any:
+        keys = (self._key(workspace), self._prefix + "recalls")
+        return guarded(lambda: self._broker.eval(script, len(keys), *keys, workspace, str(number), *values))
+
+    def _key(self, workspace: str) -> str:
+        return f"{self._prefix}recalls:{workspace}"
+
+
+def _note(raw: bytes) -> RecallNote | None:
+    try:
+        return msgspec.json.decode(raw, type=RecallNote)
+    except msgspec.DecodeError:  # includes what is JSON of another form
+        return None

@@ -1,0 +1,1 @@
+"""The calls for memories, facts and notes."""

@@ -1,0 +1,149 @@
+"""The producer: puts payloads into the inbox, wakes the workers, and waits where it is asked to.
+
+It lives in somebody else's process: Celery is imported only when the first wake-up is sent, and its app never
+becomes that process's current one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from reverie import contract
+from reverie.clock import new_id
+from reverie.contract import Outcome, Payload, WaitFor
+from reverie.errors import Unavailable, WaitTimeout
+from reverie.pipeline.celery_settings import celery_settings, celery_url
+from reverie.pipeline.inbox import Inbox, connect
+
+if TYPE_CHECKING:
+    import redis
+
+# One script call blocks the broker while it runs: a few milliseconds at this size.
+_BATCH_ITEMS = 500
+_BATCH_BYTES = 4 * 1024 * 1024
+
+
+class Waker:
+    """Sends wake-ups: tasks that carry a workspace, and the id of what they are for, never content."""
+
+    def __init__(self, broker_url: str, *, prefix: str) -> None:
+        self._broker_url = broker_url
+        self._prefix = prefix
+        self._app: Any = None
+        self._lock = threading.Lock()
+
+    def send(self, task_name: str, *, workspace: str, trace: str = "", **ids: str) -> None:
+        """Send one wake-up. Raises `Unavailable`; nothing is lost by that, the sweeps find the work."""
+        from kombu.exceptions import OperationalError
+
+        try:
+            self._celery().send_task(
+                task_name, kwargs={"workspace": workspace, **ids}, headers={contract.TRACE_HEADER: trace}, retry=False
+            )
+        except (OperationalError, OSError) as error:
+            raise Unavailable(f"the broker took no task ({error})") from error
+
+    def prepare(self) -> None:
+        """Import and configure Celery, once: a quarter of a second, in which a caller should hold nothing up."""
+        self._celery()
+
+    def _celery(self) -> Any:
+        with self._lock:
+            if self._app is None:
+                from celery import Celery
+
+                app = Celery("reverie-producer", broker=celery_url(self._broker_url), set_as_current=False)
+                app.conf.update(celery_settings(self._prefix))
+                self._app = app
+            return self._app
+
+
+class Producer:
+    """Enqueues payloads for one workspace. Safe to share between threads and to use after a fork."""
+
+    def __init__(
+        self,
+        broker_url: str,
+        *,
+        workspace: str = contract.DEFAULT_WORKSPACE,
+        prefix: str = contract.DEFAULT_PREFIX,
+        broker: redis.Redis | None = None,
+        inbox: Inbox | None = None,
+        waker: Waker | None = None,
+    ) -> None:
+        self.workspace = workspace
+        self._inbox = inbox or Inbox(broker or connect(broker_url), prefix=prefix)
+        self._waker = waker or Waker(broker_url, prefix=prefix)
+
+    def enqueue(
+        self, payloads: Sequence[Payload], *, wait: WaitFor = "queued", timeout_seconds: float = 30.0
+    ) -> list[Outcome]:
+        """Accept payloads; with `wait`, return their outcomes once each is stored or searchable.
+
+        Sending the same ids again changes nothing. Raises `Unavailable` (with the ids whose acceptance is not
+        known) and `WaitTimeout` (all are accepted, some had not got so far in time).
+        """
+        reply_to = new_id() if wait != "queued" else ""
+        if payloads:
+            # Before anything is accepted: a producer killed between accepting and waking leaves the work to a sweep.
+            self._waker.prepare()
+        done = 0
+        for batch in _batches(payloads):
+            try:
+                _, wake = self._inbox.accept(self.workspace, batch, reply_to=reply_to, wait=wait)
+            except Unavailable as error:
+                unconfirmed = tuple(payload.id for payload in payloads[done:])
+                raise Unavailable(str(error), unconfirmed=unconfirmed) from error
+            done += len(batch)
+            if wake:
+                self._wake(batch[0].trace)
+        if wait == "queued":
+            return []
+        return self._await(payloads, reply_to, wait, timeout_seconds)
+
+    def _wake(self, trace: str) -> None:
+        # The payloads are safe by now and the sweep finds them: a wake-up that fails is no failure of the call.
+        with contextlib.suppress(Unavailable):
+            self._waker.send(contract.INGEST_MESSAGES, workspace=self.workspace, trace=trace)
+
+    def _await(
+        self, payloads: Sequence[Payload], reply_to: str, wait: WaitFor, timeout_seconds: float
+    ) -> list[Outcome]:
+        accepted = tuple(payload.id for payload in payloads)
+        missing = set(accepted)
+        outcomes: dict[str, Outcome] = {}
+        deadline = time.monotonic() + timeout_seconds
+        while missing:
+            remaining = deadline - time.monotonic()
+            told = self._inbox.wait_reply(reply_to, remaining) if remaining > 0 else []
+            if not told:
+                raise WaitTimeout(
+                    f"{len(missing)} of {len(accepted)} items are accepted but not {wait} after {timeout_seconds:g} s: "
+                    "are the workers running? See `reverie status`",
+                    accepted=accepted,
+                )
+            outcomes.update((outcome.id, outcome) for outcome in told)
+            missing -= outcomes.keys()
+        return [outcomes[item_id] for item_id in dict.fromkeys(accepted)]
+
+
+def _batches(payloads: Sequence[Payload]) -> Iterator[list[Payload]]:
+    batch: list[Payload] = []
+    size = 0
+    for payload in payloads:
+        weight = len(payload.content) + 512
+        if payload.metadata or getattr(payload, "tool_calls", None):
+            weight += len(msgspec.json.encode(payload))
+        if batch and (len(batch) >= _BATCH_ITEMS or size + weight > _BATCH_BYTES):
+            yield batch
+            batch, size = [], 0
+        batch.append(payload)
+        size += weight
+    if batch:
+        yield batch

@@ -1,0 +1,1 @@
+"""The calls that read: recall, context, and what recalls have found."""

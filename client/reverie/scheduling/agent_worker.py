@@ -1,0 +1,178 @@
+"""Schedules that fire into an agent's own process: a Celery app whose tasks report by themselves.
+
+    # my_agent.py
+    from reverie.scheduling.agent_worker import AgentWorker
+
+    worker = AgentWorker(agent="ana", queue="ana")
+
+    @worker.task("my_agent.summarise")
+    def summarise(goal, run):
+        return f"did: {goal}"
+
+    app = worker.app      # celery -A my_agent worker
+
+What the function returns is the run's output; what it raises is why the run failed.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Final
+
+from msgspec.structs import asdict
+
+from reverie import contract
+from reverie.checks import check_agent
+from reverie.config import resolve_broker
+from reverie.errors import Conflict, NotFound, Rejected, Transient
+from reverie.scheduling.agent_tasks import HEADER_PREFIX, agent_app
+from reverie.scheduling.checks import check_executor
+from reverie.scheduling.schedule_types import RunReport, TaskExecutor
+
+if TYPE_CHECKING:
+    from reverie.client import Reverie
+
+# Between two tries to report, while the server is away: 1 s, 2 s, up to a minute.
+_LONGEST_WAIT_SECONDS: Final = 60.0
+# Beside what a function may take: for the report, and a server that is started anew meanwhile.
+_REPORT_SECONDS: Final = 120
+_ERROR_CHARACTERS: Final = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What a task is told of the run that it executes. The same id may come twice, after a crash."""
+
+    id: str
+    schedule_id: str
+    goal: str
+    agent: str
+    workspace: str
+    due_at: datetime | None
+    timeout_seconds: int
+
+
+class AgentWorker:
+    """Executes schedules in the agent's own Celery workers, and reports how each run ended.
+
+    `broker` is the URL that Reverie sends tasks to (`reverie broker-url` prints it; without it REVERIE_BROKER holds);
+    `url` and `token` are of Reverie's server, which takes the reports. `longest_seconds` is what a function may take,
+    all workers of a queue alike: after that a task counts as lost with its worker, and another gets it. `app` is an
+    ordinary Celery app: configure it as you like. Raises `Rejected`.
+    """
+
+    def __init__(
+        self,
+        *,
+        agent: str,
+        queue: str,
+        broker: str | None = None,
+        prefix: str | None = None,
+        url: str | None = None,
+        token: str | None = None,
+        longest_seconds: int = 300,
+    ) -> None:
+        if longest_seconds < 1:
+            raise Rejected(f"longest_seconds is {longest_seconds}; it must be at least 1", field="longest_seconds")
+        check_executor(TaskExecutor(task="any", queue=queue))
+        self.agent = check_agent(agent)
+        self.queue = queue
+        self._url = url
+        self._token = token
+        broker, prefix = resolve_broker(broker, prefix)
+        self.app: Any = agent_app(f"{agent}-agent", broker, prefix=prefix)
+        self.app.conf.broker_transport_options.update(
+            # Beside Reverie's own: its workers would give a task to another after their ten minutes.
+            {f"{name}_key": f"{name}:{queue}" for name in ("unacked", "unacked_index", "unacked_mutex")},
+            visibility_timeout=longest_seconds + _REPORT_SECONDS,
+        )
+        self.app.conf.update(
+            visibility_timeout=longest_seconds + _REPORT_SECONDS,
+            task_default_queue=queue,
+            # A worker that dies over a task gets it again: Reverie takes the first report of a run.
+            task_acks_late=True,
+            task_reject_on_worker_lost=True,
+            worker_prefetch_multiplier=1,
+        )
+
+    def task(self, name: str) -> Callable[[Callable[..., Any]], Any]:
+        """Register a function under a task's name. It is called with the goal and the `Run`.
+
+        It returns a text, a `RunReport`, or nothing. Raises `Rejected` for a name that is Reverie's.
+        """
+        check_executor(TaskExecutor(task=name, queue=self.queue))
+
+        def register(function: Callable[..., Any]) -> Any:
+            def execute(task: Any, *, schedule_id: str, run_id: str, goal: str) -> None:
+                run = _run_of(task.request, schedule_id, run_id, goal, self.agent)
+                self._report(run, _report_of(function, run))
+
+            # What Celery shows of it. Not its name: a lambda's is none.
+            execute.__qualname__ = getattr(function, "__qualname__", name)
+            execute.__doc__ = function.__doc__
+            return self.app.task(name=name, bind=True, shared=False)(execute)  # with no other app of this process
+
+        return register
+
+    def _report(self, run: Run, report: RunReport) -> None:
+        """Report until the server takes it, or the run's time is over."""
+        from reverie.client import Reverie
+
+        deadline = time.monotonic() + run.timeout_seconds
+        wait = 1.0
+        with Reverie(agent=run.agent, workspace=run.workspace, url=self._url, token=self._token) as reverie:
+            while True:
+                try:
+                    _send(reverie, run, report)
+                    return
+                except (Conflict, NotFound):
+                    return  # cancelled, too late, deleted: nobody waits for it any more
+                except Transient:
+                    if time.monotonic() + wait > deadline:
+                        raise
+                time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads workers, guards nothing
+                wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+
+
+def _send(reverie: Reverie, run: Run, report: RunReport) -> None:
+    """Send a report; where it cannot be taken as it is, that is how the run ended."""
+    try:
+        reverie.complete_run(run.id, **asdict(report))
+    except (Conflict, NotFound):
+        raise
+    except Rejected as error:
+        if error.field not in report.__struct_fields__:
+            raise
+        reverie.complete_run(run.id, status="failed", error=f"what it returned cannot be taken: {error}")
+
+
+def _report_of(function: Callable[..., Any], run: Run) -> RunReport:
+    try:
+        said = function(run.goal, run)
+    except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and Reverie is told why
+        said = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
+        return RunReport(status="failed", error=said.replace("\x00", "").encode("utf-8", "replace").decode())
+    if isinstance(said, RunReport):
+        return said
+    return RunReport(output="" if said is None else str(said))
+
+
+def _run_of(request: Any, schedule_id: str, run_id: str, goal: str, agent: str) -> Run:
+    def told(name: str) -> Any:
+        key = f"{HEADER_PREFIX}{name}"
+        return (request.headers or {}).get(key, getattr(request, key, None))
+
+    due_at = told("due_at")
+    return Run(
+        id=run_id,
+        schedule_id=schedule_id,
+        goal=goal,
+        agent=told("agent") or agent,
+        workspace=told("workspace") or contract.DEFAULT_WORKSPACE,
+        due_at=datetime.fromisoformat(due_at) if due_at else None,
+        timeout_seconds=int(told("timeout_seconds") or 600),
+    )

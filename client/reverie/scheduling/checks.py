@@ -1,0 +1,213 @@
+"""What schedules, reports of runs and reminders are held to, in the client and once more in the server.
+
+What needs the server's settings (the shortest interval, where webhooks may go) is checked there.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from typing import Any, Final, get_args
+
+from msgspec import UNSET, UnsetType
+from msgspec.structs import replace
+
+from reverie import contract
+from reverie.checks import check_label, check_text
+from reverie.clock import from_micros, new_id, to_micros
+from reverie.errors import Rejected
+from reverie.memories.checks import draft_of
+from reverie.scheduling.reminder_types import ReminderClaim, ReminderDraft
+from reverie.scheduling.schedule_types import (
+    Executor,
+    NotificationPolicy,
+    RunReport,
+    ScheduleChanges,
+    ScheduleDraft,
+    TaskExecutor,
+    WebhookExecutor,
+)
+
+MAX_GOAL_BYTES: Final = 16 * 1024
+MAX_OUTPUT_BYTES: Final = contract.MAX_CONTENT_BYTES
+MAX_SUMMARY_CHARACTERS: Final = 500
+MAX_ERROR_BYTES: Final = 8 * 1024
+MAX_URL_CHARACTERS: Final = 2_048
+MAX_TIMEOUT_SECONDS: Final = 86_400
+MAX_RECALL_LIMIT: Final = 50
+MAX_MESSAGE_BYTES: Final = 16 * 1024
+MAX_CLAIM: Final = 100
+MAX_LEASE_SECONDS: Final = 3_600
+MAX_IDS: Final = 1_000
+
+# What lies outside, in UTC, cannot be written as RFC 3339.
+_YEARS_1_TO_9999: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+_TAKEN_ID: Final = "count"
+_TASK_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9_][\w.:-]*", re.ASCII)
+
+
+def check_executor(executor: Executor) -> Executor:
+    """An executor, or `Rejected`. Tasks and queues of Reverie itself are not to be had."""
+    if isinstance(executor, WebhookExecutor):
+        check_label("url", executor.url, required=True, limit=MAX_URL_CHARACTERS)
+    elif isinstance(executor, TaskExecutor):
+        check_label("task", executor.task, required=True)
+        check_label("queue", executor.queue, required=True)
+        if not _TASK_NAME.fullmatch(executor.task):
+            raise Rejected(f"task {executor.task[:80]!r} is not the name of a Celery task", field="task")
+        if executor.task.startswith(("reverie.", "celery.")):
+            raise Rejected(f"task {executor.task[:80]!r} is not your workers' own: name one of yours", field="task")
+        if not _QUEUE_NAME.fullmatch(executor.queue):
+            raise Rejected(f"queue {executor.queue[:80]!r} is not the name of a queue", field="queue")
+        if executor.queue in contract.QUEUES or executor.queue == "celery":
+            raise Rejected(f"queue {executor.queue!r} is taken: choose one of your own", field="queue")
+    return executor
+
+
+def check_policy(policy: object, *, field: str = "notify") -> NotificationPolicy:
+    """When to tell how a run ended, or `Rejected` naming the argument."""
+    choices: tuple[NotificationPolicy, ...] = get_args(NotificationPolicy)
+    if policy not in choices:
+        raise Rejected(f"{field} is {str(policy)[:80]!r}; it must be one of {', '.join(choices)}", field=field)
+    return choices[choices.index(policy)]
+
+
+def check_schedule_id(schedule_id: object) -> str:
+    """The id of a schedule, or `Rejected`."""
+    checked: str = check_label("id", schedule_id, required=True)
+    return checked
+
+
+def check_run_id(run_id: object, *, field: str = "run") -> str:
+    """The id of a run, or `Rejected`: webhooks bear it in a header."""
+    checked: str = check_label(field, run_id, required=True)
+    if not checked.isascii() or " " in checked:
+        raise Rejected(f"{field} must be printable ASCII without blanks", field=field)
+    return checked
+
+
+def check_schedule(draft: ScheduleDraft, *, agent: str) -> ScheduleDraft:
+    """A schedule as it will be stored, with an id and a user. Raises `Rejected`."""
+    _check_goal(draft.goal)
+    _check_parts(draft)
+    check_label("id", draft.id)
+    if draft.id == _TAKEN_ID:
+        raise Rejected(f"id {_TAKEN_ID!r} is taken by /v1/schedules/{_TAKEN_ID}: choose another", field="id")
+    check_label("user", draft.user)
+    return replace(draft, id=draft.id or new_id(), user=draft.user or agent)
+
+
+def check_schedule_changes(changes: ScheduleChanges) -> ScheduleChanges:
+    """What is to change of a schedule. Raises `Rejected`, for nothing to change, too."""
+    if all(getattr(changes, name) is UNSET for name in changes.__struct_fields__):
+        raise Rejected(f"nothing to change: give some of {', '.join(changes.__struct_fields__)}")
+    if not isinstance(changes.goal, UnsetType):
+        _check_goal(changes.goal)
+    _check_parts(changes)
+    return changes
+
+
+def check_report(report: RunReport) -> RunReport:
+    """How a run ended, as it will be stored. Raises `Rejected`."""
+    check_text("output", report.output, MAX_OUTPUT_BYTES)
+    check_text("error", report.error, MAX_ERROR_BYTES)
+    if report.summary is not None:
+        check_text("summary", report.summary, MAX_OUTPUT_BYTES)
+    if not 0 <= report.turn_count < 2**31:
+        raise Rejected(f"turn_count is {report.turn_count}; it must not be negative", field="turn_count")
+    if not (math.isfinite(report.cost) and report.cost >= 0):
+        raise Rejected(f"cost is {report.cost}; it must be a number that is not negative", field="cost")
+    return report
+
+
+def check_reminder(draft: ReminderDraft, *, now: int) -> ReminderDraft:
+    """A reminder as it will be stored, with an id and the time at which it is due. `now` in microseconds.
+
+    One that is due already is delivered at once. Raises `Rejected`.
+    """
+    for field in ("session", "recipient"):
+        check_label(field, getattr(draft, field), required=True)
+    for field in ("id", "channel"):
+        check_label(field, getattr(draft, field))
+    if not draft.message.strip():
+        raise Rejected("message is blank: say what to remind of", field="message")
+    check_text("message", draft.message, MAX_MESSAGE_BYTES)
+    return replace(draft, id=draft.id or new_id(), due_at=_due(draft, now), in_seconds=None)
+
+
+def reminder_from(given: Mapping[str, Any], *, now: int) -> ReminderDraft:
+    """A reminder out of the arguments of a call. Raises `Rejected`."""
+    return check_reminder(draft_of(ReminderDraft, given), now=now)
+
+
+def check_claim(claim: ReminderClaim) -> ReminderClaim:
+    """How many reminders to claim and for how long, or `Rejected`."""
+    if not 1 <= claim.limit <= MAX_CLAIM:
+        raise Rejected(f"limit is {claim.limit}; it must lie in 1 to {MAX_CLAIM}", field="limit")
+    if not 1 <= claim.lease_seconds <= MAX_LEASE_SECONDS:
+        raise Rejected(
+            f"lease_seconds is {claim.lease_seconds:g}; it must lie in 1 to {MAX_LEASE_SECONDS:,}",
+            field="lease_seconds",
+        )
+    check_label("recipient", claim.recipient)
+    return claim
+
+
+def check_ids(ids: Iterable[object]) -> list[str]:
+    """Ids of notifications, or `Rejected`."""
+    if isinstance(ids, str):
+        raise Rejected("ids must be a list of texts, not one text", field="ids")
+    checked = [str(check_label("ids", one, required=True)) for one in ids]
+    if not 1 <= len(checked) <= MAX_IDS:
+        raise Rejected(f"{len(checked)} ids; give 1 to {MAX_IDS:,}", field="ids")
+    return checked
+
+
+def _check_goal(goal: str) -> None:
+    if not goal.strip():
+        raise Rejected("goal is blank: say what is to be done", field="goal")
+    check_text("goal", goal, MAX_GOAL_BYTES)
+
+
+def _check_parts(given: ScheduleDraft | ScheduleChanges) -> None:
+    """What drafts and changes have in common."""
+    if not isinstance(given.executor, UnsetType):
+        check_executor(given.executor)
+    for field in ("name", "channel", "session"):
+        if getattr(given, field) is not UNSET:
+            check_label(field, getattr(given, field))
+    _check_range("timeout_seconds", given.timeout_seconds, 1, MAX_TIMEOUT_SECONDS)
+    _check_range("recall_limit", given.recall_limit, 0, MAX_RECALL_LIMIT)
+
+
+def _check_range(field: str, value: int | UnsetType, lowest: int, highest: int) -> None:
+    if not isinstance(value, UnsetType) and not lowest <= value <= highest:
+        raise Rejected(f"{field} is {value}; it must lie in {lowest} to {highest:,}", field=field)
+
+
+def _due(draft: ReminderDraft, now: int) -> datetime:
+    if (draft.due_at is None) == (draft.in_seconds is None):
+        raise Rejected("give either due_at or in_seconds: when the reminder is due", field="due_at")
+    if draft.due_at is not None:
+        if draft.due_at.tzinfo is None:
+            raise Rejected("due_at has no time zone: write it as 2027-05-01T09:30:00Z", field="due_at")
+        if not _YEARS_1_TO_9999[0] <= to_micros(draft.due_at) <= _YEARS_1_TO_9999[1]:
+            raise Rejected("due_at lies outside the years 1 to 9999, as UTC counts", field="due_at")
+        return draft.due_at
+    seconds = draft.in_seconds
+    assert seconds is not None
+    if not (math.isfinite(seconds) and 0 <= seconds <= 1e12):
+        raise Rejected(f"in_seconds is {seconds}; it must be a number that is not negative", field="in_seconds")
+    due = now + round(seconds * 1_000_000)
+    if due > _YEARS_1_TO_9999[1]:
+        raise Rejected("the reminder would be due after the year 9999", field="in_seconds")
+    return from_micros(due)
+
+
+def to_due_micros(draft: ReminderDraft) -> int:
+    """When a checked reminder is due, in microseconds."""
+    assert draft.due_at is not None
+    return to_micros(draft.due_at)

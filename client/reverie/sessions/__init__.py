@@ -1,0 +1,1 @@
+"""The calls for sessions, channels, scratchpads and summaries."""

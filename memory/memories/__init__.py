@@ -1,0 +1,1 @@
+"""Memories, facts and notes: kept by hand or extracted from conversations, without secrets."""

@@ -1,0 +1,159 @@
+"""Findings become memories: what is known is not repeated, what is newer takes the place of what is older.
+
+A person's own memories are never touched, nor is anything that is newer than the finding. Each memory is one entry of
+the curation log, with what it took the place of, so that each can be undone by itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from memory.memories.concept_tags import concept_tags
+from memory.memories.findings import Finding, about_whom, normalised
+from storage.memories.extraction import Known, KnownMemories, WaitingSession
+from storage.memories.records import BY_A_PERSON, NewMemory
+from storage.stores import Store, Transaction
+
+SOURCE: Final = "extraction"
+ACTION: Final = "extract"
+
+
+def forget_in_account(account: Store, *, agent: str, workspace: str, session: str | None) -> int:
+    """Delete what came into the account from a session of a workspace, or from any of its; returns how many.
+
+    For when the session, or the workspace, is forgotten: its own store's memories go with it, these do not. What they
+    had taken the place of stands again.
+    """
+    with account.writing() as tx:
+        tx.curation.forget_origin(workspace, session, agent=agent)  # of those too that were pruned since
+        rows = KnownMemories(tx.connection, agent).rows_from(workspace, session)
+        if not rows:
+            return 0
+        memories = tx.for_agent(agent).memories
+        gone = [memory.id for memory in memories.by_rows(rows).values()]
+        memories.give_way(rows)
+        tx.curation.forget_memories(agent, gone)
+        return memories.delete(rows)
+
+
+class Keeper:
+    """Keeps findings of one session within one transaction, in their order; `counts` says what became of them."""
+
+    def __init__(self, tx: Transaction, session: WaitingSession, *, job: str, workspace: str | None, now: int) -> None:
+        """`workspace` is given where the store is the account's: it has no sessions, so what names one is metadata."""
+        self.counts: Counter[str] = Counter()
+        self._tx = tx
+        self._session = session
+        self._job = job
+        self._workspace = workspace
+        self._now = now
+        self._known = KnownMemories(tx.connection, session.agent)
+        self._memories = tx.for_agent(session.agent).memories
+        self._contents = {normalised(content) for content in self._known.contents(owner=session.user)}
+        self._undone = tx.curation.undone(ACTION)
+
+    def keep(self, findings: Sequence[Finding]) -> None:
+        """Store what is new of these."""
+        for finding in findings:
+            self.counts[self._keep(about_whom(finding, self._session.user))] += 1
+
+    def _keep(self, finding: Finding) -> str:
+        """Store a finding, and say what became of it."""
+        agent = self._session.agent
+        memory_id = finding.memory_id(agent)
+        if normalised(finding.content) in self._contents or self._memories.find(memory_id) is not None:
+            return "known"
+        if (agent, memory_id) in self._undone:
+            return "undone_before"
+        rivals = self._rivals(finding)
+        if any(_says_the_same(rival, finding) for rival in rivals):
+            return "known"
+        if any(rival.created_at > finding.message.created_at for rival in rivals):
+            return "older_than_known"
+        if any(_is_protected(rival) and _is_same_fact(rival, finding) for rival in rivals):
+            return "said_otherwise_by_a_person"
+        older = [rival for rival in rivals if not _is_protected(rival)]
+        self._store(finding, memory_id, older)
+        self._contents.add(normalised(finding.content))
+        if older:
+            self.counts["superseded"] += len(older)
+        return "added"
+
+    def _rivals(self, finding: Finding) -> list[Known]:
+        """What is known of the same subject or fact."""
+        rivals: dict[int, Known] = {}
+        if finding.subject is not None:
+            rivals = {one.row_id: one for one in self._known.about(finding.subject, owner=self._session.user)}
+        if finding.category is not None and finding.key is not None:
+            for one in self._known.of_fact(finding.category, finding.key):
+                rivals[one.row_id] = one
+        return list(rivals.values())
+
+    def _store(self, finding: Finding, memory_id: str, older: Sequence[Known]) -> None:
+        with self._tx.curation.entry(
+            job=self._job,
+            agent=self._session.agent,
+            action=ACTION,
+            why=f"said in message {finding.message.id}, found by {finding.by}",
+            at=self._now,
+            memories=[memory_id, *(one.id for one in older)],
+            session=self._session.id,
+        ):
+            # One row may stand for a fact: the older one leaves the place before it is known who takes it.
+            for one in older:
+                self._memories.supersede(one.row_id, by=one.row_id, now=self._now)
+            added = self._memories.add(self._memory(finding, memory_id), now=self._now)
+            for one in older:
+                self._memories.supersede(one.row_id, by=added.row_id, now=self._now)
+            # It was just learnt, however long ago it was said: it must not be forgotten at once.
+            self._memories.change(added.row_id, now=self._now, accessed_at=max(self._now, added.created_at))
+
+    def _memory(self, finding: Finding, memory_id: str) -> NewMemory:
+        metadata: dict[str, object] = {"evidence": list(finding.evidence), "found_by": finding.by}
+        if self._workspace is not None:
+            metadata |= {"workspace": self._workspace, "session": self._session.id}
+        return NewMemory(
+            id=memory_id,
+            content=finding.content,
+            created_at=finding.message.created_at,
+            tier=finding.tier,
+            lifetime=finding.lifetime,
+            kind=finding.kind,
+            source=SOURCE,
+            importance=finding.importance,
+            expires_at=finding.expires_at,
+            owner_user_id=self._session.user,
+            tags=finding.tags,
+            concept_tags=concept_tags(finding.content),
+            metadata=metadata,
+            session=None if self._workspace is not None else self._session.id,
+            source_message=finding.message.id,
+            category=finding.category,
+            key=finding.key,
+            value=finding.value,
+            subject=finding.subject,
+            confidence=finding.confidence,
+            trace=finding.message.trace,
+        )
+
+
+def _says_the_same(known: Known, finding: Finding) -> bool:
+    """Whether what is known is this fact with this value."""
+    return (
+        _is_same_fact(known, finding)
+        and known.value is not None
+        and finding.value is not None
+        and normalised(known.value) == normalised(finding.value)
+    )
+
+
+def _is_same_fact(known: Known, finding: Finding) -> bool:
+    return finding.category is not None and (known.category, known.key) == (finding.category, finding.key)
+
+
+def _is_protected(known: Known) -> bool:
+    """Whether no job may take its place: a person wrote or pinned it, or an agent keeps it as its own fact or note."""
+    by_hand = known.source in (BY_A_PERSON, "agent") and (known.note_id is not None or known.category is not None)
+    return by_hand or known.source == BY_A_PERSON or known.pinned

@@ -1,0 +1,210 @@
+"""What users ask to be remembered, and how they want things done from now on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Final
+
+from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.sentences import COVER, Sentence
+from memory.memories.patterns.statement import Kind, Statement, Tier
+from memory.memories.patterns.times import end_of
+
+MOST_WORDS: Final = 40
+FEWEST_WORDS: Final = 2
+# Of what is not about the user, fewer words are a saying.
+_FEWEST_WORDS_OF_ANYTHING: Final = 4
+
+_ABOUT_ME: Final = r"(?=\s*,?\s+(?:i|my|we|our|i'm)\b)"
+_POLITELY: Final = r"(?:(?:please|can you|could you|would you|you should|i want you to)\s+){0,2}"
+# Whoever says it so wants it kept, whatever it is about; `note that` and the like may be about the task at hand.
+_REMEMBER_ANYTHING = re.compile(
+    rf"{_POLITELY}(?:remember(?:\s+that|\s*:)|(?:don't|do not|never) forget(?:\s+that|\s*:)"
+    r"|for (?:future|your) reference\s*[,:])\s*"
+    r"(?P<rest>(?:(?:the|a|an|there|on|in|at)\s|(?-i:[A-Z])).*)",
+    re.IGNORECASE,
+)
+# What the talk is about just now: no memory of it is asked for.
+_THE_TASK_AT_HAND = re.compile(
+    r"\b(?:the (?:\w+ )?(?:question|answer|task|essay|text|story|code|function|exercise|graph|draft|document|paragraph"
+    r"|sentence|triangle|equation|output|input|data|user|reader|audience|goal|plot|earth|sun|customer)|x|y|n)\b",
+    re.IGNORECASE,
+)
+# `Remember that night`: no clause follows, but what is to be thought of once more.
+_THAT_ONE: Final = (
+    r"(?!(?:time|day|night|evening|morning|weekend|summer|winter|spring|year|trip|scene|movie|film|song|moment|feeling"
+    r"|conversation|story|guy|girl|man|woman|place|one|thing|part|episode|book|game|party|photo|picture|old|crazy)\b)"
+)
+_REMEMBER = re.compile(
+    rf"{_POLITELY}"
+    rf"(?:(?:always\s+)?remember(?:\s+that\s+{_THAT_ONE}|\s*:|{_ABOUT_ME})"
+    rf"|(?:don't|do not|never) forget(?:\s+that|\s*:|{_ABOUT_ME})"
+    r"|keep in mind(?:\s+that|\s*:)|make a note(?:\s+that|\s+of this\s*:|\s*:)|take note(?:\s+that|\s*:)"
+    r"|note(?:\s+that|\s*:)|for the record\s*[,:]|for (?:future|your) reference\s*[,:])\s*,?\s*(?P<rest>\S.*)",
+    re.IGNORECASE,
+)
+_NOW: Final = r"(?:from now on|from here on(?: out)?|going forward|in (?:the )?future)"
+_FROM_NOW_ON = re.compile(rf"(?:please\s*,?\s+)?{_NOW}\s*,?\s+(?P<rest>\S.*)", re.IGNORECASE)
+_FROM_NOW_ON_LAST = re.compile(rf"(?:please\s+)?(?P<rest>[a-z].*?),?\s+{_NOW}[.!]*$", re.IGNORECASE)
+_ALWAYS = re.compile(r"please\s*,?\s+(?P<rest>(?:always|never|don't ever|do not ever)\s+\S.*)", re.IGNORECASE)
+# Said to whoever answers. Of others, `always` is as often advice, a recipe or a proverb.
+_ALWAYS_TO_YOU = re.compile(
+    rf"(?P<rest>(?:always|never|don't ever|do not ever)\s+(?:(?:{words.DONE_BY_AGENTS})\b"
+    rf"|{words.INSTRUCTIONS}\b(?=.*\b(?:me|your (?:answer|repl|respon|messag|output|code|sourc|summar|suggest)))).*)",
+    re.IGNORECASE,
+)
+_WHENEVER = re.compile(
+    rf"(?P<rest>(?:(?:whenever|every time|each time) i [^,]+,\s*(?:please\s+)?(?:(?:always|never)\s+)?"
+    rf"{words.INSTRUCTIONS}|when i [^,]+,\s*(?:please\s+)?(?:always|never)\s+{words.INSTRUCTIONS})\b.*)",
+    re.IGNORECASE,
+)
+_ALWAYS_PLEASE = re.compile(r"(?P<rest>(?:always|never)\s+\S.*?),?\s+please$", re.IGNORECASE)
+_FROM_DATE = re.compile(
+    rf"(?P<rest>(?:starting|beginning|as of|from)\s+(?:{words.DATE}|{words.MONTHS}"
+    rf"|next (?:week|month|year|{words.WEEKDAYS})|{words.WEEKDAYS})(?:\s+on(?:wards?)?)?\s*,?"
+    r"\s+(?:i|my|we|our|i'm|i'll|we'll)\b.*)",
+    re.IGNORECASE,
+)
+_REMIND = re.compile(
+    rf"{_POLITELY}(?:remind me|don't let me forget)\s+"
+    r"(?P<rest>(?:(?:on|in|at|by|this|next|every|tomorrow|tonight|today)\b[\w :]{0,30}?\s)?(?:to|that|about)\s+\S.*)",
+    re.IGNORECASE,
+)
+_OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our|us)\b", re.IGNORECASE)
+_VAGUE = re.compile(
+    r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b", re.IGNORECASE
+)
+# What is said to the other is advice, or about the talk itself.
+_TALKS_LANGUAGE = re.compile(r"\b(?:answer|respond|reply|speak|talk|write)(?: to me)? (?:only )?in [A-Z]\w+$")
+# A rule of somebody's, or of a game.
+_PROVERB = re.compile(
+    r"\b(?:sa(?:ys?|id|ying)|motto|proverb|advice|rules?|they say|quote|wr(?:ote|ites))\b|\balways (?:be )?stop",
+    re.IGNORECASE,
+)
+_CALL_ME = re.compile(r"(?:please\s+)?call me\s", re.IGNORECASE)
+_YOU = re.compile(r"\b(?:you|your|you're|yourself|u)\b", re.IGNORECASE)
+_INSTRUCTION = re.compile(
+    r"(?:please\s+)?(?:(?:i (?:want|need|would like|'d like)|i'd like) you to\s+|you (?:should|must|have to)\s+)?"
+    rf"(?:(?:always|never|only|do not|don't|ever)\s+)*{words.INSTRUCTIONS}\b",
+    re.IGNORECASE,
+)
+_EVERYWHERE = re.compile(
+    r"\b(?:everywhere|(?:in|across|for) (?:all|every|each)(?: of)?(?: my| the)? (?:projects?|workspaces?|chats?"
+    r"|conversations?))\b",
+    re.IGNORECASE,
+)
+_SECRET = re.compile(
+    r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security|card number"
+    r"|iban|credentials?)\b",
+    re.IGNORECASE,
+)
+
+
+def to_remember(sentence: Sentence) -> Sentence | None:
+    """What a sentence asks to be remembered; None where it asks nothing of the kind."""
+    found = _REMEMBER.match(sentence.text)
+    if found is None:
+        return None
+    start, end = found.span("rest")
+    return Sentence(sentence.text[start:end], sentence.words(start, end))
+
+
+def match(sentence: Sentence, at: int) -> Statement | None:
+    """What a sentence asks from its first word on, or None. `at` is when it was said, in microseconds."""
+    if _SECRET.search(sentence.text):
+        return None
+    for patterns, make in _RULES:
+        for pattern in patterns:
+            found = pattern.match(sentence.text)
+            said = _rest(sentence, found) if found is not None else None
+            made = make(said, sentence.own, at) if said is not None else None
+            if made is not None:
+                return made
+    return None
+
+
+def says_everywhere(text: str) -> bool:
+    """Whether a text says that something is to hold in every project or conversation."""
+    return _EVERYWHERE.search(text) is not None
+
+
+def _rest(sentence: Sentence, found: re.Match[str]) -> str | None:
+    """What is asked, as it was written; None where it cannot be understood by itself."""
+    said = sentence.words(*found.span("rest")).strip(" \t,.;:!*_")
+    is_whole = COVER not in found["rest"] and said.count("(") == said.count(")")
+    return said if is_whole and FEWEST_WORDS <= len(said.split()) <= MOST_WORDS else None
+
+
+def _remembered(said: str, quote: str, at: int) -> Statement | None:
+    del at
+    if not _OWN.search(said) or _VAGUE.match(said) or _YOU.search(said):
+        return None
+    return _statement(f"User asked to remember: {_small_first(said)}.", "fact", quote, importance=0.8)
+
+
+def _remembered_of_anything(said: str, quote: str, at: int) -> Statement | None:
+    del at
+    is_short = len(said.split()) < _FEWEST_WORDS_OF_ANYTHING
+    if is_short or _VAGUE.match(said) or _YOU.search(said) or _THE_TASK_AT_HAND.search(said):
+        return None
+    return _statement(f"User asked to remember: {_small_first(said)}.", "fact", quote, importance=0.8)
+
+
+def _procedure(said: str, quote: str, at: int) -> Statement | None:
+    # What one is called is a fact, and so a newer name takes its place.
+    if not _INSTRUCTION.match(said) or _CALL_ME.match(said):
+        return None
+    return _standing(said, quote, at)
+
+
+def _to_you(said: str, quote: str, at: int) -> Statement | None:
+    return _standing(said, quote, at) if _PROVERB.search(said) is None else None
+
+
+def _standing(said: str, quote: str, at: int) -> Statement | None:
+    del at
+    tier: Tier = "account" if says_everywhere(said) else "workspace"
+    subject = "language of answers" if _TALKS_LANGUAGE.search(said) else None
+    made = _statement(f"From now on: {_small_first(said)}.", "procedure", quote, importance=0.8, tier=tier)
+    return replace(made, subject=subject)
+
+
+def _beginning(said: str, quote: str, at: int) -> Statement | None:
+    del at
+    return _statement(f"User said: {_small_first(said)}.", "event", quote, importance=0.6)
+
+
+def _task(said: str, quote: str, at: int) -> Statement | None:
+    end = end_of(said, at)
+    own = _OWN.search(said)
+    # To be reminded about something else is to be told of it again.
+    if re.match(r"about\b", said, re.IGNORECASE) and own is None and end is None:
+        return None
+    # In the third person `my` would be somebody else's.
+    content = f'User asked: "Remind me {said}."' if own else f"User asked to be reminded {said}."
+    return _statement(content, "task", quote, importance=0.7, expires_at=end)
+
+
+def _statement(
+    content: str, kind: Kind, quote: str, *, importance: float, tier: Tier = "workspace", expires_at: int | None = None
+) -> Statement:
+    return Statement(
+        content=content, kind=kind, quote=quote, subject=None, confidence=0.95, importance=importance,
+        lifetime="short_term" if kind == "task" else "long_term", tier=tier, expires_at=expires_at,
+    )  # fmt: skip
+
+
+def _small_first(said: str) -> str:
+    """With a small first letter, unless the first word is `I` or a name."""
+    return said[:1].lower() + said[1:] if said.split()[0].lower() in words.SMALL_FIRST else said
+
+
+_RULES: Final = (
+    ((_REMEMBER,), _remembered),
+    ((_REMEMBER_ANYTHING,), _remembered_of_anything),
+    ((_FROM_NOW_ON, _ALWAYS, _ALWAYS_PLEASE, _FROM_NOW_ON_LAST), _procedure),
+    ((_ALWAYS_TO_YOU, _WHENEVER), _to_you),
+    ((_FROM_DATE,), _beginning),
+    ((_REMIND,), _task),
+)

@@ -1,0 +1,76 @@
+"""What may stand as the value of a statement: short, plain noun phrases that mean something by themselves later on."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.sentences import COVER
+
+MOST_WORDS: Final = 9
+_NAME_CHARACTERS: Final = 60
+
+# Where a value ends: another thought begins.
+_NEXT_THOUGHT = re.compile(
+    r"\s*(?:[,;:()\[\]\u2013\u2014]|\s--?\s|\s-\s?$|\s(?:because|since|cause|but|so|although|though|while|whereas|which"
+    r"|who|where|when|whenever|until|unless|except|if|then|too|either|anyway|as well|even|especially|however|and then"
+    r"|at the moment|right now|these days|nowadays"
+    r"|from now on|any ?more|now(?=\s*(?:$|[,.;!]))|of course|by the way|btw|please|thanks|thank you|instead"
+    r"|and (?:i|i'm|i've|i'd|i'll|my|we|we're|our|it|it's|he|she|he's|she's|they|they're|that|this|there|was|is|am|have"
+    r"|had|will|would|can|could|want|need|wanted|think|am|don't|love|like|hate|enjoy|feel|find|hope|usually|always"
+    r"|often|never|plan|try|trying|looking|thinking|just|what|how|also|so)\b"
+    r"|or (?:something|anything|whatever|so)\b|and (?:stuff|all|such|things like)\b)\b)",
+    re.IGNORECASE,
+)
+# What follows decides when or of what the value holds: alone it would say something else.
+_CONDITION = re.compile(
+    r"\s*[,(\u2013\u2014-]*\s*(?:if|when|whenever|unless|until|except|that|how|what|where|who|but (?:only|not)"
+    r"|and (?:what|how))\b",
+    re.IGNORECASE,
+)
+# Within a value, these point at something said or seen before.
+_SEEN_BEFORE = re.compile(
+    r"\b(?:that|this|these|those|it|its|it's|they|them|you|your|you're|you've|yours|his|her|him|their|he|she|above|below"
+    r"|here|there's|idea|ideas|suggestions?|recommendations?|advice|tips?|sounds?|way|fact|thought|both|we|us|our|i|i'm"
+    r"|i've|i'd|former|latter|number|option|version)\b|#",
+    re.IGNORECASE,
+)
+_ARTICLE = re.compile(r"^(?:a|an|the|my)\s+", re.IGNORECASE)
+_NAME_WORD: Final = r"[A-Z\u00c0-\u00de][\w'\u2019.-]*"
+_NAME = re.compile(rf"{_NAME_WORD}(?:\s(?:{_NAME_WORD}|de|da|di|van|von|der|la|le|bin|al)){{0,4}}$")
+
+
+def cut(text: str) -> str:
+    """A value without what follows it in the same sentence; empty where what follows is a condition of it."""
+    found = _NEXT_THOUGHT.search(text)
+    if found and _CONDITION.match(text, found.start()):
+        return ""
+    return (text[: found.start()] if found else text).strip(" \t.,;:-*_")
+
+
+def is_plain(value: str, *, most_words: int = MOST_WORDS, covered: bool = False) -> bool:
+    """Whether a value stands by itself: short, and pointing at nothing that was said before.
+
+    With `covered` a title in quotation marks may be it, or part of it.
+    """
+    parts = value.split()
+    return (
+        0 < len(parts) <= most_words
+        and value.lower() not in words.NOTHING_ALONE
+        and any(character.isalnum() or character == COVER for character in value)
+        and (covered or COVER not in value)
+        and parts[0].lower() not in words.POINTING_AWAY
+        and not _SEEN_BEFORE.search(value)
+        and parts[-1].lower() not in words.LOOSE_ENDS
+    )
+
+
+def is_name(value: str) -> bool:
+    """Whether a value is written as the name of a person, an animal or a place."""
+    return bool(_NAME.match(value)) and value.split()[0] not in words.NO_NAMES and len(value) <= _NAME_CHARACTERS
+
+
+def as_subject(value: str) -> str:
+    """A value as part of a subject: lower case, without article, blanks as one."""
+    return " ".join(_ARTICLE.sub("", value).lower().replace("\u2019", "'").split())

@@ -1,0 +1,56 @@
+"""Numbers that are secrets: of cards, accounts and papers, where their form or what is said of them proves it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, NamedTuple
+
+from memory.memories import secret_forms as forms
+
+# The countries with letters in their account numbers leave at least so many digits.
+_FEWEST_IBAN_DIGITS: Final = 8
+
+
+class Secret(NamedTuple):
+    """Where in a text a secret stands, and of what kind it is."""
+
+    start: int
+    end: int
+    kind: str
+
+
+def numbers(text: str) -> Iterator[Secret]:
+    """The numbers of cards, bank accounts, papers and social security that a text holds."""
+    for found in forms.CARD.finditer(text):
+        digits = "".join(filter(str.isdigit, found.group()))
+        if forms.CARD_ISSUERS.fullmatch(digits) and _passes_luhn(digits):
+            yield Secret(*found.span(), "card number")
+    for found in forms.IBAN.finditer(text):
+        length = _iban_length(found.group())
+        if length:
+            yield Secret(found.start(), found.start() + length, "IBAN")
+    for found in forms.IDENTITY.finditer(text):
+        yield Secret(*found.span("number"), "identity number")
+    for found in forms.SOCIAL_SECURITY.finditer(text):
+        yield Secret(*found.span("after" if found["after"] else "before"), "social security number")
+
+
+def _passes_luhn(digits: str) -> bool:
+    """The check digit of card numbers (ISO/IEC 7812-1, annex B)."""
+    doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
+    return sum(number - 9 if number > 9 else number for number in doubled) % 10 == 0 and len(set(digits)) > 1
+
+
+def _iban_length(text: str) -> int:
+    """How much of a text is an IBAN whose check digits are right (ISO 7064, MOD 97-10); 0 for none of it.
+
+    A word in capitals behind it may look like its last group.
+    """
+    if sum(map(str.isdigit, text)) < _FEWEST_IBAN_DIGITS:
+        return 0
+    ends = [place for place in range(15, len(text) + 1) if place == len(text) or not text[place].isalnum()]
+    for end in reversed(ends):
+        compact = "".join(filter(str.isalnum, text[:end]))
+        if len(compact) >= 15 and int("".join(str(int(c, 36)) for c in compact[4:] + compact[:4])) % 97 == 1:
+            return end
+    return 0

@@ -1,0 +1,64 @@
+"""What a person does with dead letters: replay them (the cause is gone) or drop them (they are not wanted)."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import msgspec
+
+from reverie.contract import INGEST_MESSAGES, PAYLOAD_VERSION, FilePayload, MessagePayload
+from reverie.errors import Conflict
+from reverie.pipeline.inbox import Inbox
+from storage.pipeline.work import Stage
+from storage.records import DeadLetter
+from storage.stores import Store
+
+
+def replay(store: Store, inbox: Inbox, letter_id: int, *, agent: str | None = None) -> DeadLetter:
+    """Give a dead letter a fresh start and remove it; if it fails again it comes back with its new error.
+
+    A payload goes back into the inbox before the letter is removed, so a crash between the two doubles nothing.
+    Raises `NotFound`, and `Conflict` for a payload that this version of Reverie cannot read or that is another agent's.
+    """
+    with store.reading() as tx:
+        letter = (tx.for_agent(agent).dead_letters if agent else tx.dead_letters).get(letter_id)
+    if letter.stage == "ingest":
+        _accept_again(store, inbox, letter)
+        with store.writing() as tx:
+            tx.dead_letters.remove(letter)  # a worker may have had the payload already, and set it aside once more
+    else:
+        with store.writing() as tx:
+            tx.work.revive(cast("Stage", letter.stage), int(letter.item_id))
+            if letter.stage == "embed":
+                tx.chunks.note_embedding_error([int(letter.item_id)], None)
+            tx.dead_letters.remove(letter)
+    return letter
+
+
+def drop(store: Store, letter_id: int, *, agent: str | None = None) -> DeadLetter:
+    """Remove a dead letter for good; the row it speaks of (a chunk without a vector) stays as it is."""
+    with store.writing() as tx:
+        letters = tx.for_agent(agent).dead_letters if agent else tx.dead_letters
+        letter = letters.get(letter_id)
+        letters.remove(letter)
+    return letter
+
+
+def _accept_again(store: Store, inbox: Inbox, letter: DeadLetter) -> None:
+    try:
+        payload = msgspec.json.decode(letter.payload or b"", type=MessagePayload | FilePayload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Conflict(
+            f"dead letter {letter.id} cannot be read ({error}), so it cannot be replayed: drop it", field="id"
+        ) from error
+    if payload.v > PAYLOAD_VERSION:  # read by this version, it would lose what only the newer one knows
+        raise Conflict(f"dead letter {letter.id} was written by a newer Reverie: upgrade this one first", field="id")
+    if payload.agent != letter.agent:
+        raise Conflict(
+            f"dead letter {letter.id} of agent {letter.agent!r} holds a message of agent {payload.agent!r}: drop it",
+            field="id",
+        )
+    # With its old time: a session that is forgotten at this very moment must not come back.
+    inbox.accept(store.name, [payload], accepted_at=letter.created_at)
+    # Accepting notes that a wake-up is on its way. The caller sends it, and asks first whether one is.
+    inbox.clear_wake(INGEST_MESSAGES, store.name)

@@ -1,0 +1,194 @@
+"""Give chunks their vectors, in batches that fill the model. The model is never called inside a transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.embedders.base import Embedder, EmbedderUnavailable
+from memory.pipeline.questions import text_to_embed
+from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, retry_at, run_batches
+from reverie.errors import Permanent
+from storage.pipeline.work import Claim
+from storage.records import PendingChunk
+from storage.stores import Store, Transaction
+
+# Enough texts that sorting by length leaves hardly any padding, few enough that a message which comes now waits
+# a third of a second for the batch before it: 256 short turns take 0.31 s in bfloat16 on two cores.
+BATCH_CHUNKS: Final = 256
+# Those who wait to be told that words must do for now have sent something lately: no need to look at a whole backlog.
+_TOLD_AT_ONCE: Final = 1_000
+# Its worker has nothing else to do; after this time the other workspaces have their turn.
+_EMBED_BUDGET_SECONDS: Final = 5.0
+
+
+class ModelChanged(EmbedderUnavailable):
+    """The store went over to another model while a batch was embedded with the one before: embed it again."""
+
+
+@dataclass(frozen=True, slots=True)
+class EmbedHooks:
+    """What to do after a batch: wake the indexer, and tell those who wait that words alone must do for now."""
+
+    on_embedded: Callable[[], None]
+    on_unavailable: Callable[[Sequence[int], str], None]
+
+
+def embed_chunks(
+    store: Store,
+    embedder: Embedder,
+    *,
+    now: Callable[[], int],
+    hooks: EmbedHooks,
+    batch_size: int = BATCH_CHUNKS,
+) -> StageReport:
+    """Embed all chunks that wait, until the time is up or the embedder is away.
+
+    The model is loaded before anything is claimed: loading takes seconds, and a worker killed meanwhile holds
+    nothing. Vectors of another model than the store's are never mixed in: the report says `blocked`.
+    """
+    with store.reading() as tx:
+        if not tx.work.is_waiting("embed", now=now()):
+            return StageReport()
+    blocked = _blocked(store, embedder)
+    if blocked:
+        with store.reading() as tx:
+            newest = tx.chunks.newest_without_vector(_TOLD_AT_ONCE)
+        hooks.on_unavailable(newest, blocked)
+        return StageReport(blocked=blocked)
+
+    # What takes longer is held for longer: a slow batch is not the death of its worker.
+    lease_seconds = STAGE_LEASE_SECONDS * max(1.0, batch_size / BATCH_CHUNKS)
+
+    def batch(report: StageReport) -> bool:
+        with store.writing() as tx:
+            claim = tx.work.claim("embed", now=now(), lease_seconds=lease_seconds, limit=batch_size)
+        if claim is None:
+            return False
+        with store.reading() as tx:
+            chunks = tx.chunks.pending(claim.items)
+            report.traces |= set(tx.chunks.traces(claim.items))
+        return _embed_batch(store, embedder, claim, chunks, now, hooks, report)
+
+    return run_batches(batch, budget_seconds=_EMBED_BUDGET_SECONDS)
+
+
+def _embed_batch(
+    store: Store,
+    embedder: Embedder,
+    claim: Claim,
+    chunks: list[PendingChunk],
+    now: Callable[[], int],
+    hooks: EmbedHooks,
+    report: StageReport,
+) -> bool:
+    """Embed one claimed batch; returns whether to go on with the next."""
+    error = crashed(claim)
+    if error is not None:
+        report.buried += _bury(store, claim, {chunk.id: error for chunk in chunks}, now(), hooks)
+        return True
+    try:
+        vectors, refused = vectors_of_chunks(embedder, chunks)
+        report.done += _commit(store, embedder, claim, vectors, now())
+    except ModelChanged:
+        with store.writing() as tx:
+            tx.work.release(claim)
+        report.retried += len(chunks)
+        report.more = True  # another wake-up, which finds the embedder that the store has now
+        return False
+    except EmbedderUnavailable as unavailable:
+        _give_back(store, claim, now(), str(unavailable))
+        report.retried += len(chunks)
+        report.blocked = str(unavailable)
+        hooks.on_unavailable([chunk.id for chunk in chunks], str(unavailable))
+        return False
+    report.buried += _bury(store, claim, refused, now(), hooks)
+    hooks.on_embedded()
+    return True
+
+
+def vectors_of_chunks(
+    embedder: Embedder, chunks: Sequence[PendingChunk]
+) -> tuple[list[tuple[int, bytes]], dict[int, Permanent]]:
+    """The vectors of chunks, and the errors of those the embedder refuses: found one by one when a batch is."""
+    try:
+        matrix = embedder.embed([text_to_embed(chunk.lead, chunk.text, chunk.speaker) for chunk in chunks])
+    except Permanent as error:
+        if len(chunks) == 1:
+            return [], {chunks[0].id: error}
+        half = len(chunks) // 2
+        left, left_refused = vectors_of_chunks(embedder, chunks[:half])
+        right, right_refused = vectors_of_chunks(embedder, chunks[half:])
+        return left + right, left_refused | right_refused
+    return [(chunk.id, to_blob(vector)) for chunk, vector in zip(chunks, matrix, strict=True)], {}
+
+
+def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tuple[int, bytes]], now: int) -> int:
+    if not vectors:
+        return 0
+    with store.writing() as tx:
+        held = tx.work.still_held(claim, [item for item, _ in vectors])
+        kept = [(item, blob) for item, blob in vectors if item in held]
+        if kept:
+            _ensure_index(tx, embedder, now)
+            tx.chunks.store_vectors(embedder.model, embedder.dimension, kept, now=now)
+            if claim.attempts:
+                tx.chunks.note_embedding_error(sorted(held), None)
+        tx.work.finish(claim, [item for item, _ in vectors])
+    return len(kept)
+
+
+def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
+    """The first vectors of a workspace decide its model; none of another model is ever written beside them."""
+    generation = tx.index.active("vector")
+    if generation is None:
+        tx.index.create("vector", now=now, model=embedder.model, dim=embedder.dimension, active=True)
+    elif (generation.model, generation.dim) != (embedder.model, embedder.dimension):
+        raise ModelChanged(f"the store's model became {generation.model} while {embedder.model} was at work")
+
+
+def _give_back(store: Store, claim: Claim, now: int, error: str) -> None:
+    with store.writing() as tx:
+        held = sorted(tx.work.still_held(claim))  # what another worker took over may have its vector by now
+        tx.work.retry(claim, held, at=retry_at(now, claim.attempts), error=error)
+        tx.chunks.note_embedding_error(held, error)
+
+
+def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, hooks: EmbedHooks) -> int:
+    """Set refused chunks aside: their words are searchable, and whoever waits is told that there is no more to come."""
+    if not refused:
+        return 0
+    with store.writing() as tx:
+        held = tx.work.still_held(claim, list(refused))
+        for item in held:
+            bury(tx, claim, item, owner=tx.chunks.owner(item), error=refused[item], now=now)
+            tx.chunks.note_embedding_error([item], str(refused[item]))
+    for item in sorted(held):
+        hooks.on_unavailable([item], str(refused[item]))
+    return len(held)
+
+
+def _blocked(store: Store, embedder: Embedder) -> str:
+    """Why nothing can be embedded now: the embedder is away, or it is not the one of the store's vectors."""
+    try:
+        embedder.load()
+    except EmbedderUnavailable as error:
+        return str(error)
+    with store.reading() as tx:
+        generation = tx.index.active("vector")
+    if generation is None or (generation.model, generation.dim) == (embedder.model, embedder.dimension):
+        return ""
+    return (
+        f"workspace {store.name} holds vectors of {generation.model} ({generation.dim}), the settings name"
+        f" {embedder.model} ({embedder.dimension}): new chunks wait until the settings name the store's model again, or"
+        " `reverie db reembed` has brought the store to theirs"
+    )
+
+
+def to_blob(vector: NDArray[np.float32]) -> bytes:
+    """A vector as stored: float32, little-endian, whatever the machine's own order is."""
+    return np.ascontiguousarray(vector, dtype="<f4").tobytes()

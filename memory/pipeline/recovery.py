@@ -1,0 +1,142 @@
+"""The sweeps that make good whatever was lost on the way: a killed worker, a lost wake-up, a flushed broker.
+
+What they cost follows the work that waits. The inbox sweep asks the broker which inboxes are not empty; the stage
+sweep looks only into workspaces whose files were written since it last found nothing to do there.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+from adapters.broker.working_memory import WorkingMemory
+from memory.pipeline.ingest import ingest_batch
+from reverie.checks import check_workspace
+from reverie.errors import Rejected, ReverieError
+from reverie.pipeline.inbox import GRACE_SECONDS, Inbox
+from storage.pipeline.work import Stage
+from storage.stores import FileStamp, Stores
+
+_SWEEP_BUDGET_SECONDS: Final = 10.0
+# The embed worker has nobody beside it: what comes in meanwhile waits for this long at most.
+_BACKFILL_BUDGET_SECONDS: Final = 10.0
+
+
+@dataclass(slots=True)
+class SweepReport:
+    """What a sweep looked at and did; a workspace that cannot be used is an error for that workspace alone."""
+
+    looked_at: int = 0
+    woken: dict[str, int] = field(default_factory=dict)
+    recovered: int = 0
+    errors: dict[str, str] = field(default_factory=dict)
+
+    def counts(self) -> dict[str, Any]:
+        """The numbers, for a log line and for `job_runs`."""
+        counts: dict[str, Any] = {"looked_at": self.looked_at, "recovered": self.recovered}
+        if self.woken:
+            counts["woken"] = self.woken
+        if self.errors:
+            counts["errors"] = self.errors
+        return counts
+
+
+def recover_inbox(
+    inbox: Inbox,
+    stores: Stores,
+    working: WorkingMemory,
+    *,
+    now: Callable[[], int],
+    on_stored: Callable[[str], None],
+    budget_seconds: float = _SWEEP_BUDGET_SECONDS,
+) -> SweepReport:
+    """Store what has been in an inbox for more than 20 s, in bounded batches and within a time budget.
+
+    It drains the inbox itself instead of sending tasks, so behind a long backlog it multiplies nothing.
+    """
+    report = SweepReport()
+    deadline = time.monotonic() + budget_seconds
+    for workspace in inbox.workspaces():
+        report.looked_at += 1
+        try:
+            check_workspace(workspace)
+        except Rejected as error:  # written by something else than our client: there is no place to keep it
+            inbox.forget_workspace(workspace)
+            report.errors[workspace[:80]] = str(error)
+            continue
+        try:
+            while inbox.stats(workspace).oldest_age_seconds > GRACE_SECONDS and time.monotonic() < deadline:
+                batch = ingest_batch(inbox, stores.workspace(workspace), working, now=now())
+                if not batch.taken:
+                    break
+                report.recovered += batch.taken
+                on_stored(workspace)
+        except ReverieError as error:
+            report.errors[workspace] = str(error)
+    return report
+
+
+def backfill(
+    stores: Stores,
+    *,
+    embed: Callable[[str], Mapping[str, Any]],
+    budget_seconds: float = _BACKFILL_BUDGET_SECONDS,
+) -> dict[str, Any]:
+    """Embed what has no vector yet, workspace by workspace; those that the time does not reach have the next turn.
+
+    `embed` is given the name of a workspace and returns its counts. One that cannot be used holds up no other.
+    """
+    done = 0
+    errors: dict[str, str] = {}
+    deadline = time.monotonic() + budget_seconds
+    names = stores.all_names()
+    for workspace in random.sample(names, len(names)):
+        if time.monotonic() > deadline:
+            break
+        try:
+            if not stores.is_idle(workspace, ("embed",)):
+                done += embed(workspace).get("done", 0)
+        except ReverieError as error:
+            errors[workspace] = str(error)
+    return {"done": done, **({"errors": errors} if errors else {})}
+
+
+class StageSweep:
+    """Finds workspaces with work that nobody has been woken for. Keeps, per process, who was idle when."""
+
+    def __init__(self, stages: Sequence[Stage]) -> None:
+        self._stages = tuple(stages)
+        self._idle: dict[str, FileStamp] = {}
+
+    def run(self, stores: Stores, *, now: int, wake: Callable[[Stage, str], None]) -> SweepReport:
+        """Wake each stage that has something due in a workspace."""
+        report = SweepReport()
+        for workspace in stores.all_names():
+            stamp = stores.stamp(workspace)
+            if stamp is None or self._idle.get(workspace) == stamp:
+                continue
+            report.looked_at += 1
+            try:
+                idle = stores.is_idle(workspace, self._stages) or self._wake_due(stores, workspace, now, wake, report)
+            except ReverieError as error:
+                report.errors[workspace] = str(error)
+                continue
+            if idle and stamp.settled(now):
+                self._idle[workspace] = stamp
+            else:
+                self._idle.pop(workspace, None)
+        return report
+
+    def _wake_due(
+        self, stores: Stores, workspace: str, now: int, wake: Callable[[Stage, str], None], report: SweepReport
+    ) -> bool:
+        with stores.workspace(workspace, create=False).reading() as tx:
+            due = [stage for stage in self._stages if tx.work.is_waiting(stage, now=now)]
+            idle = not due and tx.work.is_idle(self._stages)
+        for stage in due:
+            wake(stage, workspace)
+            report.woken[stage] = report.woken.get(stage, 0) + 1
+        return idle

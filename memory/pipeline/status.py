@@ -1,0 +1,284 @@
+"""The state of the pipeline: what the broker knows, what waits in the stores, and who is at work.
+
+It never fails: without a broker the half that the stores know is told, and a workspace that cannot be used is an
+error in its own line. What it costs is bounded: a workspace that was not written since is not read again, and
+after two seconds the rest is counted as unread.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from adapters.broker.pulse import Pulse, WorkerPulse
+from adapters.embedders.resilience import GuardedEmbedder
+from adapters.language_models import GuardedLanguageModel
+from memory.scheduling.status import time_status
+from reverie.clock import from_micros
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import NotFound, ReverieError, Unavailable
+from reverie.pipeline.inbox import Inbox
+from reverie.pipeline.status import (
+    EmbedderStatus,
+    InboxStatus,
+    JobStatus,
+    LagStatus,
+    LanguageModelStatus,
+    LanguageModelUse,
+    PipelineStatus,
+    StageStatus,
+    WorkerStatus,
+    WorkspaceStatus,
+)
+from storage.peek import Peek, peek
+from storage.pipeline.work import STAGES, StageBacklog
+from storage.scheduling.peek import TimePeek
+from storage.stores import FileStamp, Stores
+from storage.upkeep.usage import Usage
+
+MOST_WORKSPACES_LISTED: Final = 200
+READ_BUDGET_SECONDS: Final = 2.0
+
+
+@dataclass(slots=True)
+class _Workspaces:
+    """What is known of the workspaces: their lines, what they know of time, and how many were not looked at."""
+
+    lines: list[WorkspaceStatus] = field(default_factory=list)
+    times: list[TimePeek] = field(default_factory=list)
+    total: int = 0
+    unread: int = 0
+    wal_bytes: int = 0
+
+
+class StatusReader:
+    """Reads the status, again and again in one process: what has not changed since is remembered."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        inbox: Inbox,
+        pulse: Pulse,
+        embedder: GuardedEmbedder | None,
+        language_model: GuardedLanguageModel | None = None,
+    ) -> None:
+        self._stores = stores
+        self._inbox = inbox
+        self._pulse = pulse
+        self._embedder = embedder
+        self._language_model = language_model
+        self._seen: dict[str, tuple[FileStamp, Peek]] = {}
+
+    def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
+        """The status as it is; `now` in microseconds."""
+        found = self._workspaces(now, time.monotonic() + budget_seconds)
+        errors = {line.name: line.error for line in found.lines if line.error}
+        jobs = self._jobs(errors)
+        language_model = self._used_language_model(now, errors)
+        account = self._account(now, errors)
+        stores = [*found.lines, account]
+        queues, inboxes, workers, lag, broker_error = self._from_broker()
+        listed = sorted(found.lines, key=lambda line: (not line.error, not _has_work(line)))
+        return PipelineStatus(
+            at=from_micros(now),
+            broker="down" if broker_error else "up",
+            broker_error=broker_error,
+            queues=queues,
+            inboxes=inboxes,
+            workers=workers,
+            lag=lag,
+            stages={stage: _sum(line.stages.get(stage) for line in stores) for stage in STAGES},
+            dead_letters=sum(line.dead_letters for line in stores),
+            memories=sum(line.memories for line in stores),
+            wal_bytes=found.wal_bytes,
+            account=account,
+            workspaces=listed[:MOST_WORKSPACES_LISTED],
+            workspaces_total=found.total,
+            workspaces_unread=found.unread,
+            jobs=jobs,
+            embedder=_embedder_status(self._embedder),
+            language_model=language_model,
+            time=time_status(found.times, now=now),
+            errors=errors,
+        )
+
+    def _workspaces(self, now: int, deadline: float) -> _Workspaces:
+        """Look into each workspace, the last written first."""
+        names = self._stores.names()
+        stamps = [(name, stamp) for name in names if (stamp := self._stores.stamp(name)) is not None]
+        stamps.sort(key=lambda named: -named[1].written_ns)
+        found = _Workspaces(total=len(stamps))
+        for name, stamp in stamps:
+            found.wal_bytes += stamp.log_size
+            try:
+                inside = self._look(name, stamp, now, deadline)
+            except NotFound:  # deleted a moment ago
+                continue
+            except ReverieError as error:
+                found.lines.append(WorkspaceStatus(name=name, wal_bytes=stamp.log_size, error=str(error)))
+                continue
+            if inside is None:
+                found.unread += 1
+                continue
+            found.lines.append(_line(name, stamp, inside, now))
+            found.times.append(inside.time)
+        self._seen = {name: self._seen[name] for name in (*names, ACCOUNT_STORE) if name in self._seen}
+        return found
+
+    def _account(self, now: int, errors: dict[str, str]) -> WorkspaceStatus:
+        """What holds across workspaces; empty before the account's file is there, and where it cannot be read."""
+        nothing = WorkspaceStatus(name=ACCOUNT_STORE)
+        stamp = self._stores.stamp(ACCOUNT_STORE)
+        if stamp is None or "account" in errors:
+            return nothing
+        try:
+            inside = self._look(ACCOUNT_STORE, stamp, now, math.inf)
+        except ReverieError as error:
+            errors["account"] = str(error)
+            return nothing
+        return _line(ACCOUNT_STORE, stamp, inside, now) if inside else nothing
+
+    def _look(self, name: str, stamp: FileStamp, now: int, deadline: float) -> Peek | None:
+        """What waits in a store, None where there is no time left to look."""
+        seen = self._seen.get(name)
+        if seen is not None and seen[0] == stamp:
+            return seen[1]
+        if time.monotonic() > deadline:
+            return None
+        inside = peek(self._stores.path_of(name), "account" if name == ACCOUNT_STORE else "workspace")
+        if stamp.settled(now):
+            self._seen[name] = (stamp, inside)
+        return inside
+
+    def _jobs(self, errors: dict[str, str]) -> dict[str, JobStatus]:
+        try:
+            runs = self._stores.jobs().last_runs()
+        except ReverieError as error:
+            errors["account"] = str(error)
+            return {}
+        return {
+            name: JobStatus(
+                started_at=from_micros(run.started_at),
+                finished_at=from_micros(run.finished_at) if run.finished_at else None,
+                counts=run.counts,
+                error=run.error,
+            )
+            for name, run in runs.items()
+        }
+
+    def _used_language_model(self, now: int, errors: dict[str, str]) -> LanguageModelStatus:
+        """How the language model is, and what it was used for by all processes."""
+        model = self._language_model
+        known = LanguageModelStatus(
+            state=model.state if model else "none",
+            model=model.name if model else "",
+            error=model.last_error if model else "",
+        )
+        try:
+            today, month = (self._stores.usage().of_days(days, now=now) for days in (1, 30))
+        except ReverieError as error:
+            errors["account"] = str(error)
+            return known
+        purposes = {use.purpose for use in month}
+        return msgspec.structs.replace(
+            known,
+            today=_total(today),
+            last_30_days=_total(month),
+            purposes={name: _total(use for use in month if use.purpose == name) for name in sorted(purposes)},
+        )
+
+    def _from_broker(self) -> tuple[dict[str, int], list[InboxStatus], list[WorkerStatus], LagStatus, str]:
+        """What only the broker knows, and the error where it does not answer."""
+        try:
+            queues = self._pulse.queue_depths()
+            stats = [(name, self._inbox.stats(name)) for name in self._inbox.workspaces()]
+            workers = [_worker(pulse) for pulse in self._pulse.workers()]
+            lag = self._pulse.lag()
+        except Unavailable as error:
+            return {}, [], [], LagStatus(), str(error)
+        inboxes = [
+            InboxStatus(workspace=name, size=one.size, oldest_age_seconds=round(one.oldest_age_seconds, 3))
+            for name, one in stats
+        ]
+        known = LagStatus(samples=lag.samples, p50_seconds=lag.p50_seconds, p99_seconds=lag.p99_seconds)
+        return queues, inboxes, workers, known, ""
+
+
+def _line(name: str, stamp: FileStamp, inside: Peek, now: int) -> WorkspaceStatus:
+    return WorkspaceStatus(
+        name=name,
+        stages={stage: _stage(backlog, now) for stage, backlog in inside.backlogs.items()},
+        dead_letters=inside.dead_letters,
+        memories=inside.memories,
+        wal_bytes=stamp.log_size,
+    )
+
+
+def _has_work(line: WorkspaceStatus) -> bool:
+    return bool(line.dead_letters or any(stage.waiting for stage in line.stages.values()))
+
+
+def _stage(backlog: StageBacklog, now: int) -> StageStatus:
+    age = max(0.0, (now - backlog.oldest) / 1_000_000) if backlog.waiting else 0.0
+    return StageStatus(
+        waiting=backlog.waiting, oldest_age_seconds=round(age, 3), held=backlog.held, retrying=backlog.retrying
+    )
+
+
+def _sum(stages: Iterable[StageStatus | None]) -> StageStatus:
+    known: Sequence[StageStatus] = [stage for stage in stages if stage is not None]
+    return StageStatus(
+        waiting=sum(stage.waiting for stage in known),
+        oldest_age_seconds=max((stage.oldest_age_seconds for stage in known), default=0.0),
+        held=sum(stage.held for stage in known),
+        retrying=sum(stage.retrying for stage in known),
+    )
+
+
+def _worker(pulse: WorkerPulse) -> WorkerStatus:
+    return WorkerStatus(
+        name=pulse.name,
+        host=pulse.host,
+        pid=pulse.pid,
+        queues=pulse.queues,
+        started_at=_moment(pulse.started_at),
+        seen_at=_moment(pulse.seen_at),
+        progress_at=_moment(pulse.progress_at) if pulse.progress_at else None,
+        tasks_done=pulse.tasks_done,
+        embedder=pulse.embedder,
+        language_model=pulse.language_model,
+    )
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _total(uses: Iterable[Usage]) -> LanguageModelUse:
+    """All of these together, whichever model they were of."""
+    found = list(uses)
+    return LanguageModelUse(
+        calls=sum(use.calls for use in found),
+        failures=sum(use.failures for use in found),
+        input_tokens=sum(use.input_tokens for use in found),
+        output_tokens=sum(use.output_tokens for use in found),
+        cost=round(sum(use.cost for use in found), 6),
+    )
+
+
+def _embedder_status(embedder: GuardedEmbedder | None) -> EmbedderStatus:
+    if embedder is None:
+        return EmbedderStatus(state="none")
+    return EmbedderStatus(
+        state=embedder.state,
+        model=embedder.model,
+        dtype=embedder.dtype,
+        device=embedder.device,
+        error=embedder.last_error,
+    )

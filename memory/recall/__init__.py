@@ -1,0 +1,1 @@
+"""Recall events: what recalls found, recorded off the read path."""

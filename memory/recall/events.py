@@ -1,0 +1,157 @@
+"""What was recalled: from the log in the broker into the database, and back to whoever asks.
+
+Reading never writes in its own path. The log is read without being emptied, a batch is committed in one transaction,
+and only then leaves the log; a worker killed in between has its batch delivered again, which changes nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from adapters.broker.recall_log import RecallLog
+from reverie.checks import check_workspace
+from reverie.clock import from_micros
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import NotFound, Rejected
+from reverie.types import RecallEvent
+from storage.recall.events import NewRecall
+from storage.recall.events import RecallEvent as StoredEvent
+from storage.stores import Store, Stores
+
+# At worst 100 results each: 20,000 rows, a third of a second under the write lock.
+BATCH_RECALLS: Final = 200
+_BUDGET_SECONDS: Final = 5.0
+_PRUNE_EVENTS: Final = 2_000
+_PRUNE_BUDGET_SECONDS: Final = 10.0
+_DAY_MICROS: Final = 24 * 3_600 * 1_000_000
+
+
+@dataclass(slots=True)
+class RecordReport:
+    """What was recorded: recalls taken from the log, new events, entries that could not be read and were dropped."""
+
+    recalls: int = 0
+    events: int = 0
+    unreadable: int = 0
+    more: bool = False
+
+    def counts(self) -> dict[str, Any]:
+        """The numbers, for a log line."""
+        return {"recalls": self.recalls, "events": self.events, "unreadable": self.unreadable, "more": self.more}
+
+
+def record_recalls(
+    log: RecallLog, stores: Stores, *, workspace: str, budget_seconds: float = _BUDGET_SECONDS
+) -> RecordReport:
+    """Record what a workspace's log holds, batch by batch, within a time budget.
+
+    Of a workspace that does not exist any more, the log is dropped. Raises `Unavailable` and `StoreUnavailable`; what
+    was not recorded then stays in the log.
+    """
+    report = RecordReport()
+    try:
+        store = stores.workspace(workspace, create=False)
+    except NotFound:
+        log.forget_workspace(workspace)
+        return report
+    deadline = time.monotonic() + budget_seconds
+    while _record_batch(log, store, report):
+        if time.monotonic() > deadline:
+            report.more = True
+            break
+    return report
+
+
+def _record_batch(log: RecallLog, store: Store, report: RecordReport) -> int:
+    """Record one batch; returns how many recalls are left in the log."""
+    logged = log.read(store.name, limit=BATCH_RECALLS)
+    notes = [entry.note for entry in logged if entry.note is not None]
+    if notes:
+        recalls = [NewRecall(note.agent, note.recall, note.query, note.at, tuple(note.hits)) for note in notes]
+        with store.writing() as tx:
+            report.events += tx.recalls.record(recalls)
+    report.recalls += len(notes)
+    report.unreadable += len(logged) - len(notes)
+    return log.remove(store.name, [entry.id for entry in logged])
+
+
+def sweep_recalls(log: RecallLog, *, wake: Callable[[str], None]) -> dict[str, Any]:
+    """Wake the recording of each workspace whose log is not empty: nobody may have been woken for it."""
+    woken, errors = 0, {}
+    for workspace in log.workspaces():
+        try:
+            if workspace != ACCOUNT_STORE:
+                check_workspace(workspace)
+        except Rejected as error:  # written by something else than our server: there is no place to keep it
+            log.forget_workspace(workspace)
+            errors[workspace[:80]] = str(error)
+            continue
+        wake(workspace)
+        woken += 1
+    return {"recall_logs": woken, **({"recall_log_errors": errors} if errors else {})}
+
+
+def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: float = _PRUNE_BUDGET_SECONDS) -> int:
+    """Delete events that are older than so many days, in short transactions; returns how many.
+
+    What the time does not reach goes another day. The access counts of chunks stay as they are.
+    """
+    before = now - int(keep_days * _DAY_MICROS)
+    deadline = time.monotonic() + budget_seconds
+    pruned = 0
+    with store.reading() as tx:
+        agents = tx.recalls.agents()
+    for agent in agents:
+        step = _PRUNE_EVENTS
+        while step == _PRUNE_EVENTS and time.monotonic() < deadline:
+            with store.writing() as tx:
+                step = tx.recalls.prune(agent, before=before, limit=_PRUNE_EVENTS)
+            pruned += step
+    return pruned
+
+
+def recent_recalls(
+    store: Store,
+    *,
+    agent: str,
+    limit: int = 50,
+    offset: int = 0,
+    explain: bool = False,
+    account: Store | None = None,
+) -> list[RecallEvent]:
+    """What an agent's recalls have found, the newest first; scores only with `explain`.
+
+    With `account`, what they found among the memories that hold across workspaces stands among it.
+    """
+    if account is None:
+        found = _events(store, agent, limit, offset)
+    else:
+        found = [*_events(store, agent, limit + offset, 0), *_events(account, agent, limit + offset, 0)]
+        # What one recall found in both stands together, the best first.
+        found.sort(key=lambda one: (one[0].at, one[0].recall, one[0].score), reverse=True)
+        found = found[offset : offset + limit]
+    return [_event(event, of_account, explain) for event, of_account in found]
+
+
+def _events(store: Store, agent: str, limit: int, offset: int) -> list[tuple[StoredEvent, bool]]:
+    """Events of one store, and whether that is the account's."""
+    with store.reading() as tx:
+        events = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset)
+    return [(event, store.name == ACCOUNT_STORE) for event in events]
+
+
+def _event(event: StoredEvent, of_account: bool, explain: bool) -> RecallEvent:
+    return RecallEvent(
+        recall=event.recall,
+        query=event.query,
+        at=from_micros(event.at),
+        kind=event.kind,  # type: ignore[arg-type]  # the query says one of the three
+        id=event.id,
+        session=event.session,
+        access_count=event.access_count,
+        score=event.score if explain else None,
+        account=of_account,
+    )

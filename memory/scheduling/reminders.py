@@ -1,0 +1,161 @@
+"""Reminders as an agent sees them: made, listed, claimed and delivered by itself (T7)."""
+
+from __future__ import annotations
+
+from reverie.clock import from_micros, now_micros
+from reverie.errors import Conflict, Rejected
+from reverie.scheduling.checks import to_due_micros
+from reverie.scheduling.reminder_types import (
+    ClaimedReminder,
+    ClaimedReminders,
+    Reminder,
+    ReminderClaim,
+    ReminderDraft,
+    ReminderPage,
+    ReminderStatus,
+)
+from storage.scheduling.records import NewReminder, ReminderRecord
+from storage.stores import Store
+
+
+def check_delivery(draft: ReminderDraft, *, notifier: bool) -> ReminderDraft:
+    """A draft that can be delivered here, or `Rejected`: what is only to be pushed needs a notifier."""
+    if draft.delivery == "push" and not notifier:
+        raise Rejected(
+            "delivery is push, but this server has no notifier: set notifier_webhook_url, or leave it at auto",
+            field="delivery",
+        )
+    return draft
+
+
+def remind(store: Store, draft: ReminderDraft, *, agent: str, now: int) -> Reminder:
+    """Keep a reminder, which has been checked. Sent again under its id, it is there already and stays as it is.
+
+    Raises `Conflict` for an id that stands for something else.
+    """
+    assert draft.id is not None
+    with store.writing() as tx:
+        rows = tx.for_agent(agent).reminders
+        stands = rows.find(draft.id)
+        if stands is None:
+            new = NewReminder(
+                id=draft.id,
+                session=draft.session,
+                channel=draft.channel,
+                recipient=draft.recipient,
+                message=draft.message,
+                delivery=draft.delivery,
+                due_at=to_due_micros(draft),
+            )
+            rows.add(new, now=now)
+        elif (stands.session, stands.recipient, stands.message) != (draft.session, draft.recipient, draft.message):
+            raise Conflict(f"reminder {draft.id} is another one: leave the id out, or choose another", field="id")
+        return as_reminder(rows.get(draft.id), now=now)
+
+
+def read_reminder(store: Store, reminder_id: str, *, agent: str, now: int) -> Reminder:
+    """One reminder. Raises `NotFound`."""
+    with store.reading() as tx:
+        return as_reminder(tx.for_agent(agent).reminders.get(reminder_id), now=now)
+
+
+def list_reminders(
+    store: Store,
+    *,
+    agent: str,
+    now: int,
+    limit: int,
+    offset: int,
+    status: ReminderStatus | None = None,
+    session: str | None = None,
+    recipient: str | None = None,
+) -> ReminderPage:
+    """Those to which everything given applies, in the order in which they are due."""
+    with store.reading() as tx:
+        found, total = tx.for_agent(agent).reminders.page(
+            status=status,
+            session=session,
+            recipient=recipient,
+            now=now,
+            clock=now_micros(),
+            limit=limit,
+            offset=offset,
+        )
+    return ReminderPage(reminders=[as_reminder(one, now=now) for one in found], total=total)
+
+
+def claim_reminders(
+    store: Store, claim: ReminderClaim, *, agent: str, now: int, pushed: bool = True
+) -> ClaimedReminders:
+    """Claim due reminders for the caller to deliver. What is not said to be delivered in time is due again.
+
+    `pushed` says whether there is a notifier; without one, reminders that were to be pushed are the caller's, too.
+    """
+    with store.reading() as tx:  # most of the time nothing is due, and an agent that polls must not write for that
+        _, due = tx.for_agent(agent).reminders.page(
+            status="due", session=None, recipient=claim.recipient, now=now, clock=now_micros(), limit=1, offset=0
+        )
+    if not due:
+        return ClaimedReminders(claimed=[])
+    with store.writing() as tx:
+        clock = now_micros()  # what was waited for the lock is no part of the lease
+        until = clock + int(claim.lease_seconds * 1_000_000)
+        found, token = tx.for_agent(agent).reminders.claim(
+            recipient=claim.recipient, now=now, clock=clock, until=until, limit=claim.limit, pushed=pushed
+        )
+    return ClaimedReminders(
+        claimed=[ClaimedReminder(reminder=as_reminder(one, now=now), token=str(token)) for one in found]
+    )
+
+
+def reminder_delivered(store: Store, reminder_id: str, token: str, *, agent: str, now: int) -> Reminder:
+    """Note that a claimed reminder was delivered; saying it again changes nothing.
+
+    Raises `NotFound`, and `Conflict` where the claim ended and another has it: it may be delivered twice.
+    """
+    with store.writing() as tx:
+        rows = tx.for_agent(agent).reminders
+        rows.get(reminder_id)
+        known = token.isascii() and token.isdigit() and len(token) < 20
+        if not known or not rows.delivered(reminder_id, int(token), now=now):
+            raise Conflict(
+                f"the token is not of the claim on reminder {reminder_id}: yours has ended, somebody else may deliver"
+                " it again; claim for longer",
+                field="token",
+            )
+        return as_reminder(rows.get(reminder_id), now=now)
+
+
+def cancel_reminder(store: Store, reminder_id: str, *, agent: str) -> bool:
+    """Remove a reminder, delivered or not; False where there was none."""
+    with store.writing() as tx:
+        return tx.for_agent(agent).reminders.delete(reminder_id)
+
+
+def as_reminder(record: ReminderRecord, *, now: int) -> Reminder:
+    """A stored reminder as the client sees it at a moment."""
+    return Reminder(
+        id=record.id,
+        agent=record.agent,
+        session=record.session,
+        recipient=record.recipient,
+        message=record.message,
+        due_at=from_micros(record.due_at),
+        status=_status(record, now),
+        created_at=from_micros(record.created_at),
+        channel=record.channel,
+        delivery=record.delivery,
+        claimed_at=None if record.claimed_at is None else from_micros(record.claimed_at),
+        claim_expires_at=None if record.claim_until is None else from_micros(record.claim_until),
+        delivered_at=None if record.delivered_at is None else from_micros(record.delivered_at),
+        attempts=record.attempts,
+        error=record.error,
+    )
+
+
+def _status(record: ReminderRecord, now: int) -> ReminderStatus:
+    if record.delivered_at is not None:
+        return "delivered"
+    if record.claim_until is not None and record.claim_until > now_micros():
+        return "claimed"
+    return "due" if record.due_at <= now else "waiting"

@@ -1,0 +1,1 @@
+"""Sessions and their lifecycle, channels, scratchpads, working memory and summaries."""

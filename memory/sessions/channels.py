@@ -1,0 +1,100 @@
+"""Channels as an agent sees them: topics within a workspace, one of which is always there (M12)."""
+
+from __future__ import annotations
+
+from memory.sessions.sessions import as_session
+from reverie.clock import from_micros
+from reverie.contract import DEFAULT_CHANNEL
+from reverie.errors import Conflict, NotFound
+from reverie.sessions.channel_types import Channel
+from reverie.sessions.checks import check_channel, check_description
+from reverie.types import Session
+from storage.sessions.channels import ChannelRecord
+from storage.stores import AgentRows, Store
+
+# What is listed where nothing has been stored yet.
+ONLY_DEFAULT = Channel(id=DEFAULT_CHANNEL, description="", is_default=True, sessions=0, memories=0)
+
+
+def list_channels(store: Store, *, agent: str) -> list[Channel]:
+    """All channels, those too that only messages have named: the default first, then by id."""
+    with store.reading() as tx:
+        return [_channel(found) for found in tx.for_agent(agent).channels.list()]
+
+
+def read_channel(store: Store, *, agent: str, channel: str) -> Channel:
+    """One channel. Raises `NotFound`."""
+    with store.reading() as tx:
+        return _channel(_get(tx.for_agent(agent), channel))
+
+
+def create_channel(store: Store, *, agent: str, channel: str, description: str = "", now: int) -> Channel:
+    """Make a channel, or give one that only messages have named a description. Raises `Rejected`, `Conflict`."""
+    name, said = check_channel(channel), check_description(description)
+    with store.writing() as tx:
+        rows = tx.for_agent(agent)
+        if name == DEFAULT_CHANNEL or rows.channels.is_made(name):
+            raise Conflict(f"agent {agent} has a channel {name!r} already: describe that one", field="id")
+        _make_default(rows, now)
+        rows.channels.ensure(name, now=now, description=said)
+        return _channel(_get(rows, name))
+
+
+def describe_channel(store: Store, *, agent: str, channel: str, description: str, now: int) -> Channel:
+    """Say what a channel is about. Raises `Rejected`, `NotFound`."""
+    said = check_description(description)
+    with store.writing() as tx:
+        rows = tx.for_agent(agent)
+        _get(rows, channel)
+        _make_default(rows, now)
+        rows.channels.ensure(channel, now=now, description=said)
+        return _channel(_get(rows, channel))
+
+
+def delete_channel(store: Store, *, agent: str, channel: str) -> None:
+    """Delete an empty channel. Raises `NotFound`, and `Conflict` for the default and for one that is not empty."""
+    with store.writing() as tx:
+        rows = tx.for_agent(agent)
+        found = _get(rows, channel)
+        if found.is_default:
+            raise Conflict(f"channel {channel!r} is the default one: it cannot be deleted", field="id")
+        if found.sessions or found.memories:
+            raise Conflict(
+                f"channel {channel!r} holds {found.sessions} sessions and {found.memories} memories:"
+                " move or forget them first",
+                field="id",
+            )
+        rows.channels.delete(channel)
+
+
+def move_session(store: Store, *, agent: str, session: str, channel: str, now: int) -> Session:
+    """Put a session into a channel that exists; doing it twice is doing it once. Raises `NotFound`."""
+    with store.writing() as tx:
+        rows = tx.for_agent(agent)
+        found = rows.sessions.get(session)
+        _get(rows, channel)
+        _make_default(rows, now)
+        rows.channels.move_session(found.row_id, channel)
+        return as_session(rows.sessions.get(session))
+
+
+def _make_default(rows: AgentRows, now: int) -> None:
+    rows.channels.ensure(DEFAULT_CHANNEL, now=now)
+
+
+def _get(rows: AgentRows, channel: str) -> ChannelRecord:
+    found = rows.channels.find(channel)
+    if found is None:
+        raise NotFound(f"agent {rows.agent} has no channel {channel!r}: create it first", field="channel")
+    return found
+
+
+def _channel(record: ChannelRecord) -> Channel:
+    return Channel(
+        id=record.id,
+        description=record.description,
+        is_default=record.is_default,
+        sessions=record.sessions,
+        memories=record.memories,
+        created_at=from_micros(record.created_at) if record.created_at is not None else None,
+    )

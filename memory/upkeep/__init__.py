@@ -1,0 +1,1 @@
+"""The jobs that curate memories: consolidation, decay, dreams, retention, and undo."""

@@ -1,0 +1,1 @@
+"""Routes for memories, facts and notes."""

@@ -1,0 +1,1 @@
+"""Routes for messages, files, dead letters and the state of the pipeline."""

@@ -1,0 +1,1 @@
+"""Routes for recall, context, and recall events."""

@@ -1,0 +1,1 @@
+"""Routes for schedules, runs, reminders and notifications."""

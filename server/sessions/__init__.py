@@ -1,0 +1,1 @@
+"""Routes for sessions, channels, scratchpads and summaries."""

@@ -1,0 +1,1 @@
+"""Routes for the curation log, undo, and the notebook in git."""

@@ -1,0 +1,1 @@
+"""Rows of memories, facts and notes."""

@@ -1,0 +1,1 @@
+"""Rows of the pipeline: messages, files, chunks, the work queue and dead letters."""

@@ -1,0 +1,1 @@
+"""What recall reads: full text, vectors, the forward index, and recall events."""

@@ -1,0 +1,1 @@
+"""Rows of schedules, runs, reminders and notifications."""

@@ -1,0 +1,1 @@
+"""Rows of sessions, channels, scratchpads and summaries."""

@@ -1,0 +1,113 @@
+"""Keeping a database file in shape, in steps so short that no writer waits long for one of them."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+from sqlalchemy import text
+
+from storage.engine import BUSY_TIMEOUT_MILLISECONDS
+from storage.recall.forward import prune_changes
+from storage.recall.index import Generation
+from storage.recall.reembed import remove_leftovers
+from storage.stores import Store
+
+# Pages given back in one step: 2 MB, a few milliseconds under the write lock.
+_VACUUM_PAGES: Final = 500
+_MERGE_PAGES: Final = 200
+# How long a checkpoint that shortens the log waits for readers. It holds writers up meanwhile.
+_CHECKPOINT_WAIT_MILLISECONDS: Final = 200
+# No item stays on its way for longer than this.
+_REMEMBER_FORGOTTEN_MICROS: Final = 30 * 24 * 3_600 * 1_000_000
+# vec0 does not use deleted slots again: below this share of use an index is built anew.
+HALF_EMPTY: Final = 0.5
+
+
+def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[str, Any]:
+    """Give free pages back, merge full text, shorten the log, refresh the planner's statistics. Returns counts.
+
+    What is left of a change of model that was killed after its switch goes first.
+    """
+    deadline = time.monotonic() + budget_seconds
+    with store.writing() as tx:
+        forgotten = tx.connection.execute(
+            text("DELETE FROM forgotten_sessions WHERE forgotten_at < :oldest"),
+            {"oldest": now - _REMEMBER_FORGOTTEN_MICROS},
+        ).rowcount
+    old_vectors = remove_leftovers(store, deadline=deadline)
+    changes = _prune_changes(store, deadline)
+    freed = 0
+    while time.monotonic() < deadline:
+        step = _vacuum_step(store)
+        freed += step
+        if not step:
+            break
+    _merge_text(store, deadline)
+    with store.database.autocommit() as raw:
+        raw.execute("PRAGMA optimize")
+        raw.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MILLISECONDS}")
+        try:
+            busy, log_pages, moved = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:  # the connection goes back to those who must wait longer
+            raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
+    return {
+        "pages_freed": freed,
+        "forgotten_marks_dropped": forgotten,
+        "old_vectors_removed": old_vectors,
+        "changes_pruned": changes,
+        "log_pages": max(0, log_pages),
+        "log_pages_moved": max(0, moved),
+        "log_busy": busy,
+    }
+
+
+def wasted_vectors(store: Store) -> Generation | None:
+    """The active vector index if over half of its slots are of deleted vectors."""
+    with store.reading() as tx:
+        generation = tx.index.active("vector")
+        if generation is None:
+            return None
+        slots = tx.connection.exec_driver_sql(
+            f"SELECT coalesce(sum(size), 0) FROM {generation.table}_chunks"
+        ).scalar_one()
+        used = len(tx.index.vector_ids(generation))
+        agents = tx.connection.execute(text("SELECT count(DISTINCT agent_id) FROM chunks")).scalar_one()
+    # Each agent's last block is partly empty by nature.
+    worth = int(slots) - int(agents) * 64
+    return generation if worth > 0 and used / worth < HALF_EMPTY else None
+
+
+def _prune_changes(store: Store, deadline: float) -> int:
+    pruned = 0
+    while time.monotonic() < deadline:
+        with store.writing() as tx:
+            step = prune_changes(tx.connection)
+        if not step:
+            break
+        pruned += step
+    return pruned
+
+
+def _vacuum_step(store: Store) -> int:
+    with store.database.autocommit() as raw:
+        before = int(raw.execute("PRAGMA freelist_count").fetchone()[0])
+        if not before:
+            return 0
+        raw.execute(f"PRAGMA incremental_vacuum({_VACUUM_PAGES})").fetchall()
+        return before - int(raw.execute("PRAGMA freelist_count").fetchone()[0])
+
+
+def _merge_text(store: Store, deadline: float) -> None:
+    """Merge full-text segments step by step; a step that changes nothing was the last."""
+    while time.monotonic() < deadline:
+        with store.writing() as tx:
+            generation = tx.index.active("text")
+            if generation is None:
+                return
+            table = generation.table
+            before = tx.connection.exec_driver_sql("SELECT total_changes()").scalar_one()
+            tx.connection.exec_driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('merge', {_MERGE_PAGES})")
+            after = tx.connection.exec_driver_sql("SELECT total_changes()").scalar_one()
+        if after - before < 2:  # https://sqlite.org/fts5.html#the_merge_command
+            return

@@ -1,0 +1,183 @@
+"""Does a database agree with itself? Rows, chunks, full text and vectors, each against the others."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from sqlalchemy import exc, text
+
+from reverie.errors import StoreUnusable
+from storage.engine import translated
+from storage.recall.index import Generation
+from storage.stores import Store, Transaction
+
+# What `str.strip` takes off: a message of nothing else has no chunk. SQL's own trim knows only the space.
+_BLANKS: Final = ", ".join(str(code) for code in range(0x3001) if chr(code).isspace())
+_ACTIVE_MODEL: Final = "(SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active')"
+# Each finds rows that should not be; the text says what is wrong with them.
+_CHECKS: Final[dict[str, str]] = {
+    "messages marked as chunked whose text has no chunk": (
+        "SELECT count(*) FROM messages AS m WHERE m.chunked_at IS NOT NULL"
+        f" AND trim(m.content, char({_BLANKS})) <> ''"
+        " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE message_row = m.row_id)"
+    ),
+    "chunks that belong to no message, file or memory": (
+        "SELECT count(*) FROM chunks AS c WHERE c.file_row IS NULL AND c.memory_row IS NULL"
+        " AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE chunk_id = c.id)"
+    ),
+    "memories marked as chunked whose text has no chunk": (
+        "SELECT count(*) FROM memories AS m WHERE m.chunked_at IS NOT NULL AND m.superseded_by IS NULL"
+        f" AND trim(m.content, char({_BLANKS})) <> ''"
+        " AND NOT EXISTS (SELECT 1 FROM chunks WHERE memory_row = m.row_id)"
+    ),
+    "chunks of memories whose place was taken": (
+        "SELECT count(*) FROM chunks AS c JOIN memories AS m ON m.row_id = c.memory_row"
+        " WHERE m.superseded_by IS NOT NULL"
+    ),
+    "entries of the curation log left open": "SELECT count(*) FROM curation_recording",
+    "chunks marked as embedded without a vector": (
+        "SELECT count(*) FROM chunks AS c WHERE c.embedded_at IS NOT NULL"
+        f" AND NOT EXISTS (SELECT 1 FROM chunks_vec WHERE chunk_id = c.id AND model = {_ACTIVE_MODEL})"
+    ),
+    "vectors of chunks not marked as embedded": (
+        "SELECT count(*) FROM chunks_vec AS v JOIN chunks AS c ON c.id = v.chunk_id WHERE c.embedded_at IS NULL"
+    ),
+    "chunks of another agent than their message": (
+        "SELECT count(*) FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row"
+        " JOIN chunks AS c ON c.id = l.chunk_id WHERE c.agent_id <> m.agent_id"
+    ),
+    "vectors of another model than the index": (
+        # While the model is changed there are two, and an index of each: a model that no index names is left over.
+        f"SELECT count(*) FROM chunks_vec AS v WHERE {_ACTIVE_MODEL} IS NOT NULL AND NOT EXISTS"
+        " (SELECT 1 FROM indexes AS i WHERE i.kind = 'vector' AND i.model = v.model AND i.dim = v.dim)"
+    ),
+    "chunks without their row in the forward index": (
+        "SELECT count(*) FROM chunks AS c WHERE NOT EXISTS"
+        " (SELECT 1 FROM forward_index AS f WHERE f.agent_id = c.agent_id AND f.chunk_id = c.id)"
+    ),
+    "rows of the forward index without their chunk": (
+        "SELECT count(*) FROM forward_index AS f WHERE NOT EXISTS"
+        " (SELECT 1 FROM chunks AS c WHERE c.id = f.chunk_id AND c.agent_id = f.agent_id)"
+    ),
+    "sessions whose last sequence lies below their messages'": (
+        "SELECT count(*) FROM sessions AS s WHERE s.last_sequence <"
+        " (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_row = s.row_id)"
+    ),
+}
+_COUNTS: Final[dict[str, str]] = {
+    "sessions": "SELECT count(*) FROM sessions",
+    "messages": "SELECT count(*) FROM messages",
+    "files": "SELECT count(*) FROM files",
+    "memories": "SELECT count(*) FROM memories WHERE superseded_by IS NULL",
+    "chunks": "SELECT count(*) FROM chunks",
+    "vectors": f"SELECT count(*) FROM chunks_vec WHERE model = {_ACTIVE_MODEL}",
+    "indexed": "SELECT count(*) FROM chunks WHERE indexed_at IS NOT NULL",
+    "dead_letters": "SELECT count(*) FROM dead_letters",
+}
+
+
+@dataclass(slots=True)
+class Verdict:
+    """What a verification counted and what it found wrong; nothing wrong means that the store agrees with itself."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+
+def verify(store: Store, *, quick: bool = False, hold_writers: bool = True) -> Verdict:
+    """Compare everything with everything in one read transaction.
+
+    `quick` leaves out reading every page. The comparison of the full text word by word is the one step that FTS5
+    does under the write lock: it is left out when `quick`, and without `hold_writers`.
+
+    Raises `StoreUnusable` where the file is too damaged to be asked.
+    """
+    verdict = Verdict()
+    try:
+        with store.reading() as tx:
+            if not quick:
+                problems = tx.connection.exec_driver_sql("PRAGMA integrity_check(20)").scalars().all()
+                verdict.wrong += [f"integrity: {problem}" for problem in problems if problem != "ok"]
+            broken = tx.connection.exec_driver_sql("PRAGMA foreign_key_check").all()
+            verdict.wrong += [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in broken[:20]]
+            verdict.counts = {name: _number(tx, sql) for name, sql in _COUNTS.items()}
+            found = {name: _number(tx, sql) for name, sql in _CHECKS.items()}
+            verdict.wrong += [f"{count} {name}" for name, count in found.items() if count]
+            _compare_vectors(tx, verdict)
+            _compare_words(tx, verdict)
+    except StoreUnusable as error:
+        verdict.wrong.append(str(error))
+        return verdict
+    if not quick and hold_writers:
+        _check_full_text(store, verdict)
+    return verdict
+
+
+def _number(tx: Transaction, sql: str) -> int:
+    return int(tx.connection.execute(text(sql)).scalar_one())
+
+
+def _compare_vectors(tx: Transaction, verdict: Verdict) -> None:
+    expected = set(tx.connection.execute(text("SELECT id FROM chunks WHERE indexed_at IS NOT NULL")).scalars())
+    generation = tx.index.active("vector")
+    held = tx.index.vector_ids(generation) if generation else set()
+    verdict.counts["in_vector_index"] = len(held)
+    if expected - held:
+        verdict.wrong.append(f"{len(expected - held)} chunks marked as indexed are not in the vector index")
+    if generation and held - _with_vector(tx, generation):
+        verdict.wrong.append(f"{len(held - _with_vector(tx, generation))} entries of the vector index have no vector")
+    building = tx.index.building("vector")
+    if building:
+        _compare_next(tx, building, verdict)
+
+
+def _compare_next(tx: Transaction, building: Generation, verdict: Verdict) -> None:
+    """The index that is being built: entries of chunks that exist, and of the next model all that has a vector."""
+    held = tx.index.vector_ids(building)
+    chunks = set(tx.connection.execute(text("SELECT id FROM chunks")).scalars())
+    if held - chunks:
+        verdict.wrong.append(f"{len(held - chunks)} entries of the vector index that is being built have no chunk")
+    vectors = _with_vector(tx, building)
+    if held & chunks - vectors:
+        wrong = len(held & chunks - vectors)
+        verdict.wrong.append(f"{wrong} entries of the vector index that is being built have no vector")
+    if tx.index.changing():
+        verdict.counts["next_vectors"] = len(vectors)
+        if vectors - held:
+            verdict.wrong.append(f"{len(vectors - held)} vectors of the next model are not in its index")
+
+
+def _with_vector(tx: Transaction, generation: Generation) -> set[int]:
+    rows = tx.connection.execute(
+        text("SELECT chunk_id FROM chunks_vec WHERE model = :model"), {"model": generation.model}
+    )
+    return set(rows.scalars())
+
+
+def _compare_words(tx: Transaction, verdict: Verdict) -> None:
+    generation = tx.index.active("text")
+    if generation is None:
+        verdict.wrong.append("there is no full-text index: run `reverie db reindex`")
+        return
+    indexed = set(tx.connection.exec_driver_sql(f"SELECT id FROM {generation.table}_docsize").scalars())
+    chunks = set(tx.connection.execute(text("SELECT id FROM chunks")).scalars())
+    if chunks != indexed:
+        verdict.wrong.append(f"{len(chunks ^ indexed)} chunks are not in both the chunks and the full-text index")
+
+
+def _check_full_text(store: Store, verdict: Verdict) -> None:
+    """FTS5 compares its index with the chunks; that is written as an INSERT, so it needs a transaction that may."""
+    with translated(store.database.path), store.database.engine.connect() as connection, connection.begin() as change:
+        tx = Transaction(connection)
+        generation = tx.index.active("text")
+        if generation is None:
+            return
+        table = generation.table
+        try:
+            connection.exec_driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
+        except exc.OperationalError:  # locked, full: says nothing of the index
+            raise
+        except exc.DatabaseError:
+            verdict.wrong.append("the full-text index differs from the chunks: run `reverie db reindex`")
+        change.rollback()

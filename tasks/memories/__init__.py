@@ -1,0 +1,1 @@
+"""The task that extracts memories from conversations."""

@@ -1,0 +1,1 @@
+"""The task that records what recalls found."""

@@ -1,0 +1,1 @@
+"""Tasks that fire schedules, execute runs, and deliver reminders and notifications."""

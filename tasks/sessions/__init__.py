@@ -1,0 +1,1 @@
+"""Tasks that close idle sessions and write summaries."""

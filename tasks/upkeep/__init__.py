@@ -1,0 +1,1 @@
+"""Tasks of the jobs that curate memories and maintain database files."""

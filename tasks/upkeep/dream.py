@@ -1,0 +1,49 @@
+"""Dream sweeps: what is recalled often is kept for long."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from memory.upkeep.dream_sweep import dream_sweep as sweep
+from memory.upkeep.dreaming import DreamRules
+from reverie import contract
+from worker.app import runtime, task
+from worker.job_runs import run_job
+from worker.runtime import Runtime
+
+
+@task(contract.DREAM_SWEEP)
+def dream_sweep(*, by_hand: bool = False, dry_run: bool = False) -> Mapping[str, Any]:
+    """Promote what was recalled often enough, and commit the files of whom that concerns (B7, B11)."""
+    here = runtime()
+    if not here.settings.dream_enabled:
+        return {"disabled": 1}
+    return run_job(
+        here,
+        contract.DREAM_SWEEP,
+        every_seconds=here.settings.dream_interval_hours * 3_600,
+        work=lambda: sweep(
+            here.stores,
+            here.repositories,
+            rules=rules_of(here),
+            now=here.now(),
+            memory_file_bytes=here.settings.memory_file_bytes,
+            dry_run=dry_run,
+            on_made=lambda name: here.wake("chunk", name),
+        ),
+        by_hand=by_hand,
+        dry_run=dry_run,
+    )
+
+
+def rules_of(here: Runtime) -> DreamRules:
+    """What the settings say of dreams."""
+    settings = here.settings
+    return DreamRules(
+        lookback_days=settings.dream_lookback_days,
+        min_hits=settings.dream_min_hits,
+        min_queries=settings.dream_min_queries,
+        min_score=settings.dream_min_score,
+        most_promotions=settings.dream_most_promotions,
+    )

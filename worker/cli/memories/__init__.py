@@ -1,0 +1,1 @@
+"""Commands for memories, facts and notes."""

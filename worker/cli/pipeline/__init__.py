@@ -1,0 +1,1 @@
+"""Commands for messages, files, and the state of the pipeline."""

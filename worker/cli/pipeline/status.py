@@ -1,0 +1,185 @@
+"""`reverie status`: the whole pipeline on one screen. Read from the files and the broker, the server need not be up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from adapters.embedders.resilience import GuardedEmbedder
+from memory.pipeline.status import StatusReader
+from reverie.pipeline.status import LanguageModelUse, PipelineStatus, TimeStatus
+from worker.cli.application import Invocation, application, invocation
+from worker.cli.output import AsJson, counted, print_json, print_table, say, size, when
+from worker.supervision.run_file import supervisor_pid
+
+_WORKSPACES_SHOWN: Final = 5
+# Schedules and reminders are looked for every few seconds: what is so late is not being dealt with.
+_LATE_SECONDS: Final = 60.0
+
+
+@application.command()
+def status(
+    context: typer.Context,
+    as_json: AsJson = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit code 1 when something is wrong.")] = False,
+) -> None:
+    """How the pipeline is: what waits, who works, how long messages take."""
+    call = invocation(context)
+    found = read_status(call)
+    if as_json:
+        print_json(found)
+    else:
+        _print(call, found)
+    working = any(worker.queues for worker in found.workers)
+    wrong = found.broker == "down" or not working or bool(found.errors) or bool(_late(call, found.time))
+    raise typer.Exit(1 if check and wrong else 0)
+
+
+def read_status(call: Invocation) -> PipelineStatus:
+    """The status as this process sees it. It loads no model: what the embedder does, the workers tell."""
+    here = call.runtime
+    no_embedder: GuardedEmbedder | None = None
+    return StatusReader(here.stores, here.inbox, here.pulse, no_embedder).read(now=here.now())
+
+
+def _print(call: Invocation, found: PipelineStatus) -> None:
+    pid = supervisor_pid(call.settings.data)
+    say(f"Reverie   {f'up (pid {pid})' if pid else 'not started by `reverie up` here'}")
+    say(f"Broker    {found.broker}{f': {found.broker_error}' if found.broker_error else ''}")
+    lag = found.lag
+    if lag.samples:
+        say(f"Lag       p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} of {lag.samples} in 5 minutes")
+    else:
+        say("Lag       nothing became searchable in the last 5 minutes")
+    embedders = sorted({worker.embedder for worker in found.workers if worker.embedder})
+    say(f"Embedder  {'; '.join(embedders) or call.settings.embedding_provider + ', not used yet'}")
+    for line in _language_model(call, found):
+        say(line)
+    say(
+        f"Dead      {counted(found.dead_letters, 'dead letter')}"
+        + (" (reverie dead-letters list)" if found.dead_letters else "")
+    )
+    say(f"Memories  {_memories(found)}")
+    say(f"Log       {size(found.wal_bytes)} of write-ahead log in {counted(found.workspaces_total, 'workspace')}")
+    for line in _time(found.time):
+        say(line)
+    for line in _late(call, found.time):
+        say(f"          late: {line}")
+    say()
+    _print_backlog(found)
+    say()
+    print_table(
+        ("worker", "pid", "queues", "last progress", "tasks"),
+        [(w.name, w.pid, ",".join(w.queues) or "-", when(w.progress_at), w.tasks_done) for w in found.workers],
+        empty="No worker is alive. Start everything with `reverie up`.",
+    )
+    say()
+    print_table(
+        ("job", "last run", "ended", "result"),
+        [
+            (
+                name.removeprefix("reverie.").replace("_", "-"),
+                when(job.started_at),
+                when(job.finished_at),
+                job.error or _did(job.counts),
+            )
+            for name, job in found.jobs.items()
+        ],
+        empty="No periodic job has run yet.",
+    )
+    for name, error in found.errors.items():
+        say(f"{name}: {error}")
+
+
+def _memories(found: PipelineStatus) -> str:
+    """How many stand, and in which workspaces most of them."""
+    largest = sorted((line for line in found.workspaces if line.memories), key=lambda line: -line.memories)
+    shown = [f"{line.memories:,} in {line.name}" for line in largest[:_WORKSPACES_SHOWN]]
+    rest = found.memories - found.account.memories - sum(line.memories for line in largest[:_WORKSPACES_SHOWN])
+    shown += [f"{rest:,} in others"] if rest else []
+    shown += [f"{found.account.memories:,} in the account"] if found.account.memories else []
+    return ", ".join(shown) or "none yet"
+
+
+def _language_model(call: Invocation, found: PipelineStatus) -> list[str]:
+    """Which one is asked, how the workers find it, and what it took."""
+    used = found.language_model
+    if not call.settings.language_model_base_url and not used.last_30_days.calls:
+        return ["Model     no language model is set: jobs go by rules"]
+    models = sorted({worker.language_model for worker in found.workers if worker.language_model})
+    named = call.settings.language_model if call.settings.language_model_base_url else None
+    return [
+        f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
+        f"          today {_took(used.today)}; last 30 days {_took(used.last_30_days)}",
+    ]
+
+
+def _time(found: TimeStatus) -> list[str]:
+    """Schedules on one line, reminders and notifications on another, each where there are any."""
+    lines = []
+    if any(found.schedules.values()):
+        overdue = f"; {counted(found.schedules_overdue, 'schedule')} overdue" if found.schedules_overdue else ""
+        lines.append(f"Schedules {_listed(found.schedules)}{overdue}{_runs(found)}")
+    reminders = {"waiting": found.reminders_waiting, "due": found.reminders_due}
+    notes, failed = found.notifications_unacknowledged, found.pushes_put_back
+    if any(reminders.values()) or notes or failed:
+        told = f"; {counted(notes, 'notification')} not acknowledged" if notes else ""
+        pushes = f"; {failed:,} could not be pushed yet" if failed else ""
+        lines.append(f"Reminders {_listed(reminders)}{told}{pushes}")
+    return lines
+
+
+def _runs(found: TimeStatus) -> str:
+    runs = {**found.runs_open, "failed in a day": found.runs_failed_last_day}
+    lag = found.start_lag
+    started = f"; started p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} after they were due"
+    return (f"; runs {_listed(runs)}" if any(runs.values()) else "") + (
+        f"{started}, of {lag.samples:,} in an hour" if lag.samples else ""
+    )
+
+
+def _late(call: Invocation, found: TimeStatus) -> list[str]:
+    """What should have happened more than a minute ago. Reminders that are left to be pulled may wait for long."""
+    pushed = found.reminders_oldest_push_seconds if call.settings.notifier_webhook_url else 0.0
+    ages = {
+        "a schedule is overdue by {}: is beat up?": found.schedules_oldest_overdue_seconds,
+        "a run has waited to be started for {}: is a worker of `schedules` up?": found.runs_oldest_pending_seconds,
+        "a reminder has waited to be pushed for {}: does the notifier's webhook answer?": pushed,
+    }
+    return [line.format(_seconds(age)) for line, age in ages.items() if age > _LATE_SECONDS]
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "none"
+
+
+def _took(use: LanguageModelUse) -> str:
+    failed = f" ({use.failures:,} failed)" if use.failures else ""
+    cost = f", cost {use.cost:,.4f}" if use.cost else ""
+    return f"{counted(use.calls, 'call')}{failed}, {use.input_tokens:,} tokens in, {use.output_tokens:,} out{cost}"
+
+
+def _did(counts: Mapping[str, Any]) -> str:
+    """What a job counted, as far as it is more than nothing; what it only looked at is no result."""
+    told = {name: value for name, value in counts.items() if isinstance(value, int) and value and name != "looked_at"}
+    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in told.items()) or "ok"
+
+
+def _print_backlog(found: PipelineStatus) -> None:
+    rows: list[tuple[object, ...]] = [
+        (f"inbox {inbox.workspace}", inbox.size, f"{inbox.oldest_age_seconds:.1f} s", "-", "-")
+        for inbox in found.inboxes
+    ]
+    rows += [
+        (stage, state.waiting, f"{state.oldest_age_seconds:.1f} s", state.held, state.retrying)
+        for stage, state in found.stages.items()
+        if state.waiting or state.retrying
+    ]
+    rows += [(f"queue {queue}", depth, "-", "-", "-") for queue, depth in found.queues.items() if depth]
+    print_table(("waiting", "count", "oldest", "held", "retrying"), rows, empty="Nothing waits.")
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value * 1_000:.0f} ms" if value < 10 else f"{value:.1f} s"

@@ -1,0 +1,1 @@
+"""Commands for recall, context, and recall events."""

@@ -1,0 +1,1 @@
+"""Commands for schedules, runs, reminders and notifications."""

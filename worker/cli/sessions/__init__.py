@@ -1,0 +1,1 @@
+"""Commands for sessions, channels, scratchpads and summaries."""

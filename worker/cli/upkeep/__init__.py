@@ -1,0 +1,1 @@
+"""Commands for jobs, the curation log, the notebook in git, and the database files."""

@@ -1,0 +1,185 @@
+"""`reverie curation`: what jobs did to an agent's memories, and taking it back. Works on the data folder itself."""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from memory.memories.holdings import Holdings
+from memory.upkeep.curation_logs import Wanted, list_entries, show_entry, undo_all, undo_entry
+from reverie.clock import to_micros
+from reverie.errors import Conflict, NotFound, Rejected
+from reverie.upkeep.curation_types import CurationChange, CurationEntry, Undone
+from worker.cli.application import Invocation, application, invocation
+from worker.cli.output import AsJson, print_json, print_table, progress_bar, say, shortened, when
+
+curation = typer.Typer(help="What jobs did to memories, and taking it back.", no_args_is_help=True)
+application.add_typer(curation, name="curation")
+
+_Job = Annotated[str | None, typer.Option(help="Only what this job did, as dream-sweep.")]
+_Action = Annotated[str | None, typer.Option(help="Only this action, as merge.")]
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_AGO: Final = re.compile(r"(\d{1,6})([smhdw])")
+# What an undo leaves to the pipeline: memories to be cut anew, chunks to be embedded with another model.
+_STAGES: Final = ("chunk", "embed")
+
+
+@curation.command("list")
+def list_curation(
+    context: typer.Context,
+    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
+    offset: Annotated[int, typer.Option(min=0)] = 0,
+    memory: Annotated[str | None, typer.Option(help="Only what was done to this memory.")] = None,
+    job: _Job = None,
+    action: _Action = None,
+    as_json: AsJson = False,
+) -> None:
+    """What jobs did, the newest first. Ids that begin with account- are of the account tier."""
+    call = invocation(context)
+    found = list_entries(_holdings(call), Wanted(memory, job, action), limit=limit, offset=offset)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        ("id", "at", "job", "action", "undone", "about", "why"),
+        [
+            (e.id, when(e.at), _job_of(e), e.action, when(e.undone_at) if e.undone_at else "-",
+             shortened(_about(e), 44), shortened(e.why, 100))
+            for e in found
+        ],
+        empty=_nothing_listed(call, some=bool(memory or job or action or offset)),
+    )  # fmt: skip
+
+
+@curation.command("show")
+def show_curation(context: typer.Context, entry: str, as_json: AsJson = False) -> None:
+    """One entry: what was before, and what after."""
+    found = show_entry(_holdings(invocation(context)), entry)
+    if as_json:
+        print_json(found)
+        return
+    say(f"{found.id}  {when(found.at)}  {_job_of(found)}  {found.action}: {found.why}")
+    say(f"about {_about(found)}" + (f"; undone {when(found.undone_at)}" if found.undone_at else ""))
+    for change in found.changes:
+        _say_change(change)
+
+
+@curation.command("undo")
+def undo_curation(
+    context: typer.Context,
+    entries: Annotated[list[str] | None, typer.Argument(help="Ids of entries.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Every entry of the agent.")] = False,
+    job: _Job = None,
+    action: _Action = None,
+    since: Annotated[str | None, typer.Option(help="Only what was done since: 2h, 3d, or a date and time.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Put back what jobs changed: entries by their ids, or all of a job, an action or a time, the newest first."""
+    call = invocation(context)
+    several = everything or job is not None or action is not None or since is not None
+    if bool(entries) == several:
+        raise Rejected("name entries, or say which with --job, --action, --since or --all", field="entries")
+    here = _holdings(call)
+    now = call.runtime.now()
+    if entries:
+        done = _undo_each(here, entries, now)
+    else:
+        moment = _moment(since, now) if since is not None else 0
+        if not yes:
+            typer.confirm(_question(call, job, action, since), abort=True, err=True)
+        with progress_bar("entries") as bar:
+            shown = bar.add_task("entries", total=None)
+            done = undo_all(
+                here, Wanted(job=job, action=action), now=now, since=moment,
+                progress=lambda done, total: bar.update(shown, completed=done, total=total),
+            )  # fmt: skip
+    _tell(call, here, done, as_json=as_json)
+
+
+def _undo_each(here: Holdings, entries: list[str], now: int) -> Undone:
+    undone: list[str] = []
+    failed: dict[str, str] = {}
+    for entry in dict.fromkeys(entries):
+        try:
+            undone.append(undo_entry(here, entry, now=now)[1].id)
+        except (Conflict, NotFound) as error:
+            failed[entry] = str(error)
+    return Undone(undone=undone, failed=failed)
+
+
+def _tell(call: Invocation, here: Holdings, done: Undone, *, as_json: bool) -> None:
+    for store in here.existing() if done.undone else ():
+        for stage in _STAGES:
+            call.runtime.wake(stage, store.name)
+    if as_json:
+        print_json(done)
+    else:
+        if done.undone or not done.failed:
+            say(f"{len(done.undone)} undone." if done.undone else "There was nothing to undo.")
+        for entry, why in done.failed.items():
+            said = f"{entry} cannot be undone: "
+            say(said + why.removeprefix(f"entry {said}"))
+    raise typer.Exit(1 if done.failed else 0)
+
+
+def _question(call: Invocation, job: str | None, action: str | None, since: str | None) -> str:
+    parts = [f"by {job}" if job else "", f"({action})" if action else "", f"since {since}" if since else ""]
+    what = " ".join(part for part in parts if part)
+    return f"Undo all that was done to agent {call.agent}'s memories {what}".rstrip() + "? (--yes does not ask)"
+
+
+def _moment(since: str, now: int) -> int:
+    """A moment in microseconds: so long ago, or a date and time. Raises `Rejected`."""
+    ago = _AGO.fullmatch(since)
+    if ago:
+        return max(0, now - int(ago[1]) * _UNITS[ago[2]] * 1_000_000)
+    try:
+        moment = datetime.fromisoformat(since)
+    except ValueError:
+        raise Rejected(
+            f"since is {since[:80]!r}; give a time like 90m, 2h or 3d, or a date and time", field="since"
+        ) from None
+    return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+
+
+def _say_change(change: CurationChange) -> None:
+    name = (change.after or change.before or {}).get("id", "")
+    if change.before is None or change.after is None:
+        say(f"{change.table} {name} {'made' if change.before is None else 'removed'}:")
+        for column, value in (change.after or change.before or {}).items():
+            if value not in (None, "", "[]", 0):
+                say(f"    {column}: {_value(value)}")
+        return
+    different = [column for column in change.after if change.before.get(column) != change.after[column]]
+    if different:
+        say(f"{change.table} {name} changed:")
+    for column in different:
+        say(f"    {column}: {_value(change.before.get(column))} -> {_value(change.after[column])}")
+
+
+def _value(value: Any) -> str:
+    return shortened(value if isinstance(value, str) else msgspec.json.encode(value).decode(), 100)
+
+
+def _nothing_listed(call: Invocation, *, some: bool) -> str:
+    where = f"agent {call.agent} in workspace {call.settings.workspace}"
+    return f"No entry of {where} is like that." if some else f"No job has changed anything of {where} yet."
+
+
+def _job_of(entry: CurationEntry) -> str:
+    return entry.job.removeprefix("reverie.").replace("_", "-")
+
+
+def _about(entry: CurationEntry) -> str:
+    named = ", ".join(entry.memories[:3]) + (f" and {len(entry.memories) - 3} more" if len(entry.memories) > 3 else "")
+    return named or f"session {entry.session}"
+
+
+def _holdings(call: Invocation) -> Holdings:
+    return Holdings(call.runtime.stores, call.settings.workspace, call.agent)

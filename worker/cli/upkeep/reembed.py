@@ -1,0 +1,241 @@
+"""`reverie db reembed`: another embedding model for a workspace, or the same one anew, while recall goes on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from pathlib import Path
+from typing import Annotated, Final, cast, get_args
+from urllib.parse import urlsplit
+
+import typer
+
+from adapters.embedders import Embedder, EmbedderSpec, EmbedderUnavailable, build_embedder
+from adapters.embedders.base import Provider
+from adapters.embedders.record import EmbedderRecord
+from memory.pipeline.embedding import BATCH_CHUNKS
+from memory.pipeline.reembedding import Begun, ReembedReport
+from memory.pipeline.reembedding import reembed as embed_anew
+from reverie.errors import Rejected
+from storage.stores import Store
+from worker.cli.application import Invocation, invocation
+from worker.cli.output import AsJson, messages, print_json, print_table, progress_bar, say
+from worker.cli.upkeep.database import Everything, OfAccount, chosen, database
+from worker.runtime import embedder_spec
+
+_PROVIDERS: Final = tuple(name for name in get_args(Provider) if name != "none")
+_INTERRUPTED: Final = 130
+
+
+@dataclass(frozen=True, slots=True)
+class _Options:
+    """What the command line names of the wanted embedder; nothing at all means the one that the workspace has."""
+
+    provider: str | None
+    model: str | None
+    dimension: int | None
+    base_url: str | None
+
+    @property
+    def any(self) -> bool:
+        return any(value is not None for value in (self.provider, self.model, self.dimension, self.base_url))
+
+
+@dataclass(slots=True)
+class _Loaded:
+    """The embedders that this command has loaded: one for all workspaces that need the same."""
+
+    by_spec: dict[EmbedderSpec, tuple[Embedder, EmbedderRecord]] = field(default_factory=dict)
+
+    def of(self, spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
+        if spec not in self.by_spec:
+            self.by_spec[spec] = _loaded(spec)
+        return self.by_spec[spec]
+
+
+@dataclass(slots=True)
+class _Seen:
+    """How far the workspace at work has come, for the line that a Ctrl-C leaves behind."""
+
+    workspace: str = ""
+    done: int = 0
+    total: int = 0
+
+
+@database.command("reembed")
+def reembed(
+    context: typer.Context,
+    model: Annotated[str | None, typer.Option(help="The model's name, or the path of a folder.")] = None,
+    provider: Annotated[
+        str | None, typer.Option(help=f"One of {', '.join(_PROVIDERS)}.", show_default="as in the settings")
+    ] = None,
+    dimension: Annotated[int | None, typer.Option(min=1, max=8192, help="Numbers per vector, of an endpoint.")] = None,
+    base_url: Annotated[str | None, typer.Option(help="Of an OpenAI-compatible endpoint, up to /v1.")] = None,
+    everything: Everything = False,
+    account: OfAccount = False,
+    as_json: AsJson = False,
+) -> None:
+    """Embed with another model, or anew with the same one; recall goes on. Interrupted, it goes on where it was."""
+    call = invocation(context)
+    options = _Options(provider, model, dimension, base_url)
+    settings = embedder_spec(call.settings)
+    wanted = _wanted(options, settings) if options.any else None
+    embedders, seen = _Loaded(), _Seen()
+    reports: dict[str, ReembedReport] = {}
+    with _interruptible(seen):
+        for name in chosen(call, everything, account=account):
+            store = call.runtime.stores.workspace(name, create=False)
+            spec = wanted or _own(store, settings)
+            reports[name] = _reembed(call, store, *embedders.of(spec), anew=wanted is None, seen=seen)
+    if as_json:
+        print_json({name: asdict(report) for name, report in reports.items()})
+    else:
+        _show(reports, call)
+
+
+def _reembed(
+    call: Invocation, store: Store, embedder: Embedder, record: EmbedderRecord, *, anew: bool, seen: _Seen
+) -> ReembedReport:
+    here = call.runtime
+    settings = embedder_spec(call.settings)
+    seen.workspace, seen.done, seen.total = store.name, 0, 0
+    with progress_bar(f"{store.name}: {record.model}") as bar:
+        task = bar.add_task("", total=None)
+
+        def progress(done: int, total: int) -> None:
+            seen.done, seen.total = done, total
+            bar.update(task, completed=done, total=total)
+
+        report = embed_anew(
+            store,
+            embedder,
+            record,
+            now=here.now,
+            anew=anew,
+            configured=EmbedderRecord.of(settings, here.embedder) if here.embedder else None,
+            batch_size=here.chunks_at_once(BATCH_CHUNKS, embedder),
+            on_begun=lambda begun: _tell(store, begun),
+            progress=progress,
+        )
+    if report.left_to_workers:
+        here.wake("embed", store.name)
+    return report
+
+
+def _wanted(options: _Options, settings: EmbedderSpec) -> EmbedderSpec:
+    """The embedder that the options name; what they leave open is as in the settings. Raises `Rejected`."""
+    provider = options.provider or settings.provider
+    if provider not in _PROVIDERS:
+        raise Rejected(f"--provider: {provider!r} is none of {', '.join(_PROVIDERS)}", field="provider")
+    same = provider == settings.provider
+    if options.model is None and not same and provider != "hash":
+        raise Rejected(f"--provider {provider} needs --model", field="model")
+    spec = replace(
+        settings,
+        provider=cast("Provider", provider),
+        model=settings.model if options.model is None else _located(options.model),
+        base_url=options.base_url or (settings.base_url if same else None),
+        dimension=options.dimension or (settings.dimension if same and options.model is None else None),
+    )
+    _check_endpoint(spec, options)
+    return spec
+
+
+def _check_endpoint(spec: EmbedderSpec, options: _Options) -> None:
+    if spec.provider != "openai":
+        if options.base_url is not None:
+            raise Rejected("--base-url is for --provider openai", field="base_url")
+        return
+    url = urlsplit(spec.base_url or "")
+    if url.scheme not in ("http", "https") or not url.hostname:
+        raise Rejected("--base-url: the provider openai needs it, as in http://localhost:11434/v1", field="base_url")
+    if url.username or url.password:  # it is written into the database, and into every copy of it
+        raise Rejected("--base-url must hold no password: set REVERIE_EMBEDDING_API_KEY instead", field="base_url")
+
+
+def _located(model: str) -> str:
+    """A folder by its whole path: the processes that will load it may run elsewhere."""
+    folder = Path(model)
+    return str(folder.resolve()) if (folder / "config.json").is_file() or (folder / "modules.json").is_file() else model
+
+
+def _own(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
+    """The embedder that a workspace goes to if a change is half done, else the one that it has."""
+    with store.reading() as tx:
+        generation = tx.index.changing() or tx.index.active("vector")
+    record = EmbedderRecord.read(generation.embedder) if generation else None
+    if record is not None:
+        return record.spec(settings)
+    if settings.provider == "none":
+        raise Rejected("the settings name no embedder: name one with --provider and --model", field="provider")
+    return settings
+
+
+def _loaded(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
+    """An embedder that has answered once: a mistake shows before anything is begun."""
+    try:
+        embedder = build_embedder(spec)
+    except ValueError as error:
+        raise Rejected(str(error), field="embedder") from error
+    assert embedder is not None, "none was refused before"
+    embedder.load()
+    length = len(embedder.embed_query("Does it answer?"))
+    if spec.dimension is not None and length != spec.dimension:
+        raise Rejected(f"--dimension: {embedder.model} has {length}, not {spec.dimension}", field="dimension")
+    return embedder, EmbedderRecord.of(spec, embedder)
+
+
+@contextmanager
+def _interruptible(seen: _Seen) -> Iterator[None]:
+    """Say in one line how far it has come when it is interrupted, or when an endpoint stays away."""
+    try:
+        yield
+    except EmbedderUnavailable as error:
+        if not seen.total:
+            raise
+        raise EmbedderUnavailable(f"{error} ({_reached(seen)})") from error
+    except KeyboardInterrupt:
+        print(f"reverie: interrupted; {_reached(seen)}", file=sys.stderr)  # noqa: T201 - the face of the program
+        raise typer.Exit(_INTERRUPTED) from None
+
+
+def _reached(seen: _Seen) -> str:
+    if not seen.total:
+        return "nothing was embedded"
+    return f"{seen.workspace}: {seen.done:,} of {seen.total:,} chunks done, `reverie db reembed` goes on from there"
+
+
+def _tell(store: Store, begun: Begun) -> None:
+    """What a person should know before it takes its time."""
+    lines = []
+    if begun.dropped:
+        lines.append(f"{store.name}: the half-done change to {begun.dropped} is given up")
+    if begun.resumed and begun.change is None:
+        lines.append(f"{store.name}: removing what is left of the change to {begun.new}, nothing is embedded anew")
+    elif begun.resumed:
+        lines.append(f"{store.name}: going on with the half-done change to {begun.new}")
+    for line in lines:
+        messages.print(line, markup=False, highlight=False, soft_wrap=True)
+
+
+def _show(reports: dict[str, ReembedReport], call: Invocation) -> None:
+    print_table(
+        ("workspace", "from", "to", "numbers", "embedded", "left to workers", "old removed"),
+        [
+            (name, r.old or "-", r.new, r.dimension, r.embedded, r.left_to_workers, r.old_vectors_removed)
+            for name, r in reports.items()
+        ],
+        empty="there are no workspaces yet",
+    )
+    configured = call.runtime.embedder
+    others = sorted(
+        {r.new for r in reports.values() if configured is None or not _is_revision(r.new, configured.model)}
+    )
+    if others:
+        say(f"New workspaces still get what the settings name: set embedding_model to {', '.join(others)} there too.")
+
+
+def _is_revision(name: str, model: str) -> bool:
+    return name == model or name.startswith(f"{model}@")

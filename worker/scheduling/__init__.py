@@ -1,0 +1,1 @@
+"""What a process needs to execute schedules: executors, destinations, the notifier."""

@@ -1,0 +1,130 @@
+"""What schedules and reminders need of the outside: webhooks, tasks for runs, and the agents' own workers."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Sequence
+from functools import cached_property
+
+from adapters.broker.pulse import Pulse
+from adapters.webhooks import (
+    AllowedHosts,
+    HttpWebhookSender,
+    Signer,
+    WebhookSender,
+    check_webhook_url,
+    installation_secret,
+)
+from memory.scheduling.due_runs import ToSend
+from reverie import contract
+from reverie.errors import ReverieError, Unavailable
+from reverie.pipeline.inbox import Inbox
+from reverie.pipeline.producer import Waker
+from reverie.scheduling.agent_tasks import AgentTasks
+from worker.scheduling.destinations import Destinations
+from worker.scheduling.notifier import Notifier
+from worker.settings import Settings
+
+
+class ScheduleServices:
+    """Made once in a process, and safe to share between its threads."""
+
+    def __init__(self, settings: Settings, waker: Waker, inbox: Inbox, pulse: Pulse) -> None:
+        self._settings = settings
+        self._waker = waker
+        self._inbox = inbox
+        self._pulse = pulse
+        self.destinations = Destinations()
+        # Whether sweeps wait for what becomes due before the next: where they have a thread to themselves, and do not
+        # take the process from everything else.
+        self.looks_ahead = False
+        # Of 16 threads that recall and write at once each waits for the interpreter: a run costs 7.5 ms of a processor,
+        # and 5 ms when two at a time do. Not one: it may wait for the lock of a database that the others do not need.
+        self.turns = threading.Semaphore(2)
+
+    @cached_property
+    def allowed(self) -> AllowedHosts:
+        """Where webhooks may go beside public addresses. Raises `Rejected` for a setting that is none."""
+        entries = [part.strip() for part in self._settings.webhook_allow_private.split(",")]
+        return AllowedHosts.parse([entry for entry in entries if entry])
+
+    @cached_property
+    def secrets(self) -> list[str]:
+        """What webhooks are signed with: the settings', or the one that was made for this installation."""
+        given = (self._settings.webhook_secret or "").split()
+        return given or [installation_secret(self._settings.data)]
+
+    @cached_property
+    def webhooks(self) -> WebhookSender:
+        """Sends webhooks."""
+        return HttpWebhookSender(Signer(self.secrets), self.allowed)
+
+    @cached_property
+    def agent_tasks(self) -> AgentTasks:
+        """Sends tasks to the agents' own workers."""
+        settings = self._settings
+        own = settings.agent_broker_url is None
+        prefix = settings.agent_broker_prefix
+        return AgentTasks(
+            settings.broker_url if settings.agent_broker_url is None else settings.agent_broker_url,
+            prefix=(settings.broker_prefix if own else "") if prefix is None else prefix,
+        )
+
+    @cached_property
+    def notifier(self) -> Notifier | None:
+        """Takes reminders and notifications; None where they are pulled."""
+        url = self._settings.notifier_webhook_url
+        if not url:
+            return None
+        return Notifier(url, self.webhooks, timeout_seconds=self._settings.webhook_timeout_seconds)
+
+    @property
+    def tasks_wait(self) -> bool:
+        """Whether tasks wait in the queue of schedules; no, where the broker cannot say."""
+        try:
+            return self._pulse.queue_depths()[contract.QUEUE_SCHEDULES] > 0
+        except Unavailable:
+            return False
+
+    def check_url(self, url: str) -> None:
+        """Raise `Rejected` for a URL that webhooks cannot go to, as far as that can be told without asking anybody."""
+        check_webhook_url(url, self.allowed)
+
+    def send(self, workspace: str, runs: Sequence[ToSend]) -> int:
+        """Send a task for each run; returns how many. Those that the broker does not take, the sweep sends later."""
+        sent = 0
+        with contextlib.suppress(Unavailable):
+            # Asked first: where no broker is, it says so at once, and Celery only after six seconds of trying.
+            self._inbox.now_micros()
+            for run in runs:
+                self._waker.send(contract.RUN_SCHEDULE, workspace=workspace, trace=run.trace, run=run.run)
+                sent += 1
+        return sent
+
+    def wake_goals(self, workspace: str) -> None:
+        """Have the goals of a workspace's schedules embedded, where there is an embedder; done later if that fails."""
+        if self._settings.embedding_provider != "none":
+            with contextlib.suppress(Unavailable):
+                self._inbox.now_micros()
+                self._waker.send(contract.EMBED_GOALS, workspace=workspace)
+
+    def check(self) -> None:
+        """Raise `Rejected` for settings that are none, at the start and not at the first run."""
+        _ = self.allowed
+        if self._settings.webhook_secret:
+            Signer(self.secrets)
+        if self._settings.notifier_webhook_url is not None:
+            check_webhook_url(self._settings.notifier_webhook_url, self.allowed, field="notifier_webhook_url")
+
+    def prepare(self) -> None:
+        """Make everything now, in one thread; what cannot be made fails the runs that need it, and says why."""
+        for name in ("webhooks", "agent_tasks", "notifier"):
+            with contextlib.suppress(ReverieError):
+                getattr(self, name)
+        self._waker.prepare()
+
+    def close(self) -> None:
+        """Close what was opened."""
+        if "agent_tasks" in self.__dict__:
+            self.agent_tasks.close()

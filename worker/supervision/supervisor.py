@@ -1,0 +1,255 @@
+"""Starts Reverie's processes in order, keeps them alive, and stops them in reverse order.
+
+Invariant: when `Supervisor.run` returns or raises, none of its processes and nothing of their process groups
+is alive. When the supervisor itself is killed, the kernel ends its children (`worker.supervision.processes`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import select
+import signal
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import structlog
+
+from reverie.errors import Unavailable
+from worker.supervision.child import Child, Death, ProcessSpec, ProcessState
+from worker.supervision.run_file import UpFile, hold_data_dir, write_up_file
+
+__all__ = ["ProcessEvent", "ProcessSpec", "ProcessState", "Supervisor"]
+
+log = structlog.get_logger(__name__)
+
+_READY_POLL_SECONDS = 0.1
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_LEVELS = {"process_died": "warning", "process_killed": "warning", "process_keeps_crashing": "error"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessEvent:
+    """Something that happened, as `reverie up` shows it.
+
+    kind: process_started, process_ready, process_died (will be started again), process_keeps_crashing (once
+    per crash loop), process_stopping, process_killed (its grace was over), process_stopped.
+    """
+
+    kind: str
+    name: str
+    pid: int | None = None
+    exit_code: int | None = None
+    signal: str | None = None
+    restart_in_seconds: float | None = None
+    error: str | None = None
+    log_path: Path | None = None
+    last_lines: tuple[str, ...] = ()
+
+
+class Supervisor:
+    """Keeps the processes of `specs` alive on `data_dir` for as long as `run` runs."""
+
+    def __init__(
+        self,
+        specs: Sequence[ProcessSpec],
+        data_dir: Path,
+        *,
+        on_event: Callable[[ProcessEvent], None] | None = None,
+    ) -> None:
+        self._children = [Child(spec) for spec in sorted(specs, key=lambda spec: spec.order)]
+        self._data_dir = data_dir
+        self._on_event = on_event
+        self._started_at = datetime.now(UTC)
+        self._stop_signal: int | None = None
+        self._hurried = False
+        self._wake_read = -1
+        self._up_file_failed = False
+
+    def run(self) -> int:
+        """Run until SIGINT, SIGTERM or SIGHUP and return 0; a SIGINT while stopping kills what is left.
+
+        Call it in the main thread. Raises Conflict when Reverie runs on this data folder already, and
+        Unavailable when a process cannot be started or is not ready in time; all is stopped by then.
+        """
+        with hold_data_dir(self._data_dir), self._signals_caught():
+            try:
+                self._start_all()
+                self._keep_alive()
+            finally:
+                self._stop_all()
+        return 0
+
+    def state(self) -> list[ProcessState]:
+        """Return the processes as they are now, in the order of their start."""
+        return [child.state() for child in self._children]
+
+    def _start_all(self) -> None:
+        for child in self._children:
+            if self._stop_signal is not None:
+                return
+            if child.spec.before_start is not None:
+                child.spec.before_start()
+            self._start(child)
+            if child.spec.ready is not None:
+                self._await_ready(child, child.spec.ready)
+
+    def _start(self, child: Child) -> None:
+        again = child.started_at is not None
+        try:
+            pid = child.start()
+        except OSError as error:
+            if not again:
+                raise Unavailable(f"{child.spec.name} cannot be started: {error}") from error
+            # It ran before, so this passes (no memory to fork, a full process table): count it as a death.
+            delay_seconds = child.plan_restart(lived_seconds=0.0)
+            self._tell("process_died", child, error=str(error), restart_in_seconds=delay_seconds)
+        else:
+            self._write_up_file()
+            self._tell("process_started", child, pid=pid)
+
+    def _await_ready(self, child: Child, ready: Callable[[], bool]) -> None:
+        spec = child.spec
+        deadline = time.monotonic() + spec.ready_timeout_seconds
+        while self._stop_signal is None:
+            # Its own life counts first: something else may answer in the place of a dead process.
+            if child.pid is not None and not child.has_exited() and ready():
+                self._tell("process_ready", child, pid=child.pid)
+                return
+            if time.monotonic() > deadline:
+                where = f"see {spec.log_path}" if spec.log_path else "see its output above"
+                raise Unavailable(f"{spec.name} was not ready after {spec.ready_timeout_seconds:g} s: {where}")
+            self._mend()
+            self._sleep(_READY_POLL_SECONDS)
+
+    def _keep_alive(self) -> None:
+        while self._stop_signal is None:
+            self._mend()
+            due = [child.restart_due for child in self._children if child.restart_due is not None]
+            self._sleep(max(0.0, min(due) - time.monotonic()) if due else None)
+
+    def _mend(self) -> None:
+        """Bury what died and start again what is due."""
+        for child in self._children:
+            if child.has_exited():
+                self._take_death(child, child.bury())
+            if child.restart_due is not None and child.restart_due <= time.monotonic():
+                self._start(child)
+
+    def _take_death(self, child: Child, death: Death) -> None:
+        delay_seconds = child.plan_restart(death.lived_seconds)
+        self._write_up_file()
+        self._tell(
+            "process_died",
+            child,
+            pid=death.pid,
+            exit_code=death.exit_code,
+            signal=death.signal,
+            restart_in_seconds=delay_seconds,
+        )
+        if child.keeps_crashing:
+            self._tell(
+                "process_keeps_crashing",
+                child,
+                exit_code=death.exit_code,
+                signal=death.signal,
+                log_path=child.spec.log_path,
+                last_lines=child.last_lines(),
+            )
+
+    def _stop_all(self) -> None:
+        """Stop the highest order first, those of one order side by side."""
+        latest_first = reversed(self._children)
+        for _, group in itertools.groupby(latest_first, key=lambda child: child.spec.order):
+            self._stop_together([child for child in group if child.pid is not None])
+
+    def _stop_together(self, children: list[Child]) -> None:
+        began = time.monotonic()
+        for child in children:
+            self._tell("process_stopping", child, pid=child.pid)
+            child.terminate()
+        killed: set[str] = set()
+        while children := self._bury_exited(children):
+            waited_seconds = time.monotonic() - began
+            for child in children:
+                late = self._hurried or waited_seconds >= child.spec.stop_grace_seconds
+                if late and child.spec.name not in killed:
+                    killed.add(child.spec.name)
+                    child.kill()
+                    self._tell("process_killed", child, pid=child.pid)
+            graces = [c.spec.stop_grace_seconds for c in children if c.spec.name not in killed]
+            self._sleep(max(0.0, min(graces) - waited_seconds) if graces else None)
+
+    def _bury_exited(self, children: list[Child]) -> list[Child]:
+        """Bury those that ended and return the others."""
+        for child in children:
+            if child.has_exited():
+                death = child.bury()
+                self._tell("process_stopped", child, pid=death.pid, exit_code=death.exit_code, signal=death.signal)
+        return [child for child in children if child.pid is not None]
+
+    @contextlib.contextmanager
+    def _signals_caught(self) -> Iterator[None]:
+        """Note stop signals, and wake `_sleep` on those and on the death of a child."""
+        self._wake_read, wake_write = os.pipe()
+        for end in (self._wake_read, wake_write):
+            os.set_blocking(end, False)
+        caught = [signal.SIGCHLD, *_STOP_SIGNALS]
+        if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+            caught.remove(signal.SIGHUP)  # nohup: whoever started us wants us to outlive the terminal
+        former = {number: signal.signal(number, self._note_signal) for number in caught}
+        former_wake = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+        try:
+            yield
+        finally:
+            signal.set_wakeup_fd(former_wake)
+            for number, handler in former.items():
+                signal.signal(number, handler)
+            os.close(self._wake_read)
+            os.close(wake_write)
+
+    def _note_signal(self, number: int, _frame: FrameType | None) -> None:
+        if number == signal.SIGCHLD:
+            return
+        if self._stop_signal is None:
+            self._stop_signal = number
+        elif number == signal.SIGINT:
+            self._hurried = True
+
+    def _sleep(self, seconds: float | None) -> None:
+        """Sleep until a signal arrives (a child's death is one) or `seconds` are over."""
+        if select.select([self._wake_read], [], [], seconds)[0]:
+            with contextlib.suppress(BlockingIOError):
+                os.read(self._wake_read, 65536)
+
+    def _write_up_file(self) -> None:
+        content = UpFile(
+            supervisor_pid=os.getpid(),
+            started_at=self._started_at,
+            processes=[child.up_entry() for child in self._children],
+        )
+        try:
+            write_up_file(self._data_dir, content)
+            self._up_file_failed = False
+        except OSError as error:
+            # A full disk must not end what still works; the file is only a picture for `reverie status`.
+            if not self._up_file_failed:
+                log.warning("up_file_not_written", error=str(error))
+            self._up_file_failed = True
+
+    def _tell(self, kind: str, child: Child, **details: Any) -> None:
+        event = ProcessEvent(kind=kind, name=child.spec.name, **details)
+        known = {key: value for key, value in details.items() if value is not None}
+        # The process boundary: our output may be gone (a closed terminal, `reverie up | head`), and an error
+        # from telling of it would leave processes unstopped.
+        with contextlib.suppress(Exception):
+            getattr(log, _LEVELS.get(kind, "info"))(kind, name=event.name, **known)
+        if self._on_event is not None:
+            with contextlib.suppress(Exception):
+                self._on_event(event)
