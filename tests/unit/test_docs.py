@@ -63,6 +63,17 @@ def test_an_outdated_page_of_commands_is_refused(tmp_path: Path) -> None:
     assert main(["--check", str(outdated)]) == 0
 
 
+def test_each_term_of_the_glossary_is_defined_once_and_in_order() -> None:
+    """Given the glossary, then its terms are alphabetical, none comes twice, and each has one sentence."""
+    rows = re.findall(
+        r"^\| (?!term |---)(.*?) \| (.*?) \|", (ROOT / "docs" / "glossary.md").read_text("utf-8"), re.MULTILINE
+    )
+    terms = [term for term, _ in rows]
+
+    assert terms == sorted(set(terms))
+    assert [meaning for _, meaning in rows if not re.fullmatch(r"[A-Z`].*\.", meaning)] == []
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_command_shown_exists(path: Path) -> None:
     """Given `reverie ...` as code on a page, then it is a command, or a group of commands."""
