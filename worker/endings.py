@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from memory.memories.extraction import extract_session
-from memory.sessions.lifecycle import Ending
+from memory.sessions.lifecycle import SessionEndHooks
 from memory.upkeep.notebook import publish
 from storage.stores import Store
 from worker.extractor import extractor_of
 from worker.runtime import Runtime
 
 
-def ending_of(here: Runtime) -> Ending:
+def ending_of(here: Runtime) -> SessionEndHooks:
     """Extraction and git as the settings have them; what is switched off is left out."""
 
     def extract(store: Store, agent: str, session: str) -> None:
@@ -27,4 +27,4 @@ def ending_of(here: Runtime) -> Ending:
             memory_file_bytes=here.settings.memory_file_bytes,
         )
 
-    return Ending(extract, commit)
+    return SessionEndHooks(extract, commit)

@@ -17,7 +17,7 @@ from typing import Any, Final
 
 from benchmarks.harness.haystack import Said
 from benchmarks.harness.local import LocalInbox, NoWorkingMemory
-from memory.memories.holdings import Holdings
+from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import remember
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
@@ -145,7 +145,7 @@ class World:
     def remember(self, agent: str, draft: MemoryDraft) -> str:
         """Have an agent remember something now, as its call does; returns the memory's id."""
         kept = remember(
-            Holdings(self.runtime.stores, WORKSPACE, agent), check_memory(draft, now=self.now), now=self.now
+            AgentMemories(self.runtime.stores, WORKSPACE, agent), check_memory(draft, now=self.now), now=self.now
         )
         self.settle()
         self.remembered[kept.record.id] = kept.record

@@ -27,7 +27,7 @@ from memory.memories.secrets import holds_secret_of, looks_secret
 from memory.memories.stop_words import STOP_WORDS
 from reverie.clock import to_micros
 from reverie.contract import MAX_TAG_CHARACTERS
-from storage.memories.extraction import Said
+from storage.memories.extraction import SourceMessage
 from storage.memories.records import MemoryKind, Tier
 from storage.recall.words import hash_of, words_of
 
@@ -52,9 +52,15 @@ _USER: Final = frozenset({"user", "users"})
 
 
 def checked(
-    answer: Extraction, new: Sequence[Said], *, before: Sequence[Said], fewest_characters: int, threshold: float,
-    now: int, dropped: Counter[str],
-) -> Iterator[Finding]:  # fmt: skip
+    answer: Extraction,
+    new: Sequence[SourceMessage],
+    *,
+    before: Sequence[SourceMessage],
+    fewest_characters: int,
+    threshold: float,
+    now: int,
+    dropped: Counter[str],
+) -> Iterator[Finding]:
     """The memories of an answer that hold, the oldest evidence first; `dropped` counts the others by their reason."""
     shown = {label_of(message): message for message in new if is_evidence(message, fewest_characters)}
     asked = _words(" ".join(message.content for message in [*before, *new] if message.role != "user"))
@@ -71,7 +77,9 @@ def checked(
     yield from sorted(found, key=lambda finding: finding.message.sequence)
 
 
-def _refused(extracted: ExtractedMemory, evidence: Sequence[Said], asked: set[int], threshold: float) -> str | None:
+def _refused(
+    extracted: ExtractedMemory, evidence: Sequence[SourceMessage], asked: set[int], threshold: float
+) -> str | None:
     """Why a memory is not kept; None where it holds."""
     content = _clean(extracted.content)
     if not evidence:
@@ -105,7 +113,7 @@ def _words(text: str) -> set[int]:
     return {hash_of(word) for word in words_of(text) if word not in STOP_WORDS and word not in _USER}
 
 
-def _finding(extracted: ExtractedMemory, evidence: Sequence[Said], now: int) -> Finding | None:
+def _finding(extracted: ExtractedMemory, evidence: Sequence[SourceMessage], now: int) -> Finding | None:
     message = max(evidence, key=lambda one: one.sequence)
     kind = cast("MemoryKind", extracted.kind)
     expires_at = _time(extracted.expires_at)

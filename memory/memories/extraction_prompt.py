@@ -14,7 +14,7 @@ from msgspec import Meta
 
 from memory.memories.secrets import redacted
 from reverie.clock import from_micros
-from storage.memories.extraction import Known, Said
+from storage.memories.extraction import KnownMemory, SourceMessage
 
 MOST_MEMORIES: Final = 20
 ANSWER_TOKENS: Final = 3_000
@@ -74,17 +74,23 @@ class Extraction(msgspec.Struct):
     memories: list[ExtractedMemory]
 
 
-def label_of(message: Said) -> str:
+def label_of(message: SourceMessage) -> str:
     """The id by which a message is shown: short, and of no use anywhere else."""
     return f"m{message.sequence}"
 
 
-def shown_text(message: Said) -> str:
+def shown_text(message: SourceMessage) -> str:
     """What is shown of a new message: its beginning, without secrets."""
     return _beginning(message.content, MESSAGE_CHARACTERS)
 
 
-def prompt_of(new: Sequence[Said], *, before: Sequence[Said], known: Sequence[Known], fewest_characters: int) -> str:
+def prompt_of(
+    new: Sequence[SourceMessage],
+    *,
+    before: Sequence[SourceMessage],
+    known: Sequence[KnownMemory],
+    fewest_characters: int,
+) -> str:
     """What is asked: what is known, what was said before, and what is new."""
     lines = [_line(message, _beginning(message.content, CONTEXT_CHARACTERS), new=False) for message in before]
     lines += [_line(message, shown_text(message), new=is_evidence(message, fewest_characters)) for message in new]
@@ -92,12 +98,12 @@ def prompt_of(new: Sequence[Said], *, before: Sequence[Said], known: Sequence[Kn
     return "\n".join(["Known already:", *(facts or ["(nothing)"]), "", "The conversation:", *lines])
 
 
-def is_evidence(message: Said, fewest_characters: int) -> bool:
+def is_evidence(message: SourceMessage, fewest_characters: int) -> bool:
     """Whether a message may be what a memory rests on: a user's, and long enough to say something."""
     return message.role == "user" and len(message.content.strip()) >= fewest_characters
 
 
-def _line(message: Said, text: str, *, new: bool) -> str:
+def _line(message: SourceMessage, text: str, *, new: bool) -> str:
     said: dict[str, Any] = {
         "id": label_of(message),
         "role": message.role,
@@ -110,7 +116,7 @@ def _line(message: Said, text: str, *, new: bool) -> str:
     return msgspec.json.encode(said).decode()
 
 
-def _known_line(known: Known) -> str:
+def _known_line(known: KnownMemory) -> str:
     said = {"subject": known.subject, "content": _beginning(known.content, KNOWN_CHARACTERS)}
     return msgspec.json.encode(said).decode()
 

@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Final
 
 from memory.memories.concept_tags import concept_tags
-from memory.memories.findings import Finding, about_whom, normalised
-from storage.memories.extraction import Known, KnownMemories, WaitingSession
-from storage.memories.records import BY_A_PERSON, NewMemory
+from memory.memories.findings import Finding, normalised, with_owner
+from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSession
+from storage.memories.records import USER_SOURCE, NewMemory
 from storage.stores import Store, Transaction
 
 SOURCE: Final = "extraction"
@@ -57,7 +57,7 @@ class Keeper:
     def keep(self, findings: Sequence[Finding]) -> None:
         """Store what is new of these."""
         for finding in findings:
-            self.counts[self._keep(about_whom(finding, self._session.user))] += 1
+            self.counts[self._keep(with_owner(finding, self._session.user))] += 1
 
     def _keep(self, finding: Finding) -> str:
         """Store a finding, and say what became of it."""
@@ -81,9 +81,9 @@ class Keeper:
             self.counts["superseded"] += len(older)
         return "added"
 
-    def _rivals(self, finding: Finding) -> list[Known]:
+    def _rivals(self, finding: Finding) -> list[KnownMemory]:
         """What is known of the same subject or fact."""
-        rivals: dict[int, Known] = {}
+        rivals: dict[int, KnownMemory] = {}
         if finding.subject is not None:
             rivals = {one.row_id: one for one in self._known.about(finding.subject, owner=self._session.user)}
         if finding.category is not None and finding.key is not None:
@@ -91,7 +91,7 @@ class Keeper:
                 rivals[one.row_id] = one
         return list(rivals.values())
 
-    def _store(self, finding: Finding, memory_id: str, older: Sequence[Known]) -> None:
+    def _store(self, finding: Finding, memory_id: str, older: Sequence[KnownMemory]) -> None:
         with self._tx.curation.entry(
             job=self._job,
             agent=self._session.agent,
@@ -139,7 +139,7 @@ class Keeper:
         )
 
 
-def _says_the_same(known: Known, finding: Finding) -> bool:
+def _says_the_same(known: KnownMemory, finding: Finding) -> bool:
     """Whether what is known is this fact with this value."""
     return (
         _is_same_fact(known, finding)
@@ -149,11 +149,11 @@ def _says_the_same(known: Known, finding: Finding) -> bool:
     )
 
 
-def _is_same_fact(known: Known, finding: Finding) -> bool:
+def _is_same_fact(known: KnownMemory, finding: Finding) -> bool:
     return finding.category is not None and (known.category, known.key) == (finding.category, finding.key)
 
 
-def _is_protected(known: Known) -> bool:
+def _is_protected(known: KnownMemory) -> bool:
     """Whether no job may take its place: a person wrote or pinned it, or an agent keeps it as its own fact or note."""
-    by_hand = known.source in (BY_A_PERSON, "agent") and (known.note_id is not None or known.category is not None)
-    return by_hand or known.source == BY_A_PERSON or known.pinned
+    by_hand = known.source in (USER_SOURCE, "agent") and (known.note_id is not None or known.category is not None)
+    return by_hand or known.source == USER_SOURCE or known.pinned

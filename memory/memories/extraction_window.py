@@ -10,7 +10,13 @@ from typing import Final
 
 from memory.memories.given_secrets import without_given_secrets
 from reverie import contract
-from storage.memories.extraction import ExtractionProgress, Known, KnownMemories, Said, WaitingSession
+from storage.memories.extraction import (
+    ExtractionProgress,
+    KnownMemories,
+    KnownMemory,
+    SourceMessage,
+    WaitingSession,
+)
 from storage.stores import Transaction
 
 # A model is shown no more at once.
@@ -29,9 +35,9 @@ _NOTED_AT_ONCE: Final = 200
 class Window:
     """What is read at once of a session: new messages, and what is shown with them; no answer that gives a secret."""
 
-    new: tuple[Said, ...]
-    before: tuple[Said, ...]
-    known: tuple[Known, ...]
+    new: tuple[SourceMessage, ...]
+    before: tuple[SourceMessage, ...]
+    known: tuple[KnownMemory, ...]
 
 
 @dataclass(slots=True)
@@ -74,7 +80,7 @@ def next_window(tx: Transaction, session: WaitingSession, *, for_model: bool) ->
     progress = progress_of(tx)
     most_messages = MODEL_MESSAGES if for_model else PATTERN_MESSAGES
     most_characters = MODEL_CHARACTERS if for_model else PATTERN_CHARACTERS
-    new: list[Said] = []
+    new: list[SourceMessage] = []
     size = 0
     for message in progress.new_messages(session, limit=most_messages):
         size += len(message.content)

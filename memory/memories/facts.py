@@ -1,17 +1,17 @@
-"""Facts: one value for each category and key of an agent; the newest stands, older ones are kept behind it (M9).
+"""Facts: one value for each category and key of an agent; the newest stands, older ones are stored behind it (M9).
 
 An explicit call may replace what a person said, a job may not. Facts lie in the workspace tier.
 """
 
 from __future__ import annotations
 
+from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.holdings import Holdings, Kept
 from memory.memories.memories import delete_for_good
 from reverie.clock import from_micros, new_id
 from reverie.errors import NotFound
 from reverie.memories.types import Fact, FactDraft
-from storage.memories.records import BY_A_PERSON, MemoryFilter, MemoryRecord, NewMemory
+from storage.memories.records import USER_SOURCE, MemoryFilter, MemoryRecord, NewMemory
 from storage.stores import AgentRows, Store
 
 
@@ -24,68 +24,70 @@ def content_of_fact(category: str, key: str, value: str) -> str:
     return f"The {_spoken(key)} is {value} ({_spoken(category)})"
 
 
-def set_fact(here: Holdings, category: str, key: str, draft: FactDraft, *, now: int, trace: str = "") -> Kept:
+def set_fact(
+    memories: AgentMemories, category: str, key: str, draft: FactDraft, *, now: int, trace: str = ""
+) -> StoredMemory:
     """Say what a fact is, in one transaction. The same value again is no new fact: it refreshes the one that stands.
 
-    What stood before is kept as superseded by the new one. Set twice, it is set once.
+    What stood before is stored as superseded by the new one. Set twice, it is set once.
     """
-    store = here.of_tier("workspace")
+    store = memories.store_for_tier("workspace")
     with store.writing() as tx:
-        rows = tx.for_agent(here.agent)
+        rows = tx.for_agent(memories.agent)
         stands = rows.memories.fact(category, key)
         if stands is not None and stands.value == draft.value:
-            return Kept(store, _refresh(rows, stands, draft, now))
+            return StoredMemory(store, _refresh(rows, stands, draft, now))
         if stands is not None:
             # By itself, for a moment: only one may stand.
             rows.memories.supersede(stands.row_id, by=stands.row_id, now=now)
         added = rows.memories.add(_new(category, key, draft, now, trace), now=now)
         if stands is not None:
             rows.memories.supersede(stands.row_id, by=added.row_id, now=now)
-        return Kept(store, added)
+        return StoredMemory(store, added)
 
 
-def read_fact(here: Holdings, category: str, key: str) -> Fact:
+def read_fact(memories: AgentMemories, category: str, key: str) -> Fact:
     """The fact that stands. Raises `NotFound`."""
-    store = here.in_workspace()
-    found = None if store is None else _standing(store, here.agent, category, key)
+    store = memories.workspace_store()
+    found = None if store is None else _standing(store, memories.agent, category, key)
     if found is None:
-        raise NotFound(f"agent {here.agent} has no fact {category}/{key}", field="key")
-    return as_fact(found)
+        raise NotFound(f"agent {memories.agent} has no fact {category}/{key}", field="key")
+    return to_fact(found)
 
 
-def list_facts(here: Holdings, *, category: str | None, limit: int, offset: int) -> list[Fact]:
+def list_facts(memories: AgentMemories, *, category: str | None, limit: int, offset: int) -> list[Fact]:
     """Facts that stand, the newest first."""
-    store = here.in_workspace()
+    store = memories.workspace_store()
     if store is None:
         return []
     with store.reading() as tx:
         wanted = MemoryFilter(facts=True, category=category)
-        found = tx.for_agent(here.agent).memories.page(wanted, limit=limit, offset=offset)
-    return [as_fact(record) for record in found]
+        found = tx.for_agent(memories.agent).memories.page(wanted, limit=limit, offset=offset)
+    return [to_fact(record) for record in found]
 
 
-def fact_history(here: Holdings, category: str, key: str) -> list[Fact]:
+def fact_history(memories: AgentMemories, category: str, key: str) -> list[Fact]:
     """Every value that a fact had, the newest first. Raises `NotFound` where there was never one."""
-    store = here.in_workspace()
-    found = [] if store is None else _values(store, here.agent, category, key)
+    store = memories.workspace_store()
+    found = [] if store is None else _values(store, memories.agent, category, key)
     if not found:
-        raise NotFound(f"agent {here.agent} has no fact {category}/{key}", field="key")
-    return [as_fact(record) for record in sorted(found, key=lambda record: -record.row_id)]
+        raise NotFound(f"agent {memories.agent} has no fact {category}/{key}", field="key")
+    return [to_fact(record) for record in sorted(found, key=lambda record: -record.row_id)]
 
 
-def forget_fact(here: Holdings, category: str, key: str) -> bool:
+def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:
     """Delete a fact for good with every value that it had; False when there was none."""
-    store = here.in_workspace()
+    store = memories.workspace_store()
     if store is None:
         return False
     with store.writing() as tx:
-        rows = tx.for_agent(here.agent)
+        rows = tx.for_agent(memories.agent)
         every = list(rows.memories.every(_every_value(category, key)))
         delete_for_good(rows, every)
     return bool(every)
 
 
-def as_fact(record: MemoryRecord) -> Fact:
+def to_fact(record: MemoryRecord) -> Fact:
     """A stored fact as the client sees it."""
     return Fact(
         category=record.category or "",
@@ -107,7 +109,7 @@ def _refresh(rows: AgentRows, fact: MemoryRecord, draft: FactDraft, now: int) ->
     rows.memories.change(
         fact.row_id,
         now=now,
-        source=BY_A_PERSON if fact.by_a_person else draft.source,
+        source=USER_SOURCE if fact.user_written else draft.source,
         importance=draft.importance,
         confidence=draft.confidence,
         tags=draft.tags,

@@ -9,7 +9,7 @@ from reverie.errors import Rejected
 from storage.memories.records import LIFETIMES, MEMORY_KINDS, TIERS, MemoryFilter
 
 
-def wanted_memories(
+def memory_filter(
     *,
     tier: str | None = None,
     lifetime: str | None = None,

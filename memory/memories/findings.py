@@ -12,7 +12,7 @@ from blake3 import blake3
 from memory.memories.patterns import Statement, find_statements
 from memory.memories.patterns.sentences import is_game
 from memory.memories.secrets import holds_secret_of, looks_secret
-from storage.memories.extraction import Said
+from storage.memories.extraction import SourceMessage
 from storage.memories.records import Lifetime, MemoryKind, Tier
 
 _NAME_CHARACTERS: Final = 64
@@ -26,7 +26,7 @@ By = Literal["patterns", "language model"]
 class Finding:
     """A memory to be. `message` is the one that says it, `evidence` the ids of all that do."""
 
-    message: Said
+    message: SourceMessage
     evidence: tuple[str, ...]
     by: By
     content: str
@@ -54,7 +54,9 @@ def normalised(content: str) -> str:
     return _PUNCTUATION.sub(" ", content.casefold()).strip()
 
 
-def found_by_patterns(messages: Sequence[Said], *, now: int, before: Sequence[Said] = ()) -> Iterator[Finding]:
+def found_by_patterns(
+    messages: Sequence[SourceMessage], *, now: int, before: Sequence[SourceMessage] = ()
+) -> Iterator[Finding]:
     """What users' messages say plainly, without secrets and without what is over already.
 
     Of a role-play nothing: it begins where somebody says so, also in the messages `before` these.
@@ -71,7 +73,7 @@ def found_by_patterns(messages: Sequence[Said], *, now: int, before: Sequence[Sa
                 yield _of_statement(statement, message)
 
 
-def about_whom(finding: Finding, owner: str | None) -> Finding:
+def with_owner(finding: Finding, owner: str | None) -> Finding:
     """A finding that says whose it is: facts and subjects of two people must not take each other's place.
 
     Where the message bears a name, it is that name's: in a session of one user more than one may speak.
@@ -88,7 +90,7 @@ def about_whom(finding: Finding, owner: str | None) -> Finding:
     )
 
 
-def _of_statement(statement: Statement, message: Said) -> Finding:
+def _of_statement(statement: Statement, message: SourceMessage) -> Finding:
     return Finding(
         message=message,
         evidence=(message.id,),

@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import TypeVar
 
 from memory.memories.secrets import REDACTED, announces_secret, asks_for_secret
-from storage.memories.extraction import Said
+from storage.memories.extraction import SourceMessage
 from storage.records import MessageRecord
 
-T = TypeVar("T", MessageRecord, Said)
+T = TypeVar("T", MessageRecord, SourceMessage)
 
 
 def without_given_secrets(messages: Iterable[T], before: str) -> list[T]:

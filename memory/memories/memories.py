@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import UNSET
 
+from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.holdings import Holdings, Kept
 from reverie.clock import from_micros, to_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, Rejected
@@ -22,72 +22,72 @@ from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.stores import AgentRows
 
 
-def remember(here: Holdings, draft: MemoryDraft, *, now: int, trace: str = "") -> Kept:
+def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: str = "") -> StoredMemory:
     """Store a checked draft; one whose id is there already changes nothing, so that it may be sent again.
 
     A session that does not exist yet is made. With a `subject`, older ones of the same subject, tier and owner are
     superseded. Raises `Conflict` for an id that stands for something else, and `Rejected`.
     """
     assert draft.id is not None
-    known = here.find(draft.id)
+    known = memories.find(draft.id)
     if known is not None:
-        return Kept(known.store, _the_same(known.record, draft))
-    store = here.of_tier(draft.tier)
+        return StoredMemory(known.store, _the_same(known.record, draft))
+    store = memories.store_for_tier(draft.tier)
     with store.writing() as tx:
-        rows = tx.for_agent(here.agent)
+        rows = tx.for_agent(memories.agent)
         stored = rows.memories.find(draft.id)
         if stored is not None:
-            return Kept(store, _the_same(stored, draft))
+            return StoredMemory(store, _the_same(stored, draft))
         channel = _channel(rows, draft, now)
         added = rows.memories.add(_new(draft, channel, now, trace), now=now)
         _supersede_subject(rows, added, now)
-        return Kept(store, added)
+        return StoredMemory(store, added)
 
 
-def read_memory(here: Holdings, memory_id: str) -> Memory:
+def read_memory(memories: AgentMemories, memory_id: str) -> Memory:
     """One memory, superseded or not. Raises `NotFound`."""
-    return as_memory(here.get(memory_id).record)
+    return to_memory(memories.get(memory_id).record)
 
 
-def read_memories(here: Holdings, memory_ids: list[str]) -> list[Memory]:
+def read_memories(memories: AgentMemories, memory_ids: list[str]) -> list[Memory]:
     """Those of these memories that stand, in this order."""
     found: dict[str, MemoryRecord] = {}
-    for store in here.existing():
+    for store in memories.existing_stores():
         with store.reading() as tx:
-            found = tx.for_agent(here.agent).memories.with_ids(memory_ids) | found  # the workspace's speak first
-    return [as_memory(found[name]) for name in memory_ids if name in found and found[name].active]
+            found = tx.for_agent(memories.agent).memories.with_ids(memory_ids) | found  # the workspace's speak first
+    return [to_memory(found[name]) for name in memory_ids if name in found and found[name].active]
 
 
-def list_memories(here: Holdings, wanted: MemoryFilter, *, limit: int, offset: int) -> list[Memory]:
+def list_memories(memories: AgentMemories, wanted: MemoryFilter, *, limit: int, offset: int) -> list[Memory]:
     """Memories of both stores, the newest first over both."""
-    return [as_memory(record) for record in page_of_records(here, wanted, limit=limit, offset=offset)]
+    return [to_memory(record) for record in page_of_records(memories, wanted, limit=limit, offset=offset)]
 
 
-def page_of_records(here: Holdings, wanted: MemoryFilter, *, limit: int, offset: int) -> list[MemoryRecord]:
+def page_of_records(memories: AgentMemories, wanted: MemoryFilter, *, limit: int, offset: int) -> list[MemoryRecord]:
     """A page over both stores. One alone is asked for its page; of two, the first `offset + limit` of each are read."""
     holding = []
-    for store in here.existing():
+    for store in memories.existing_stores():
         with store.reading() as tx:
-            if tx.for_agent(here.agent).memories.count(wanted):
+            if tx.for_agent(memories.agent).memories.count(wanted):
                 holding.append(store)
     alone = len(holding) < 2
     found: list[MemoryRecord] = []
     for store in holding:
         with store.reading() as tx:
-            found += tx.for_agent(here.agent).memories.page(
+            found += tx.for_agent(memories.agent).memories.page(
                 wanted, limit=limit if alone else offset + limit, offset=offset if alone else 0
             )
     found.sort(key=lambda record: -record.created_at)
     return found if alone else found[offset : offset + limit]
 
 
-def update_memory(here: Holdings, memory_id: str, changes: MemoryChanges, *, now: int) -> Kept:
+def update_memory(memories: AgentMemories, memory_id: str, changes: MemoryChanges, *, now: int) -> StoredMemory:
     """Change a memory in one transaction. Changed content is indexed anew, and its concept tags are derived anew.
 
     Raises `NotFound`, `Conflict` for one that was superseded, and `Rejected` for what its tier, its kind or its
     being a fact does not allow: between the account and a workspace lies another database.
     """
-    with here.changing(memory_id) as (store, rows, record):
+    with memories.changing(memory_id) as (store, rows, record):
         if not record.active:
             raise Conflict(f"memory {memory_id} was replaced by {record.superseded_by}: change that one", field="id")
         _check_allowed(record, changes)
@@ -103,17 +103,17 @@ def update_memory(here: Holdings, memory_id: str, changes: MemoryChanges, *, now
         rows.memories.change(record.row_id, now=now, **columns)
         if after.content != record.content or moved:
             rows.memories.rewrite(record.row_id, after.content, now=now)
-        return Kept(store, rows.memories.get(memory_id))
+        return StoredMemory(store, rows.memories.get(memory_id))
 
 
-def forget(here: Holdings, memory_id: str) -> bool:
+def forget(memories: AgentMemories, memory_id: str) -> bool:
     """Delete a memory for good, with its chunks, its vectors, what it had replaced, and all that curation logged of
     these; False when there was none, nor one that a job has removed."""
-    kept = here.find(memory_id)
-    if kept is None:
-        return here.forget_removed(memory_id)
-    with kept.store.writing() as tx:
-        rows = tx.for_agent(here.agent)
+    stored = memories.find(memory_id)
+    if stored is None:
+        return memories.forget_removed(memory_id)
+    with stored.store.writing() as tx:
+        rows = tx.for_agent(memories.agent)
         record = rows.memories.find(memory_id)
         if record is None:
             return False
@@ -128,12 +128,12 @@ def delete_for_good(rows: AgentRows, records: list[MemoryRecord]) -> None:
     rows.memories.delete(row_ids)
 
 
-def memory_stats(here: Holdings) -> MemoryStats:
+def memory_stats(memories: AgentMemories) -> MemoryStats:
     """How many memories there are in both stores, and of what."""
     total = MemoryCounts()
-    for store in here.existing():
+    for store in memories.existing_stores():
         with store.reading() as tx:
-            total.add(count_memories(tx.connection, here.agent))
+            total.add(count_memories(tx.connection, memories.agent))
     return MemoryStats(
         memories=total.memories,
         by_tier=dict(sorted(total.by["tier"].items())),
@@ -149,7 +149,7 @@ def memory_stats(here: Holdings) -> MemoryStats:
     )
 
 
-def as_memory(record: MemoryRecord) -> Memory:
+def to_memory(record: MemoryRecord) -> Memory:
     """A stored memory as the client sees it."""
     return Memory(
         id=record.id,

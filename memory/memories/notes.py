@@ -10,8 +10,8 @@ from typing import Any
 
 from msgspec import UNSET
 
+from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.holdings import Holdings, Kept
 from memory.memories.memories import delete_for_good
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound
@@ -25,50 +25,52 @@ def session_of_user(user: str) -> str:
     return f"memory:{user}"
 
 
-def store_note(here: Holdings, draft: NoteDraft, *, now: int, trace: str = "") -> Kept:
+def store_note(memories: AgentMemories, draft: NoteDraft, *, now: int, trace: str = "") -> StoredMemory:
     """Store a checked note; the same one again changes nothing. Raises `Conflict` where its id stands for another."""
     assert draft.note_id is not None
-    store = here.of_tier("workspace")
+    store = memories.store_for_tier("workspace")
     with store.writing() as tx:
-        rows = tx.for_agent(here.agent)
+        rows = tx.for_agent(memories.agent)
         known = rows.memories.by_note(draft.note_id) or rows.memories.find(draft.note_id)
         if known is not None:
             if known.note_id is None or known.content != draft.content:
                 raise Conflict(f"there is another note or memory {draft.note_id!r}: update that one", field="note_id")
-            return Kept(store, known)
+            return StoredMemory(store, known)
         session = None
         if draft.user is not None:
             session = rows.sessions.ensure(session_of_user(draft.user), now=now, user=draft.user).id
-        return Kept(store, rows.memories.add(_new(draft, session, now, trace), now=now))
+        return StoredMemory(store, rows.memories.add(_new(draft, session, now, trace), now=now))
 
 
-def read_note(here: Holdings, note_id: str) -> Note:
+def read_note(memories: AgentMemories, note_id: str) -> Note:
     """One note. Raises `NotFound`, for another agent's too."""
-    store = here.in_workspace()
+    store = memories.workspace_store()
     if store is None:
-        raise _no_note(here, note_id)
+        raise _no_note(memories, note_id)
     with store.reading() as tx:
-        return as_note(_get(here, tx.for_agent(here.agent), note_id))
+        return to_note(_get(memories, tx.for_agent(memories.agent), note_id))
 
 
-def list_notes(here: Holdings, *, user: str | None, tags: tuple[str, ...], limit: int, offset: int) -> list[Note]:
+def list_notes(
+    memories: AgentMemories, *, user: str | None, tags: tuple[str, ...], limit: int, offset: int
+) -> list[Note]:
     """Notes, the newest first: of a user, and with all of these tags, where given."""
-    store = here.in_workspace()
+    store = memories.workspace_store()
     if store is None:
         return []
     wanted = MemoryFilter(notes=True, owner=user, tags=tags)
     with store.reading() as tx:
-        return [as_note(n) for n in tx.for_agent(here.agent).memories.page(wanted, limit=limit, offset=offset)]
+        return [to_note(n) for n in tx.for_agent(memories.agent).memories.page(wanted, limit=limit, offset=offset)]
 
 
-def update_note(here: Holdings, note_id: str, changes: NoteChanges, *, now: int) -> Kept:
+def update_note(memories: AgentMemories, note_id: str, changes: NoteChanges, *, now: int) -> StoredMemory:
     """Change a note in one transaction; its id and when it was made stay. Raises `NotFound`."""
-    store = here.in_workspace()
+    store = memories.workspace_store()
     if store is None:
-        raise _no_note(here, note_id)
+        raise _no_note(memories, note_id)
     with store.writing() as tx:
-        rows = tx.for_agent(here.agent)
-        note = _get(here, rows, note_id)
+        rows = tx.for_agent(memories.agent)
+        note = _get(memories, rows, note_id)
         columns: dict[str, Any] = {
             name: value for name in ("tags", "importance", "metadata") if (value := getattr(changes, name)) is not UNSET
         }
@@ -78,23 +80,23 @@ def update_note(here: Holdings, note_id: str, changes: NoteChanges, *, now: int)
         rows.memories.change(note.row_id, now=now, **columns)
         if changes.content is not UNSET and rewritten:
             rows.memories.rewrite(note.row_id, changes.content, now=now)
-        return Kept(store, rows.memories.get(note.id))
+        return StoredMemory(store, rows.memories.get(note.id))
 
 
-def delete_note(here: Holdings, note_id: str) -> bool:
+def delete_note(memories: AgentMemories, note_id: str) -> bool:
     """Delete a note for good with its chunks and vectors; False when this agent has none of this id."""
-    store = here.in_workspace()
+    store = memories.workspace_store()
     if store is None:
         return False
     with store.writing() as tx:
-        rows = tx.for_agent(here.agent)
+        rows = tx.for_agent(memories.agent)
         note = rows.memories.by_note(note_id)
         if note is not None:
             delete_for_good(rows, [note])
     return note is not None
 
 
-def as_note(record: MemoryRecord) -> Note:
+def to_note(record: MemoryRecord) -> Note:
     """A stored note as the client sees it."""
     return Note(
         note_id=record.note_id or record.id,
@@ -130,12 +132,12 @@ def _new(draft: NoteDraft, session: str | None, now: int, trace: str) -> NewMemo
     )
 
 
-def _get(here: Holdings, rows: AgentRows, note_id: str) -> MemoryRecord:
+def _get(memories: AgentMemories, rows: AgentRows, note_id: str) -> MemoryRecord:
     found = rows.memories.by_note(note_id)
     if found is None:
-        raise _no_note(here, note_id)
+        raise _no_note(memories, note_id)
     return found
 
 
-def _no_note(here: Holdings, note_id: str) -> NotFound:
-    return NotFound(f"agent {here.agent} has no note {note_id!r}", field="note_id")
+def _no_note(memories: AgentMemories, note_id: str) -> NotFound:
+    return NotFound(f"agent {memories.agent} has no note {note_id!r}", field="note_id")

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from memory.memories.agent_memories import AgentMemories
 from memory.memories.concept_tags import concept_tags
-from memory.memories.holdings import Holdings
-from memory.memories.memories import as_memory
+from memory.memories.memories import to_memory
 from reverie.clock import to_micros
 from reverie.errors import Rejected
 from reverie.memories.checks import check_fact, check_fact_name, check_memory, check_note_id
@@ -26,12 +26,12 @@ SCHEMA_VERSION: Final = 1
 _AT_ONCE: Final = 500
 
 
-def export_memories(here: Holdings) -> MemoryExport:
+def export_memories(memories: AgentMemories) -> MemoryExport:
     """Every memory, fact and note that stands, the oldest first, each store as it was at one moment."""
     found: list[Memory] = []
-    for store in here.existing():
+    for store in memories.existing_stores():
         with store.reading() as tx:
-            found += (as_memory(record) for record in tx.for_agent(here.agent).memories.every())
+            found += (to_memory(record) for record in tx.for_agent(memories.agent).memories.every())
     return MemoryExport(memories=sorted(found, key=lambda memory: memory.created_at), schema_version=SCHEMA_VERSION)
 
 
@@ -50,7 +50,7 @@ def read_export(document: bytes) -> MemoryExport:
 
 
 def import_memories(
-    here: Holdings,
+    memories: AgentMemories,
     document: MemoryExport,
     *,
     now: int,
@@ -71,10 +71,10 @@ def import_memories(
     for of_account in (False, True):
         some = [memory for memory in document.memories if (memory.tier == "account") == of_account]
         if some:
-            store = here.of_tier("account" if of_account else "workspace")
+            store = memories.store_for_tier("account" if of_account else "workspace")
             for first in range(0, len(some), _AT_ONCE):
                 with store.writing() as tx:
-                    rows = tx.for_agent(here.agent)
+                    rows = tx.for_agent(memories.agent)
                     added += sum(_add(rows, memory, now) for memory in some[first : first + _AT_ONCE])
                 done += len(some[first : first + _AT_ONCE])
                 progress(done, len(document.memories))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.sessions.sessions import as_session
+from memory.sessions.sessions import to_session
 from reverie.clock import from_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, NotFound
@@ -75,7 +75,7 @@ def move_session(store: Store, *, agent: str, session: str, channel: str, now: i
         _get(rows, channel)
         _make_default(rows, now)
         rows.channels.move_session(found.row_id, channel)
-        return as_session(rows.sessions.get(session))
+        return to_session(rows.sessions.get(session))
 
 
 def _make_default(rows: AgentRows, now: int) -> None:

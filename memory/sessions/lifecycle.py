@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from memory.jobs import JobRun
 from memory.quiet import QuietStores, run_where_due
-from memory.sessions.sessions import as_session
+from memory.sessions.sessions import to_session
 from reverie import contract
 from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.checks import check_session_metadata
@@ -30,7 +30,7 @@ _HOUR_MICROS: Final = 3_600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class SessionEndHooks:
     """What is done around the end of a session: `extract` before it (agent, session), `publish` after it (agent).
 
     Neither is called inside a transaction. What either leaves undone is made good by the next job of its kind.
@@ -65,16 +65,16 @@ def start_session(
         if noted:
             rows.sessions.describe(found.row_id, {**found.metadata, **noted})
         rows.sessions.touch(found.row_id, now=now, last_sequence=found.last_sequence)
-        return as_session(rows.sessions.get(session))
+        return to_session(rows.sessions.get(session))
 
 
-def idle_session(store: Store, ending: Ending, *, agent: str, session: str, now: int) -> Session:
+def idle_session(store: Store, ending: SessionEndHooks, *, agent: str, session: str, now: int) -> Session:
     """End an active session. Raises `NotFound`, and `Conflict` for one that is not active."""
     return _close(store, ending, "idle", agent=agent, session=session, now=now, force=False)
 
 
 def archive_session(
-    store: Store, ending: Ending, *, agent: str, session: str, now: int, force: bool = False
+    store: Store, ending: SessionEndHooks, *, agent: str, session: str, now: int, force: bool = False
 ) -> Session:
     """Put an idle session aside; with `force` an active one, too. Raises `NotFound` and `Conflict`."""
     return _close(store, ending, "archived", agent=agent, session=session, now=now, force=force)
@@ -87,12 +87,12 @@ def session_of_ref(store: Store, *, agent: str, ref_code: str) -> Session:
         found = rows.sessions.id_of_ref(ref_code)
         if found is None:
             raise NotFound(f"agent {agent} has no session with reference code {ref_code!r}", field="ref_code")
-        return as_session(rows.sessions.get(found))
+        return to_session(rows.sessions.get(found))
 
 
 def close_idle_sessions(
     stores: Stores,
-    ending: Ending,
+    ending: SessionEndHooks,
     *,
     now: int,
     idle_hours: float,
@@ -123,7 +123,7 @@ def close_idle_sessions(
     )
 
 
-def _close_silent(run: JobRun, ending: Ending, before: int) -> None:
+def _close_silent(run: JobRun, ending: SessionEndHooks, before: int) -> None:
     with run.store.reading() as tx:
         silent = tx.session_lives.silent(before=before, limit=MOST_AT_ONCE)
         left = tx.session_lives.left_behind(before=before, limit=MOST_AT_ONCE)
@@ -144,7 +144,7 @@ def _close_silent(run: JobRun, ending: Ending, before: int) -> None:
         _publish(run, ending)
 
 
-def _publish(run: JobRun, ending: Ending) -> None:
+def _publish(run: JobRun, ending: SessionEndHooks) -> None:
     """Commit the files of those whose sessions have ended, in this run or in one that was killed before its commits.
 
     One that fails holds up no other, and is tried again by the next run.
@@ -191,7 +191,9 @@ def _clear_left(run: JobRun, agent: str, session: str) -> None:
             run.counts["cleared"] += _clear(tx, found, job=run.job, why="its conversation is over", now=run.now)
 
 
-def _close(store: Store, ending: Ending, status: str, *, agent: str, session: str, now: int, force: bool) -> Session:
+def _close(
+    store: Store, ending: SessionEndHooks, status: str, *, agent: str, session: str, now: int, force: bool
+) -> Session:
     with store.reading() as tx:
         _check_step(tx.for_agent(agent).sessions.get(session), status, force)
     ending.extract(store, agent, session)
@@ -200,7 +202,7 @@ def _close(store: Store, ending: Ending, status: str, *, agent: str, session: st
         found = rows.sessions.get(session)
         _check_step(found, status, force)  # another call may have been quicker
         _end(tx, found, status, job=BY_CALL, why=f"it was asked to be {status}", now=now)
-        closed = as_session(rows.sessions.get(session))
+        closed = to_session(rows.sessions.get(session))
         _note_unpublished(tx, agent, now)
     ending.publish(store, agent)
     with store.writing() as tx:

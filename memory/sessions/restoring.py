@@ -12,7 +12,7 @@ from typing import Final
 from adapters.tokens import TokenCounter, cut, newest_lines
 from memory.sessions.exchanges import beginnings
 from memory.sessions.exchanges import costs as costs_of
-from memory.sessions.working import as_message
+from memory.sessions.working import to_message
 from reverie.errors import Rejected
 from reverie.types import Restored
 from storage.records import MessageRecord
@@ -52,7 +52,7 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
     (used,) = counter.count([summary])
     return Restored(
         session=session,
-        messages=[as_message(message) for message in kept],
+        messages=[to_message(message) for message in kept],
         tokens=used + sum(costs[first:]),
         left_out=record.messages - len(kept),
         summary=summary or None,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from memory.sessions.working import as_message
+from memory.sessions.working import to_message
 from reverie.clock import from_micros
 from reverie.types import Message, Session, SessionExport
 from storage.records import SessionRecord
@@ -17,13 +17,13 @@ def list_sessions(store: Store, *, agent: str, limit: int, offset: int, status: 
     """Sessions, the most recently active first."""
     with store.reading() as tx:
         records = tx.for_agent(agent).sessions.list(limit=limit, offset=offset, status=status)
-    return [as_session(record) for record in records]
+    return [to_session(record) for record in records]
 
 
 def read_session(store: Store, *, agent: str, session: str) -> Session:
     """One session. Raises `NotFound`."""
     with store.reading() as tx:
-        return as_session(tx.for_agent(agent).sessions.get(session))
+        return to_session(tx.for_agent(agent).sessions.get(session))
 
 
 def read_messages(store: Store, *, agent: str, session: str, limit: int, offset: int) -> list[Message]:
@@ -31,7 +31,7 @@ def read_messages(store: Store, *, agent: str, session: str, limit: int, offset:
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         found = rows.messages.of_session(rows.sessions.get(session).row_id, limit=limit, offset=offset)
-    return [as_message(record) for record in found]
+    return [to_message(record) for record in found]
 
 
 def export_session(store: Store, *, agent: str, session: str) -> SessionExport:
@@ -42,12 +42,12 @@ def export_session(store: Store, *, agent: str, session: str) -> SessionExport:
         record = rows.sessions.get(session)
         while True:
             page = rows.messages.of_session(record.row_id, limit=_EXPORT_PAGE, offset=len(messages))
-            messages += (as_message(found) for found in page)
+            messages += (to_message(found) for found in page)
             if len(page) < _EXPORT_PAGE:
-                return SessionExport(session=as_session(record), messages=messages)
+                return SessionExport(session=to_session(record), messages=messages)
 
 
-def as_session(record: SessionRecord) -> Session:
+def to_session(record: SessionRecord) -> Session:
     """A stored session as the client sees it."""
     return Session(
         id=record.id,

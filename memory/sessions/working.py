@@ -24,7 +24,7 @@ def newest_messages(store: Store, working: WorkingMemory, *, agent: str, session
     return messages
 
 
-def as_message(record: MessageRecord) -> Message:
+def to_message(record: MessageRecord) -> Message:
     """A stored turn as the client sees it."""
     return Message(
         id=record.id,
@@ -50,4 +50,4 @@ def _from_store(store: Store, agent: str, session: str, limit: int) -> list[Mess
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         found = rows.messages.of_session(rows.sessions.get(session).row_id, limit=limit, newest=True)
-    return [as_message(record) for record in found]
+    return [to_message(record) for record in found]

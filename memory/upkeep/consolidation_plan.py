@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from memory.upkeep.near_duplicates import merge_near
 from memory.upkeep.relevance import LifePolicy, is_promotable, is_prunable, relevance
 from memory.upkeep.sameness import NameMasks, Statement, plain_text, same, statement
-from storage.memories.records import BY_A_PERSON, LIFETIMES, TIERS, Lifetime, MemoryRecord
+from storage.memories.records import LIFETIMES, TIERS, USER_SOURCE, Lifetime, MemoryRecord
 from storage.memories.sweeps import MemoryOutline
 
 EXPIRE: Final = "expire"
@@ -278,4 +278,4 @@ class _Group:
 
 
 def _is_fixed(memory: MemoryOutline) -> bool:
-    return memory.source == BY_A_PERSON or memory.pinned
+    return memory.source == USER_SOURCE or memory.pinned

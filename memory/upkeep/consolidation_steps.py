@@ -164,7 +164,7 @@ def _merged(
         stays, goes = records.get(merge.stays), records.get(merge.goes)
         if stays is None or goes is None or not (stays.active and goes.active):
             continue
-        if (stays.content, goes.content) != (merge.text_stays, merge.text_goes) or goes.by_a_person or goes.pinned:
+        if (stays.content, goes.content) != (merge.text_stays, merge.text_goes) or goes.user_written or goes.pinned:
             continue
         if scope_of(stays) != scope_of(goes) or about_others(stays.subject, goes.subject):
             continue

@@ -9,7 +9,7 @@ from itertools import accumulate
 from operator import itemgetter
 from typing import Final
 
-from memory.memories.holdings import Holdings
+from memory.memories.agent_memories import AgentMemories
 from memory.upkeep import curation
 from reverie.contract import ACCOUNT_STORE
 from reverie.upkeep.curation_types import CurationEntry, Undone
@@ -38,7 +38,7 @@ EVERY_ENTRY: Final = Wanted()
 
 
 def list_entries(
-    here: Holdings, wanted: Wanted = EVERY_ENTRY, *, limit: int = 50, offset: int = 0
+    here: AgentMemories, wanted: Wanted = EVERY_ENTRY, *, limit: int = 50, offset: int = 0
 ) -> list[CurationEntry]:
     """Entries of both logs, the newest first, without the rows."""
     logs = [
@@ -46,17 +46,17 @@ def list_entries(
             store, agent=here.agent, limit=limit + offset, memory=wanted.memory, job=wanted.full_job,
             action=wanted.action,
         )
-        for store in here.existing()
+        for store in here.existing_stores()
     ]  # fmt: skip
     return _newest_first(logs)[offset : offset + limit]
 
 
-def show_entry(here: Holdings, entry: str) -> CurationEntry:
+def show_entry(here: AgentMemories, entry: str) -> CurationEntry:
     """One entry with what it changed. Raises `NotFound`."""
     return curation.show_entry(_store_of(here, entry), agent=here.agent, entry=entry)
 
 
-def undo_entry(here: Holdings, entry: str, *, now: int) -> tuple[Store, CurationEntry]:
+def undo_entry(here: AgentMemories, entry: str, *, now: int) -> tuple[Store, CurationEntry]:
     """Put back all that an entry changed, in one transaction. Raises `NotFound` and `Conflict`.
 
     Returns the store, too: its pipeline has work if what came back is to be cut or embedded anew.
@@ -66,7 +66,7 @@ def undo_entry(here: Holdings, entry: str, *, now: int) -> tuple[Store, Curation
 
 
 def undo_all(
-    here: Holdings,
+    here: AgentMemories,
     wanted: Wanted = EVERY_ENTRY,
     *,
     now: int,
@@ -79,7 +79,7 @@ def undo_all(
     """
     undone: list[str] = []
     failed: dict[str, str] = {}
-    for store in here.existing():
+    for store in here.existing_stores():
         done, not_done = curation.undo_all(
             store, agent=here.agent, now=now, job=wanted.full_job, action=wanted.action, since=since, progress=progress
         )
@@ -97,8 +97,8 @@ def _newest_first(logs: Sequence[Sequence[CurationEntry]]) -> list[CurationEntry
     return [entry for _, entry in merge(*dated, key=itemgetter(0), reverse=True)]
 
 
-def _store_of(here: Holdings, entry: str) -> Store:
-    for store in here.existing():
+def _store_of(here: AgentMemories, entry: str) -> Store:
+    for store in here.existing_stores():
         if (store.name == ACCOUNT_STORE) == curation.is_of_account(entry):
             return store
     raise curation.no_entry(entry)

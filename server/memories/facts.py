@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from memory.memories.facts import as_fact, fact_history, forget_fact, list_facts, read_fact, set_fact
+from memory.memories.facts import fact_history, forget_fact, list_facts, read_fact, set_fact, to_fact
 from reverie.checks import check_label
 from reverie.memories.checks import check_fact, check_fact_name
 from reverie.memories.types import Fact, FactDraft, FactList
@@ -65,7 +65,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
 
         def work() -> Fact:
             kept = set_fact(here, of, name, check_fact(body), now=services.runtime.now(), trace=caller.trace)
-            return as_fact(wake(services, kept).record)
+            return to_fact(wake(services, kept).record)
 
         return answer(await services.threads.run(work))
 

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from memory.memories.filters import wanted_memories
-from memory.memories.holdings import Holdings, Kept, wait_until_searchable
+from memory.memories.agent_memories import AgentMemories, StoredMemory, wait_until_searchable
+from memory.memories.filters import memory_filter
 from memory.memories.memories import (
-    as_memory,
     forget,
     list_memories,
     memory_stats,
     read_memory,
     remember,
+    to_memory,
     update_memory,
 )
 from reverie.checks import check_wait
@@ -32,12 +32,12 @@ _FILTERS = ("tier", "lifetime", "kind", "source", "tag", "session", "channel", "
 _PAGE = {"limit": "integer", "offset": "integer"}
 
 
-def holdings(services: Services, caller: Caller) -> Holdings:
+def holdings(services: Services, caller: Caller) -> AgentMemories:
     """Where the caller's memories lie."""
-    return Holdings(services.runtime.stores, caller.workspace, caller.agent)
+    return AgentMemories(services.runtime.stores, caller.workspace, caller.agent)
 
 
-def wake(services: Services, kept: Kept) -> Kept:
+def wake(services: Services, kept: StoredMemory) -> StoredMemory:
     """Have the pipeline index what was written; where that cannot be said, the sweep finds it."""
     services.runtime.wake("chunk", kept.store.name)
     return kept
@@ -121,7 +121,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
         def work() -> Memory:
             now = services.runtime.now()
             kept = update_memory(here, memory_id, check_changes(body, now=now), now=now)
-            return as_memory(wake(services, kept).record)
+            return to_memory(wake(services, kept).record)
 
         return answer(await services.threads.run(work))
 
@@ -133,7 +133,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
         return answer(await services.threads.run(lambda: Deleted(deleted=forget(here, memory_id))))
 
 
-def _wait(services: Services, kept: Kept, timeout_seconds: float) -> None:
+def _wait(services: Services, kept: StoredMemory, timeout_seconds: float) -> None:
     with_vectors = services.runtime.embedder_of(kept.store) is not None
     wait_until_searchable(kept, with_vectors=with_vectors, timeout_seconds=timeout_seconds)
 
@@ -144,7 +144,7 @@ def _wanted(request: Request) -> MemoryFilter:
     if superseded not in ("true", "false"):
         raise Rejected("superseded must be true or false", field="superseded")
     tags = request.query_params.getlist("tag")
-    return wanted_memories(**given, tags=tags, superseded=superseded == "true")
+    return memory_filter(**given, tags=tags, superseded=superseded == "true")
 
 
 def _id_from(encoded: str) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from memory.memories.notes import as_note, delete_note, list_notes, read_note, store_note, update_note
+from memory.memories.notes import delete_note, list_notes, read_note, store_note, to_note, update_note
 from reverie.checks import check_label, normalise_tags
 from reverie.memories.checks import check_note, check_note_changes, check_note_id
 from reverie.memories.types import Note, NoteChanges, NoteDraft, NoteList
@@ -59,7 +59,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
 
         def work() -> Note:
             kept = store_note(here, check_note(body), now=services.runtime.now(), trace=caller.trace)
-            return as_note(wake(services, kept).record)
+            return to_note(wake(services, kept).record)
 
         return answer(await services.threads.run(work))
 
@@ -72,7 +72,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
 
         def work() -> Note:
             kept = update_note(here, note_id, check_note_changes(body), now=services.runtime.now())
-            return as_note(wake(services, kept).record)
+            return to_note(wake(services, kept).record)
 
         return answer(await services.threads.run(work))
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.memories.holdings import Holdings
+from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import read_memories
 from retrieval.request import RecallRequest
 from reverie.checks import check_query, normalise_tags
@@ -13,7 +13,7 @@ from server.recall.recall import recalled
 from server.services import Services
 
 
-def search_memories(services: Services, caller: Caller, here: Holdings, body: MemorySearchBody) -> FoundMemories:
+def search_memories(services: Services, caller: Caller, here: AgentMemories, body: MemorySearchBody) -> FoundMemories:
     """The memories that fit a query, best first; they count as recalled. Raises `Rejected`."""
     request = RecallRequest(
         query=check_query(body.query),

@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from adapters.embedders.once import OnceEmbedder
 from adapters.language_models import LanguageModel
 from memory.sessions.restoring import restore_session
-from memory.sessions.working import as_message
+from memory.sessions.working import to_message
 from retrieval.budget import room_of
 from retrieval.context import Built, build_context
 from retrieval.recall import Recalled, find
@@ -87,7 +87,7 @@ def _answer(built: Built) -> Context:
     return Context(
         text=built.text,
         tokens=built.tokens,
-        messages=[as_message(message) for message in built.messages],
+        messages=[to_message(message) for message in built.messages],
         memories=built.memories,
         left_out=built.left_out,
         degraded=built.degraded,

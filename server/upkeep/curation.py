@@ -57,7 +57,7 @@ def _add_undo(router: APIRouter, services: Services) -> None:
 
         def work() -> Undone:
             done = undo_all(here, Wanted(job=body.job, action=body.action), now=services.runtime.now(), since=since)
-            for store in here.existing() if done.undone else ():
+            for store in here.existing_stores() if done.undone else ():
                 _wake(services, store.name)
             return done
 

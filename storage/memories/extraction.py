@@ -73,7 +73,7 @@ class WaitingSession:
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class SourceMessage:
     """One message, as far as extraction reads it."""
 
     id: str
@@ -86,7 +86,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class KnownMemory:
     """An active memory, as far as what is new is compared with it."""
 
     row_id: int
@@ -143,21 +143,21 @@ class ExtractionProgress:
         ).scalar()
         return int(found) if found is not None else session.updated_at
 
-    def new_messages(self, session: WaitingSession, *, limit: int) -> list[Said]:
+    def new_messages(self, session: WaitingSession, *, limit: int) -> list[SourceMessage]:
         """What was said after the position, in the order of sequence."""
         rows = self._connection.execute(
             text(f"{_SAID} AND sequence > :position ORDER BY sequence LIMIT :limit"),
             {"row": session.row_id, "ref_code": session.ref_code, "position": session.position, "limit": limit},
         )
-        return [Said(*row) for row in rows]
+        return [SourceMessage(*row) for row in rows]
 
-    def messages_before(self, session: WaitingSession, *, limit: int) -> list[Said]:
+    def messages_before(self, session: WaitingSession, *, limit: int) -> list[SourceMessage]:
         """The last messages up to the position, in the order of sequence."""
         rows = self._connection.execute(
             text(f"{_SAID} AND sequence <= :position ORDER BY sequence DESC LIMIT :limit"),
             {"row": session.row_id, "ref_code": session.ref_code, "position": session.position, "limit": limit},
         )
-        return [Said(*row) for row in rows][::-1]
+        return [SourceMessage(*row) for row in rows][::-1]
 
     def advance(self, session: WaitingSession, *, to: int, now: int) -> bool:
         """Move on from where the session was read; False when another has done so, or the session is gone."""
@@ -212,7 +212,7 @@ class KnownMemories:
         self._connection = connection
         self._agent = agent
 
-    def newest(self, *, owner: str | None, limit: int) -> list[Known]:
+    def newest(self, *, owner: str | None, limit: int) -> list[KnownMemory]:
         """What is known of an owner, and what is nobody's own: the newest of it, oldest first."""
         rows = self._connection.execute(
             text(
@@ -223,7 +223,7 @@ class KnownMemories:
         )
         return [_known(row) for row in rows][::-1]
 
-    def about(self, subject: str, *, owner: str | None) -> list[Known]:
+    def about(self, subject: str, *, owner: str | None) -> list[KnownMemory]:
         """What is known of a subject, of this owner."""
         rows = self._connection.execute(
             text(f"{_KNOWN} AND subject = :subject AND owner_user_id IS :owner ORDER BY created_at, row_id"),
@@ -231,7 +231,7 @@ class KnownMemories:
         )
         return [_known(row) for row in rows]
 
-    def of_fact(self, category: str, key: str) -> list[Known]:
+    def of_fact(self, category: str, key: str) -> list[KnownMemory]:
         """What stands for a fact, whoever's it is: one at most."""
         rows = self._connection.execute(
             text(f"{_KNOWN} AND category = :category AND key = :key"),
@@ -263,7 +263,7 @@ class KnownMemories:
         return [str(content) for content in rows.scalars()]
 
 
-def _known(row: Row[Any]) -> Known:
+def _known(row: Row[Any]) -> KnownMemory:
     values = list(row)
     values[11] = bool(values[11])
-    return Known(*values)
+    return KnownMemory(*values)

@@ -15,8 +15,8 @@ TIERS: Final[tuple[Tier, ...]] = ("conversation", "channel", "workspace", "accou
 LIFETIMES: Final[tuple[Lifetime, ...]] = ("long_term", "short_term", "conversation")
 MEMORY_KINDS: Final[tuple[MemoryKind, ...]] = ("fact", "preference", "procedure", "event", "task", "note")
 # The source of what a person wrote: no job overwrites it.
-BY_A_PERSON: Final = "user"
-_BY_HAND: Final = frozenset({BY_A_PERSON, "agent"})
+USER_SOURCE: Final = "user"
+_BY_HAND: Final = frozenset({USER_SOURCE, "agent"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +67,9 @@ class MemoryRecord:
         return self.superseded_by is None
 
     @property
-    def by_a_person(self) -> bool:
+    def user_written(self) -> bool:
         """Whether a person wrote it: no job changes what it says."""
-        return self.source == BY_A_PERSON
+        return self.source == USER_SOURCE
 
     @property
     def protected(self) -> bool:
@@ -82,7 +82,7 @@ def is_protected(lifetime: Lifetime, source: str, *, pinned: bool, of_its_own: b
     """Whether such a memory ends by hand alone; `of_its_own` says that it is a note or a fact."""
     if of_its_own and source in _BY_HAND:
         return True
-    return lifetime == "long_term" and (pinned or source == BY_A_PERSON)
+    return lifetime == "long_term" and (pinned or source == USER_SOURCE)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

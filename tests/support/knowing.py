@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.facts import set_fact
-from memory.memories.holdings import Holdings, Kept
 from memory.memories.memories import remember, update_memory
 from memory.memories.notes import store_note
 from reverie.clock import now_micros
@@ -20,13 +20,13 @@ class Knowing:
     """One agent's memories in one workspace; each call may come at a time of its own."""
 
     def __init__(self, stores: Stores, *, agent: str = "ana", workspace: str = "w") -> None:
-        self.here = Holdings(stores, workspace, agent)
+        self.here = AgentMemories(stores, workspace, agent)
 
     def remember(self, content: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
         """Remember something; returns it as it was stored."""
         return self.keep({"content": content, **more}, at=at).record
 
-    def keep(self, raw: Mapping[str, Any], *, at: int | None = None) -> Kept:
+    def keep(self, raw: Mapping[str, Any], *, at: int | None = None) -> StoredMemory:
         """The same, from what a caller gives, with the store that it lies in."""
         now = at or now_micros()
         return remember(self.here, check_memory(draft_of(MemoryDraft, raw), now=now), now=now, trace="t")

@@ -18,7 +18,7 @@ from memory.memories.extraction import ExtractionRules, Extractor, extract_due
 from memory.memories.secrets import looks_secret
 from memory.sessions.channels import create_channel
 from memory.sessions.condensers import Condenser
-from memory.sessions.lifecycle import Ending, close_idle_sessions
+from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.scratchpads import write_items, write_key
 from memory.sessions.summaries import SummaryNumbers
 from memory.sessions.summary_jobs import consolidate_conversations, summarize_sessions
@@ -115,7 +115,9 @@ class Life:
         world.settle()
         world.dream()
         run_on_store(world.store, "prune", lambda run: prune_decayed(run, POLICY), now=world.today)
-        close_idle_sessions(world.stores, Ending(lambda *_: None, lambda *_: None), now=world.today, idle_hours=12)
+        close_idle_sessions(
+            world.stores, SessionEndHooks(lambda *_: None, lambda *_: None), now=world.today, idle_hours=12
+        )
 
     def of(self, agent: str) -> dict[str, list[str]]:
         """All rows of an agent in the workspace and in the account."""

@@ -13,7 +13,7 @@ from sqlalchemy import text
 
 from adapters.embedders.hashing import HashEmbedder
 from adapters.embedders.record import EmbedderRecord
-from memory.memories.holdings import Holdings
+from memory.memories.agent_memories import AgentMemories
 from memory.pipeline import chunking
 from memory.pipeline.chunking import cut
 from memory.pipeline.reembedding import reembed
@@ -484,7 +484,7 @@ def test_pages_of_both_logs_hold_each_entry_once(pipe: Pipeline) -> None:
             with store.writing() as tx, entry(tx, at=NOW + moment):
                 made = NewMemory(id=f"{store.name}-{moment}", content="something", created_at=NOW)
                 tx.for_agent("ana").memories.add(made, now=NOW)
-    here = Holdings(pipe.stores, WORKSPACE, "ana")
+    here = AgentMemories(pipe.stores, WORKSPACE, "ana")
 
     paged = [found.id for offset in range(8) for found in list_entries(here, limit=1, offset=offset)]
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memory.pipeline.ingest import BATCH_ITEMS, ingest_batch
-from memory.sessions.working import as_message
+from memory.sessions.working import to_message
 from reverie.clock import to_micros
 from reverie.errors import NotFound
 from support.pipeline import WORKSPACE, Pipeline, turns
@@ -57,7 +57,7 @@ def test_every_field_of_a_message_comes_out_as_it_went_in(pipe: Pipeline) -> Non
     assert (stored.metadata, stored.tags) == (given["metadata"], ["food", "trip"])
     assert stored.created_at == to_micros(given["created_at"])  # type: ignore[arg-type]
     assert (stored.consolidated_at, stored.embedding_error, stored.chunked_at) == (None, None, None)
-    shown = as_message(stored)
+    shown = to_message(stored)
     assert (shown.created_at, shown.metadata, shown.tool_calls) == (given["created_at"], given["metadata"], calls)
     with pipe.store.reading() as tx:
         session = tx.for_agent("ana").sessions.get("s")

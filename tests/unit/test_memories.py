@@ -11,7 +11,7 @@ from typing import Any, get_args
 import pytest
 from sqlalchemy import text
 
-from memory.memories.holdings import Kept, wait_until_searchable
+from memory.memories.agent_memories import StoredMemory, wait_until_searchable
 from memory.memories.memories import forget, list_memories, memory_stats, read_memories, read_memory
 from memory.pipeline.chunking import cut
 from memory.upkeep.curation import undo_entry
@@ -462,7 +462,7 @@ def test_jobs_find_memories_made_by_hand_like_their_own(ana: Knowing, pipe: Pipe
     assert ana.update("job", content="dreamt twice").source == "dream"
 
 
-def _wait(kept: Kept, **more: Any) -> None:
+def _wait(kept: StoredMemory, **more: Any) -> None:
     wait_until_searchable(kept, with_vectors=True, **more)
 
 

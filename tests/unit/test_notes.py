@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from memory.memories.holdings import Kept
-from memory.memories.notes import as_note, delete_note, list_notes, read_note, update_note
+from memory.memories.agent_memories import StoredMemory
+from memory.memories.notes import delete_note, list_notes, read_note, to_note, update_note
 from reverie.clock import now_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.memories.checks import check_note_changes, draft_of
@@ -32,16 +32,16 @@ def ana(pipe: Pipeline) -> Knowing:
     return Knowing(pipe.stores, workspace=WORKSPACE)
 
 
-def _update(ana: Knowing, note_id: str, **changes: Any) -> Kept:
+def _update(ana: Knowing, note_id: str, **changes: Any) -> StoredMemory:
     return update_note(ana.here, note_id, check_note_changes(draft_of(NoteChanges, changes)), now=now_micros())
 
 
 def test_a_note_gets_an_id_and_a_place(ana: Knowing) -> None:
     """Given a note about a user, then it has an id of its own and lies in the session memory:{user}."""
-    note = as_note(ana.note("Likes window seats", user="kate", tags=[" Travel "], source="memory_save"))
+    note = to_note(ana.note("Likes window seats", user="kate", tags=[" Travel "], source="memory_save"))
     assert note.note_id.startswith("note-")
     assert (note.session, note.user, note.tags, note.source) == ("memory:kate", "kate", ["travel"], "memory_save")
-    assert as_note(ana.note("about nobody")).session is None
+    assert to_note(ana.note("about nobody")).session is None
     stored = ana.record(note.note_id)
     assert (stored.note_id, stored.kind, stored.lifetime, stored.protected) == (
         note.note_id,

@@ -10,7 +10,7 @@ import pytest
 
 from memory.jobs import JobRun
 from memory.quiet import QuietStores, run_where_due
-from memory.sessions.lifecycle import Ending, close_idle_sessions
+from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.summary_jobs import has_new
 from reverie import contract
 from storage.stores import Store, Stores
@@ -88,7 +88,7 @@ def test_silent_sessions_are_waited_for_without_opening_their_files(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given an active session, then its store is opened once, then when it has been silent for long, and then ends."""
-    quiet, ending = QuietStores(), Ending(lambda *_: None, lambda *_: None)
+    quiet, ending = QuietStores(), SessionEndHooks(lambda *_: None, lambda *_: None)
     pipe.advance(60)
     opened = Opened(pipe.stores, monkeypatch)
 

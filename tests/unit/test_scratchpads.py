@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from memory.sessions import scratchpads as pads
-from memory.sessions.lifecycle import Ending, archive_session
+from memory.sessions.lifecycle import SessionEndHooks, archive_session
 from reverie.errors import NotFound, Rejected
 from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 
 NOW = 1_750_000_000_000_000
 S: dict[str, str] = {"agent": "ana", "session": "s"}
-NOTHING = Ending(lambda *_: None, lambda *_: None)
+NOTHING = SessionEndHooks(lambda *_: None, lambda *_: None)
 
 
 @pytest.fixture

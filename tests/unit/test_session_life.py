@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memory.sessions.lifecycle import (
-    Ending,
+    SessionEndHooks,
     archive_session,
     close_idle_sessions,
     idle_session,
@@ -36,8 +36,8 @@ class Recorder:
         self.failing: BaseException | None = None
 
     @property
-    def ending(self) -> Ending:
-        return Ending(self._extract, self._publish)
+    def ending(self) -> SessionEndHooks:
+        return SessionEndHooks(self._extract, self._publish)
 
     def _extract(self, store: Store, agent: str, session: str) -> None:
         assert store.name == WORKSPACE
@@ -214,7 +214,7 @@ def test_a_session_in_which_somebody_speaks_while_the_job_runs_is_left(pipe: Pip
         pipe.settle()
 
     counts = close_idle_sessions(
-        pipe.stores, Ending(speak, lambda *_: None), now=pipe.now() - HOUR_SECONDS, idle_hours=12
+        pipe.stores, SessionEndHooks(speak, lambda *_: None), now=pipe.now() - HOUR_SECONDS, idle_hours=12
     )
     assert "closed" not in counts
     assert state(pipe) == ("active", False)
@@ -229,7 +229,7 @@ def test_killed_between_its_steps_the_job_comes_to_the_same_end(pipe: Pipeline, 
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        close_idle_sessions(pipe.stores, Ending(killed, killed), now=now, idle_hours=12)
+        close_idle_sessions(pipe.stores, SessionEndHooks(killed, killed), now=now, idle_hours=12)
     assert state(pipe) == ("active", False)
     seen.failing = KeyboardInterrupt()
     with pytest.raises(KeyboardInterrupt):

@@ -7,7 +7,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from memory.memories.facts import as_fact, fact_history, forget_fact, list_facts, read_fact, set_fact
+from memory.memories.facts import fact_history, forget_fact, list_facts, read_fact, set_fact, to_fact
 from reverie.checks import check_label, normalise_tags
 from reverie.memories.checks import check_fact, check_fact_name, draft_of
 from reverie.memories.types import Fact, FactDraft
@@ -56,7 +56,7 @@ def set_value(
     given = {"value": value, "source": source, "importance": importance, "tags": normalise_tags(tag or ())}
     of, name = check_fact_name(category, key)
     draft = check_fact(draft_of(FactDraft, given))
-    fact = as_fact(wake(call, set_fact(holdings(call), of, name, draft, now=call.runtime.now())).record)
+    fact = to_fact(wake(call, set_fact(holdings(call), of, name, draft, now=call.runtime.now())).record)
     _print_fact(fact, as_json)
 
 

@@ -12,15 +12,15 @@ import msgspec
 import typer
 from msgspec import UNSET
 
-from memory.memories.filters import wanted_memories
-from memory.memories.holdings import Holdings, Kept
+from memory.memories.agent_memories import AgentMemories, StoredMemory
+from memory.memories.filters import memory_filter
 from memory.memories.memories import (
-    as_memory,
     forget,
     list_memories,
     memory_stats,
     read_memory,
     remember,
+    to_memory,
     update_memory,
 )
 from reverie.checks import normalise_tags
@@ -62,7 +62,7 @@ def list_of_memories(
 ) -> None:
     """The agent's memories, facts and notes, the newest first."""
     call = invocation(context)
-    wanted = wanted_memories(
+    wanted = memory_filter(
         tier=tier,
         lifetime=lifetime,
         kind=kind,
@@ -180,7 +180,7 @@ def change_memory(
         given["expires_at"] = None if expires_at == "never" else expires_at
     now = call.runtime.now()
     changes = check_changes(draft_of(MemoryChanges, given), now=now)
-    changed = as_memory(wake(call, update_memory(holdings(call), check_memory_id(id), changes, now=now)).record)
+    changed = to_memory(wake(call, update_memory(holdings(call), check_memory_id(id), changes, now=now)).record)
     if as_json:
         print_json(changed)
     else:
@@ -221,12 +221,12 @@ def collect_garbage(
     upkeep.run(context, "prune-decayed", dry_run=dry_run, as_json=as_json)
 
 
-def holdings(call: Invocation) -> Holdings:
+def holdings(call: Invocation) -> AgentMemories:
     """Where the memories lie that a command is about."""
-    return Holdings(call.runtime.stores, call.settings.workspace, call.agent)
+    return AgentMemories(call.runtime.stores, call.settings.workspace, call.agent)
 
 
-def wake(call: Invocation, kept: Kept) -> Kept:
+def wake(call: Invocation, kept: StoredMemory) -> StoredMemory:
     """Have the pipeline index what was written; without a broker, the next sweep finds it."""
     call.runtime.wake("chunk", kept.store.name)
     return kept

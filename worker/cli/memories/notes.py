@@ -7,7 +7,7 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from memory.memories.notes import as_note, delete_note, list_notes, read_note, store_note, update_note
+from memory.memories.notes import delete_note, list_notes, read_note, store_note, to_note, update_note
 from reverie.checks import check_label, normalise_tags
 from reverie.memories.checks import check_note, check_note_changes, check_note_id, draft_of
 from reverie.memories.types import Note, NoteChanges, NoteDraft
@@ -62,7 +62,7 @@ def add_note(
     call = invocation(context)
     given = {"content": content, "note_id": id, "user": user, "tags": normalise_tags(tag or ()), "source": source}
     draft = check_note(draft_of(NoteDraft, given))
-    note = as_note(wake(call, store_note(holdings(call), draft, now=call.runtime.now())).record)
+    note = to_note(wake(call, store_note(holdings(call), draft, now=call.runtime.now())).record)
     if as_json:
         print_json(note)
     else:
@@ -84,7 +84,7 @@ def change_note(
         draft_of(NoteChanges, {name: value for name, value in given.items() if value is not None})
     )
     kept = update_note(holdings(call), check_note_id(note), changes, now=call.runtime.now())
-    changed = as_note(wake(call, kept).record)
+    changed = to_note(wake(call, kept).record)
     if as_json:
         print_json(changed)
     else:

@@ -12,7 +12,7 @@ from memory.sessions.restoring import restore_session as restore
 from memory.sessions.sessions import export_session as read_export
 from memory.sessions.sessions import list_sessions as read_list
 from memory.sessions.sessions import read_session
-from memory.sessions.working import as_message
+from memory.sessions.working import to_message
 from reverie.errors import NotFound
 from reverie.types import Session
 from storage.stores import Store
@@ -61,7 +61,7 @@ def show_session(
         rows = tx.for_agent(call.agent)
         found = rows.messages.of_session(rows.sessions.get(shown.id).row_id, limit=limit, newest=True)
     if as_json:
-        print_json({"session": shown, "messages": [as_message(message) for message in found]})
+        print_json({"session": shown, "messages": [to_message(message) for message in found]})
         return
     if not found:
         say(f"Nothing has been said in session {shown.id} yet.")

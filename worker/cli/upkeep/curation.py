@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from memory.memories.holdings import Holdings
+from memory.memories.agent_memories import AgentMemories
 from memory.upkeep.curation_logs import Wanted, list_entries, show_entry, undo_all, undo_entry
 from reverie.clock import to_micros
 from reverie.errors import Conflict, NotFound, Rejected
@@ -102,7 +102,7 @@ def undo_curation(
     _tell(call, here, done, as_json=as_json)
 
 
-def _undo_each(here: Holdings, entries: list[str], now: int) -> Undone:
+def _undo_each(here: AgentMemories, entries: list[str], now: int) -> Undone:
     undone: list[str] = []
     failed: dict[str, str] = {}
     for entry in dict.fromkeys(entries):
@@ -113,8 +113,8 @@ def _undo_each(here: Holdings, entries: list[str], now: int) -> Undone:
     return Undone(undone=undone, failed=failed)
 
 
-def _tell(call: Invocation, here: Holdings, done: Undone, *, as_json: bool) -> None:
-    for store in here.existing() if done.undone else ():
+def _tell(call: Invocation, here: AgentMemories, done: Undone, *, as_json: bool) -> None:
+    for store in here.existing_stores() if done.undone else ():
         for stage in _STAGES:
             call.runtime.wake(stage, store.name)
     if as_json:
@@ -181,5 +181,5 @@ def _about(entry: CurationEntry) -> str:
     return named or f"session {entry.session}"
 
 
-def _holdings(call: Invocation) -> Holdings:
-    return Holdings(call.runtime.stores, call.settings.workspace, call.agent)
+def _holdings(call: Invocation) -> AgentMemories:
+    return AgentMemories(call.runtime.stores, call.settings.workspace, call.agent)

@@ -22,7 +22,7 @@ _LONGEST_LOOK_SECONDS: Final = 0.25
 
 
 @dataclass(frozen=True, slots=True)
-class Kept:
+class StoredMemory:
     """A memory and the store that it lies in, whose pipeline is to be woken."""
 
     store: Store
@@ -30,35 +30,35 @@ class Kept:
 
 
 @dataclass(frozen=True, slots=True)
-class Holdings:
+class AgentMemories:
     """The two stores of one agent in one workspace."""
 
     stores: Stores
     workspace: str
     agent: str
 
-    def existing(self) -> list[Store]:
+    def existing_stores(self) -> list[Store]:
         """Those of the two that exist: the workspace's first."""
         return [store for name in (self.workspace, ACCOUNT_STORE) if (store := self._existing(name)) is not None]
 
-    def in_workspace(self) -> Store | None:
+    def workspace_store(self) -> Store | None:
         """The workspace's store, None while nothing has been stored in it."""
         return self._existing(self.workspace)
 
-    def of_tier(self, tier: str) -> Store:
+    def store_for_tier(self, tier: str) -> Store:
         """The store in which memories of a tier lie, made where it does not exist."""
         return self.stores.workspace(ACCOUNT_STORE if tier == "account" else self.workspace)
 
-    def find(self, memory_id: str) -> Kept | None:
+    def find(self, memory_id: str) -> StoredMemory | None:
         """The memory with this id, superseded or not."""
-        for store in self.existing():
+        for store in self.existing_stores():
             with store.reading() as tx:
                 found = tx.for_agent(self.agent).memories.find(memory_id)
             if found is not None:
-                return Kept(store, found)
+                return StoredMemory(store, found)
         return None
 
-    def get(self, memory_id: str) -> Kept:
+    def get(self, memory_id: str) -> StoredMemory:
         """The memory with this id. Raises `NotFound`."""
         found = self.find(memory_id)
         if found is None:
@@ -68,7 +68,7 @@ class Holdings:
     def forget_removed(self, memory_id: str) -> bool:
         """Take a memory that is no more, since a job or an undo has removed it, out of the logs, where any held it."""
         held = 0
-        for store in self.existing():
+        for store in self.existing_stores():
             with store.writing() as tx:
                 held += tx.curation.forget_removed(self.agent, memory_id)
         return held > 0
@@ -92,7 +92,7 @@ class Holdings:
 
 
 def wait_until_searchable(
-    kept: Kept,
+    stored: StoredMemory,
     *,
     with_vectors: bool,
     timeout_seconds: float,
@@ -105,22 +105,22 @@ def wait_until_searchable(
     """
     deadline = monotonic() + timeout_seconds
     look = _FIRST_LOOK_SECONDS
-    while not _settled(kept, with_vectors):
+    while not _settled(stored, with_vectors):
         left = deadline - monotonic()
         if left <= 0:
             raise WaitTimeout(
-                f"memory {kept.record.id} is stored, but was not searchable within {timeout_seconds:g} s: "
+                f"memory {stored.record.id} is stored, but was not searchable within {timeout_seconds:g} s: "
                 "it will be, if workers run; see reverie status",
-                accepted=(kept.record.id,),
+                accepted=(stored.record.id,),
             )
         pause(min(look, left))
         look = min(2 * look, _LONGEST_LOOK_SECONDS)
 
 
-def _settled(kept: Kept, with_vectors: bool) -> bool:
-    with kept.store.reading() as tx:
-        memories = tx.for_agent(kept.record.agent).memories
-        if memories.is_searchable(kept.record.row_id, with_vectors=with_vectors):
+def _settled(stored: StoredMemory, with_vectors: bool) -> bool:
+    with stored.store.reading() as tx:
+        memories = tx.for_agent(stored.record.agent).memories
+        if memories.is_searchable(stored.record.row_id, with_vectors=with_vectors):
             return True
-        now = memories.find(kept.record.id)
+        now = memories.find(stored.record.id)
         return now is None or not now.active
