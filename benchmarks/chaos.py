@@ -23,7 +23,7 @@ from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import load_texts
 from benchmarks.harness.watch import Watch
 from reverie.errors import Unavailable
-from reverie.pipeline.inbox import connect, guarded
+from reverie.pipeline.broker import call_broker, connect
 
 _POLL_SECONDS = 0.1
 
@@ -100,7 +100,7 @@ def _flush(stack: Stack) -> float:
     with connect(stack.broker_url) as broker:
         while True:
             try:
-                guarded(broker.flushdb)
+                call_broker(broker.flushdb)
                 return time.monotonic()
             except Unavailable:
                 time.sleep(0.1)

@@ -13,6 +13,7 @@ from typing import Final
 import redis
 import structlog
 
+from adapters.broker.inbox import WorkerInbox
 from adapters.broker.pulse import Pulse
 from adapters.broker.recall_buffer import RecallBuffer
 from adapters.broker.recall_log import RecallLog
@@ -37,7 +38,7 @@ from reverie import contract
 from reverie.clock import now_micros
 from reverie.contract import Outcome
 from reverie.errors import Unavailable
-from reverie.pipeline.inbox import Inbox, connect
+from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import Waker
 from storage.pipeline.work import Stage
 from storage.records import ReadyMessage
@@ -80,9 +81,9 @@ class Runtime:
         return connect(self.settings.broker_url)
 
     @cached_property
-    def inbox(self) -> Inbox:
+    def inbox(self) -> WorkerInbox:
         """What was accepted and is not yet stored."""
-        return Inbox(self.broker, prefix=self.settings.broker_prefix)
+        return WorkerInbox(self.broker, prefix=self.settings.broker_prefix)
 
     @cached_property
     def working(self) -> WorkingMemory:
@@ -231,7 +232,7 @@ class Runtime:
         """Wake a stage, unless a wake-up is on its way. One that fails is made good by the sweep."""
         task = STAGE_TASKS[stage]
         with contextlib.suppress(Unavailable):
-            if self.inbox.claim_wake(task, workspace):
+            if self.inbox.claim_notification(task, workspace):
                 self.waker.send(task, workspace=workspace, trace=trace)
 
     def anyone_waiting(self, store: Store) -> bool:

@@ -15,7 +15,7 @@ import msgspec
 import redis
 
 from reverie import contract
-from reverie.pipeline.inbox import guarded
+from reverie.pipeline.broker import call_broker
 
 # A worker that has not been heard of for this long is not alive.
 ALIVE_SECONDS: Final = 30
@@ -63,12 +63,12 @@ class Pulse:
         with self._broker.pipeline(transaction=False) as pipeline:
             pipeline.lpush(self._prefix + "lag", *newest)
             pipeline.ltrim(self._prefix + "lag", 0, _LAG_SAMPLES - 1)
-            guarded(pipeline.execute)
+            call_broker(pipeline.execute)
 
     def lag(self, *, now: float | None = None) -> Lag:
         """The lags of the last five minutes as percentiles."""
         since = (time.time() if now is None else now) - LAG_WINDOW_SECONDS
-        samples = guarded(lambda: cast("list[bytes]", self._broker.lrange(self._prefix + "lag", 0, -1)))
+        samples = call_broker(lambda: cast("list[bytes]", self._broker.lrange(self._prefix + "lag", 0, -1)))
         values = sorted(
             float(lag) for stamp, _, lag in (sample.partition(b":") for sample in samples) if int(stamp) >= since
         )
@@ -77,7 +77,7 @@ class Pulse:
     def beat(self, worker: WorkerPulse) -> None:
         """Say that a worker is alive."""
         key = f"{self._prefix}worker:{worker.name}"
-        guarded(lambda: self._broker.set(key, msgspec.json.encode(worker), ex=2 * ALIVE_SECONDS))
+        call_broker(lambda: self._broker.set(key, msgspec.json.encode(worker), ex=2 * ALIVE_SECONDS))
 
     def progress(
         self, worker: str, *, now: float, tasks: int = 1, embedder: str = "", language_model: str = ""
@@ -89,23 +89,23 @@ class Pulse:
             pipeline.hset(key, mapping={"at": now, **{name: said for name, said in models.items() if said}})
             pipeline.hincrby(key, "done", tasks)
             pipeline.expire(key, 3_600)
-            guarded(pipeline.execute)
+            call_broker(pipeline.execute)
 
     def workers(self, *, now: float | None = None) -> list[WorkerPulse]:
         """The workers that are alive, with their last progress."""
         oldest = (time.time() if now is None else now) - ALIVE_SECONDS
-        keys = guarded(lambda: list(self._broker.scan_iter(match=f"{self._prefix}worker:*", count=500)))
-        found = [guarded(partial(self._broker.get, key)) for key in sorted(keys)]
+        keys = call_broker(lambda: list(self._broker.scan_iter(match=f"{self._prefix}worker:*", count=500)))
+        found = [call_broker(partial(self._broker.get, key)) for key in sorted(keys)]
         alive = [msgspec.json.decode(value, type=WorkerPulse) for value in found if value]
         return [self._with_progress(worker) for worker in alive if worker.seen_at >= oldest]
 
     def queue_depths(self) -> dict[str, int]:
         """How many tasks wait in each queue."""
-        return {queue: int(guarded(partial(self._broker.llen, self._prefix + queue))) for queue in contract.QUEUES}
+        return {queue: int(call_broker(partial(self._broker.llen, self._prefix + queue))) for queue in contract.QUEUES}
 
     def _with_progress(self, worker: WorkerPulse) -> WorkerPulse:
         key = f"{self._prefix}progress:{worker.name}"
-        fields = guarded(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(key)))
+        fields = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(key)))
         at = float(fields.get(b"at", 0))
         # What a process of the same name had before this one, with other settings perhaps, says nothing of it.
         current = fields if at >= worker.started_at else {}

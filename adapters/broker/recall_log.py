@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, NamedTuple, cast
 import msgspec
 import redis
 
-from reverie.pipeline.inbox import guarded
+from reverie.pipeline.broker import call_broker
 
 # A query may be as long as a message; what is to be learnt from it stands at its beginning.
 QUERY_CHARACTERS: Final = 500
@@ -81,7 +81,7 @@ class RecallLog:
     def read(self, workspace: str, *, limit: int) -> list[Logged]:
         """The oldest entries, which stay: `remove` them once the database has committed them."""
         key = self._key(workspace)
-        found = guarded(lambda: cast("list[Any]", self._broker.xrange(key, count=limit)))
+        found = call_broker(lambda: cast("list[Any]", self._broker.xrange(key, count=limit)))
         return [Logged(entry_id, _note(fields.get(b"e", b""))) for entry_id, fields in found]
 
     def remove(self, workspace: str, entry_ids: Sequence[bytes]) -> int:
@@ -90,7 +90,7 @@ class RecallLog:
 
     def workspaces(self) -> list[str]:
         """The workspaces whose log is not empty."""
-        members = guarded(lambda: cast("set[bytes]", self._broker.smembers(self._prefix + "recalls")))
+        members = call_broker(lambda: cast("set[bytes]", self._broker.smembers(self._prefix + "recalls")))
         return sorted(member.decode("utf-8", "replace") for member in members)
 
     def forget_workspace(self, workspace: str) -> None:
@@ -98,11 +98,11 @@ class RecallLog:
         with self._broker.pipeline(transaction=True) as pipeline:
             pipeline.delete(self._key(workspace))
             pipeline.srem(self._prefix + "recalls", workspace)
-            guarded(pipeline.execute)
+            call_broker(pipeline.execute)
 
     def _run(self, script: str, workspace: str, number: int, values: Sequence[bytes]) -> Any:
         keys = (self._key(workspace), self._prefix + "recalls")
-        return guarded(lambda: self._broker.eval(script, len(keys), *keys, workspace, str(number), *values))
+        return call_broker(lambda: self._broker.eval(script, len(keys), *keys, workspace, str(number), *values))
 
     def _key(self, workspace: str) -> str:
         return f"{self._prefix}recalls:{workspace}"

@@ -14,7 +14,7 @@ from typing import Any, Final, cast
 import msgspec
 import redis
 
-from reverie.pipeline.inbox import guarded
+from reverie.pipeline.broker import call_broker
 from reverie.sessions.working import read_working, working_epoch_key, working_key, working_patterns
 from reverie.types import Message
 
@@ -86,7 +86,7 @@ class WorkingMemory:
 
     def epoch(self, workspace: str, agent: str, session: str) -> str:
         """To be read before the store is, and handed to `fill`."""
-        found = guarded(lambda: cast("bytes | None", self._broker.get(self._epoch_key(workspace, agent, session))))
+        found = call_broker(lambda: cast("bytes | None", self._broker.get(self._epoch_key(workspace, agent, session))))
         return found.decode() if found else "0"
 
     def fill(self, workspace: str, agent: str, session: str, messages: Sequence[Message], *, epoch: str) -> None:
@@ -94,7 +94,7 @@ class WorkingMemory:
         if messages:
             keys = [self._key(workspace, agent, session), self._epoch_key(workspace, agent, session)]
             newest = [msgspec.json.encode(message) for message in messages[-self.capacity :]]
-            guarded(lambda: self._broker.eval(_FILL, len(keys), *keys, epoch, str(KEEP_SECONDS), *newest))
+            call_broker(lambda: self._broker.eval(_FILL, len(keys), *keys, epoch, str(KEEP_SECONDS), *newest))
 
     def append(
         self,
@@ -113,20 +113,20 @@ class WorkingMemory:
             arguments: list[Any] = [str(self.capacity), str(KEEP_SECONDS)]
             for session, messages in spoken.items():
                 arguments += (str(accepted_at[session]), _texts(messages[-self.capacity :]))
-            guarded(lambda: self._broker.eval(_APPEND, len(keys), *keys, *arguments))
+            call_broker(lambda: self._broker.eval(_APPEND, len(keys), *keys, *arguments))
 
     def drop(self, workspace: str, sessions: Sequence[tuple[str, str]]) -> None:
         """Forget the lists of these sessions, and what any reader is about to put into them."""
         if sessions:
             keys = self._both_keys(workspace, sessions)
-            guarded(lambda: self._broker.eval(_DROP, len(keys), *keys, str(_EPOCH_SECONDS)))
+            call_broker(lambda: self._broker.eval(_DROP, len(keys), *keys, str(_EPOCH_SECONDS)))
 
     def drop_workspace(self, workspace: str) -> None:
         """Forget every list of a workspace."""
         for pattern in working_patterns(self._prefix, workspace):
-            keys = guarded(lambda: list(self._broker.scan_iter(match=pattern, count=500)))  # noqa: B023 - called at once
+            keys = call_broker(lambda: list(self._broker.scan_iter(match=pattern, count=500)))  # noqa: B023 - called at once
             for start in range(0, len(keys), 500):
-                guarded(partial(self._broker.delete, *keys[start : start + 500]))
+                call_broker(partial(self._broker.delete, *keys[start : start + 500]))
 
     def _both_keys(self, workspace: str, sessions: Sequence[tuple[str, str]]) -> list[str]:
         return [

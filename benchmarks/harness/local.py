@@ -9,16 +9,17 @@ from typing import Any
 
 import msgspec
 
+from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.ingest import ingest_batch
 from reverie.clock import now_micros
 from reverie.contract import MessagePayload, Outcome, Payload, WaitFor
-from reverie.pipeline.inbox import Inbox, Taken, field_of
+from reverie.pipeline.inbox import inbox_field
 from storage.stores import Store, Stores
 
 
-class LocalInbox(Inbox):
+class LocalInbox(WorkerInbox):
     """What `ingest_batch` needs of an inbox, for one process and one workspace."""
 
     def __init__(self) -> None:
@@ -36,7 +37,7 @@ class LocalInbox(Inbox):
         """Keep payloads until they are taken."""
         del workspace, reply_to, wait, accepted_at
         for payload in payloads:
-            field = field_of(payload.agent, payload.id).encode()
+            field = inbox_field(payload.agent, payload.id).encode()
             self._items.append(Taken(field, now_micros(), msgspec.json.encode(payload), 1))
         return len(payloads), True
 

@@ -23,6 +23,7 @@ from typing import Final, Self
 
 import psutil
 
+from adapters.broker.inbox import WorkerInbox
 from adapters.broker.pulse import Pulse, WorkerPulse
 from benchmarks.harness.options import ROOT
 from benchmarks.harness.watch import Watch
@@ -30,7 +31,7 @@ from reverie import contract
 from reverie.clock import new_id, now_micros
 from reverie.contract import MessagePayload
 from reverie.errors import Unavailable
-from reverie.pipeline.inbox import Inbox, connect
+from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import Producer
 from worker.supervision.embedded_broker import embedded_broker_url
 from worker.supervision.processes import kill_group, spawn
@@ -101,9 +102,9 @@ class Stack:
         """What puts messages into the inbox, as the client does."""
         return Producer(self.broker_url, workspace=workspace)
 
-    def inbox(self) -> Inbox:
+    def inbox(self) -> WorkerInbox:
         """The inbox itself, to ask how much waits in it."""
-        return Inbox(connect(self.broker_url), prefix=contract.DEFAULT_PREFIX)
+        return WorkerInbox(connect(self.broker_url), prefix=contract.DEFAULT_PREFIX)
 
     def database(self, workspace: str = WORKSPACE) -> Path:
         """The file of a workspace."""

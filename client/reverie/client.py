@@ -102,7 +102,7 @@ class Reverie(
         self._broker: redis.Redis | None = None
         self._producer: Producer | None = None
         if self._config.broker is not None:
-            from reverie.pipeline.inbox import connect
+            from reverie.pipeline.broker import connect
             from reverie.pipeline.producer import Producer
 
             self._broker = connect(self._config.broker)

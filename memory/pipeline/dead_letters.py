@@ -6,15 +6,15 @@ from typing import cast
 
 import msgspec
 
+from adapters.broker.inbox import WorkerInbox
 from reverie.contract import INGEST_MESSAGES, PAYLOAD_VERSION, FilePayload, MessagePayload
 from reverie.errors import Conflict
-from reverie.pipeline.inbox import Inbox
 from storage.pipeline.work import Stage
 from storage.records import DeadLetter
 from storage.stores import Store
 
 
-def replay(store: Store, inbox: Inbox, letter_id: int, *, agent: str | None = None) -> DeadLetter:
+def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | None = None) -> DeadLetter:
     """Give a dead letter a fresh start and remove it; if it fails again it comes back with its new error.
 
     A payload goes back into the inbox before the letter is removed, so a crash between the two doubles nothing.
@@ -44,7 +44,7 @@ def drop(store: Store, letter_id: int, *, agent: str | None = None) -> DeadLette
     return letter
 
 
-def _accept_again(store: Store, inbox: Inbox, letter: DeadLetter) -> None:
+def _accept_again(store: Store, inbox: WorkerInbox, letter: DeadLetter) -> None:
     try:
         payload = msgspec.json.decode(letter.payload or b"", type=MessagePayload | FilePayload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -61,4 +61,4 @@ def _accept_again(store: Store, inbox: Inbox, letter: DeadLetter) -> None:
     # With its old time: a session that is forgotten at this very moment must not come back.
     inbox.accept(store.name, [payload], accepted_at=letter.created_at)
     # Accepting notes that a wake-up is on its way. The caller sends it, and asks first whether one is.
-    inbox.clear_wake(INGEST_MESSAGES, store.name)
+    inbox.clear_notification(INGEST_MESSAGES, store.name)

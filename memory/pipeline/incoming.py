@@ -10,12 +10,13 @@ from typing import Final
 
 import msgspec
 
+from adapters.broker.inbox import Taken
 from memory.stage import MAX_CRASHES, WorkerCrashed
 from reverie.checks import check_payload
 from reverie.clock import from_micros
 from reverie.contract import FilePayload, MessagePayload, Payload
 from reverie.errors import Rejected, ReverieError
-from reverie.pipeline.inbox import Taken, agent_and_id
+from reverie.pipeline.inbox import parse_inbox_field
 from reverie.types import Message
 from storage.records import NewDeadLetter, NewMessage
 
@@ -44,12 +45,12 @@ class Item:
     @property
     def agent(self) -> str:
         """Whose it is."""
-        return self.payload.agent if self.payload else agent_and_id(self.taken.field)[0]
+        return self.payload.agent if self.payload else parse_inbox_field(self.taken.field)[0]
 
     @property
     def id(self) -> str:
         """Its id, unique for its agent."""
-        return self.payload.id if self.payload else agent_and_id(self.taken.field)[1]
+        return self.payload.id if self.payload else parse_inbox_field(self.taken.field)[1]
 
 
 def decode(taken: Taken) -> Item:
@@ -60,7 +61,7 @@ def decode(taken: Taken) -> Item:
         return Item(taken, None, Rejected("it was not put into the inbox by Reverie: it has no time", field="payload"))
     try:
         payload = _decoder.decode(taken.payload)
-        if (payload.agent, payload.id) != agent_and_id(taken.field):
+        if (payload.agent, payload.id) != parse_inbox_field(taken.field):
             raise Rejected("the agent and id in the payload differ from those it was accepted under", field="id")
         check_payload(payload)
     except Rejected as error:

@@ -12,13 +12,13 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline.incoming import Item, decode
 from memory.pipeline.storing import IngestReport, Written, store_items
 from memory.stage import STAGE_BUDGET_SECONDS
 from reverie.contract import INGEST_MESSAGES
 from reverie.errors import Permanent, StoreUnusable, Transient
-from reverie.pipeline.inbox import Inbox, Taken
 from storage.stores import Store
 
 BATCH_ITEMS: Final = 500
@@ -34,7 +34,7 @@ _GATHER_SECONDS: Final = 0.04
 
 
 def drain_inbox(
-    inbox: Inbox,
+    inbox: WorkerInbox,
     open_store: Callable[[], Store],
     working: WorkingMemory,
     *,
@@ -69,14 +69,14 @@ def drain_inbox(
             looks += 1
             time.sleep(_LOOK_SECONDS)
         else:
-            inbox.clear_wake(INGEST_MESSAGES, workspace)
+            inbox.clear_notification(INGEST_MESSAGES, workspace)
             signed_off = True
-    inbox.clear_wake(INGEST_MESSAGES, workspace)
+    inbox.clear_notification(INGEST_MESSAGES, workspace)
     return total, True
 
 
 def ingest_batch(
-    inbox: Inbox, store: Store, working: WorkingMemory, *, now: int, limit: int = BATCH_ITEMS
+    inbox: WorkerInbox, store: Store, working: WorkingMemory, *, now: int, limit: int = BATCH_ITEMS
 ) -> IngestReport:
     """Move up to `limit` items from the inbox into the database; an empty report means that nothing was due.
 
@@ -113,7 +113,7 @@ def _groups(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
 
 
 def _store_group(
-    inbox: Inbox, store: Store, working: WorkingMemory, taken: Sequence[Taken], report: IngestReport, now: int
+    inbox: WorkerInbox, store: Store, working: WorkingMemory, taken: Sequence[Taken], report: IngestReport, now: int
 ) -> None:
     items = [decode(item) for item in taken]
     try:
@@ -131,7 +131,7 @@ def _store_group(
     report.add(written.report)
 
 
-def _tell(inbox: Inbox, store: Store, working: WorkingMemory, written: Written) -> None:
+def _tell(inbox: WorkerInbox, store: Store, working: WorkingMemory, written: Written) -> None:
     """Say what was committed. A broker that is away now will be told by the second delivery."""
     working.drop(store.name, sorted(written.doubtful))
     certain = {key: said for key, said in written.spoken.items() if key not in written.doubtful}

@@ -12,11 +12,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from adapters.broker.inbox import GRACE_SECONDS, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline.ingest import ingest_batch
 from reverie.checks import check_workspace
 from reverie.errors import Rejected, ReverieError
-from reverie.pipeline.inbox import GRACE_SECONDS, Inbox
 from storage.pipeline.work import Stage
 from storage.stores import FileStamp, Stores
 
@@ -45,7 +45,7 @@ class SweepReport:
 
 
 def recover_inbox(
-    inbox: Inbox,
+    inbox: WorkerInbox,
     stores: Stores,
     working: WorkingMemory,
     *,

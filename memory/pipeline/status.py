@@ -16,6 +16,7 @@ from typing import Final
 
 import msgspec
 
+from adapters.broker.inbox import WorkerInbox
 from adapters.broker.pulse import Pulse, WorkerPulse
 from adapters.embedders.resilience import GuardedEmbedder
 from adapters.language_models import GuardedLanguageModel
@@ -23,7 +24,6 @@ from memory.scheduling.status import time_status
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, ReverieError, Unavailable
-from reverie.pipeline.inbox import Inbox
 from reverie.pipeline.status import (
     EmbedderStatus,
     InboxStatus,
@@ -63,7 +63,7 @@ class StatusReader:
     def __init__(
         self,
         stores: Stores,
-        inbox: Inbox,
+        inbox: WorkerInbox,
         pulse: Pulse,
         embedder: GuardedEmbedder | None,
         language_model: GuardedLanguageModel | None = None,

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from blake3 import blake3
 
+from adapters.broker.inbox import LEASE_SECONDS
 from memory.pipeline.incoming import Item, dead_letter, new_message, spoken_message, to_json
 from reverie.contract import FilePayload, MessagePayload, Outcome
 from reverie.errors import Conflict
-from reverie.pipeline.inbox import LEASE_SECONDS
 from reverie.types import Message
 from storage.records import NewDeadLetter, NewMessage
 from storage.stores import AgentRows, Store, Transaction

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from adapters.broker.inbox import WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
 from memory.memories.extraction_saving import forget_in_account
-from reverie.pipeline.inbox import Inbox
 from storage.stores import Store, Stores
 
 
 def forget_session(
-    store: Store, account: Store, inbox: Inbox, working: WorkingMemory, *, agent: str, session: str
+    store: Store, account: Store, inbox: WorkerInbox, working: WorkingMemory, *, agent: str, session: str
 ) -> bool:
     """Delete a session and all that came from it; False when the store had none of it.
 
@@ -31,7 +31,7 @@ def forget_session(
 
 
 def forget_workspace(
-    stores: Stores, inbox: Inbox, working: WorkingMemory, recalls: RecallLog, *, workspace: str
+    stores: Stores, inbox: WorkerInbox, working: WorkingMemory, recalls: RecallLog, *, workspace: str
 ) -> bool:
     """Delete a workspace with its files and everything that waits for it; False when there was none (M14).
 

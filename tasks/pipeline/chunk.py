@@ -14,7 +14,7 @@ from worker.app import runtime, task
 def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
     """Cut what waits, then wake the embedder; without one, the messages are searchable now."""
     here = runtime()
-    here.inbox.clear_wake(contract.CHUNK_MESSAGES, workspace)
+    here.inbox.clear_notification(contract.CHUNK_MESSAGES, workspace)
     store = here.stores.workspace(workspace, create=False)
     with_vectors = here.settings.embedding_provider != "none"
 

@@ -16,7 +16,7 @@ from worker.runtime import Runtime
 def embed_chunks(*, workspace: str) -> Mapping[str, Any]:
     """Embed what waits, and wake the indexer after each batch."""
     here = runtime()
-    here.inbox.clear_wake(contract.EMBED_CHUNKS, workspace)
+    here.inbox.clear_notification(contract.EMBED_CHUNKS, workspace)
     return embed_workspace(here, workspace, batch_size=here.settings.embedding_batch_size)
 
 

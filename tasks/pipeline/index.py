@@ -14,7 +14,7 @@ from worker.app import runtime, task
 def index_chunks(*, workspace: str) -> Mapping[str, Any]:
     """Index what waits, and say of each message when it became searchable."""
     here = runtime()
-    here.inbox.clear_wake(contract.INDEX_CHUNKS, workspace)
+    here.inbox.clear_notification(contract.INDEX_CHUNKS, workspace)
     store = here.stores.workspace(workspace, create=False)
     report = index_waiting(
         store, now=here.now, on_indexed=lambda batch: here.searchable(store, batch.messages, at=batch.at)

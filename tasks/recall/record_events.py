@@ -14,7 +14,7 @@ from worker.app import runtime, task
 def record_recalls(*, workspace: str) -> Mapping[str, Any]:
     """Record what waits in a workspace's recall log."""
     here = runtime()
-    here.inbox.clear_wake(contract.RECORD_RECALLS, workspace)
+    here.inbox.clear_notification(contract.RECORD_RECALLS, workspace)
     report = record_logged(here.recall_log, here.stores, workspace=workspace)
     if report.more:
         here.wake("recalls", workspace)

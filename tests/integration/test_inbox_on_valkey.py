@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 import redis
 
+from adapters.broker.inbox import WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline.recovery import StageSweep
 from memory.sessions.working import newest_messages
-from reverie.pipeline.inbox import Inbox
 from storage.pipeline.messages import Messages
 from storage.pipeline.work import STAGES
 from storage.upkeep.verify import verify
@@ -50,7 +50,13 @@ def dies_after(method: Callable[..., Any]) -> Callable[..., Any]:
 
 @pytest.mark.parametrize(
     ("owner", "name"),
-    [(Inbox, "take"), (Messages, "insert"), (WorkingMemory, "drop"), (WorkingMemory, "append"), (Inbox, "settle")],
+    [
+        (WorkerInbox, "take"),
+        (Messages, "insert"),
+        (WorkingMemory, "drop"),
+        (WorkingMemory, "append"),
+        (WorkerInbox, "settle"),
+    ],
 )
 def test_a_worker_killed_after_any_step_loses_and_doubles_nothing(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, owner: type, name: str

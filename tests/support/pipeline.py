@@ -15,6 +15,7 @@ import msgspec
 import redis
 from sqlalchemy import text
 
+from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
 from adapters.embedders.base import Embedder
@@ -31,7 +32,7 @@ from retrieval.recall import recall
 from retrieval.request import RecallRequest
 from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload
-from reverie.pipeline.inbox import Inbox, Taken, field_of
+from reverie.pipeline.inbox import inbox_field
 from reverie.pipeline.items import build_file, build_messages, build_session
 from reverie.types import Message, Recollection
 from storage.records import DeadLetter, MessageRecord, ReadyMessage
@@ -55,7 +56,7 @@ class Pipeline:
         self.prefix = prefix
         self.broker = broker if broker is not None else fakeredis.FakeRedis(server=fakeredis.FakeServer())
         self.stores = Stores(data)
-        self.inbox = Inbox(self.broker, prefix=prefix)
+        self.inbox = WorkerInbox(self.broker, prefix=prefix)
         self.working = WorkingMemory(self.broker, prefix=prefix, capacity=50)
         self.recalls = RecallLog(self.broker, prefix=prefix)
         self.embedder: Embedder = embedder if embedder is not None else HashEmbedder()
@@ -113,7 +114,7 @@ class Pipeline:
 
     def smuggle(self, payload: bytes, *, item_id: str, agent: str = "ana", stamp: bytes | None = None) -> None:
         """Put raw bytes into the inbox, as anything that reaches the broker may."""
-        field = field_of(agent, item_id)
+        field = inbox_field(agent, item_id)
         at = str(self.inbox.now_micros()).encode() + b" " if stamp is None else stamp
         self.broker.hset(f"{self.prefix}inbox:{WORKSPACE}", field, at + payload)
         self.broker.zadd(f"{self.prefix}inbox:{WORKSPACE}:due", {field: 1})

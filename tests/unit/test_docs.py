@@ -7,13 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from adapters.broker.inbox import GRACE_SECONDS
 from adapters.broker.pulse import ALIVE_SECONDS
 from memory.pipeline.chunking import BATCH_SOURCES, CHUNK_CHARACTERS, OVERLAP_CHARACTERS
 from memory.pipeline.embedding import BATCH_CHUNKS
 from memory.pipeline.indexing import BATCH_VECTORS
 from memory.pipeline.ingest import BATCH_ITEMS
 from memory.stage import STAGE_LEASE_SECONDS
-from reverie.pipeline.inbox import GRACE_SECONDS, WAKE_SECONDS
+from reverie.pipeline.inbox import NOTIFICATION_SECONDS
 from storage.engine import OLDEST_SAFE_SQLITE
 from worker.cli_docs import commands, main, page
 from worker.settings import Settings
@@ -120,7 +121,7 @@ def anchors_of(path: Path) -> set[str]:
     [
         ("architecture.md", f"{CHUNK_CHARACTERS} characters, {OVERLAP_CHARACTERS} of them shared"),
         ("architecture.md", f"in an inbox for more than {GRACE_SECONDS} s"),
-        ("architecture.md", f"The flag ends by itself after {WAKE_SECONDS} s"),
+        ("architecture.md", f"The flag ends by itself after {NOTIFICATION_SECONDS} s"),
         ("architecture.md", f"a lease of {STAGE_LEASE_SECONDS:g} s"),
         ("architecture.md", f"| {BATCH_ITEMS} items |"),
         ("architecture.md", f"| {BATCH_SOURCES} sources |"),

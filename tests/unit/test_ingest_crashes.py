@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from sqlalchemy import event
 
+from adapters.broker.inbox import LEASE_SECONDS, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline import storing
 from memory.pipeline.ingest import ingest_batch
@@ -16,7 +17,6 @@ from memory.pipeline.recovery import recover_inbox
 from memory.sessions.working import newest_messages
 from memory.stage import MAX_CRASHES
 from reverie.errors import StoreUnavailable, StoreUnusable, Unavailable
-from reverie.pipeline.inbox import LEASE_SECONDS, Inbox
 from storage.pipeline.messages import Messages
 from storage.stores import Stores
 from storage.upkeep.verify import verify
@@ -57,14 +57,14 @@ def die_after(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 STEPS = {
-    "after the items are taken": (Inbox, "take", die_after(Inbox.take)),
+    "after the items are taken": (WorkerInbox, "take", die_after(WorkerInbox.take)),
     "in the transaction, before its first row": (Messages, "known", die),
     "in the transaction, after its last row": (Messages, "insert", die_after(Messages.insert)),
     "after the commit, before anything is told": (WorkingMemory, "drop", die),
     "after the commit, before working memory": (WorkingMemory, "append", die),
-    "after working memory, before the replies": (Inbox, "anyone_waiting", die),
-    "before the inbox is settled": (Inbox, "settle", die),
-    "after the inbox is settled": (Inbox, "settle", die_after(Inbox.settle)),
+    "after working memory, before the replies": (WorkerInbox, "anyone_waiting", die),
+    "before the inbox is settled": (WorkerInbox, "settle", die),
+    "after the inbox is settled": (WorkerInbox, "settle", die_after(WorkerInbox.settle)),
 }
 
 
@@ -209,13 +209,13 @@ def test_a_store_that_cannot_be_used_leaves_its_items_accepted_and_the_others_go
     pipe.inbox.accept("broken", turns("kept"))
     with pytest.raises(StoreUnusable, match=r"broken/memory\.db"):
         ingest_batch(pipe.inbox, pipe.stores.workspace("broken"), pipe.working, now=1)
-    old = Inbox.stats
+    old = WorkerInbox.stats
 
-    def long_ago(self: Inbox, workspace: str) -> Any:
+    def long_ago(self: WorkerInbox, workspace: str) -> Any:
         return old(self, workspace)._replace(oldest_age_seconds=60.0)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Inbox, "stats", long_ago)
+        patch.setattr(WorkerInbox, "stats", long_ago)
         report = recover_inbox(pipe.inbox, pipe.stores, pipe.working, now=pipe.now, on_stored=lambda _: None)
     assert list(report.errors) == ["broken"]
     assert report.recovered == 3
@@ -237,7 +237,7 @@ def test_a_broker_that_goes_away_after_the_commit_is_told_by_the_second_delivery
 
     with monkeypatch.context() as patch:
         for name in ("settle", "release"):
-            patch.setattr(Inbox, name, gone)
+            patch.setattr(WorkerInbox, name, gone)
         with pytest.raises(Unavailable):
             pipe.ingest()
     pipe.lose_worker()

@@ -142,13 +142,13 @@ def test_a_letter_that_fails_again_before_its_replay_has_ended_is_kept(
     pipe.say({"content": "one", "sequence": 5}, {"content": "two", "sequence": 5})
     pipe.ingest()
     (letter,) = pipe.dead_letters()
-    clear_wake = pipe.inbox.clear_wake
+    clear_notification = pipe.inbox.clear_notification
 
     def and_a_worker_comes(task: str, workspace: str) -> None:
-        clear_wake(task, workspace)
+        clear_notification(task, workspace)
         pipe.ingest()
 
-    monkeypatch.setattr(pipe.inbox, "clear_wake", and_a_worker_comes)
+    monkeypatch.setattr(pipe.inbox, "clear_notification", and_a_worker_comes)
     replay(pipe.store, pipe.inbox, letter.id)
     assert pipe.waiting_in_inbox() == 0
     assert [kept.item_id for kept in pipe.dead_letters()] == [letter.item_id]

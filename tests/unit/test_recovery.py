@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from adapters.broker.inbox import WorkerInbox
 from memory.pipeline.recovery import StageSweep, backfill, recover_inbox
 from memory.upkeep import store_files as upkeep
 from reverie.errors import StoreUnavailable
-from reverie.pipeline.inbox import Inbox
 from storage.pipeline.work import STAGES, is_idle_file
 from storage.stores import Stores
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
@@ -34,9 +34,11 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 @pytest.fixture
 def aged(monkeypatch: pytest.MonkeyPatch) -> None:
     """Everything in an inbox counts as older than the grace of 20 s."""
-    stats = Inbox.stats
+    stats = WorkerInbox.stats
     monkeypatch.setattr(
-        Inbox, "stats", lambda self, name: (now := stats(self, name))._replace(oldest_age_seconds=now.size and 60.0)
+        WorkerInbox,
+        "stats",
+        lambda self, name: (now := stats(self, name))._replace(oldest_age_seconds=now.size and 60.0),
     )
 
 

@@ -18,8 +18,9 @@ from reverie import contract
 from reverie.clock import new_id
 from reverie.contract import Outcome, Payload, WaitFor
 from reverie.errors import Unavailable, WaitTimeout
+from reverie.pipeline.broker import connect
 from reverie.pipeline.celery_settings import celery_settings, celery_url
-from reverie.pipeline.inbox import Inbox, connect
+from reverie.pipeline.inbox import Inbox
 
 if TYPE_CHECKING:
     import redis

@@ -10,7 +10,7 @@ from typing import cast
 import msgspec
 import redis
 
-from reverie.pipeline.inbox import guarded
+from reverie.pipeline.broker import call_broker
 from reverie.types import Message
 
 
@@ -32,5 +32,5 @@ def working_patterns(prefix: str, workspace: str) -> tuple[str, str]:
 def read_working(broker: redis.Redis, *, prefix: str, workspace: str, agent: str, session: str) -> list[Message] | None:
     """The newest messages, oldest first; None when the store has to be asked. Raises `Unavailable`."""
     key = working_key(prefix, workspace, agent, session)
-    found = guarded(lambda: cast("list[bytes]", broker.lrange(key, 0, -1)))
+    found = call_broker(lambda: cast("list[bytes]", broker.lrange(key, 0, -1)))
     return [msgspec.json.decode(item, type=Message) for item in found] if found else None
