@@ -1,0 +1,48 @@
+"""The base of every repository: SQL in the caller's transaction, with parameters by name and rows as records."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+from sqlalchemy import Connection, CursorResult
+
+from storage.rows import execute, read_row, read_rows
+
+Record = TypeVar("Record")
+
+
+class Repository:
+    """Statements within one transaction. A collection given as a value is bound as JSON, for `json_each`."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._bound: dict[str, Any] = {}
+
+    def _execute(self, sql: str, /, **values: Any) -> CursorResult[Any]:
+        """Run a statement once."""
+        return execute(self._connection, sql, **self._bound, **values)
+
+    def _records(self, record: type[Record], sql: str, /, **values: Any) -> list[Record]:
+        """Return all rows of a query as records."""
+        return read_rows(self._execute(sql, **values), record)
+
+    def _record(self, record: type[Record], sql: str, /, **values: Any) -> Record | None:
+        """Return the only row of a query as a record, or None when there is none."""
+        return read_row(self._execute(sql, **values), record)
+
+    def _values(self, sql: str, /, **values: Any) -> list[Any]:
+        """Return the first column of every row."""
+        return list(self._execute(sql, **values).scalars())
+
+    def _value(self, sql: str, /, **values: Any) -> Any:
+        """Return the first column of the first row, or None when there is none."""
+        return self._execute(sql, **values).scalar()
+
+
+class AgentRepository(Repository):
+    """Statements about one agent within one transaction; every statement can use the parameter `:agent`."""
+
+    def __init__(self, connection: Connection, agent: str) -> None:
+        super().__init__(connection)
+        self._agent = agent
+        self._bound = {"agent": agent}

@@ -1,0 +1,162 @@
+"""Maps records (dataclasses and named tuples) to columns by name, in both directions.
+
+A query names its columns like the fields of the record it is read into, so columns may come in any order and a new
+field is declared in the record alone. Fields of a collection type are stored as JSON, booleans as 0 and 1.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, Final, TypeVar
+
+import msgspec
+from sqlalchemy import Connection, CursorResult, TextClause, text
+
+Record = TypeVar("Record")
+
+# Fields that are stored under another name; every other column is named like its field.
+_COLUMN_NAMES: Final[Mapping[str, str]] = {
+    "agent": "agent_id",
+    "channel": "channel_id",
+    "policy": "notification_policy",
+    "run": "run_id",
+    "schedule": "schedule_id",
+    "session": "session_id",
+    "trace": "trace_id",
+    "trigger": "trigger_kind",
+    "user": "user_id",
+}
+_decode_json = msgspec.json.Decoder().decode
+
+
+def execute(connection: Connection, sql: str, /, **values: Any) -> CursorResult[Any]:
+    """Run one statement with named parameters.
+
+    Collections are bound as JSON: read them in SQL with `json_each(:name)`.
+    """
+    bound = {name: value if isinstance(value, _SCALARS) else to_json(value) for name, value in values.items()}
+    return connection.execute(statement(sql), bound)
+
+
+@lru_cache(maxsize=1024)
+def statement(sql: str) -> TextClause:
+    """Return the parsed form of a statement; parsing it at each execution costs more than looking it up."""
+    return text(sql)
+
+
+def read_rows(result: CursorResult[Any], record: type[Record]) -> list[Record]:
+    """Return all rows of a result as records. Raises `TypeError` when the columns do not fit the fields."""
+    read = _reader(record, tuple(result.keys()))
+    return [read(row) for row in result]
+
+
+def read_row(result: CursorResult[Any], record: type[Record]) -> Record | None:
+    """Return the only row of a result as a record, or None when there is none."""
+    row = result.one_or_none()
+    return None if row is None else _reader(record, tuple(result.keys()))(row)
+
+
+def field_names(record: type) -> tuple[str, ...]:
+    """Return the names of a record's fields in their order."""
+    names: tuple[str, ...] | None = getattr(record, "_fields", None)
+    return names or tuple(record.__dataclass_fields__)  # type: ignore[attr-defined]
+
+
+def column_name(field: str) -> str:
+    """Return the column that stores a field."""
+    return _COLUMN_NAMES.get(field, field)
+
+
+def select_list(record: type, table: str = "", **expressions: str) -> str:
+    """Return the columns of a SELECT (or RETURNING) that fills every field of a record.
+
+    `table` is the alias of the table that the columns come from; `expressions` gives SQL for fields that do not come
+    from a column of their own.
+    """
+    prefix = f"{table}." if table else ""
+    return ", ".join(f"{expressions.get(name, prefix + column_name(name))} AS {name}" for name in field_names(record))
+
+
+def insert_sql(table: str, record: type, *, exclude: Sequence[str] = (), **columns: str) -> str:
+    """Return an INSERT that stores the fields of a record, each bound by its name (see `to_parameters`).
+
+    `columns` gives SQL for columns that are no field; `exclude` names fields that are not stored.
+    """
+    values = {column_name(name): f":{name}" for name in field_names(record) if name not in exclude} | columns
+    return f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
+
+
+def to_parameters(record: object) -> dict[str, Any]:
+    """Return the fields of a record as values to bind, collections as JSON."""
+    values = ((name, getattr(record, name)) for name in field_names(type(record)))
+    return {name: value if isinstance(value, _SCALARS) else to_json(value) for name, value in values}
+
+
+def to_json(value: Any) -> str:
+    """Return a collection as compact JSON text: a mapping as an object, anything else as an array."""
+    collection = value if isinstance(value, Mapping) else list(value)
+    return json.dumps(collection, ensure_ascii=False, separators=(",", ":"))
+
+
+def from_json(value: str) -> Any:
+    """Return what JSON text stands for."""
+    try:
+        return _decode_json(value)
+    except msgspec.DecodeError:  # NaN and lone surrogates, which `json` writes
+        return json.loads(value)
+
+
+_SCALARS: Final = (str, int, float, bytes, types.NoneType)
+
+
+_readers: dict[tuple[type, tuple[str, ...]], Callable[[Sequence[Any]], Any]] = {}
+
+
+def _reader(record: type[Record], columns: tuple[str, ...]) -> Callable[[Sequence[Any]], Record]:
+    """Return a function that makes a record of a row with these columns; made once for each record and query."""
+    read = _readers.get((record, columns))
+    if read is None:
+        read = _readers[record, columns] = _make_reader(record, columns)
+    return read
+
+
+def _make_reader(record: type[Record], columns: tuple[str, ...]) -> Callable[[Sequence[Any]], Record]:
+    names = field_names(record)
+    unknown = [name for name in columns if name not in names]
+    if unknown:
+        raise TypeError(f"{record.__name__} has no field for the columns {', '.join(unknown)}")
+    hints = typing.get_type_hints(record)
+    converters = [(place, convert) for place, name in enumerate(columns) if (convert := _converter(hints[name]))]
+    keyword_only = dataclasses.is_dataclass(record) and any(field.kw_only for field in dataclasses.fields(record))
+    positional = columns == names[: len(columns)] and not keyword_only
+
+    def read(row: Sequence[Any]) -> Record:
+        values = list(row)
+        for place, convert in converters:
+            values[place] = convert(values[place])
+        return record(*values) if positional else record(**dict(zip(columns, values, strict=True)))
+
+    return read
+
+
+def _converter(hint: Any) -> Callable[[Any], Any] | None:
+    """Return how a stored value becomes one of this type, or None where it already is."""
+    options = typing.get_args(hint) if typing.get_origin(hint) in (typing.Union, types.UnionType) else (hint,)
+    kind = next((typing.get_origin(option) or option for option in options if option is not types.NoneType), None)
+    optional = types.NoneType in options
+    if kind is bool:
+        return bool
+    if kind is Any:
+        return from_json
+    if kind is tuple:
+        return lambda value: tuple(from_json(value)) if value else ()
+    if kind is list:
+        return lambda value: from_json(value) if value else []
+    if isinstance(kind, type) and issubclass(kind, Mapping):
+        return lambda value: from_json(value) if value else (None if optional else {})
+    return None
