@@ -33,7 +33,8 @@ from memory.pipeline.indexing import index_chunks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
 from storage.recall.reindex import reindex
-from storage.stores import Store, Stores, Transaction
+from storage.stores import Store, Stores
+from storage.transaction import Transaction
 from storage.upkeep.maintenance import optimize
 from storage.upkeep.verify import verify
 

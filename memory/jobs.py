@@ -16,7 +16,8 @@ from typing import Any, Final
 
 from reverie.clock import now_micros
 from reverie.errors import ReverieError, Transient
-from storage.stores import Store, Stores, Transaction
+from storage.stores import Store, Stores
+from storage.transaction import Transaction
 
 # A batch takes well under a second, a language model that is asked between two of them up to minutes.
 LEASE_SECONDS: Final = 120.0

@@ -48,7 +48,7 @@ class QuietStores:
                 due.append(name)
                 continue
             later = min(later, math.inf if at is None else at)
-            if stamp.settled(now):
+            if stamp.is_settled(now):
                 known[name] = (stamp, math.inf if at is None else at)
         self._known[job], self._next[job] = known, later
         return due, errors

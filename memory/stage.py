@@ -15,7 +15,7 @@ from typing import Any, Final
 from reverie.errors import Permanent
 from storage.pipeline.work import Claim
 from storage.records import NewDeadLetter
-from storage.stores import Transaction
+from storage.transaction import Transaction
 
 # Long enough for the slowest batch (256 chunks in float32 on two cores take 5 s, a remote endpoint times out
 # after 15 s), short enough that what a killed worker held is searchable within a minute.

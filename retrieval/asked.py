@@ -15,7 +15,8 @@ from retrieval.query_vector import query_vector
 from retrieval.request import RecallRequest
 from storage.recall.index import Generation
 from storage.recall.words import words_of
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,7 +21,7 @@ from retrieval.request import RecallRequest
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.found import FoundChunks
 from storage.records import Hit
-from storage.stores import Transaction
+from storage.transaction import Transaction
 
 # How many candidates each plain leg brings: enough that min-max has a floor and one message's chunks do not fill it.
 _FEWEST_CANDIDATES: Final = 100

@@ -16,7 +16,7 @@ from retrieval.request import RecallRequest
 from reverie.contract import DEFAULT_CHANNEL
 from storage.recall.chunk_filter import ChunkFilter, MemoryScope
 from storage.records import SessionRecord
-from storage.stores import AgentRows, Transaction
+from storage.transaction import AgentRepositories, Transaction
 
 
 def chunk_filter(tx: Transaction, request: RecallRequest) -> ChunkFilter:
@@ -29,7 +29,7 @@ def chunk_filter(tx: Transaction, request: RecallRequest) -> ChunkFilter:
 
 
 def _confined(
-    rows: AgentRows, request: RecallRequest, session: SessionRecord | None
+    rows: AgentRepositories, request: RecallRequest, session: SessionRecord | None
 ) -> tuple[tuple[int, ...] | None, MemoryScope | None]:
     """The sessions that messages and files must be of, and the memories that are seen; None for all."""
     own: tuple[int, ...] | None = None if session is None else (session.row_id,)

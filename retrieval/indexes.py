@@ -17,7 +17,8 @@ from retrieval.agent_index import AgentIndex, View
 from reverie.errors import ReverieError
 from storage.recall.forward import largest_agents
 from storage.recall.index import Generation
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 # Up to this many chunks a caller waits for the index to be made.
 MADE_AT_ONCE: Final = 50_000

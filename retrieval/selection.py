@@ -23,7 +23,8 @@ from reverie.types import RecallResult
 from storage.memories.records import Tier
 from storage.recall.standing import Standing
 from storage.records import Hit, MessageRecord, SessionRecord
-from storage.stores import AgentRows, Store, Transaction
+from storage.stores import Store
+from storage.transaction import AgentRepositories, Transaction
 
 # A recall of one request, over an embedder and indexes that this module knows nothing of.
 Search = Callable[[RecallRequest], Recalled]
@@ -141,7 +142,7 @@ def _search(search: Search, query: str, asking: Asking) -> _Found:
     return _Found(search(everywhere), search(within))
 
 
-def _conversation(rows: AgentRows, start: _Start, found: _Found | None, asking: Asking) -> Conversation:
+def _conversation(rows: AgentRepositories, start: _Start, found: _Found | None, asking: Asking) -> Conversation:
     important = rows.messages.important(
         start.session.row_id, at_least=IMPORTANT, limit=MOST_IMPORTANT, but=[message.id for message in start.recent]
     )
@@ -208,7 +209,7 @@ def _memories(
 
 
 def _candidates(
-    rows: AgentRows,
+    rows: AgentRepositories,
     everywhere: Recalled,
     abroad: _Abroad,
     taken: set[str],
@@ -252,7 +253,7 @@ def _model(tx: Transaction) -> str | None:
     return generation.model if generation is not None else None
 
 
-def _vectors(rows: AgentRows, chunk_ids: Sequence[int], model: str | None) -> dict[int, NDArray[np.float32]]:
+def _vectors(rows: AgentRepositories, chunk_ids: Sequence[int], model: str | None) -> dict[int, NDArray[np.float32]]:
     """The unit vectors of these chunks, as far as they have one."""
     if model is None:
         return {}

@@ -22,7 +22,8 @@ from memory.pipeline.incoming import DEFAULT_IMPORTANCE
 from reverie.clock import new_id
 from storage.recall.index import VectorEntry
 from storage.records import NewMessage
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 from storage.upkeep.maintenance import optimize
 
 # Between 30 and 50 turns, 40 on average.

@@ -55,7 +55,7 @@ class FastClock(msgspec.Struct, frozen=True, kw_only=True):
 
 def run_by(clock: FastClock) -> None:
     """Have every `Runtime` of this process go by a clock."""
-    settled_by = FileStamp.settled
+    settled_by = FileStamp.is_settled
 
     def now(self: Runtime) -> int:
         del self
@@ -66,7 +66,7 @@ def run_by(clock: FastClock) -> None:
         return settled_by(self, now_micros())  # files are stamped by the machine
 
     Runtime.now = now  # type: ignore[method-assign]
-    FileStamp.settled = settled  # type: ignore[method-assign]
+    FileStamp.is_settled = settled  # type: ignore[method-assign]
 
 
 if __name__ == "__main__":

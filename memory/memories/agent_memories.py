@@ -14,7 +14,8 @@ from typing import Final
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, WaitTimeout
 from storage.memories.records import MemoryRecord
-from storage.stores import AgentRows, Store, Stores
+from storage.stores import Store, Stores
+from storage.transaction import AgentRepositories
 
 # How often it is looked whether a memory has become searchable: at first often, since mostly it takes some 50 ms.
 _FIRST_LOOK_SECONDS: Final = 0.01
@@ -74,7 +75,7 @@ class AgentMemories:
         return held > 0
 
     @contextmanager
-    def changing(self, memory_id: str) -> Iterator[tuple[Store, AgentRows, MemoryRecord]]:
+    def changing(self, memory_id: str) -> Iterator[tuple[Store, AgentRepositories, MemoryRecord]]:
         """A write transaction on the store that holds a memory, with the memory as it is in it. Raises `NotFound`."""
         store = self.get(memory_id).store
         with store.writing() as tx:
@@ -83,7 +84,7 @@ class AgentMemories:
 
     def _existing(self, name: str) -> Store | None:
         # The account's database holds the runs of jobs, too; opening it would make it.
-        if name == ACCOUNT_STORE and not self.stores.path_of(name).exists():
+        if name == ACCOUNT_STORE and not self.stores.database_path(name).exists():
             return None
         try:
             return self.stores.workspace(name, create=False)

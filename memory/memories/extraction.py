@@ -21,7 +21,8 @@ from memory.memories.extraction_window import KNOWN_MEMORIES, Positions, Window,
 from memory.memories.findings import Finding, found_by_patterns, normalised
 from reverie import contract
 from storage.memories.extraction import SEEN_AGAIN_MICROS, ExtractionProgress, KnownMemories, WaitingSession
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 # Most of the sessions of a run are read without a model being asked; the rest come with the next.
 SESSIONS_A_RUN: Final = 1_000

@@ -14,7 +14,8 @@ from memory.memories.concept_tags import concept_tags
 from memory.memories.findings import Finding, normalised, with_owner
 from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSession
 from storage.memories.records import USER_SOURCE, NewMemory
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 SOURCE: Final = "extraction"
 ACTION: Final = "extract"

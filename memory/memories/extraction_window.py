@@ -17,7 +17,7 @@ from storage.memories.extraction import (
     SourceMessage,
     WaitingSession,
 )
-from storage.stores import Transaction
+from storage.transaction import Transaction
 
 # A model is shown no more at once.
 MODEL_MESSAGES: Final = 40

@@ -12,7 +12,8 @@ from reverie.clock import from_micros, new_id
 from reverie.errors import NotFound
 from reverie.memories.types import Fact, FactDraft
 from storage.memories.records import USER_SOURCE, MemoryFilter, MemoryRecord, NewMemory
-from storage.stores import AgentRows, Store
+from storage.stores import Store
+from storage.transaction import AgentRepositories
 
 
 def content_of_fact(category: str, key: str, value: str) -> str:
@@ -104,7 +105,7 @@ def to_fact(record: MemoryRecord) -> Fact:
     )
 
 
-def _refresh(rows: AgentRows, fact: MemoryRecord, draft: FactDraft, now: int) -> MemoryRecord:
+def _refresh(rows: AgentRepositories, fact: MemoryRecord, draft: FactDraft, now: int) -> MemoryRecord:
     """Say again what a fact is: what was said by a person stays theirs."""
     rows.memories.change(
         fact.row_id,

@@ -19,7 +19,7 @@ from reverie.memories.checks import check_account_kind, check_place
 from reverie.memories.types import Memory, MemoryChanges, MemoryDraft, MemoryStats
 from storage.memories.counts import MemoryCounts, count_memories
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
-from storage.stores import AgentRows
+from storage.transaction import AgentRepositories
 
 
 def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: str = "") -> StoredMemory:
@@ -121,7 +121,7 @@ def forget(memories: AgentMemories, memory_id: str) -> bool:
     return True
 
 
-def delete_for_good(rows: AgentRows, records: list[MemoryRecord]) -> None:
+def delete_for_good(rows: AgentRepositories, records: list[MemoryRecord]) -> None:
     """Delete memories, what they had replaced, and every entry of the curation log that could bring them back."""
     row_ids = [record.row_id for record in records]
     rows.curation.forget_memories(rows.agent, rows.memories.ids_with_superseded(row_ids))
@@ -216,7 +216,7 @@ def _new(draft: MemoryDraft, channel: str | None, now: int, trace: str) -> NewMe
     )
 
 
-def _channel(rows: AgentRows, draft: MemoryDraft, now: int) -> str | None:
+def _channel(rows: AgentRepositories, draft: MemoryDraft, now: int) -> str | None:
     """The channel of a memory: its own, or for the channel tier that of its session, which is made where it is new.
 
     A session without a channel lies in the default one. Raises `Conflict` where the conversation is over.
@@ -236,7 +236,7 @@ def _channel(rows: AgentRows, draft: MemoryDraft, now: int) -> str | None:
     return draft.channel or session.channel or DEFAULT_CHANNEL
 
 
-def _supersede_subject(rows: AgentRows, newest: MemoryRecord, now: int) -> None:
+def _supersede_subject(rows: AgentRepositories, newest: MemoryRecord, now: int) -> None:
     """Have a memory take the place of what was known of its subject before."""
     if newest.subject is None:
         return

@@ -17,7 +17,7 @@ from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound
 from reverie.memories.types import Note, NoteChanges, NoteDraft
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
-from storage.stores import AgentRows
+from storage.transaction import AgentRepositories
 
 
 def session_of_user(user: str) -> str:
@@ -132,7 +132,7 @@ def _new(draft: NoteDraft, session: str | None, now: int, trace: str) -> NewMemo
     )
 
 
-def _get(memories: AgentMemories, rows: AgentRows, note_id: str) -> MemoryRecord:
+def _get(memories: AgentMemories, rows: AgentRepositories, note_id: str) -> MemoryRecord:
     found = rows.memories.by_note(note_id)
     if found is None:
         raise _no_note(memories, note_id)

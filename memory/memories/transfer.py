@@ -19,7 +19,8 @@ from reverie.errors import Rejected
 from reverie.memories.checks import check_fact, check_fact_name, check_memory, check_note_id
 from reverie.memories.types import FactDraft, Memory, MemoryDraft, MemoryExport, MemoryImport
 from storage.memories.records import NewMemory
-from storage.stores import AgentRows, Store
+from storage.stores import Store
+from storage.transaction import AgentRepositories
 
 SCHEMA_VERSION: Final = 1
 # Some 100 ms of writing: others are not kept waiting for longer.
@@ -105,7 +106,7 @@ def _check(memory: Memory, now: int) -> None:
         check_fact(FactDraft(value=memory.value or ""))
 
 
-def _add(rows: AgentRows, memory: Memory, now: int) -> bool:
+def _add(rows: AgentRepositories, memory: Memory, now: int) -> bool:
     if _is_there(rows, memory):
         return False
     if memory.session is not None:
@@ -120,7 +121,7 @@ def _add(rows: AgentRows, memory: Memory, now: int) -> bool:
     return True
 
 
-def _is_there(rows: AgentRows, memory: Memory) -> bool:
+def _is_there(rows: AgentRepositories, memory: Memory) -> bool:
     return (
         rows.memories.find(memory.id) is not None
         or (memory.note_id is not None and rows.memories.by_note(memory.note_id) is not None)

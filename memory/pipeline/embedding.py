@@ -15,7 +15,8 @@ from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, retry_
 from reverie.errors import Permanent
 from storage.pipeline.work import Claim
 from storage.records import PendingChunk
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 # Enough texts that sorting by length leaves hardly any padding, few enough that a message which comes now waits
 # a third of a second for the batch before it: 256 short turns take 0.31 s in bfloat16 on two cores.

@@ -9,7 +9,8 @@ from typing import Final
 from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, run_batches
 from storage.pipeline.work import Claim
 from storage.records import ReadyMessage
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 BATCH_VECTORS: Final = 512
 

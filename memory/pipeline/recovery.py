@@ -124,7 +124,7 @@ class StageSweep:
             except ReverieError as error:
                 report.errors[workspace] = str(error)
                 continue
-            if idle and stamp.settled(now):
+            if idle and stamp.is_settled(now):
                 self._idle[workspace] = stamp
             else:
                 self._idle.pop(workspace, None)

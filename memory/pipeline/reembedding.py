@@ -30,7 +30,8 @@ from storage.recall.reembed import (
     vectors_of,
 )
 from storage.records import PendingChunk
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 # Under a stream of new messages there is always one that a worker has just embedded with the old model. After some
 # rounds, the last of them are left to the workers, who embed them with the new one right after the switch.

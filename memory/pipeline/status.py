@@ -151,8 +151,8 @@ class StatusReader:
             return seen[1]
         if time.monotonic() > deadline:
             return None
-        inside = peek(self._stores.path_of(name), "account" if name == ACCOUNT_STORE else "workspace")
-        if stamp.settled(now):
+        inside = peek(self._stores.database_path(name), "account" if name == ACCOUNT_STORE else "workspace")
+        if stamp.is_settled(now):
             self._seen[name] = (stamp, inside)
         return inside
 

@@ -17,7 +17,8 @@ from reverie.contract import FilePayload, MessagePayload, Outcome
 from reverie.errors import Conflict
 from reverie.types import Message
 from storage.records import NewDeadLetter, NewMessage
-from storage.stores import AgentRows, Store, Transaction
+from storage.stores import Store
+from storage.transaction import AgentRepositories, Transaction
 
 # Whoever waits for the write lock until its lease is over has lost its items to the next, who counts the wait as a
 # death and waits for the same lock: held for two minutes, it would make dead letters of what is well.
@@ -72,7 +73,7 @@ def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
     return written
 
 
-def _store_agent(tx: Transaction, rows: AgentRows, items: Sequence[Item], written: Written, now: int) -> None:
+def _store_agent(tx: Transaction, rows: AgentRepositories, items: Sequence[Item], written: Written, now: int) -> None:
     dead: list[NewDeadLetter] = []
     by_session: dict[str, list[tuple[Item, MessagePayload]]] = {}
     chats: dict[str, str] = {}
@@ -91,7 +92,7 @@ def _store_agent(tx: Transaction, rows: AgentRows, items: Sequence[Item], writte
         written.note(letter.agent, letter.item_id, "dead", letter.error)
 
 
-def _set_aside(rows: AgentRows, letter: NewDeadLetter, item: Item, written: Written) -> list[NewDeadLetter]:
+def _set_aside(rows: AgentRepositories, letter: NewDeadLetter, item: Item, written: Written) -> list[NewDeadLetter]:
     """The letter of an item at fault, or none: what came for a session before it was forgotten is not kept."""
     forgotten_at = rows.sessions.forgotten_at(letter.session) if letter.session is not None else 0
     if not forgotten_at or item.taken.accepted_at > forgotten_at:
@@ -102,7 +103,7 @@ def _set_aside(rows: AgentRows, letter: NewDeadLetter, item: Item, written: Writ
 
 
 def _store_session(
-    rows: AgentRows, session_id: str, group: Sequence[tuple[Item, MessagePayload]], written: Written, now: int
+    rows: AgentRepositories, session_id: str, group: Sequence[tuple[Item, MessagePayload]], written: Written, now: int
 ) -> list[NewDeadLetter]:
     forgotten_at = rows.sessions.forgotten_at(session_id)
     live = [(item, payload) for item, payload in group if item.taken.accepted_at > forgotten_at]
@@ -134,7 +135,7 @@ def _store_session(
     return dead
 
 
-def _note_repeated(rows: AgentRows, session_id: str, known: set[str], written: Written) -> None:
+def _note_repeated(rows: AgentRepositories, session_id: str, known: set[str], written: Written) -> None:
     """Second deliveries: what was told of the first may have been lost with its worker, so it is told again."""
     written.report.repeated += len(known)
     written.doubtful.add((rows.agent, session_id))
@@ -144,13 +145,13 @@ def _note_repeated(rows: AgentRows, session_id: str, known: set[str], written: W
         written.note(rows.agent, item_id, "searchable")
 
 
-def _with_vectors(rows: AgentRows) -> bool:
+def _with_vectors(rows: AgentRepositories) -> bool:
     """Whether what is searchable here has vectors: by words alone it is until the first one is made."""
     return rows.found.index().active("vector") is not None
 
 
 def _number(
-    rows: AgentRows, session_row: int, last: int, fresh: Sequence[tuple[Item, MessagePayload]]
+    rows: AgentRepositories, session_row: int, last: int, fresh: Sequence[tuple[Item, MessagePayload]]
 ) -> tuple[list[tuple[int, NewMessage]], list[NewDeadLetter], int]:
     """Give each message its sequence: the caller's where it is free, else the next one (I6)."""
     taken = rows.messages.taken_sequences(session_row, (p.sequence for _, p in fresh if p.sequence is not None))
@@ -176,7 +177,7 @@ def _number(
     return numbered, dead, last
 
 
-def _store_file(rows: AgentRows, item: Item, payload: FilePayload, written: Written, now: int) -> None:
+def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, written: Written, now: int) -> None:
     if payload.session is not None and item.taken.accepted_at <= rows.sessions.forgotten_at(payload.session):
         written.report.forgotten += 1
         written.note(payload.agent, payload.id, "forgotten")
@@ -211,7 +212,7 @@ def _store_file(rows: AgentRows, item: Item, payload: FilePayload, written: Writ
     written.report.traces.add(payload.trace)
 
 
-def _session_id(rows: AgentRows, payload: MessagePayload, chats: dict[str, str]) -> str:
+def _session_id(rows: AgentRepositories, payload: MessagePayload, chats: dict[str, str]) -> str:
     """The session a payload belongs to; one named only by its chat may exist under an id of the caller's.
 
     `chats` are the ids that payloads before it in this batch gave to their chats.

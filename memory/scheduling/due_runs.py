@@ -18,7 +18,8 @@ from reverie.errors import ReverieError
 from reverie.scheduling.cadence import Once, last_due, next_run_for_cadence
 from storage.scheduling.records import NewRun, ScheduleRecord
 from storage.scheduling.runs import OpenRun
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 # A task that was sent and has not begun after this time counts as lost, and another is sent. Two that arrive after
 # all are harmless: the first that begins takes the run.

@@ -19,7 +19,8 @@ from memory.scheduling.run_texts import readable
 from reverie.errors import StoreUnavailable, Transient
 from reverie.scheduling.schedule_types import Executor, LlmExecutor, WebhookExecutor
 from storage.scheduling.records import RunRecord, ScheduleRecord
-from storage.stores import AgentRows, Store, Transaction
+from storage.stores import Store
+from storage.transaction import AgentRepositories, Transaction
 
 # What an executor may take beyond its own limit, for the recall before it and the transaction after it.
 LEASE_MARGIN_SECONDS: Final = 10
@@ -149,7 +150,7 @@ def _begin(
 
 def _started(
     tx: Transaction,
-    rows: AgentRows,
+    rows: AgentRepositories,
     run: RunRecord,
     schedule: ScheduleRecord,
     executor: Executor,

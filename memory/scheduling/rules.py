@@ -13,7 +13,7 @@ from reverie.scheduling.cadence import Once
 from reverie.scheduling.cadence_types import Cadence
 from reverie.scheduling.schedule_types import RunReport, RunStatus
 from storage.scheduling.records import NewNotification, RunEnd, RunRecord, ScheduleRecord
-from storage.stores import AgentRows
+from storage.transaction import AgentRepositories
 
 # Of a one-shot that failed: 30 s, 60 s and 120 s afterwards.
 ONE_SHOT_RETRIES: Final = 3
@@ -73,7 +73,13 @@ class Consequences:
 
 
 def end_run(
-    rows: AgentRows, run: RunRecord, result: RunResult, *, now: int, rules: ScheduleRules, token: int | None = None
+    rows: AgentRepositories,
+    run: RunRecord,
+    result: RunResult,
+    *,
+    now: int,
+    rules: ScheduleRules,
+    token: int | None = None,
 ) -> bool:
     """End a run with all that follows, in the transaction of `rows`; False where it has ended, or is another's.
 

@@ -94,7 +94,7 @@ def create_in_workspace(
     now: int,
 ) -> Schedule:
     """`create_schedule` where the workspace may be new: it comes into being only with a schedule that is right."""
-    if not stores.path_of(workspace).exists():
+    if not stores.database_path(workspace).exists():
         _begun(draft.cadence, rules, now)
         _check_url(draft.executor, check_url)
     store = stores.workspace(workspace)

@@ -10,7 +10,8 @@ from reverie.sessions.channel_types import Channel
 from reverie.sessions.checks import check_channel, check_description
 from reverie.types import Session
 from storage.sessions.channels import ChannelRecord
-from storage.stores import AgentRows, Store
+from storage.stores import Store
+from storage.transaction import AgentRepositories
 
 # What is listed where nothing has been stored yet.
 ONLY_DEFAULT = Channel(id=DEFAULT_CHANNEL, description="", is_default=True, sessions=0, memories=0)
@@ -78,11 +79,11 @@ def move_session(store: Store, *, agent: str, session: str, channel: str, now: i
         return to_session(rows.sessions.get(session))
 
 
-def _make_default(rows: AgentRows, now: int) -> None:
+def _make_default(rows: AgentRepositories, now: int) -> None:
     rows.channels.ensure(DEFAULT_CHANNEL, now=now)
 
 
-def _get(rows: AgentRows, channel: str) -> ChannelRecord:
+def _get(rows: AgentRepositories, channel: str) -> ChannelRecord:
     found = rows.channels.find(channel)
     if found is None:
         raise NotFound(f"agent {rows.agent} has no channel {channel!r}: create it first", field="channel")

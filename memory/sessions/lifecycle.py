@@ -20,7 +20,8 @@ from reverie.sessions.checks import check_session_metadata
 from reverie.types import Session
 from storage.records import SessionRecord
 from storage.sessions.lifecycle import CLEAR, CLOSE
-from storage.stores import AgentRows, Store, Stores, Transaction
+from storage.stores import Store, Stores
+from storage.transaction import AgentRepositories, Transaction
 
 # Who the log says did it, where a call did and no job.
 BY_CALL: Final = "reverie.close_session"
@@ -244,5 +245,5 @@ def _clear(tx: Transaction, session: SessionRecord, *, job: str, why: str, now: 
         return rows.memories.delete(clearable)
 
 
-def _rows(tx: Transaction, session: SessionRecord) -> AgentRows:
+def _rows(tx: Transaction, session: SessionRecord) -> AgentRepositories:
     return tx.for_agent(session.agent)

@@ -17,7 +17,8 @@ from reverie.errors import Rejected
 from reverie.types import Restored
 from storage.records import MessageRecord
 from storage.sessions.summary_text import without_shown
-from storage.stores import AgentRows, Store
+from storage.stores import Store
+from storage.transaction import AgentRepositories
 
 _PAGE: Final = 100
 # A summary says what the messages do not: at most this part of the budget.
@@ -62,7 +63,7 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
 
 
 def _newest(
-    rows: AgentRows, session_row: int, counter: TokenCounter, room: int
+    rows: AgentRepositories, session_row: int, counter: TokenCounter, room: int
 ) -> tuple[list[MessageRecord], list[int]]:
     """The newest messages with their tokens, oldest first: enough of them to fill the room, and no more pages."""
     found: list[MessageRecord] = []

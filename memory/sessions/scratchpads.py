@@ -13,7 +13,8 @@ from reverie.errors import NotFound, Rejected
 from reverie.sessions.checks import MAX_KEYS, check_items, check_key, check_value
 from reverie.sessions.scratchpad_types import ScratchpadEntry, ScratchpadList
 from storage.sessions.scratchpads import ScratchpadRow
-from storage.stores import AgentRows, Store
+from storage.stores import Store
+from storage.transaction import AgentRepositories
 
 
 def read_items(store: Store, *, agent: str, session: str) -> ScratchpadList:
@@ -84,7 +85,7 @@ def delete_keys(store: Store, *, agent: str, session: str, key: str | None = Non
         return rows.scratchpads.delete(row, key) if row is not None else 0
 
 
-def _row_of(rows: AgentRows, session: str) -> int | None:
+def _row_of(rows: AgentRepositories, session: str) -> int | None:
     found = rows.sessions.find(session)
     return found.row_id if found is not None else None
 

@@ -23,7 +23,8 @@ from memory.sessions.summary_plan import CompactionNumbers, RollingNumbers, Usag
 from storage.records import MessageRecord
 from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState
 from storage.sessions.summary_text import parsed, written
-from storage.stores import AgentRows, Store, Transaction
+from storage.stores import Store
+from storage.transaction import AgentRepositories, Transaction
 
 # What one step looks at, and condenses, at most: more is for the next one.
 STEP_MESSAGES: Final = 2_000
@@ -184,7 +185,7 @@ def _usage(
 
 
 def _vectors(
-    tx: Transaction, rows: AgentRows, messages: Sequence[MessageRecord]
+    tx: Transaction, rows: AgentRepositories, messages: Sequence[MessageRecord]
 ) -> Mapping[int, Sequence[ChunkVector]]:
     """The vectors that the pipeline gave these messages: no model is needed to know what is central."""
     generation = tx.index.active("vector")

@@ -25,7 +25,7 @@ from memory.upkeep.consolidation_plan import (
 from memory.upkeep.consolidation_steps import carry_out
 from memory.upkeep.relevance import LifePolicy
 from storage.memories.sweeps import MemorySweeps
-from storage.stores import Transaction
+from storage.transaction import Transaction
 
 # Above it comparing takes seconds: 5 for 50,000 memories.
 _LARGE_SCOPE: Final = 5_000

@@ -28,7 +28,7 @@ from memory.upkeep.consolidation_plan import (
 from memory.upkeep.relevance import LifePolicy, is_promotable, is_prunable, relevance
 from storage.memories.records import TIERS, MemoryRecord
 from storage.memories.sweeps import Curation, MemoryOutline, MemorySweeps
-from storage.stores import Transaction
+from storage.transaction import Transaction
 
 # A batch holds the write lock for about a tenth of a second.
 BATCH: Final = 200

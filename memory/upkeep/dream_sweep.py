@@ -25,7 +25,8 @@ from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.records import MessageRecord
-from storage.stores import AgentRows, Stores, Transaction
+from storage.stores import Stores
+from storage.transaction import AgentRepositories, Transaction
 from storage.upkeep.dreams import DreamEvent, DreamSource, Promotion
 
 ACTION: Final = "promote"
@@ -212,7 +213,7 @@ def _promote(tx: Transaction, agent: str, one: Candidate, now: int) -> Phase | N
     return _make(tx, rows, one, memory_id, now) if one.is_message else _keep(tx, rows, one, now)
 
 
-def _keep(tx: Transaction, rows: AgentRows, one: Candidate, now: int) -> Phase | None:
+def _keep(tx: Transaction, rows: AgentRepositories, one: Candidate, now: int) -> Phase | None:
     memory = rows.memories.find(one.source.id)
     if memory is None or not lasts(memory, now) or why_not_memory(memory, _message_of(rows, memory)) is not None:
         return None
@@ -224,7 +225,7 @@ def _keep(tx: Transaction, rows: AgentRows, one: Candidate, now: int) -> Phase |
     return "kept"
 
 
-def _make(tx: Transaction, rows: AgentRows, one: Candidate, memory_id: str, now: int) -> Phase | None:
+def _make(tx: Transaction, rows: AgentRepositories, one: Candidate, memory_id: str, now: int) -> Phase | None:
     message = rows.messages.with_ids([one.source.id]).get(one.source.id)
     before = rows.messages.just_before([one.source.id]).get(one.source.id, "")
     if message is None or why_not_message(message, before) is not None:
@@ -262,13 +263,13 @@ def _make(tx: Transaction, rows: AgentRows, one: Candidate, memory_id: str, now:
     return "made"
 
 
-def _message_of(rows: AgentRows, memory: MemoryRecord) -> MessageRecord | None:
+def _message_of(rows: AgentRepositories, memory: MemoryRecord) -> MessageRecord | None:
     if memory.source_message is None:
         return None
     return rows.messages.with_ids([memory.source_message]).get(memory.source_message)
 
 
-def _into_ledger(rows: AgentRows, memory_id: str, signals: Signals, phase: Phase, now: int) -> None:
+def _into_ledger(rows: AgentRepositories, memory_id: str, signals: Signals, phase: Phase, now: int) -> None:
     rows.dreams.promote(Promotion(memory_id, now, round(signals.score, 6), phase))
 
 

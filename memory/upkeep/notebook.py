@@ -19,7 +19,8 @@ from reverie.clock import from_micros
 from reverie.errors import Conflict, Rejected
 from reverie.upkeep import notebook_types as shown
 from storage.memories.records import MemoryFilter, MemoryRecord
-from storage.stores import AgentRows, Store
+from storage.stores import Store
+from storage.transaction import AgentRepositories
 from storage.upkeep.dreams import Promotion
 
 __all__ = [
@@ -128,7 +129,7 @@ def _pages(store: Store, agent: str, memory_file_bytes: int) -> Pages:
         )
 
 
-def _standing(rows: AgentRows, ledger: Sequence[Promotion]) -> list[Kept]:
+def _standing(rows: AgentRepositories, ledger: Sequence[Promotion]) -> list[Kept]:
     """The promotions whose memory is there, with it or with what took its place, each memory once."""
     kept: dict[str, Kept] = {}
     promoted = rows.memories.with_ids([promotion.memory_id for promotion in ledger])

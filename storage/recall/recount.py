@@ -14,7 +14,8 @@ from sqlalchemy import text
 
 from storage.recall.forward import thread_of
 from storage.recall.words import hashes_of
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 _BATCH: Final = 500
 _CHUNKS: Final = """

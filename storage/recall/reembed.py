@@ -16,7 +16,8 @@ from sqlalchemy import text
 
 from storage.recall.index import Generation, VectorEntry
 from storage.records import PendingChunk
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 # With secure_delete each is written over with zeros: 1 MB at 384 dimensions, a few milliseconds under the write lock.
 _REMOVED_AT_ONCE: Final = 500

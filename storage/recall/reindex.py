@@ -14,7 +14,8 @@ from sqlalchemy import text
 from reverie.errors import Conflict
 from storage.recall.index import Generation, IndexKind
 from storage.recall.recount import recount_words
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 # Some 20 ms under the write lock.
 _BATCH: Final = 500

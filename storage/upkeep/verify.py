@@ -10,7 +10,8 @@ from sqlalchemy import exc, text
 from reverie.errors import StoreUnusable
 from storage.engine import translated
 from storage.recall.index import Generation
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 # What `str.strip` takes off: a message of nothing else has no chunk. SQL's own trim knows only the space.
 _BLANKS: Final = ", ".join(str(code) for code in range(0x3001) if chr(code).isspace())

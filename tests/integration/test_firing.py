@@ -102,7 +102,7 @@ def test_a_run_of_a_dead_worker_is_taken_up_where_nothing_is_due(runtime: Runtim
 def test_a_workspace_that_cannot_be_read_holds_up_no_other(runtime: Runtime) -> None:
     """Given a damaged workspace beside a good one, then the good one fires, and the other is named."""
     good = runtime.store("good")
-    bad = runtime.stores.path_of("bad")
+    bad = runtime.stores.database_path("bad")
     bad.parent.mkdir(parents=True)
     bad.write_bytes(b"this is no database, and much longer than its header would be: " * 20)
     schedule = overdue(runtime, good)

@@ -279,7 +279,7 @@ def test_a_damaged_workspace_is_an_error_of_that_workspace_alone(url: str, runti
     with Reverie("ana", url=url) as memory:
         memory.ingest("s", GOOD)
         store_inbox(runtime)
-        path = runtime.stores.path_of("damaged")
+        path = runtime.stores.database_path("damaged")
         path.parent.mkdir(parents=True)
         path.write_bytes(b"not a database, not at all" * 100)
         answered = httpx2.get(f"{url}/v1/sessions", headers={**AGENT, "X-Reverie-Workspace": "damaged"})

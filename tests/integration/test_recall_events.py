@@ -120,7 +120,7 @@ def test_the_request_itself_writes_nothing(here: Runtime, ana: Reverie, monkeypa
         return opened(store, **options)
 
     monkeypatch.setattr(Store, "writing", watched)
-    raw = pysqlite3.connect(here.stores.path_of(WORKSPACE))
+    raw = pysqlite3.connect(here.stores.database_path(WORKSPACE))
     try:
 
         def version() -> int:

@@ -121,11 +121,11 @@ def test_what_cannot_be_used_is_listed_with_its_error(runtime: Runtime) -> None:
         say(runtime, "one", workspace=name)
         store_inbox(runtime, name)
     runtime.stores.close()
-    raw = pysqlite3.connect(runtime.stores.path_of("newer"))
+    raw = pysqlite3.connect(runtime.stores.database_path("newer"))
     raw.execute("UPDATE alembic_version SET version_num = '9999'")
     raw.commit()
     raw.close()
-    damaged = runtime.stores.path_of("damaged")
+    damaged = runtime.stores.database_path("damaged")
     damaged.parent.mkdir(parents=True)
     damaged.write_bytes(b"no database" * 1_000)
     (runtime.settings.data / "account.db").write_bytes(b"no database" * 1_000)
@@ -146,7 +146,7 @@ def test_a_workspace_that_was_not_written_is_not_read_again(runtime: Runtime, mo
     runtime.stores.close()
     long_ago = time.time() - 60
     for name in ("a", "b", ACCOUNT_STORE):
-        os.utime(runtime.stores.path_of(name), (long_ago, long_ago))
+        os.utime(runtime.stores.database_path(name), (long_ago, long_ago))
     status_reader = reader(runtime)
     assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 2
 
@@ -204,7 +204,7 @@ def test_a_schedule_becomes_overdue_where_nobody_writes(runtime: Runtime, monkey
     schedule(runtime, due_in_seconds=60)
     runtime.stores.close()
     long_ago = time.time() - 60
-    os.utime(runtime.stores.path_of("default"), (long_ago, long_ago))
+    os.utime(runtime.stores.database_path("default"), (long_ago, long_ago))
     status_reader = reader(runtime)
     assert status_reader.read(now=runtime.now()).time.schedules_overdue == 0
 
@@ -223,7 +223,7 @@ def test_a_workspace_from_before_there_were_schedules_is_listed(runtime: Runtime
     schedule(runtime, due_in_seconds=-90, workspace="new")
     schedule(runtime, due_in_seconds=-90, workspace="old")
     runtime.stores.close()
-    raw = pysqlite3.connect(runtime.stores.path_of("old"))
+    raw = pysqlite3.connect(runtime.stores.database_path("old"))
     for table in ("schedule_runs", "schedules", "reminders", "notifications"):
         raw.execute(f"DROP TABLE {table}")
     raw.execute("UPDATE alembic_version SET version_num = '0003'")

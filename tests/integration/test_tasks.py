@@ -164,7 +164,7 @@ def test_a_wake_up_that_comes_after_its_workspace_was_deleted_makes_no_file(here
         with pytest.raises(NotFound):
             run(task, workspace=WORKSPACE)
     assert here.stores.names() == []
-    assert not here.stores.path_of(WORKSPACE).parent.exists()
+    assert not here.stores.database_path(WORKSPACE).parent.exists()
 
 
 BUG = """

@@ -19,7 +19,8 @@ from reverie.clock import from_micros, to_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.memories.types import MemoryDraft
 from storage.recall.events import NewRecall
-from storage.stores import Stores, Transaction
+from storage.stores import Stores
+from storage.transaction import Transaction
 from storage.upkeep.verify import verify
 from support.curating import everything
 from worker.settings import Settings

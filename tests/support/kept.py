@@ -16,7 +16,8 @@ from memory.upkeep.relevance import DEFAULT_POLICY, LifePolicy
 from reverie import contract
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.recall.index import VectorEntry
-from storage.stores import Store, Stores, Transaction
+from storage.stores import Store, Stores
+from storage.transaction import Transaction
 from storage.upkeep.verify import verify
 
 AGENT = "ada"

@@ -12,7 +12,8 @@ from adapters.embedders.base import normalised, require_text
 from retrieval.agent_index import View
 from retrieval.indexes import AgentIndexes
 from storage.recall.words import hash_of, words_of
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 
 _SAME: Final = {"boat": "ship", "vessel": "ship", "cat": "pet", "dog": "pet"}
 

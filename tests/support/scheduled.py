@@ -26,7 +26,8 @@ from reverie.clock import from_micros, new_id, to_micros
 from reverie.scheduling.cadence import Cadence, Cron, Interval, Once
 from reverie.scheduling.schedule_types import Executor, ScheduleDraft, TaskExecutor, WebhookExecutor
 from storage.scheduling.records import NotificationRecord, RunRecord, ScheduleRecord
-from storage.stores import Store, Stores, Transaction
+from storage.stores import Store, Stores
+from storage.transaction import Transaction
 
 SECOND: Final = 1_000_000
 # A Monday; the machine's clock is half a day ahead of it.

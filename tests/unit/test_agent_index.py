@@ -18,7 +18,7 @@ from retrieval.agent_index import AgentIndex, View
 from storage.recall import forward
 from storage.recall.forward import ForwardIndex, prune_changes
 from storage.recall.words import hash_of, hashes_of
-from storage.stores import Transaction
+from storage.transaction import Transaction
 from support.pipeline import Pipeline
 
 VOCABULARY = [

@@ -17,7 +17,7 @@ from memory.upkeep import consolidation_steps
 from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from reverie.clock import now_micros
-from storage.stores import Transaction
+from storage.transaction import Transaction
 from support.kept import HOUR, NOW, Kept, at_cosine, direction
 
 POLICY = replace(DEFAULT_POLICY, memories_per_scope=14, max_entries=13)

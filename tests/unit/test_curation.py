@@ -23,13 +23,13 @@ from memory.upkeep.curation_logs import list_entries
 from reverie.errors import Conflict, NotFound
 from storage.memories.records import NewMemory
 from storage.records import NewChunk, SourceText
-from storage.stores import AgentRows, Transaction
+from storage.transaction import AgentRepositories, Transaction
 from storage.upkeep.undo import undo
 from storage.upkeep.verify import verify
 from support.curating import NOW, everything, recalled, remember
 from support.pipeline import WORKSPACE, Pipeline
 
-Change = Callable[[Transaction, AgentRows], None]
+Change = Callable[[Transaction, AgentRepositories], None]
 LATER = NOW + 1_000
 
 
@@ -70,25 +70,25 @@ def put_back(pipe: Pipeline, entry_id: int) -> None:
     assert verify(pipe.store).wrong == []
 
 
-def row_of(rows: AgentRows, name: str) -> int:
+def row_of(rows: AgentRepositories, name: str) -> int:
     return rows.memories.get(name).row_id
 
 
 def prune(*names: str) -> Change:
-    def change(_: Transaction, rows: AgentRows) -> None:
+    def change(_: Transaction, rows: AgentRepositories) -> None:
         rows.memories.delete([row_of(rows, name) for name in names])
 
     return change
 
 
 def add(name: str, **more: Any) -> Change:
-    def change(_: Transaction, rows: AgentRows) -> None:
+    def change(_: Transaction, rows: AgentRepositories) -> None:
         rows.memories.add(NewMemory(id=name, content=f"new: {name}", created_at=LATER, **more), now=LATER)
 
     return change
 
 
-def replace_fact(_: Transaction, rows: AgentRows) -> None:
+def replace_fact(_: Transaction, rows: AgentRepositories) -> None:
     """A newer fact takes the place of one that stands: it can only be added once that one has made way."""
     old = row_of(rows, "home")
     rows.memories.supersede(old, by=old, now=LATER)
@@ -99,7 +99,7 @@ def replace_fact(_: Transaction, rows: AgentRows) -> None:
     rows.memories.supersede(old, by=new.row_id, now=LATER)
 
 
-def merge(_: Transaction, rows: AgentRows) -> None:
+def merge(_: Transaction, rows: AgentRepositories) -> None:
     kept, gone = rows.memories.get("walnuts"), rows.memories.get("old")
     rows.memories.change(
         kept.row_id, now=LATER, access_count=kept.access_count + gone.access_count, tags=("food", "story"),
@@ -108,7 +108,7 @@ def merge(_: Transaction, rows: AgentRows) -> None:
     rows.memories.supersede(gone.row_id, by=kept.row_id, now=LATER)
 
 
-def promote(tx: Transaction, rows: AgentRows) -> None:
+def promote(tx: Transaction, rows: AgentRepositories) -> None:
     rows.memories.change(row_of(rows, "walnuts"), now=LATER, lifetime="long_term", concept_tags=("walnut",))
     tx.connection.execute(
         text("INSERT INTO memory_promotions VALUES ('ana', 'walnuts', :now, 0.30000000000000004, 'deep')"),
@@ -116,7 +116,7 @@ def promote(tx: Transaction, rows: AgentRows) -> None:
     )
 
 
-def summarise(tx: Transaction, rows: AgentRows) -> None:
+def summarise(tx: Transaction, rows: AgentRepositories) -> None:
     session = rows.sessions.get("s").row_id
     tx.connection.execute(
         text(
@@ -130,11 +130,11 @@ def summarise(tx: Transaction, rows: AgentRows) -> None:
     )
 
 
-def rewrite(_: Transaction, rows: AgentRows) -> None:
+def rewrite(_: Transaction, rows: AgentRepositories) -> None:
     rows.memories.rewrite(row_of(rows, "home"), "home city: Faro", now=LATER, value="Faro")
 
 
-def retag(_: Transaction, rows: AgentRows) -> None:
+def retag(_: Transaction, rows: AgentRepositories) -> None:
     rows.memories.change(row_of(rows, "walnuts"), now=LATER, tags=("nuts", "ü"), expires_at=LATER, pinned=True)
 
 
@@ -186,7 +186,7 @@ def test_any_number_of_actions_undone_in_reverse_leave_nothing_of_them(pipe: Pip
 
 
 def _at_random(chance: random.Random, number: int) -> Change:
-    def change(tx: Transaction, rows: AgentRows) -> None:
+    def change(tx: Transaction, rows: AgentRepositories) -> None:
         now = LATER + number
         standing = [memory.row_id for memory in rows.memories.page(limit=100)]
         if not standing or chance.random() < 0.3:
@@ -295,7 +295,7 @@ def test_a_memory_that_has_taken_anothers_place_since_is_not_taken_away(pipe: Pi
     """Given a memory that a job added, when one gave way to it since, then its undo is refused until that is undone."""
     added = curate(pipe, add("m"))
 
-    def give_way(_: Transaction, rows: AgentRows) -> None:
+    def give_way(_: Transaction, rows: AgentRepositories) -> None:
         rows.memories.supersede(row_of(rows, "old"), by=row_of(rows, "m"), now=LATER)
 
     second = curate(pipe, give_way)
@@ -436,7 +436,7 @@ def test_killed_within_an_entry_nothing_half_is_left(pipe: Pipeline) -> None:
     """Given a job that fails within an entry, then neither its changes nor the entry are there."""
     before = everything(pipe.store)
 
-    def fail(tx: Transaction, rows: AgentRows) -> None:
+    def fail(tx: Transaction, rows: AgentRepositories) -> None:
         merge(tx, rows)
         raise KeyboardInterrupt
 

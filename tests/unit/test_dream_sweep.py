@@ -493,7 +493,7 @@ def test_a_process_that_sweeps_may_be_killed_and_the_next_one_does_what_is_left(
     memory = dreamer.remember(LISBON)
     dreamer.make_hot(LISBON)
     process = multiprocessing.get_context("spawn").Process(
-        target=_die_in, args=(step, str(dreamer.stores.path_of(WORKSPACE).parents[2]), dreamer.today)
+        target=_die_in, args=(step, str(dreamer.stores.database_path(WORKSPACE).parents[2]), dreamer.today)
     )
     process.start()
     process.join(60)

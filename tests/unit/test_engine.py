@@ -162,7 +162,7 @@ def test_files_are_the_owners_alone(tmp_path: Path, umask: int) -> None:
 
 def test_a_corrupt_file_is_named_and_the_other_workspaces_go_on(stores: Stores) -> None:
     """Given a file that is no database, when it is opened, then the error names it, and the next one opens."""
-    path = stores.path_of("broken")
+    path = stores.database_path("broken")
     path.parent.mkdir(parents=True)
     path.write_bytes(b"this is no database at all " * 1_000)
     with pytest.raises(StoreUnusable, match=r"broken/memory\.db is damaged"):
@@ -174,7 +174,7 @@ def test_a_corrupt_file_is_named_and_the_other_workspaces_go_on(stores: Stores) 
 def test_a_file_that_is_damaged_while_it_is_open_is_named(tmp_path: Path) -> None:
     """Given a store with a page overwritten, when it is read, then the error is of the permanent family."""
     first = Stores(tmp_path)
-    path = first.path_of("ws")
+    path = first.database_path("ws")
     first.workspace("ws")
     first.close()
     content = bytearray(path.read_bytes())
@@ -200,7 +200,7 @@ def test_a_newer_schema_is_refused_for_that_workspace_alone(stores: Stores) -> N
 def test_a_folder_that_cannot_be_made_is_a_passing_failure(tmp_path: Path) -> None:
     """Given a file where the folder should be, when a store is opened, then the error is transient."""
     (tmp_path / "data").write_text("in the way")
-    with pytest.raises(StoreUnavailable, match="cannot be made"):
+    with pytest.raises(StoreUnavailable, match="cannot be created"):
         Stores(tmp_path / "data").workspace("ws")
 
 

@@ -20,7 +20,8 @@ from memory.quiet import QuietStores
 from memory.upkeep.curation import undo_entry
 from reverie import contract
 from storage.memories.records import NewMemory
-from storage.stores import Store, Transaction
+from storage.stores import Store
+from storage.transaction import Transaction
 from support.extracting import Extracting, answer, memory, tell
 from support.pipeline import Pipeline
 

@@ -10,7 +10,7 @@ import pytest
 from reverie.errors import NotFound
 from storage.memories.memories import Memories
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
-from storage.stores import AgentRows
+from storage.transaction import AgentRepositories
 from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 
@@ -28,7 +28,7 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     pipe.close()
 
 
-def remember(rows: AgentRows, name: str, **more: object) -> MemoryRecord:
+def remember(rows: AgentRepositories, name: str, **more: object) -> MemoryRecord:
     fields = {"content": f"about {name}", "created_at": NOW, **more}
     return rows.memories.add(NewMemory(id=name, **fields), now=NOW)  # type: ignore[arg-type]  # any field
 

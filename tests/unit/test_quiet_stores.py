@@ -76,7 +76,7 @@ def test_a_store_is_asked_again_when_it_was_written_or_its_time_has_come(
 
 def test_a_store_that_cannot_be_read_is_told_and_holds_up_no_other(pipe: Pipeline) -> None:
     """Given one damaged file among the workspaces, then its error has a line of its own and the job runs elsewhere."""
-    broken = pipe.stores.path_of("broken")
+    broken = pipe.stores.database_path("broken")
     broken.parent.mkdir(parents=True)
     broken.write_bytes(b"no database" * 1_000)
     counts = run_where_due(pipe.stores, "job", nothing, lambda _: 0, now=pipe.now())

@@ -17,7 +17,8 @@ from storage import migrate
 from storage.engine import Database
 from storage.migrate import LINES, schema_version
 from storage.scheduling.records import NewSchedule
-from storage.stores import Store, Stores, Transaction
+from storage.stores import Store, Stores
+from storage.transaction import Transaction
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 from support.scheduled import SECOND, SKEW, START

@@ -270,7 +270,7 @@ def test_what_is_remembered_for_a_conversation_after_its_end_is_cleared_later(pi
 
 def test_a_workspace_that_cannot_be_read_holds_up_no_other(pipe: Pipeline, seen: Recorder) -> None:
     """Given a damaged workspace beside a sound one, then the sound one's sessions end and the other is named."""
-    broken = pipe.stores.path_of("broken")
+    broken = pipe.stores.database_path("broken")
     broken.parent.mkdir(parents=True)
     broken.write_bytes(b"this is no database" * 300)
     pipe.advance(13 * HOUR_SECONDS)

@@ -24,7 +24,7 @@ from memory.sessions.summary_plan import CompactionNumbers, RollingNumbers, ever
 from memory.upkeep.curation import undo_entry
 from reverie.errors import NotFound, Rejected
 from reverie.types import SessionSummary
-from storage.stores import Transaction
+from storage.transaction import Transaction
 from support.pipeline import Pipeline
 
 COUNTER = EstimatedTokens()

@@ -9,7 +9,7 @@ import pytest
 
 from storage.memories.records import NewMemory
 from storage.recall.index import VectorEntry
-from storage.stores import Transaction
+from storage.transaction import Transaction
 from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 

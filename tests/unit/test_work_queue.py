@@ -11,7 +11,7 @@ import pytest
 from memory.pipeline import chunking
 from memory.stage import MAX_CRASHES, retry_at, run_batches
 from storage.pipeline.work import STAGES, Claim, is_idle_file
-from storage.stores import Transaction
+from storage.transaction import Transaction
 from support.pipeline import WORKSPACE, Pipeline
 
 SECOND = 1_000_000
@@ -46,7 +46,7 @@ def try_claim(pipe: Pipeline, *, at: int = 0, limit: int = 2) -> Claim | None:
 def idle_answers(pipe: Pipeline) -> list[bool]:
     """What the three ways say: the open store, the file, and (turned round) whether anything could be claimed."""
     pipe.stores.close()
-    by_file = is_idle_file(pipe.stores.path_of(WORKSPACE), STAGES)
+    by_file = is_idle_file(pipe.stores.database_path(WORKSPACE), STAGES)
     by_stores = pipe.stores.is_idle(WORKSPACE, STAGES)
     with pipe.store.reading() as tx:
         return [by_file, by_stores, tx.work.is_idle(STAGES)]

@@ -174,7 +174,7 @@ def chosen(call: Invocation, everything: bool, *, account: bool) -> list[str]:
 
 
 def _file_status(stores: Stores, name: str) -> dict[str, Any]:
-    path = stores.path_of(name)
+    path = stores.database_path(name)
     log = path.with_name(f"{path.name}-wal")
     row: dict[str, Any] = {
         "name": name,

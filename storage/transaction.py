@@ -1,0 +1,110 @@
+"""One transaction on a store, with its repositories; each repository is made when it is first used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from sqlalchemy import Connection
+
+from storage.memories.memories import AllMemories, Memories
+from storage.pipeline.chunks import Chunks
+from storage.pipeline.dead_letters import DeadLetters
+from storage.pipeline.files import Files
+from storage.pipeline.messages import Messages
+from storage.pipeline.work import WorkQueue
+from storage.recall.events import RecallEvents, RecallHistory
+from storage.recall.forward import ForwardIndex
+from storage.recall.found import FoundChunks
+from storage.recall.index import SearchIndex
+from storage.recall.standing import Standings
+from storage.scheduling.due_schedules import DueSchedules
+from storage.scheduling.goal_vectors import GoalVectors
+from storage.scheduling.notifications import AllNotifications, Notifications
+from storage.scheduling.reminders import AllReminders, Reminders
+from storage.scheduling.runs import OpenRuns, ScheduleRuns
+from storage.scheduling.schedules import Schedules
+from storage.sessions.channels import Channels
+from storage.sessions.lifecycle import AllSessionLives, SessionLife
+from storage.sessions.scratchpads import Scratchpads
+from storage.sessions.sessions import Sessions
+from storage.sessions.summaries import AllSummaries, Summaries
+from storage.upkeep.curation import CurationLog
+from storage.upkeep.dreams import AllDreams, Dreams
+from storage.upkeep.leases import JobLeases
+from storage.upkeep.retention import Retention
+
+T = TypeVar("T")
+
+
+class _Lazy(Generic[T]):
+    """An attribute that makes a repository of its owner's arguments when it is first read, and keeps it."""
+
+    def __init__(self, repository: Callable[..., T]) -> None:
+        self._repository = repository
+
+    def __set_name__(self, _owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, owner: Transaction | AgentRepositories, _type: type) -> T:
+        repository: T = self._repository(*owner._arguments)
+        owner.__dict__[self._name] = repository  # found before this descriptor from now on
+        return repository
+
+
+class AgentRepositories:
+    """The repositories of one agent within one transaction: none of their queries reaches another agent's rows."""
+
+    sessions = _Lazy(Sessions)
+    session_life = _Lazy(SessionLife)
+    channels = _Lazy(Channels)
+    scratchpads = _Lazy(Scratchpads)
+    messages = _Lazy(Messages)
+    files = _Lazy(Files)
+    memories = _Lazy(Memories)
+    curation = _Lazy(CurationLog)
+    dreams = _Lazy(Dreams)
+    summaries = _Lazy(Summaries)
+    found = _Lazy(FoundChunks)
+    forward = _Lazy(ForwardIndex)
+    recalls = _Lazy(RecallHistory)
+    standing = _Lazy(Standings)
+    dead_letters = _Lazy(DeadLetters)
+    schedules = _Lazy(Schedules)
+    runs = _Lazy(ScheduleRuns)
+    reminders = _Lazy(Reminders)
+    notifications = _Lazy(Notifications)
+
+    def __init__(self, connection: Connection, agent: str) -> None:
+        self.agent = agent
+        self._arguments = (connection, agent)
+
+
+class Transaction:
+    """One transaction on a store, with the repositories that cross agents."""
+
+    work = _Lazy(WorkQueue)
+    chunks = _Lazy(Chunks)
+    index = _Lazy(SearchIndex)
+    recalls = _Lazy(RecallEvents)
+    memories = _Lazy(AllMemories)
+    curation = _Lazy(CurationLog)
+    dreams = _Lazy(AllDreams)
+    leases = _Lazy(JobLeases)
+    session_lives = _Lazy(AllSessionLives)
+    retention = _Lazy(Retention)
+    summaries = _Lazy(AllSummaries)
+    dead_letters = _Lazy(DeadLetters)
+    due_schedules = _Lazy(DueSchedules)
+    open_runs = _Lazy(OpenRuns)
+    goal_vectors = _Lazy(GoalVectors)
+    reminders = _Lazy(AllReminders)
+    notifications = _Lazy(AllNotifications)
+
+    def __init__(self, connection: Connection) -> None:
+        self.connection = connection
+        self._arguments: tuple[Any, ...] = (connection,)
+
+    def for_agent(self, agent: str) -> AgentRepositories:
+        """Return the repositories of one agent in this transaction."""
+        return AgentRepositories(self.connection, agent)
