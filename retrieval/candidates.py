@@ -15,15 +15,15 @@ from retrieval import contextual, plain
 from retrieval.agent_index import View
 from retrieval.asked import Asked
 from retrieval.filters import allowed_rows, chunk_filter
-from retrieval.fusion import Fused, LegName, best_possible, fuse
-from retrieval.ranking import Ranking, Scored, added_up, merged
+from retrieval.fusion import Fused, RetrieverName, best_possible, fuse
+from retrieval.ranking import Ranking, Scored, merge, weighted_ranking
 from retrieval.request import RecallRequest
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.found import FoundChunks
 from storage.records import Hit
 from storage.transaction import Transaction
 
-# How many candidates each plain leg brings: enough that min-max has a floor and one message's chunks do not fill it.
+# Hits per plain retriever: enough for min-max to have a floor, and not all of them chunks of one message.
 _FEWEST_CANDIDATES: Final = 100
 
 
@@ -84,21 +84,21 @@ class Candidates:
         if self.account is not None and self.account.view is not None:
             # Memories of the account are held against what the workspace holds: they count as if they lay in it.
             beside = view if view.documents else None
-            found = merged(found, _scored(self.account, self.account.view, beside))
-        return added_up(found, self._asked.request.leg_weights(contextual.WEIGHTS))
+            found = merge(found, _scored(self.account, self.account.view, beside))
+        return weighted_ranking(found, self._asked.request.retriever_weights(contextual.WEIGHTS))
 
     def _plain(self, count: int) -> list[Fused]:
         request, vector = self._asked.request, self._asked.vector
         depth = max(_FEWEST_CANDIDATES, count)
-        legs: dict[LegName, list[Hit]] = {}
+        hits: dict[RetrieverName, list[Hit]] = {}
         if request.mode != "vector" or vector is None:
-            legs["keyword"] = self._by_words(depth)
+            hits["keyword"] = self._by_words(depth)
         if vector is not None:
-            legs["vector"] = self._by_meaning(depth)
+            hits["vector"] = self._by_meaning(depth)
         of_vector, of_words = request.weights if request.fusion != "contextual" else (0.7, 0.3)
-        weights: dict[LegName, float] = {"vector": of_vector, "keyword": of_words}
-        fused = fuse(legs, fusion=request.fusion, weights=weights)
-        self._possible = best_possible(legs, fusion=request.fusion, weights=weights)
+        weights: dict[RetrieverName, float] = {"vector": of_vector, "keyword": of_words}
+        fused = fuse(hits, fusion=request.fusion, weights=weights)
+        self._possible = best_possible(hits, fusion=request.fusion, weights=weights)
         said = self._created_at([item.chunk_id for item in fused])
         return sorted(fused, key=lambda item: (-item.score, -said.get(item.chunk_id, 0), -item.chunk_id))[:count]
 
@@ -129,7 +129,7 @@ class Candidates:
 
 
 def is_contextual(request: RecallRequest) -> bool:
-    """Whether the default ranking answers; one leg alone is always the plain one."""
+    """Whether the default ranking answers; one retriever alone always ranks plainly."""
     return request.fusion == "contextual" and request.mode == "hybrid"
 
 

@@ -1,7 +1,7 @@
 """The default ranking: a turn counts by what it says and by what is said around it, by words and by meaning.
 
-Six legs, each as a share of the best that it gave, added up. The reasons and the figures for each are in
-docs/recall.md. What a leg costs follows what the agent holds.
+Six retrievers, each as a share of the best that it gave, added up. The reasons and the figures for each are in
+docs/recall.md. What a retriever costs follows what the agent holds.
 
     keyword         BM25 of the chunk, with the question that it answers
     keyword_around  BM25 of the 8 chunks before and after it and itself, as one document
@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 from retrieval import bm25, dates
 from retrieval.agent_index import View
 from retrieval.codes import Floats, Rows
-from retrieval.fusion import LegName
+from retrieval.fusion import RetrieverName
 from retrieval.lexical import MAX_WORDS
 from retrieval.names import Question, without_names
 from retrieval.neighbourhood import Neighbourhood
-from retrieval.ranking import Ranking, Scored, added_up
+from retrieval.ranking import Ranking, Scored, weighted_ranking
 from reverie.clock import from_micros
 from storage.recall.words import hash_of, words_of
 
-# The four legs of text weigh the same: weights fitted to some conversations gained next to nothing on others.
-WEIGHTS: Final[Mapping[LegName, float]] = {
+# The four retrievers of text weigh the same: weights fitted to some conversations gained next to nothing on others.
+WEIGHTS: Final[Mapping[RetrieverName, float]] = {
     "keyword": 1.0,
     "keyword_around": 1.0,
     "vector": 1.0,
@@ -63,11 +63,11 @@ def rank(
     vector: Floats | None,
     *,
     allowed: NDArray[np.bool_] | None = None,
-    weights: Mapping[LegName, float] = WEIGHTS,
+    weights: Mapping[RetrieverName, float] = WEIGHTS,
     exhaustive: bool = False,
 ) -> Ranking:
     """Rank the rows of a view for a query; see `score`."""
-    return added_up(score(view, query, question, vector, allowed=allowed, exhaustive=exhaustive), weights)
+    return weighted_ranking(score(view, query, question, vector, allowed=allowed, exhaustive=exhaustive), weights)
 
 
 def score(
@@ -80,7 +80,7 @@ def score(
     exhaustive: bool = False,
     beside: View | None = None,
 ) -> Scored:
-    """What each leg says of the rows of a view. `vector` is the embedded `question.text`, or None for words alone.
+    """Score the rows of a view by each retriever. `vector` is the embedded `question.text`, or None for words alone.
 
     `allowed` confines what is found, not what is looked at around it. `exhaustive` scores all rows however many.
     `beside` is the view whose rows these are to be held against: words, names and times count as they do there.
@@ -90,24 +90,24 @@ def score(
     words = list(dict.fromkeys(map(hash_of, question.words)))[:MAX_WORDS]
     own = bm25.own_scores(view, words, statistics=usual)
     near = _looked_at(view, own, vector, among, exhaustive=exhaustive)
-    legs: dict[LegName, Floats] = {}
+    retriever_scores: dict[RetrieverName, Floats] = {}
     eligible = among[near.rows]
     if words:
-        legs["keyword"] = own[near.rows]
-        legs["keyword_around"] = bm25.surrounding_scores(view, near, words, statistics=usual)
+        retriever_scores["keyword"] = own[near.rows]
+        retriever_scores["keyword_around"] = bm25.surrounding_scores(view, near, words, statistics=usual)
     if vector is not None and view.codes is not None:
         embedded = view.embedded[near.rows]
         cosines = np.where(embedded, view.codes.cosines(vector, near.rows), 0.0).astype(np.float32)
-        legs["vector"] = cosines
-        legs["vector_around"] = _around(view, near, cosines, embedded)
+        retriever_scores["vector"] = cosines
+        retriever_scores["vector_around"] = _around(view, near, cosines, embedded)
     if question.named:
-        legs["speaker"] = _spoken(view, question, usual.names)[near.rows]
+        retriever_scores["speaker"] = _spoken(view, question, usual.names)[near.rows]
     if (fits := _dates(view, near.rows, query, usual)) is not None:
-        legs["date"] = fits
-    eligible &= _found(legs, view.embedded[near.rows])
+        retriever_scores["date"] = fits
+    eligible &= _found(retriever_scores, view.embedded[near.rows])
     rows = near.rows[eligible]
     memories = view.rows_of_role("memory")[rows] if view.has_memories else None
-    found = {name: leg[eligible] for name, leg in legs.items()}
+    found = {name: scores[eligible] for name, scores in retriever_scores.items()}
     return Scored(view.chunk_ids[rows], view.created_at[rows], found, memories, rows)
 
 
@@ -138,7 +138,7 @@ def _around(view: View, near: Neighbourhood, cosines: Floats, embedded: NDArray[
 
 
 def _spoken(view: View, question: Question, names: Sequence[str]) -> Floats:
-    """The speaker leg of all rows: 1 for what one of those named said, and for a memory that speaks of one."""
+    """The speaker scores of all rows: 1 for what one of those named said, and for a memory that speaks of one."""
     spoken: Floats = np.zeros(view.rows, np.float32)
     if names is view.names:
         spoken[np.isin(view.speakers, list(question.named))] = 1.0
@@ -158,22 +158,22 @@ def _highest(scores: Floats, count: int) -> Rows:
     return positive[np.argpartition(scores[positive], len(positive) - count)[len(positive) - count :]]
 
 
-def _found(legs: Mapping[LegName, Floats], embedded: NDArray[np.bool_]) -> NDArray[np.bool_]:
+def _found(retriever_scores: Mapping[RetrieverName, Floats], embedded: NDArray[np.bool_]) -> NDArray[np.bool_]:
     """Which rows are an answer at all: nearest ones by meaning always, others by a word, a name or a time of theirs."""
     found = np.zeros(len(embedded), np.bool_)
-    if "vector" in legs:
+    if "vector" in retriever_scores:
         found |= embedded
-    if "keyword" in legs:
-        found |= legs["keyword"] > 0
+    if "keyword" in retriever_scores:
+        found |= retriever_scores["keyword"] > 0
     else:
         for name in ("speaker", "date"):
-            if name in legs:
-                found |= legs[name] >= 1.0
+            if name in retriever_scores:
+                found |= retriever_scores[name] >= 1.0
     return found
 
 
 def _dates(view: View, rows: Rows, query: str, usual: View) -> Floats | None:
-    """The date leg, where the query speaks of a time that the agent was told something at."""
+    """The date scores, where the query speaks of a time that the agent was told something at."""
     last = _year(usual.newest)
     years = (max(_year(usual.oldest), last - _YEARS_BACK), last)
     periods = dates.periods_in(query, newest=usual.newest, years=years)

@@ -1,4 +1,4 @@
-"""The keyword leg: from a question in plain words to an FTS5 expression that no operator of the user's reaches."""
+"""Turn a query in plain words into an FTS5 match expression; operators in the query have no effect."""
 
 from __future__ import annotations
 

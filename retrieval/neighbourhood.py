@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from retrieval.agent_index import View
 from retrieval.codes import Floats, Rows
 
-# How far around a hit rows are looked at in an index too large to look at all of it: the widest window of any leg.
+# Rows scored on each side of a hit in an index too large to be scored whole: the widest window of any retriever.
 REACH: Final = 8
 
 

@@ -1,4 +1,4 @@
-"""The two plain legs, each a list of hits: the best chunks by words (BM25) and the exact nearest by meaning (cosine).
+"""The two plain retrievers: the best chunks by words (BM25), and the nearest by meaning (exact cosine).
 
 From the agent's index in memory, or, while a very large one is still being made, from the indexes on disk. What the
 seed systems fuse (weighted, rrf), and what the modes `keyword` and `vector` answer with alone.

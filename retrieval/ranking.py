@@ -1,4 +1,7 @@
-"""From what each leg says of each row to one order: shares of the best, added up, over the rows of one store or two."""
+"""Turn the raw scores of the retrievers into one ranking, over the rows of one store or of two.
+
+Each retriever's scores are divided by its best score, weighted and summed.
+"""
 
 from __future__ import annotations
 
@@ -9,128 +12,148 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.codes import Floats, Rows
-from retrieval.fusion import Fused, LegName, LegScore, best_possible
+from retrieval.fusion import Fused, RetrieverName, best_possible
+from reverie.types import RetrieverScore
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The rows of one view that may be an answer, unordered, with the raw scores of each leg: one value a row.
+    """The candidate rows of one index, unordered, with the raw scores of each retriever: one value per row.
 
-    A leg that says nothing about this query is absent. `memories` says which rows are of memories, None where none is.
+    A retriever that does not apply to the query is absent. `memories` marks the rows that are memories; None if the
+    index has none.
     """
 
     chunk_ids: NDArray[np.int64]
     created_at: NDArray[np.int64]
-    legs: Mapping[LegName, Floats]
+    retriever_scores: Mapping[RetrieverName, Floats]
     memories: NDArray[np.bool_] | None
     rows: Rows
 
 
 @dataclass(frozen=True, slots=True)
 class Ranking:
-    """Every row that may be an answer, unordered: its chunk, its score and time, the legs' scores, its row number.
+    """All candidate rows, unordered, with their final scores.
 
-    `legs` and `normalised` hold one value a row; a leg that says nothing about this query is absent. `possible` is what
-    the best of every leg would score.
+    `retriever_scores` and `normalised` hold one value per row for each retriever that applies to the query. `possible`
+    is the score of a row that would be the best of every retriever.
     """
 
     chunk_ids: NDArray[np.int64]
     created_at: NDArray[np.int64]
     scores: Floats
-    legs: Mapping[LegName, Floats]
-    normalised: Mapping[LegName, Floats]
+    retriever_scores: Mapping[RetrieverName, Floats]
+    normalised: Mapping[RetrieverName, Floats]
     rows: Rows
     possible: float
 
     def best(self, count: int, *, explain: bool = False) -> list[Fused]:
-        """The best of them, best first; ties go to the newer, then to the higher id. Without `explain` no legs."""
+        """Return the best `count` rows, best first; ties go to the newer chunk, then to the higher id.
+
+        The scores of the single retrievers are filled in only with `explain`.
+        """
         places = best_first(self.scores, self.created_at, self.chunk_ids, count)
         return [
-            Fused(int(self.chunk_ids[place]), float(self.scores[place]), self._legs_of(place) if explain else {})
+            Fused(int(self.chunk_ids[place]), float(self.scores[place]), self._explained(place) if explain else {})
             for place in places.tolist()
         ]
 
-    def _legs_of(self, place: int) -> dict[LegName, LegScore]:
+    def _explained(self, place: int) -> dict[RetrieverName, RetrieverScore]:
         return {
-            name: LegScore(
-                rank=1 + int(np.count_nonzero(leg > leg[place])),
-                score=float(leg[place]),
+            name: RetrieverScore(
+                rank=1 + int(np.count_nonzero(scores > scores[place])),
+                score=float(scores[place]),
                 normalised=float(self.normalised[name][place]),
             )
-            for name, leg in self.legs.items()
+            for name, scores in self.retriever_scores.items()
         }
 
 
-def merged(one: Scored, other: Scored) -> Scored:
-    """The rows of two views as those of one; `other` was scored `beside` the first. Its chunks get negative numbers."""
-    first, second = len(one.rows), len(other.rows)
+def merge(workspace: Scored, account: Scored) -> Scored:
+    """Combine the rows of two stores as if they were in one index. The account's chunk ids are negated.
 
-    def leg(name: LegName) -> Floats:
-        parts = [one.legs.get(name, np.zeros(first, np.float32)), other.legs.get(name, np.zeros(second, np.float32))]
-        return np.concatenate(parts)
+    `account` must have been scored with the statistics of the workspace's index.
+    """
+    sizes = len(workspace.rows), len(account.rows)
 
-    # A time that all of the first fit alike tells nothing apart.
-    names = [name for name in dict.fromkeys((*one.legs, *other.legs)) if name != "date" or name in one.legs]
+    def scores(name: RetrieverName) -> Floats:
+        parts = zip((workspace, account), sizes, strict=True)
+        return np.concatenate([one.retriever_scores.get(name, np.zeros(size, np.float32)) for one, size in parts])
+
+    # A date that fits every row of the workspace equally distinguishes nothing.
+    names = [
+        name
+        for name in dict.fromkeys((*workspace.retriever_scores, *account.retriever_scores))
+        if name != "date" or name in workspace.retriever_scores
+    ]
     return Scored(
-        np.concatenate([one.chunk_ids, -other.chunk_ids]),
-        np.concatenate([one.created_at, other.created_at]),
-        {name: leg(name) for name in names},
-        np.concatenate([_flags(one), _flags(other)]),
-        np.concatenate([one.rows, other.rows]),
+        np.concatenate([workspace.chunk_ids, -account.chunk_ids]),
+        np.concatenate([workspace.created_at, account.created_at]),
+        {name: scores(name) for name in names},
+        np.concatenate([_memory_flags(workspace), _memory_flags(account)]),
+        np.concatenate([workspace.rows, account.rows]),
     )
 
 
-def _flags(found: Scored) -> NDArray[np.bool_]:
-    return np.zeros(len(found.rows), np.bool_) if found.memories is None else found.memories
+def weighted_ranking(scored: Scored, weights: Mapping[RetrieverName, float]) -> Ranking:
+    """Rank rows by the weighted sum of each retriever's share of its best score.
 
-
-def added_up(found: Scored, weights: Mapping[LegName, float]) -> Ranking:
-    """The ranking of what was found: each leg as a share of its best, weighed and summed.
-
-    What was said is ranked by its own shares, so that memories change nothing of its order. Where memories are better
-    than the best of it, all of it is moved to their scale by one factor: that which puts the best of it where it stands
-    among them.
+    Messages and files are ranked by shares of their own best, so that memories never change their order. If memories
+    score better than the best of them, the scores of messages and files are scaled by one factor, chosen so that the
+    best of them keeps the score that it has among all rows.
     """
-    normalised = _shares(found.legs)
-    scores = _weighed(normalised, weights, len(found.rows))
-    told = None if found.memories is None else np.flatnonzero(~found.memories)
-    if told is not None and 0 < len(told) < len(found.rows):
-        alone = _shares({name: leg[told] for name, leg in found.legs.items()})
-        own = _weighed(alone, weights, len(told))
-        best = int(np.argmax(own))
-        factor = scores[told[best]] / own[best] if own[best] > 0 else np.float32(1.0)
-        scores[told] = own * factor
-        for name, leg in alone.items():
-            normalised[name][told] = leg * factor
+    normalised = _shares(scored.retriever_scores)
+    scores = _weighted_sum(normalised, weights, len(scored.rows))
+    documents = None if scored.memories is None else np.flatnonzero(~scored.memories)
+    if documents is not None and 0 < len(documents) < len(scored.rows):
+        own_shares = _shares({name: values[documents] for name, values in scored.retriever_scores.items()})
+        own_scores = _weighted_sum(own_shares, weights, len(documents))
+        best = int(np.argmax(own_scores))
+        factor = scores[documents[best]] / own_scores[best] if own_scores[best] > 0 else np.float32(1.0)
+        scores[documents] = own_scores * factor
+        for name, shares in own_shares.items():
+            normalised[name][documents] = shares * factor
     possible = best_possible(normalised, fusion="contextual", weights=weights)
-    return Ranking(found.chunk_ids, found.created_at, scores, found.legs, normalised, found.rows, possible)
-
-
-def _shares(legs: Mapping[LegName, Floats]) -> dict[LegName, Floats]:
-    return {name: leg.copy() if name in ("speaker", "date") else of_best(leg) for name, leg in legs.items()}
-
-
-def _weighed(normalised: Mapping[LegName, Floats], weights: Mapping[LegName, float], count: int) -> Floats:
-    scores = np.zeros(count, np.float32)
-    for name, leg in normalised.items():
-        scores += np.float32(weights[name]) * leg
-    return scores
+    return Ranking(
+        scored.chunk_ids, scored.created_at, scores, scored.retriever_scores, normalised, scored.rows, possible
+    )
 
 
 def best_first(scores: Floats, created_at: NDArray[np.int64], chunk_ids: NDArray[np.int64], count: int) -> Rows:
-    """The places of the highest scores, best first; ties go to the newer, then to the higher id."""
-    kept = np.arange(len(scores))
-    if len(kept) > count:
-        least = np.partition(scores, len(kept) - count)[len(kept) - count]
-        kept = np.flatnonzero(scores >= least)
-    return kept[np.lexsort((-chunk_ids[kept], -created_at[kept], -scores[kept]))][:count]
+    """Return the positions of the `count` highest scores, best first; ties go to the newer, then to the higher id."""
+    places = np.arange(len(scores))
+    if len(places) > count:
+        lowest = np.partition(scores, len(places) - count)[len(places) - count]
+        places = np.flatnonzero(scores >= lowest)
+    return places[np.lexsort((-chunk_ids[places], -created_at[places], -scores[places]))][:count]
 
 
-def of_best(scores: Floats) -> Floats:
-    """Scores as shares of the best, on [0, 1]; none where none is above 0.
+def shares_of_best(scores: Floats) -> Floats:
+    """Return scores divided by the best, on [0, 1]; all 0 if none is above 0.
 
-    Not min-max: what the worst scored depends on how many were looked at, and the figures are the same.
+    Not min-max: the lowest score depends on how many rows were scored, and the measured recall is the same.
     """
     best = scores.max(initial=0.0)
     shares: Floats = np.maximum(scores, 0.0) / best if best > 0 else np.zeros_like(scores)
     return shares
+
+
+def _memory_flags(scored: Scored) -> NDArray[np.bool_]:
+    return np.zeros(len(scored.rows), np.bool_) if scored.memories is None else scored.memories
+
+
+def _shares(retriever_scores: Mapping[RetrieverName, Floats]) -> dict[RetrieverName, Floats]:
+    """Return the shares of each retriever; speaker and date are on [0, 1] already."""
+    return {
+        name: scores.copy() if name in ("speaker", "date") else shares_of_best(scores)
+        for name, scores in retriever_scores.items()
+    }
+
+
+def _weighted_sum(
+    normalised: Mapping[RetrieverName, Floats], weights: Mapping[RetrieverName, float], count: int
+) -> Floats:
+    total = np.zeros(count, np.float32)
+    for name, shares in normalised.items():
+        total += np.float32(weights[name]) * shares
+    return total

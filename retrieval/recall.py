@@ -2,8 +2,8 @@
 
 All searching is within what one agent holds: the messages, files and memories of a workspace, and the memories that
 hold across workspaces, in one ranking. The default one is `contextual`; the modes `keyword` and `vector` are one plain
-leg alone, and `weighted` and `rrf` fuse the two plain legs. Ties go to the newer, and several chunks of one thing count
-as one result. When meaning is not to be had (no embedder, no vectors), words answer alone and the answer says so.
+retriever alone, and `weighted` and `rrf` fuse the two plain ones. Ties go to the newer, and several chunks of one
+thing count as one result. Without an embedder or vectors, recall is by words alone and the response says so.
 """
 
 from __future__ import annotations

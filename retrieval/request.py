@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from retrieval.fusion import Fusion, LegName
+from retrieval.fusion import Fusion, RetrieverName
 from reverie.errors import Rejected
 
 Mode = Literal["keyword", "vector", "hybrid"]
@@ -21,7 +21,7 @@ KINDS: Final = ("message", "file", "memory")
 MAX_LIMIT: Final = 100
 MAX_NEIGHBOURS: Final = 10
 MAX_QUERY_CHARACTERS: Final = 100_000
-# The seed's weights of the vector leg; what is left is the keyword leg's. The contextual ranking weighs both the same.
+# Default weight of the vector retriever; the keyword retriever gets the rest.
 _VECTOR_WEIGHTS: Final[Mapping[Fusion, float]] = {"contextual": 0.5, "weighted": 0.7, "rrf": 0.5}
 _ROUNDING: Final = 1e-6
 
@@ -96,11 +96,11 @@ class RecallRequest:
             return 1.0 - self.fts_weight, self.fts_weight
         return _VECTOR_WEIGHTS[self.fusion], 1.0 - _VECTOR_WEIGHTS[self.fusion]
 
-    def leg_weights(self, of_legs: Mapping[LegName, float]) -> dict[LegName, float]:
-        """The weights of the contextual legs, shifted as the request's weights ask."""
+    def retriever_weights(self, base_weights: Mapping[RetrieverName, float]) -> dict[RetrieverName, float]:
+        """The weights of the contextual retrievers, shifted as the request's weights ask."""
         vector, keyword = self.weights
         shift = {"vector": 2 * vector, "keyword": 2 * keyword}
-        return {name: weight * shift.get(name.split("_")[0], 1.0) for name, weight in of_legs.items()}
+        return {name: weight * shift.get(name.split("_")[0], 1.0) for name, weight in base_weights.items()}
 
     def _check_scope(self) -> None:
         if self.scope is None:

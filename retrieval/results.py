@@ -16,7 +16,7 @@ from retrieval.candidates import Candidates
 from retrieval.fusion import Fused
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
-from reverie.types import Explanation, Leg, RecallResult, Turn
+from reverie.types import Explanation, RecallResult, Turn
 from storage.recall.found import FoundChunks
 from storage.records import FoundText, FoundTurn, Hit
 
@@ -39,7 +39,7 @@ def results_of(candidates: Candidates, request: RecallRequest, *, now: int) -> l
     while len(results) < request.limit:
         # Several chunks of one source become one result, so a few more than asked for are read.
         ranked = candidates.best(wanted)
-        # Not all beyond those read: the plain legs are normalised over what they bring, so more may change the order.
+        # Not a slice: plain scores are normalised over the hits read, so reading more may change the order.
         batch = [item for item in ranked if item.chunk_id not in read]
         folded += _add(results, _Read(candidates, request, batch, now), batch, request.limit)
         if len(ranked) < wanted:
@@ -129,8 +129,7 @@ def _result(text: FoundText, item: Fused, explain: bool) -> RecallResult:
 
 
 def _explanation(item: Fused) -> Explanation:
-    legs = {name: Leg(rank=s.rank, score=s.score, normalised=s.normalised) for name, s in item.legs.items()}
-    return Explanation(score=item.score, **legs)
+    return Explanation(score=item.score, **{str(name): one for name, one in item.retriever_scores.items()})
 
 
 def _beside(found: FoundChunks, memory: RecallResult, sequence: int, count: int) -> RecallResult:

@@ -161,8 +161,8 @@ def _relevant(within: Recalled) -> list[RecallResult]:
 
 
 def _cosine(memory: RecallResult) -> float:
-    leg = memory.explanation.vector if memory.explanation else None
-    return leg.score if leg else 0.0
+    vector = memory.explanation.vector if memory.explanation else None
+    return vector.score if vector else 0.0
 
 
 @dataclass(frozen=True, slots=True)

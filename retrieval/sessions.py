@@ -1,6 +1,6 @@
 """Which conversation was that? Sessions ranked by their best chunk and by what their user said.
 
-Three legs, each as a share of the best that it gave, added up: the best cosine of any chunk; the best contextual
+Three scores, each as a share of its best, added up: the best cosine of any chunk; the best contextual
 score of what the user said; BM25 of all that the user said, as one document. What the user said is what happened to
 them, the answers are long and speak of everything. A time that the query speaks of counts half. Memories are no part of
 a conversation; only a note counts, in the session that it lies in.
@@ -24,7 +24,7 @@ from retrieval.codes import Floats, Rows
 from retrieval.filters import allowed_rows
 from retrieval.indexes import AgentIndexes, indexes_of
 from retrieval.lexical import MAX_WORDS
-from retrieval.ranking import of_best
+from retrieval.ranking import shares_of_best
 from retrieval.recall import still_being_made
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
@@ -106,7 +106,7 @@ def _ranked(side: Side, view: View) -> _Ranked:
         question,
         vector,
         allowed=allowed,
-        weights={**request.leg_weights(contextual.WEIGHTS), "date": 0.0},
+        weights={**request.retriever_weights(contextual.WEIGHTS), "date": 0.0},
     )
     session_of = _sessions_by_row(side, view)
     rows, scores = ranking.rows, ranking.scores
@@ -116,18 +116,18 @@ def _ranked(side: Side, view: View) -> _Ranked:
     best = _best_row(scores, place, len(sessions))
     counted = _counted(view, session_of)
     by_user = np.where(counted[rows], scores, scores.min(initial=0.0))
-    legs = {"chunk": _highest(by_user, place, len(sessions))}
-    if "vector" in ranking.legs:
-        legs["vector"] = _highest(ranking.legs["vector"][within], place, len(sessions))
-    if request.mode == "vector" and "vector" in legs:
-        legs = {"vector": legs["vector"]}
+    parts = {"chunk": _highest(by_user, place, len(sessions))}
+    if "vector" in ranking.retriever_scores:
+        parts["vector"] = _highest(ranking.retriever_scores["vector"][within], place, len(sessions))
+    if request.mode == "vector" and "vector" in parts:
+        parts = {"vector": parts["vector"]}
     else:
-        legs["said"] = _said(view, question.words, session_of, sessions, counted)
+        parts["said"] = _said(view, question.words, session_of, sessions, counted)
     total = np.zeros(len(sessions), np.float32)
-    for leg in legs.values():
-        total += of_best(leg)
-    if "date" in ranking.legs:
-        total = total + _DATE_WEIGHT * _highest(ranking.legs["date"][within], place, len(sessions))
+    for values in parts.values():
+        total += shares_of_best(values)
+    if "date" in ranking.retriever_scores:
+        total = total + _DATE_WEIGHT * _highest(ranking.retriever_scores["date"][within], place, len(sessions))
     newest = np.zeros(len(sessions), np.int64)
     np.maximum.at(newest, place, view.created_at[rows])
     return _Ranked(total, newest, view.chunk_ids[rows[best]])

@@ -1,7 +1,7 @@
 """Three ways in which a turn of a conversation earns its place: it is recent, it is important, it is to the point.
 
-The last turns are always there; the other two legs fill what room is left, important ones first. No message comes
-twice: each leg passes over what is there already.
+The last turns are always included; important ones and then relevant ones fill the room that is left. No message is
+chosen twice.
 """
 
 from __future__ import annotations
@@ -40,9 +40,9 @@ def choose(
     *,
     most: int,
 ) -> Conversation:
-    """The union of the three legs, at most `most` messages but never fewer than the recent ones (R4, R10).
+    """The union of the three lists, at most `most` messages but never fewer than the recent ones (R4, R10).
 
-    The legs come in their own order: recent oldest first, important newest first, relevant best first.
+    Each list comes in its own order: recent oldest first, important newest first, relevant best first.
     """
     seen = {message.id for message in recent}
     room = max(0, most - len(recent))
@@ -56,10 +56,10 @@ def in_order(messages: Sequence[MessageRecord]) -> list[MessageRecord]:
     return sorted(messages, key=lambda message: (message.created_at, message.id))
 
 
-def _new(leg: Sequence[MessageRecord], seen: set[str], limit: int) -> tuple[MessageRecord, ...]:
-    """The first of a leg that are not there yet; they count as there afterwards."""
+def _new(messages: Sequence[MessageRecord], seen: set[str], limit: int) -> tuple[MessageRecord, ...]:
+    """Return the first messages that are not in `seen`, and add them to it."""
     chosen: dict[str, MessageRecord] = {}
-    for message in leg:
+    for message in messages:
         if len(chosen) >= limit:
             break
         if message.id not in seen:

@@ -171,7 +171,7 @@ class NewDeadLetter:
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One chunk found by one leg of a recall. A higher score is a better match.
+    """One chunk found by one retriever of a recall. A higher score is a better match.
 
     Of a whole recall, which may reach over two stores, `store` says which one the chunk is of.
     """

@@ -62,8 +62,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
 
 
-class Leg(msgspec.Struct, frozen=True, kw_only=True):
-    """What one leg of a recall said of a result: its rank, from 1, and its raw and normalised score."""
+class RetrieverScore(msgspec.Struct, frozen=True, kw_only=True):
+    """The score that one retriever gave a result: its rank, from 1, and its raw and normalised score."""
 
     rank: int
     score: float
@@ -71,15 +71,15 @@ class Leg(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a result stands where it stands. A leg that did not find it, or was not asked, is absent."""
+    """Why a result has its rank. A retriever that did not find it, or does not apply to the query, is absent."""
 
     score: float
-    keyword: Leg | None = None
-    vector: Leg | None = None
-    keyword_around: Leg | None = None
-    vector_around: Leg | None = None
-    speaker: Leg | None = None
-    date: Leg | None = None
+    keyword: RetrieverScore | None = None
+    vector: RetrieverScore | None = None
+    keyword_around: RetrieverScore | None = None
+    vector_around: RetrieverScore | None = None
+    speaker: RetrieverScore | None = None
+    date: RetrieverScore | None = None
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -1,4 +1,4 @@
-"""From a text to the words that the keyword leg counts: the same for what is stored and for what is asked.
+"""From a text to the words that the keyword retriever counts: the same for what is stored and for what is asked.
 
 A word is folded (case, accents), stemmed (Porter2) and kept as a 32-bit hash: of 100,000 different words some two
 share one. Chinese, Japanese and Korean, which put no blanks between words, are taken in pairs of characters.

@@ -102,7 +102,7 @@ def fill(pipe: Pipeline, *, together: bool) -> None:
 @pytest.mark.parametrize("way", WAYS, ids=repr)
 def test_two_stores_are_ranked_as_one(pipe: Pipeline, union: Pipeline, way: dict[str, Any]) -> None:
     """Given the same memories in the account and, beside it, in one workspace, then every recall gives the same results
-    with the same scores: ranks, legs and shares."""
+    with the same scores: ranks, retrievers and shares."""
     fill(pipe, together=False)
     fill(union, together=True)
     for query in QUERIES:
@@ -116,14 +116,14 @@ def test_two_stores_are_ranked_as_one(pipe: Pipeline, union: Pipeline, way: dict
 
 
 def told(found: Recalled) -> list[Any]:
-    """Each result with its legs, rounded."""
+    """Each result with its retrievers, rounded."""
     return [
         (
             result.id,
             {
-                name: (leg.rank, round(leg.score, 4), round(leg.normalised, 4))
+                name: (one.rank, round(one.score, 4), round(one.normalised, 4))
                 for name in ("keyword", "keyword_around", "vector", "vector_around", "speaker", "date")
-                if (leg := getattr(result.explanation, name)) is not None
+                if (one := getattr(result.explanation, name)) is not None
             },
         )
         for result in found.recollection

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reverie.types import Explanation, Leg, Receipt
+from reverie.types import Explanation, Receipt, RetrieverScore
 from support.pipeline import Pipeline
 from worker import cli
 from worker.cli.pipeline.ingest import _explained, _read
@@ -209,8 +209,8 @@ def test_a_health_check_of_no_queue_is_refused(reverie: Reverie) -> None:
 
 
 def test_an_explanation_is_for_people() -> None:
-    """Given what the legs said, then ranks and scores are readable."""
-    shown = _explained(Explanation(score=0.7584783, vector=Leg(rank=3, score=0.37, normalised=0.6549)))
+    """Given the score of a retriever, then ranks and scores are readable."""
+    shown = _explained(Explanation(score=0.7584783, vector=RetrieverScore(rank=3, score=0.37, normalised=0.6549)))
     assert shown == "score 0.758: vector rank 3 (0.655)"
 
 

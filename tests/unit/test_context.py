@@ -123,7 +123,7 @@ def test_at_most_five_relevant_turns_are_told_the_nearest_ones(pipe: Pipeline) -
 
 
 def test_without_a_model_the_best_matches_by_words_are_told_and_it_says_so(pipe: Pipeline) -> None:
-    """Given an embedder that is down, then the relevance leg falls back to words, and `degraded` says why."""
+    """Given an embedder that is down, then relevant turns are those found by words, and `degraded` says why."""
     turns(pipe, "the harbour is far @0.0 x", "nothing of it @0.9 x", *[f"turn {n}" for n in range(10)])
     pipe.embedder.down = True  # type: ignore[attr-defined]
     built = context(pipe, "where is the harbour")

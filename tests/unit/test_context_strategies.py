@@ -1,4 +1,4 @@
-"""Each rule of a context by itself, with values worked out by hand: legs, scopes, duplicates, tokens, the gate."""
+"""Each rule of a context by itself, with values worked out by hand: turns, scopes, duplicates, tokens, the gate."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ from support.contexts import HOUR, MORNING, candidate, message
 STANDARD = RATES["standard"]
 
 
-# --- the three legs (R4) ---
+# --- recent, important and relevant turns ---
 
 
 def test_ten_recent_five_important_and_five_relevant_turns_make_twenty() -> None:
-    """Given more than enough of each leg, then 10, 5 and 5 are taken, each leg in its own order."""
+    """Given more than enough of each kind, then 10, 5 and 5 are taken, each kind in its own order."""
     recent = [message(n) for n in range(20, 30)]
     important = [message(n) for n in range(9, 1, -1)]
     relevant = [message(n) for n in range(10, 18)]
@@ -35,8 +35,8 @@ def test_ten_recent_five_important_and_five_relevant_turns_make_twenty() -> None
     assert len(chosen.ids) == 20
 
 
-def test_a_message_that_several_legs_choose_comes_once() -> None:
-    """Given a turn that is recent, important and relevant, then it is a recent one, and the legs look further."""
+def test_a_message_in_several_lists_comes_once() -> None:
+    """Given a turn that is recent, important and relevant, then it is recent, and the other lists are read further."""
     recent = [message(8), message(9)]
     chosen = choose(recent, [message(9), message(3)], [message(8), message(3), message(1)], most=20)
     assert [m.id for m in chosen.important] == ["m3"]

@@ -1,4 +1,4 @@
-"""The default ranking: each leg decides where it should, filters work inside it, and no question breaks it."""
+"""The default ranking: each retriever decides where it should, filters work inside it, and no question breaks it."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def test_the_turn_that_answers_is_found_by_its_question(pipe: Pipeline) -> None:
     )
     assert "Yes, last Tuesday!" in texts(pipe, "move to Lisbon", limit=2)
     (answer, *_) = [memory for memory in explained(pipe, "Lisbon") if memory.text == "Yes, last Tuesday!"]
-    assert leg(answer, "keyword").score > 0
+    assert retriever_score(answer, "keyword").score > 0
 
 
 def test_what_is_said_around_decides_between_two_that_say_the_same(pipe: Pipeline) -> None:
@@ -75,7 +75,11 @@ def test_who_is_named_decides(pipe: Pipeline) -> None:
     pipe.settle()
     for name in ("Ada", "Ben"):
         (first, second) = explained(pipe, f"What does {name} like?")
-        assert (first.name, leg(first, "speaker").score, leg(second, "speaker").score) == (name, 1.0, 0.0)
+        assert (first.name, retriever_score(first, "speaker").score, retriever_score(second, "speaker").score) == (
+            name,
+            1.0,
+            0.0,
+        )
 
 
 def test_a_query_of_a_name_alone_finds_what_that_one_said(pipe: Pipeline) -> None:
@@ -124,15 +128,19 @@ def test_the_window_ends_with_the_session_and_with_the_file(pipe: Pipeline) -> N
     pipe.settle()
     by_text = {memory.text: memory for memory in explained(pipe, "violin strings")}
     for text in ("nothing here", "nothing there"):
-        assert leg(by_text[text], "keyword_around").score == 0
-        assert leg(by_text[text], "vector_around").score == leg(by_text[text], "vector").score
+        assert retriever_score(by_text[text], "keyword_around").score == 0
+        assert retriever_score(by_text[text], "vector_around").score == retriever_score(by_text[text], "vector").score
 
 
 def test_neighbours_within_reach_count_and_none_beyond(pipe: Pipeline) -> None:
     """Given a word said once among many turns, then it counts for 8 turns to both sides."""
     pipe.say(*[f"turn {number}" if number != 20 else "violin" for number in range(41)])
     pipe.settle()
-    near = {memory.text for memory in explained(pipe, "violin", limit=100) if leg(memory, "keyword_around").score > 0}
+    near = {
+        memory.text
+        for memory in explained(pipe, "violin", limit=100)
+        if retriever_score(memory, "keyword_around").score > 0
+    }
     assert near == {f"turn {number}" for number in range(20 - REACH, 21 + REACH) if number != 20} | {"violin"}
 
 
@@ -204,19 +212,19 @@ def test_weights_shift_between_words_and_meaning(pipe: Pipeline) -> None:
     assert next(iter(pipe.recall(query, fts_weight=1.0))).session == "word"
     (first, *_) = explained(pipe, query, vector_weight=0.0)
     assert first.explanation is not None
-    assert first.explanation.score == pytest.approx(2 * (leg(first, "keyword").normalised + 1))
+    assert first.explanation.score == pytest.approx(2 * (retriever_score(first, "keyword").normalised + 1))
 
 
 def test_scores_explain_themselves(pipe: Pipeline) -> None:
-    """Given an explained recall, then each score is the sum of its legs, and ranks count what is better."""
+    """Given an explained recall, then each score is the sum of its retrievers, and ranks count what is better."""
     pipe.say(*[{"content": f"soup {'of tomatoes ' * (n % 5)} {n}", "name": ("Ada", "Ben")[n % 2]} for n in range(30)])
     pipe.settle()
     found = explained(pipe, "What soup of tomatoes has Ada today?", limit=30)
     weights = contextual.WEIGHTS
     for name in ("keyword", "keyword_around", "vector", "vector_around", "speaker"):
-        legs = [leg(memory, name) for memory in found]
-        assert [one.rank for one in legs] == [1 + sum(other.score > one.score for other in legs) for one in legs]
-        assert max(one.normalised for one in legs) == pytest.approx(1.0)
+        scores = [retriever_score(memory, name) for memory in found]
+        assert [one.rank for one in scores] == [1 + sum(other.score > one.score for other in scores) for one in scores]
+        assert max(one.normalised for one in scores) == pytest.approx(1.0)
     for memory in found:
         assert memory.explanation is not None
         parts = ((name, getattr(memory.explanation, name)) for name in weights)
@@ -365,7 +373,7 @@ def keyword_only(pipe: Pipeline, query: str) -> list[RecallResult]:
         pipe.embedder = embedder
 
 
-def leg(memory: RecallResult, name: str) -> Any:
+def retriever_score(memory: RecallResult, name: str) -> Any:
     assert memory.explanation is not None
     return getattr(memory.explanation, name)
 

@@ -37,7 +37,7 @@ def test_given_weights_win() -> None:
 
 
 def test_reciprocal_ranks_are_added_with_sixty() -> None:
-    """Given ranks, then 1/(60 + rank) of each leg, whatever the scores (R2)."""
+    """Given ranks, then 1/(60 + rank) of each retriever, whatever the scores (R2)."""
     assert scores("rrf") == pytest.approx({1: 1 / 61 + 1 / 63, 2: 1 / 62 + 1 / 61, 3: 1 / 63, 4: 1 / 62})
 
 
@@ -48,28 +48,28 @@ def test_a_leg_whose_scores_are_all_equal_gives_each_the_best() -> None:
 
 
 def test_what_each_leg_said_is_kept_for_the_explanation() -> None:
-    """Given a chunk that both legs found, then rank, raw and normalised score of each are there."""
+    """Given a chunk that both retrievers found, then rank, raw and normalised score of each are there."""
     (item,) = (item for item in fuse({"vector": VECTOR, "keyword": KEYWORD}) if item.chunk_id == 2)
-    assert (item.legs["vector"].rank, item.legs["vector"].score) == (2, 0.7)
-    assert item.legs["vector"].normalised == pytest.approx(0.5)
-    assert (item.legs["keyword"].rank, item.legs["keyword"].normalised) == (1, 1.0)
+    assert (item.retriever_scores["vector"].rank, item.retriever_scores["vector"].score) == (2, 0.7)
+    assert item.retriever_scores["vector"].normalised == pytest.approx(0.5)
+    assert (item.retriever_scores["keyword"].rank, item.retriever_scores["keyword"].normalised) == (1, 1.0)
 
 
-def test_no_leg_and_empty_legs_find_nothing() -> None:
+def test_no_retriever_and_empty_lists_find_nothing() -> None:
     """Given nothing found, then nothing is fused."""
     assert fuse({}) == fuse({"vector": [], "keyword": []}) == []
 
 
 @given(st.lists(st.floats(-1e6, 1e6), max_size=30), st.lists(st.floats(-1e6, 1e6), max_size=30))
 def test_every_score_lies_between_nothing_and_all(vector: list[float], keyword: list[float]) -> None:
-    """Given any scores, then weighted ones lie in [0, 1], and each chunk of each leg comes out once."""
-    legs = {
+    """Given any scores, then weighted ones lie in [0, 1], and each chunk of each retriever comes out once."""
+    hits_by_retriever = {
         "vector": [Hit(number, score) for number, score in enumerate(sorted(vector, reverse=True))],
         "keyword": [Hit(10 + number, score) for number, score in enumerate(sorted(keyword, reverse=True))],
     }
-    fused = fuse(legs)  # type: ignore[arg-type]
+    fused = fuse(hits_by_retriever)  # type: ignore[arg-type]
     assert len({item.chunk_id for item in fused}) == len(fused)
-    assert {item.chunk_id for item in fused} == {hit.chunk_id for hits in legs.values() for hit in hits}
+    assert {item.chunk_id for item in fused} == {hit.chunk_id for hits in hits_by_retriever.values() for hit in hits}
     assert all(-1e-9 <= item.score <= 1 + 1e-9 for item in fused)
 
 

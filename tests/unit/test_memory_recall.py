@@ -223,10 +223,14 @@ def test_a_better_memory_stands_above_the_best_message(pipe: Pipeline) -> None:
     assert ids(found)[0] == "m"
     assert scores == sorted(scores, reverse=True)
     for result in found.recollection:
-        legs = result.explanation
-        assert legs is not None
-        shares = [leg.normalised for leg in (legs.keyword, legs.keyword_around, legs.vector, legs.vector_around) if leg]
-        assert sum(shares) == pytest.approx(legs.score, abs=1e-5)
+        explanation = result.explanation
+        assert explanation is not None
+        shares = [
+            one.normalised
+            for one in (explanation.keyword, explanation.keyword_around, explanation.vector, explanation.vector_around)
+            if one
+        ]
+        assert sum(shares) == pytest.approx(explanation.score, abs=1e-5)
         assert all(0.0 <= share <= 1.0 for share in shares)
 
 

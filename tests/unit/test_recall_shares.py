@@ -60,7 +60,7 @@ def test_the_best_of_a_poor_match_is_less_than_all(pipe: Pipeline) -> None:
 
 
 def test_an_explained_score_stays_the_fused_one(pipe: Pipeline) -> None:
-    """Given `explain`, then the explanation tells the sum of the legs, and the share is that sum's."""
+    """Given `explain`, then the explanation tells the sum of the retrievers, and the share is that sum's."""
     found = ask(pipe, "the boat lies in the harbour", explain=True)
     explanation = found.recollection.results[0].explanation
 

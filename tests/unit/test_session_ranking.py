@@ -1,4 +1,4 @@
-"""Which conversation was that? Each leg of the ranking of sessions decides where it should."""
+"""Which conversation was that? Each retriever of the ranking of sessions decides where it should."""
 
 from __future__ import annotations
 

@@ -262,6 +262,6 @@ def _print_recollection(found: Recollection) -> None:
 
 def _explained(explanation: Explanation) -> str:
     names = ("keyword", "keyword_around", "vector", "vector_around", "speaker", "date")
-    legs = [(name.replace("_", " "), getattr(explanation, name)) for name in names]
-    parts = [f"{name} rank {leg.rank} ({leg.normalised:.3f})" for name, leg in legs if leg is not None]
+    scores = [(name.replace("_", " "), getattr(explanation, name)) for name in names]
+    parts = [f"{name} rank {one.rank} ({one.normalised:.3f})" for name, one in scores if one is not None]
     return f"score {explanation.score:.3f}: " + (", ".join(parts) or "-")

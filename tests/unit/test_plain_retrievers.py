@@ -1,4 +1,4 @@
-"""The plain legs and what is made of them: exact cosine, BM25, weighted and rrf, a given vector, and words alone."""
+"""The plain retrievers and their fusion: exact cosine, BM25, weighted and rrf, a given vector, and words alone."""
 
 from __future__ import annotations
 
@@ -51,8 +51,8 @@ def test_mode_vector_is_the_exact_cosine(
         vectors = np.array([np.frombuffer(blob, "<f4") for blob in rows], np.float64)
     exact = np.sort(vectors @ BagOfWords().embed_query(query).astype(np.float64))[::-1]
     found = explained(pipe.recall(query, mode="vector", limit=30, explain=True))
-    assert [leg.score for _, _, leg in found] == pytest.approx(exact[:30].tolist(), abs=1e-5)
-    assert [leg.rank for _, _, leg in found] == list(range(1, 31))
+    assert [one.score for _, _, one in found] == pytest.approx(exact[:30].tolist(), abs=1e-5)
+    assert [one.rank for _, _, one in found] == list(range(1, 31))
     assert all(memory.explanation and memory.explanation.keyword is None for memory, _, _ in found)
 
 
@@ -74,25 +74,25 @@ def test_modes_keyword_and_vector_are_the_same_on_disk(pipe: Pipeline) -> None:
 
 
 def test_weighted_adds_up_min_max_scores(pipe: Pipeline) -> None:
-    """Given fusion weighted, then a score is .7 of the cosine's place in its leg and .3 of the words', or as asked."""
+    """Given fusion weighted, then a score is .7 of the normalised cosine and .3 of the normalised BM25, or as asked."""
     for asked, weights in (({}, (0.7, 0.3)), ({"vector_weight": 0.2}, (0.2, 0.8)), ({"fts_weight": 0.1}, (0.9, 0.1))):
         found = pipe.recall("violin garden", fusion="weighted", limit=20, explain=True, **asked)
         assert len(found) == 20
         for memory in found:
             told = memory.explanation
             assert told is not None
-            parts = [leg.normalised if leg else 0.0 for leg in (told.vector, told.keyword)]
+            parts = [one.normalised if one else 0.0 for one in (told.vector, told.keyword)]
             assert told.score == pytest.approx(weights[0] * parts[0] + weights[1] * parts[1])
             assert all(0.0 <= part <= 1.0 for part in parts)
 
 
 def test_rrf_adds_up_reciprocal_ranks(pipe: Pipeline) -> None:
-    """Given fusion rrf, then a score is the sum of 1 / (60 + rank) over the legs that found it."""
+    """Given fusion rrf, then a score is the sum of 1 / (60 + rank) over the retrievers that found it."""
     found = pipe.recall("violin garden", fusion="rrf", limit=20, explain=True)
     for memory in found:
         told = memory.explanation
         assert told is not None
-        assert told.score == pytest.approx(sum(1 / (60 + leg.rank) for leg in (told.vector, told.keyword) if leg))
+        assert told.score == pytest.approx(sum(1 / (60 + one.rank) for one in (told.vector, told.keyword) if one))
     assert [m.explanation.score for m in found if m.explanation] == sorted(
         (m.explanation.score for m in found if m.explanation), reverse=True
     )
@@ -202,13 +202,13 @@ def test_what_is_said_again_is_found_once_as_the_newest(tmp_path: Path) -> None:
 
 
 def scores(found: Recollection) -> list[tuple[RecallResult, float, float]]:
-    return [(memory, score, leg.score) for memory, score, leg in explained(found)]
+    return [(memory, score, one.score) for memory, score, one in explained(found)]
 
 
 def explained(found: Recollection) -> list[tuple[RecallResult, float, plain.Hit]]:
-    legs = []
+    scores = []
     for memory in found:
         told = memory.explanation
         assert told is not None
-        legs.append((memory, told.score, told.vector or told.keyword))
-    return legs  # type: ignore[return-value]
+        scores.append((memory, told.score, told.vector or told.keyword))
+    return scores  # type: ignore[return-value]
