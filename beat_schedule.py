@@ -75,7 +75,7 @@ def _idle(settings: Settings) -> timedelta:
 PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
     #           task                          every      first after            what
     PeriodicJob(contract.RECOVER_INBOX,       _sweep,    timedelta(0),          "store what has been in an inbox for over 20 s"),
-    PeriodicJob(contract.SWEEP_STAGES,        _sweep,    timedelta(0),          "wake the stages at which something waits, and the recording of recalls"),
+    PeriodicJob(contract.SWEEP_STAGES,        _sweep,    timedelta(0),          "notify the stages that have work, and the recording of recalls"),
     PeriodicJob(contract.RUN_DUE_SCHEDULES,   _due,      timedelta(0),          "make runs of the schedules that are due, take up those of workers that died"),
     PeriodicJob(contract.DELIVER_REMINDERS,   _due,      timedelta(0),          "push reminders and notifications that are due, forget what was told long ago"),
     PeriodicJob(contract.BACKFILL_EMBEDDINGS, _backfill, timedelta(seconds=60), "embed what has no vector yet"),

@@ -25,7 +25,7 @@ from memory.scheduling.schedules import create_schedule
 from reverie import contract
 from reverie.clock import from_micros, now_micros
 from reverie.errors import Unavailable
-from reverie.pipeline.producer import Waker
+from reverie.pipeline.producer import TaskSender
 from reverie.scheduling.cadence import parse_cadence
 from reverie.scheduling.checks import check_schedule
 from reverie.scheduling.schedule_types import ScheduleDraft, WebhookExecutor
@@ -112,7 +112,7 @@ def _make(stack: Stack, texts: Texts, count: int, url: str, *, quick: bool) -> N
             )
     finally:
         stores.close()
-    Waker(stack.broker_url, prefix=contract.DEFAULT_PREFIX).send(contract.EMBED_GOALS, workspace=WORKSPACE)
+    TaskSender(stack.broker_url, prefix=contract.DEFAULT_PREFIX).send(contract.EMBED_GOALS, workspace=WORKSPACE)
     with stack.watch() as watch:
         sql = "SELECT count(*) FROM schedules WHERE goal_vector IS NULL"
         deadline = time.monotonic() + _DRAIN_SECONDS

@@ -1,6 +1,6 @@
 """The shape of every stage: claim a bounded batch, work outside any transaction, commit data and state together.
 
-A stage goes on until nothing is due or its time is up; then it says whether a further wake-up is needed. Whatever
+A stage goes on until nothing is due or its time is up; then it says whether a further task is needed. Whatever
 is killed between two steps, the rows themselves still say what is to be done.
 """
 
@@ -22,7 +22,7 @@ from storage.transaction import Transaction
 STAGE_LEASE_SECONDS: Final = 25.0
 # Work that has killed its worker this often is set aside.
 MAX_CRASHES: Final = 3
-# A stage hands its worker back after this time and asks for another wake-up: the stages and workspaces that share a
+# A stage hands its worker back after this time and asks for another task: the stages and workspaces that share a
 # worker take turns, so a message is not held up at one stage by the stream of those coming in at another.
 STAGE_BUDGET_SECONDS: Final = 0.25
 _RETRY_FIRST_SECONDS: Final = 1.0
@@ -35,7 +35,7 @@ class WorkerCrashed(Permanent):
 
 @dataclass(slots=True)
 class StageReport:
-    """What one run of a stage did. `more` asks for another wake-up; `blocked` says why nothing can be done."""
+    """What one run of a stage did. `more` asks for another task; `blocked` says why nothing can be done."""
 
     done: int = 0
     batches: int = 0

@@ -73,7 +73,7 @@ def _warm(runtime: Runtime) -> None:
 
     A failure is no reason not to serve: words answer without the model, and an index is made when it is asked for.
     """
-    runtime.waker.prepare()  # imports Celery: else the first recall to be recorded would have it imported beside it
+    runtime.task_sender.prepare()  # imports Celery now, rather than during the first recall
     try:
         if runtime.embedder is not None:
             runtime.embedder.embed_query("warm up")

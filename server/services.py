@@ -66,7 +66,7 @@ class Services:
             workspace=workspace,
             prefix=here.settings.broker_prefix,
             inbox=here.inbox,
-            waker=here.waker,
+            task_sender=here.task_sender,
         )
 
     def find(self, caller: Caller, request: RecallRequest) -> Recalled | None:

@@ -34,7 +34,7 @@ log = structlog.get_logger(__name__)
 class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
     """A scheduler whose entries are due from when they last really ran."""
 
-    # Wake up at least this often, to say that the clock is alive.
+    # Tick at least this often, to report that the clock is alive.
     max_interval = _PULSE_SECONDS
 
     def setup_schedule(self) -> None:

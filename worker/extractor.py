@@ -19,5 +19,5 @@ def extractor_of(here: Runtime) -> Extractor:
         rules=rules,
         model=here.extraction_model,
         account=here.stores.account_store,
-        on_added=lambda name: here.wake("chunk", name),
+        on_added=lambda name: here.notify_stage("chunk", name),
     )

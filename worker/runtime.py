@@ -39,7 +39,7 @@ from reverie.clock import now_micros
 from reverie.contract import Outcome
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import connect
-from reverie.pipeline.producer import Waker
+from reverie.pipeline.producer import TaskSender
 from storage.pipeline.work import Stage
 from storage.records import ReadyMessage
 from storage.stores import Store, Stores
@@ -48,7 +48,7 @@ from worker.scheduling.services import ScheduleServices
 from worker.settings import Settings
 from worker.store_embedders import StoreEmbedders
 
-# Which task a stage is woken by.
+# The task that runs each stage.
 STAGE_TASKS: Final[dict[str, str]] = {
     "ingest": contract.INGEST_MESSAGES,
     "chunk": contract.CHUNK_MESSAGES,
@@ -99,7 +99,7 @@ class Runtime:
     @cached_property
     def recalls(self) -> RecallBuffer:
         """What recalls of this process found and is not yet in the log."""
-        return RecallBuffer(self.recall_log, on_flushed=lambda workspace: self.wake("recalls", workspace))
+        return RecallBuffer(self.recall_log, on_flushed=lambda workspace: self.notify_stage("recalls", workspace))
 
     @cached_property
     def indexes(self) -> AgentIndexes:
@@ -112,14 +112,14 @@ class Runtime:
         return Pulse(self.broker, prefix=self.settings.broker_prefix)
 
     @cached_property
-    def waker(self) -> Waker:
-        """Sends wake-ups."""
-        return Waker(self.settings.broker_url, prefix=self.settings.broker_prefix)
+    def task_sender(self) -> TaskSender:
+        """Sends tasks to the workers."""
+        return TaskSender(self.settings.broker_url, prefix=self.settings.broker_prefix)
 
     @cached_property
     def schedules(self) -> ScheduleServices:
         """What schedules and reminders need of the outside: webhooks, tasks for runs, the agents' own workers."""
-        return ScheduleServices(self.settings, self.waker, self.inbox, self.pulse)
+        return ScheduleServices(self.settings, self.task_sender, self.inbox, self.pulse)
 
     @cached_property
     def embedder(self) -> GuardedEmbedder | None:
@@ -191,7 +191,7 @@ class Runtime:
 
     @cached_property
     def stage_sweep(self) -> StageSweep:
-        """Finds work nobody was woken for. Without an embedder, chunks without vectors are no work."""
+        """Finds work for which no task was sent. Without an embedder, chunks without vectors are no work."""
         stages: tuple[Stage, ...] = ("chunk", "chunk-files", "chunk-memories", "embed", "index")
         if self.settings.embedding_provider == "none":
             stages = ("chunk", "chunk-files", "chunk-memories", "index")
@@ -209,7 +209,7 @@ class Runtime:
             "recalls",
             "indexes",
             "pulse",
-            "waker",
+            "task_sender",
             "schedules",
             "embedder",
             "_store_embedders",
@@ -228,12 +228,12 @@ class Runtime:
         """The present in microseconds."""
         return now_micros()
 
-    def wake(self, stage: str, workspace: str, *, trace: str = "") -> None:
-        """Wake a stage, unless a wake-up is on its way. One that fails is made good by the sweep."""
+    def notify_stage(self, stage: str, workspace: str, *, trace: str = "") -> None:
+        """Send the task of a stage unless one is on its way. Broker errors are suppressed: the sweep sends it later."""
         task = STAGE_TASKS[stage]
         with contextlib.suppress(Unavailable):
             if self.inbox.claim_notification(task, workspace):
-                self.waker.send(task, workspace=workspace, trace=trace)
+                self.task_sender.send(task, workspace=workspace, trace=trace)
 
     def anyone_waiting(self, store: Store) -> bool:
         """Whether a producer waits for something of this workspace; no, where the broker cannot say."""

@@ -50,7 +50,7 @@ _NOBODY_TOLD: Final = EmbedHooks(lambda: None, lambda _ids, _why: None)
 
 
 class ClockedRuntime(Runtime):
-    """A process's resources with a clock that is set, and nobody to wake: the world drives the stages itself."""
+    """A process's resources with a settable clock and no notifications: the world drives the stages itself."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
@@ -60,8 +60,8 @@ class ClockedRuntime(Runtime):
         """The simulated present in microseconds."""
         return self.moment
 
-    def wake(self, stage: str, workspace: str, *, trace: str = "") -> None:
-        """Nobody is woken."""
+    def notify_stage(self, stage: str, workspace: str, *, trace: str = "") -> None:
+        """Send nothing."""
 
 
 @dataclass(slots=True)

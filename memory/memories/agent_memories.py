@@ -24,7 +24,7 @@ _LONGEST_LOOK_SECONDS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A memory and the store that it lies in, whose pipeline is to be woken."""
+    """A memory and the store that it lies in, whose pipeline is to be notified."""
 
     store: Store
     record: MemoryRecord

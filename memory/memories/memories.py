@@ -1,6 +1,6 @@
 """Memories by hand: remembered, read, changed and forgotten by an agent or a person, in both of its stores (M1 to M7).
 
-What a memory says is indexed by the pipeline afterwards; whoever calls these functions wakes it. An explicit call may
+What a memory says is indexed by the pipeline afterwards; callers of these functions notify it. An explicit call may
 change what a person wrote; jobs may not.
 """
 

@@ -60,5 +60,5 @@ def _accept_again(store: Store, inbox: WorkerInbox, letter: DeadLetter) -> None:
         )
     # With its old time: a session that is forgotten at this very moment must not come back.
     inbox.accept(store.name, [payload], accepted_at=letter.created_at)
-    # Accepting notes that a wake-up is on its way. The caller sends it, and asks first whether one is.
+    # `accept` sets the notification flag, but it is the caller who sends the task, and claims the flag to do so.
     inbox.clear_notification(INGEST_MESSAGES, store.name)

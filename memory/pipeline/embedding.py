@@ -33,7 +33,7 @@ class ModelChanged(EmbedderUnavailable):
 
 @dataclass(frozen=True, slots=True)
 class EmbedHooks:
-    """What to do after a batch: wake the indexer, and tell those who wait that words alone must do for now."""
+    """What to do after a batch: notify the indexer, and tell those who wait that words alone must do for now."""
 
     on_embedded: Callable[[], None]
     on_unavailable: Callable[[Sequence[int], str], None]
@@ -99,7 +99,7 @@ def _embed_batch(
         with store.writing() as tx:
             tx.work.release(claim)
         report.retried += len(chunks)
-        report.more = True  # another wake-up, which finds the embedder that the store has now
+        report.more = True  # another task, which finds the embedder that the store has now
         return False
     except EmbedderUnavailable as unavailable:
         _give_back(store, claim, now(), str(unavailable))

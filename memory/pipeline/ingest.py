@@ -47,13 +47,13 @@ def drain_inbox(
 
     While messages stream in it stays a moment for the next, and the flag that says a worker is at it stays up: a
     stream costs a task for each quarter of a second and not one for each call. The flag goes down before the last
-    look, so whatever comes after that look has a wake-up of its own.
+    look, so whatever comes after that look gets a task of its own.
     """
     total = IngestReport()
     deadline = time.monotonic() + budget_seconds
     looks, signed_off = 0, False
     while time.monotonic() < deadline:
-        # Asked first: a wake-up that comes after its workspace was deleted must not make it anew.
+        # Look first: a task that arrives after its workspace was deleted must not create it anew.
         waits = inbox.stats(workspace).size > 0
         batch = ingest_batch(inbox, open_store(), working, now=now()) if waits else IngestReport()
         if batch.taken:

@@ -1,4 +1,4 @@
-"""The sweeps that make good whatever was lost on the way: a killed worker, a lost wake-up, a flushed broker.
+"""The sweeps that make good whatever was lost on the way: a killed worker, a lost task, a flushed broker.
 
 What they cost follows the work that waits. The inbox sweep asks the broker which inboxes are not empty; the stage
 sweep looks only into workspaces whose files were written since it last found nothing to do there.
@@ -30,15 +30,15 @@ class SweepReport:
     """What a sweep looked at and did; a workspace that cannot be used is an error for that workspace alone."""
 
     looked_at: int = 0
-    woken: dict[str, int] = field(default_factory=dict)
+    notified: dict[str, int] = field(default_factory=dict)
     recovered: int = 0
     errors: dict[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[str, Any]:
         """The numbers, for a log line and for `job_runs`."""
         counts: dict[str, Any] = {"looked_at": self.looked_at, "recovered": self.recovered}
-        if self.woken:
-            counts["woken"] = self.woken
+        if self.notified:
+            counts["notified"] = self.notified
         if self.errors:
             counts["errors"] = self.errors
         return counts
@@ -105,14 +105,14 @@ def backfill(
 
 
 class StageSweep:
-    """Finds workspaces with work that nobody has been woken for. Keeps, per process, who was idle when."""
+    """Finds workspaces with work for which no task was sent. Remembers, per process, which workspaces were idle."""
 
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = tuple(stages)
         self._idle: dict[str, FileStamp] = {}
 
-    def run(self, stores: Stores, *, now: int, wake: Callable[[Stage, str], None]) -> SweepReport:
-        """Wake each stage that has something due in a workspace."""
+    def run(self, stores: Stores, *, now: int, notify: Callable[[Stage, str], None]) -> SweepReport:
+        """Notify each stage that has something due in a workspace."""
         report = SweepReport()
         for workspace in stores.all_names():
             stamp = stores.stamp(workspace)
@@ -120,7 +120,9 @@ class StageSweep:
                 continue
             report.looked_at += 1
             try:
-                idle = stores.is_idle(workspace, self._stages) or self._wake_due(stores, workspace, now, wake, report)
+                idle = stores.is_idle(workspace, self._stages) or self._notify_due(
+                    stores, workspace, now, notify, report
+                )
             except ReverieError as error:
                 report.errors[workspace] = str(error)
                 continue
@@ -130,13 +132,13 @@ class StageSweep:
                 self._idle.pop(workspace, None)
         return report
 
-    def _wake_due(
-        self, stores: Stores, workspace: str, now: int, wake: Callable[[Stage, str], None], report: SweepReport
+    def _notify_due(
+        self, stores: Stores, workspace: str, now: int, notify: Callable[[Stage, str], None], report: SweepReport
     ) -> bool:
         with stores.workspace(workspace, create=False).reading() as tx:
             due = [stage for stage in self._stages if tx.work.is_waiting(stage, now=now)]
             idle = not due and tx.work.is_idle(self._stages)
         for stage in due:
-            wake(stage, workspace)
-            report.woken[stage] = report.woken.get(stage, 0) + 1
+            notify(stage, workspace)
+            report.notified[stage] = report.notified.get(stage, 0) + 1
         return idle

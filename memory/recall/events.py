@@ -78,9 +78,9 @@ def _record_batch(log: RecallLog, store: Store, report: RecordReport) -> int:
     return log.remove(store.name, [entry.id for entry in logged])
 
 
-def sweep_recalls(log: RecallLog, *, wake: Callable[[str], None]) -> dict[str, Any]:
-    """Wake the recording of each workspace whose log is not empty: nobody may have been woken for it."""
-    woken, errors = 0, {}
+def sweep_recalls(log: RecallLog, *, notify: Callable[[str], None]) -> dict[str, Any]:
+    """Notify the recording of each workspace whose log is not empty: its task may have been lost."""
+    notified, errors = 0, {}
     for workspace in log.workspaces():
         try:
             if workspace != ACCOUNT_STORE:
@@ -89,9 +89,9 @@ def sweep_recalls(log: RecallLog, *, wake: Callable[[str], None]) -> dict[str, A
             log.forget_workspace(workspace)
             errors[workspace[:80]] = str(error)
             continue
-        wake(workspace)
-        woken += 1
-    return {"recall_logs": woken, **({"recall_log_errors": errors} if errors else {})}
+        notify(workspace)
+        notified += 1
+    return {"recall_logs": notified, **({"recall_log_errors": errors} if errors else {})}
 
 
 def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: float = _PRUNE_BUDGET_SECONDS) -> int:

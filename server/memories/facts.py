@@ -11,7 +11,7 @@ from reverie.memories.types import Fact, FactDraft, FactList
 from reverie.types import Deleted
 from server.answers import answer
 from server.caller import decoded, page_of, query_of
-from server.memories.memories import holdings, wake
+from server.memories.memories import holdings, notify_pipeline
 from server.openapi import operation
 from server.services import Services
 
@@ -65,7 +65,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
 
         def work() -> Fact:
             kept = set_fact(here, of, name, check_fact(body), now=services.runtime.now(), trace=caller.trace)
-            return to_fact(wake(services, kept).record)
+            return to_fact(notify_pipeline(services, kept).record)
 
         return answer(await services.threads.run(work))
 

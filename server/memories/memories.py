@@ -37,9 +37,9 @@ def holdings(services: Services, caller: Caller) -> AgentMemories:
     return AgentMemories(services.runtime.stores, caller.workspace, caller.agent)
 
 
-def wake(services: Services, kept: StoredMemory) -> StoredMemory:
+def notify_pipeline(services: Services, kept: StoredMemory) -> StoredMemory:
     """Have the pipeline index what was written; where that cannot be said, the sweep finds it."""
-    services.runtime.wake("chunk", kept.store.name)
+    services.runtime.notify_stage("chunk", kept.store.name)
     return kept
 
 
@@ -63,7 +63,7 @@ def _add_remembering(router: APIRouter, services: Services) -> None:
 
         def work() -> Remembered:
             draft, now = check_memory(body, now=services.runtime.now()), services.runtime.now()
-            kept = wake(services, remember(holdings(services, caller), draft, now=now, trace=caller.trace))
+            kept = notify_pipeline(services, remember(holdings(services, caller), draft, now=now, trace=caller.trace))
             if waits:
                 _wait(services, kept, body.timeout_seconds)
             return Remembered(id=kept.record.id)
@@ -121,7 +121,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
         def work() -> Memory:
             now = services.runtime.now()
             kept = update_memory(here, memory_id, check_changes(body, now=now), now=now)
-            return to_memory(wake(services, kept).record)
+            return to_memory(notify_pipeline(services, kept).record)
 
         return answer(await services.threads.run(work))
 

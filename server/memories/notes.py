@@ -11,7 +11,7 @@ from reverie.memories.types import Note, NoteChanges, NoteDraft, NoteList
 from reverie.types import Deleted
 from server.answers import answer
 from server.caller import decoded, page_of, query_of
-from server.memories.memories import holdings, wake
+from server.memories.memories import holdings, notify_pipeline
 from server.openapi import operation
 from server.services import Services
 
@@ -59,7 +59,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
 
         def work() -> Note:
             kept = store_note(here, check_note(body), now=services.runtime.now(), trace=caller.trace)
-            return to_note(wake(services, kept).record)
+            return to_note(notify_pipeline(services, kept).record)
 
         return answer(await services.threads.run(work))
 
@@ -72,7 +72,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
 
         def work() -> Note:
             kept = update_note(here, note_id, check_note_changes(body), now=services.runtime.now())
-            return to_note(wake(services, kept).record)
+            return to_note(notify_pipeline(services, kept).record)
 
         return answer(await services.threads.run(work))
 

@@ -66,7 +66,7 @@ def _add_deciding(router: APIRouter, services: Services) -> None:
 
         def work() -> DeadLetter:
             record = replay(_store(services, caller, number), here.inbox, number, agent=caller.agent)
-            here.wake(record.stage, caller.workspace, trace=caller.trace)
+            here.notify_stage(record.stage, caller.workspace, trace=caller.trace)
             return as_dead_letter(record, with_payload=False)
 
         return answer(await services.threads.run(work))

@@ -132,7 +132,7 @@ def _add_making(router: APIRouter, services: Services) -> None:
                     check_url=here.schedules.check_url,
                     now=here.now(),
                 )
-            here.schedules.wake_goals(caller.workspace)
+            here.schedules.notify_goals(caller.workspace)
             return made
 
         return answer(await services.threads.run(work))
@@ -160,7 +160,7 @@ def _add_changing(router: APIRouter, services: Services) -> None:
                     now=here.now(),
                 )
             if isinstance(body.goal, str):
-                here.schedules.wake_goals(caller.workspace)
+                here.schedules.notify_goals(caller.workspace)
             return changed
 
         return answer(await services.threads.run(work))

@@ -58,7 +58,7 @@ def _add_undo(router: APIRouter, services: Services) -> None:
         def work() -> Undone:
             done = undo_all(here, Wanted(job=body.job, action=body.action), now=services.runtime.now(), since=since)
             for store in here.existing_stores() if done.undone else ():
-                _wake(services, store.name)
+                _notify_pipeline(services, store.name)
             return done
 
         return answer(await services.threads.wait(work))
@@ -71,7 +71,7 @@ def _add_undo(router: APIRouter, services: Services) -> None:
 
         def work() -> CurationEntry:
             store, undone = undo_entry(here, asked, now=services.runtime.now())
-            _wake(services, store.name)
+            _notify_pipeline(services, store.name)
             return undone
 
         return answer(await services.threads.run(work))
@@ -87,6 +87,6 @@ def _since(body: UndoBody) -> int:
     return to_micros(body.since)
 
 
-def _wake(services: Services, workspace: str) -> None:
+def _notify_pipeline(services: Services, workspace: str) -> None:
     for stage in _STAGES:
-        services.runtime.wake(stage, workspace)
+        services.runtime.notify_stage(stage, workspace)

@@ -186,7 +186,7 @@ class WorkQueue:
         return gone.rowcount > 0
 
     def is_waiting(self, stage: Stage, *, now: int) -> bool:
-        """Whether a wake-up of this stage would find something to do now."""
+        """Return whether a task of this stage would find something to do now."""
         return bool(self._ended(stage, now, 1) or self.fresh(stage, 1))
 
     def is_idle(self, stages: Sequence[Stage]) -> bool:

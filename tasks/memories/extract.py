@@ -14,7 +14,7 @@ from worker.job_runs import run_job
 
 @task(contract.EXTRACT_MEMORIES)
 def extract_memories(*, by_hand: bool = False, dry_run: bool = False) -> Mapping[str, Any]:
-    """Read the sessions that have fallen silent; each workspace with new memories wakes the pipeline (B5)."""
+    """Read the sessions that have fallen silent; each workspace with new memories notifies the pipeline."""
     here = runtime()
     if not here.settings.extraction_enabled:
         return {"disabled": 1}

@@ -12,7 +12,7 @@ from worker.app import runtime, task
 
 @task(contract.CHUNK_MESSAGES)
 def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
-    """Cut what waits, then wake the embedder; without one, the messages are searchable now."""
+    """Cut what waits, then notify the embedder; without one, the messages are searchable now."""
     here = runtime()
     here.inbox.clear_notification(contract.CHUNK_MESSAGES, workspace)
     store = here.stores.workspace(workspace, create=False)
@@ -20,7 +20,7 @@ def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
 
     def on_batch(message_rows: list[int]) -> None:
         if with_vectors:
-            here.wake("embed", workspace)
+            here.notify_stage("embed", workspace)
         with store.reading() as tx:
             ready = tx.chunks.messages_ready(message_rows, with_vectors=with_vectors)
         here.searchable(store, ready, at=here.now())
@@ -32,5 +32,5 @@ def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
 
     report = cut_messages(store, now=here.now, on_batch=on_batch, on_files=on_files)
     if report.more:
-        here.wake("chunk", workspace)
+        here.notify_stage("chunk", workspace)
     return {**report.counts(), "traces": report.traces}

@@ -14,7 +14,7 @@ from worker.runtime import Runtime
 
 @task(contract.EMBED_CHUNKS)
 def embed_chunks(*, workspace: str) -> Mapping[str, Any]:
-    """Embed what waits, and wake the indexer after each batch."""
+    """Embed what waits, and notify the indexer after each batch."""
     here = runtime()
     here.inbox.clear_notification(contract.EMBED_CHUNKS, workspace)
     return embed_workspace(here, workspace, batch_size=here.settings.embedding_batch_size)
@@ -33,9 +33,9 @@ def embed_workspace(here: Runtime, workspace: str, *, batch_size: int) -> dict[s
         with store.reading() as tx:
             here.searchable(store, tx.chunks.messages_of(chunk_ids), at=here.now(), degraded=f"keyword only: {why}")
 
-    hooks = EmbedHooks(lambda: here.wake("index", workspace), on_unavailable)
+    hooks = EmbedHooks(lambda: here.notify_stage("index", workspace), on_unavailable)
     at_once = here.chunks_at_once(batch_size, embedder)
     report = embed_waiting(store, embedder, now=here.now, hooks=hooks, batch_size=at_once)
     if report.more:
-        here.wake("embed", workspace)
+        here.notify_stage("embed", workspace)
     return {**report.counts(), "traces": report.traces}

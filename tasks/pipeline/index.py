@@ -20,5 +20,5 @@ def index_chunks(*, workspace: str) -> Mapping[str, Any]:
         store, now=here.now, on_indexed=lambda batch: here.searchable(store, batch.messages, at=batch.at)
     )
     if report.more:
-        here.wake("index", workspace)
+        here.notify_stage("index", workspace)
     return {**report.counts(), "traces": report.traces}

@@ -12,7 +12,7 @@ from worker.app import runtime, task
 
 @task(contract.INGEST_MESSAGES)
 def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
-    """Store what waits in a workspace's inbox, and wake the chunker after each batch."""
+    """Store what waits in a workspace's inbox, and notify the chunker after each batch."""
     here = runtime()
     report, more = drain_inbox(
         here.inbox,
@@ -20,8 +20,8 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
         here.working,
         workspace=workspace,
         now=here.now,
-        on_stored=lambda batch: here.wake("chunk", workspace, trace=min(batch.traces)),
+        on_stored=lambda batch: here.notify_stage("chunk", workspace, trace=min(batch.traces)),
     )
     if more:
-        here.wake("ingest", workspace)
+        here.notify_stage("ingest", workspace)
     return {**report.counts(), "traces": report.traces}

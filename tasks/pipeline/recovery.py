@@ -20,7 +20,7 @@ def recover_inbox(*, by_hand: bool = False) -> Mapping[str, Any]:
 
     def work() -> dict[str, Any]:
         report = recovery.recover_inbox(
-            here.inbox, here.stores, here.working, now=here.now, on_stored=lambda name: here.wake("chunk", name)
+            here.inbox, here.stores, here.working, now=here.now, on_stored=lambda name: here.notify_stage("chunk", name)
         )
         return report.counts()
 
@@ -30,12 +30,12 @@ def recover_inbox(*, by_hand: bool = False) -> Mapping[str, Any]:
 
 @task(contract.SWEEP_STAGES)
 def sweep_stages(*, by_hand: bool = False) -> Mapping[str, Any]:
-    """Wake the stages at which something waits, and the recording of recalls."""
+    """Notify the stages that have work, and the recording of recalls."""
     here = runtime()
 
     def work() -> dict[str, Any]:
-        stages = here.stage_sweep.run(here.stores, now=here.now(), wake=here.wake).counts()
-        return {**stages, **sweep_recalls(here.recall_log, wake=lambda name: here.wake("recalls", name))}
+        stages = here.stage_sweep.run(here.stores, now=here.now(), notify=here.notify_stage).counts()
+        return {**stages, **sweep_recalls(here.recall_log, notify=lambda name: here.notify_stage("recalls", name))}
 
     every = here.settings.sweep_interval_seconds
     return run_job(here, contract.SWEEP_STAGES, every_seconds=every, work=work, by_hand=by_hand)

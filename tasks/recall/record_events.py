@@ -17,5 +17,5 @@ def record_recalls(*, workspace: str) -> Mapping[str, Any]:
     here.inbox.clear_notification(contract.RECORD_RECALLS, workspace)
     report = record_logged(here.recall_log, here.stores, workspace=workspace)
     if report.more:
-        here.wake("recalls", workspace)
+        here.notify_stage("recalls", workspace)
     return report.counts()

@@ -54,7 +54,7 @@ def contents(here: Runtime) -> list[str]:
 
 
 def test_what_was_extracted_wakes_the_pipeline_and_is_recalled(start: Callable[..., Runtime]) -> None:
-    """Given a user's statement, when the task has run, then chunking is woken and the memory is found by its words."""
+    """Given a user's statement, when the task has run, chunking is notified and the memory is found by its words."""
     here = start()
     tell(here, "Hello! I'm allergic to walnuts.")
     for stage in STAGES[1:]:

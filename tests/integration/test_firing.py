@@ -124,7 +124,7 @@ def test_without_a_broker_runs_are_made_and_sent_later(
         raise Unavailable("the broker took no task")
 
     with monkeypatch.context() as patched:
-        patched.setattr(here.waker, "send", refuse)
+        patched.setattr(here.task_sender, "send", refuse)
         assert fire_due(here, seconds=0.0)["runs"] == 1
     assert tasks_sent(here) == 0
     with store.writing() as tx:  # as if so much time had passed

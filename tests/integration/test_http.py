@@ -249,7 +249,7 @@ def test_a_dead_letter_is_told_shown_replayed_and_dropped(
         clients("eve").replay(letters[0].id)
 
     assert memory.replay(letters[0].id).item_id == "later"
-    # The replay sends a wake-up of its own at once: no sweep is needed.
+    # The replay sends a notification of its own at once: no sweep is needed.
     assert runtime.pulse.queue_depths()["ingest"] >= 1
     drain(runtime)
     assert [letter.item_id for letter in memory.dead_letters()] == ["later", "late"]

@@ -123,10 +123,10 @@ def test_after_losing_every_key_everything_stored_becomes_searchable(pipe: Pipel
     pipe.ingest()
     pipe.broker.delete(*pipe.broker.keys(f"{pipe.prefix}*"))
     bodies = {"chunk": pipe.chunk, "chunk-files": pipe.chunk, "embed": pipe.embed, "index": pipe.index}
-    sweep, woken = StageSweep(STAGES), list[str]()
+    sweep, notified = StageSweep(STAGES), list[str]()
     for _ in bodies:
-        sweep.run(pipe.stores, now=pipe.now(), wake=lambda stage, _: woken.append(stage))
-        while woken:
-            bodies[woken.pop()]()
+        sweep.run(pipe.stores, now=pipe.now(), notify=lambda stage, _: notified.append(stage))
+        while notified:
+            bodies[notified.pop()]()
     assert len(pipe.recall("three", mode="vector", limit=100)) == 5
     assert recent(pipe) == ["one", "two", "three", "four", "five"]

@@ -65,7 +65,7 @@ def run(task: str, **arguments: Any) -> Mapping[str, Any]:
 
 
 def record(here: Runtime, recalls: int) -> Mapping[str, Any]:
-    """Wait until the server has handed so many recalls over, then do as the woken worker does."""
+    """Wait until the server has handed so many recalls over, then do as the notified worker does."""
     until(lambda: len(here.recall_log.read(WORKSPACE, limit=1_000)) == recalls)
     return run(contract.RECORD_RECALLS, workspace=WORKSPACE)
 
@@ -191,7 +191,7 @@ def test_a_worker_that_dies_between_writing_and_removing_counts_nothing_twice(
 
 
 def test_a_log_nobody_was_woken_for_is_found_by_the_sweep(here: Runtime, ana: Reverie) -> None:
-    """Given a lost wake-up, when the sweep runs, then the recording is on its way again."""
+    """Given a lost notification, when the sweep runs, then the recording is on its way again."""
     ana.recall("boats")
     until(lambda: here.pulse.queue_depths()["maintenance"] == 1)
     assert here.recall_log.workspaces() == [WORKSPACE]

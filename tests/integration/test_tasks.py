@@ -124,7 +124,7 @@ def test_a_periodic_job_of_one_period_is_run_by_one_of_two_beats(
 
 
 def test_a_thousand_messages_make_a_handful_of_tasks(here: Runtime, producer: Producer) -> None:
-    """Given 1,000 messages sent one by one, then their wake-ups are one task for each stage, not three thousand."""
+    """Given 1,000 messages sent one by one, their notifications are one task for each stage, not three thousand."""
     for payload in turns(*[f"zanzibar {number}" for number in range(1_000)]):
         producer.enqueue([payload])
     assert queued(here) == 1

@@ -21,7 +21,7 @@ from worker.settings import Settings
 WORKSPACE = "ws"
 
 
-class Wakes:
+class FakeBroker:
     """Stands in for the broker: notes which tasks would have been sent."""
 
     def __init__(self) -> None:
@@ -62,8 +62,8 @@ class CarryingOut:
         self.time = Scheduled(data)
         given = {"data": data, "broker": "redis://127.0.0.1:1/0", "embedding_provider": "hash", **settings}
         self.here = Runtime(Settings(**given))
-        self.wakes = Wakes()
-        self.here.__dict__.update(waker=self.wakes, inbox=self.wakes)
+        self.broker = FakeBroker()
+        self.here.__dict__.update(task_sender=self.broker, inbox=self.broker)
         self.time.limits = limits_of(self.here.settings)
 
     def close(self) -> None:

@@ -41,13 +41,13 @@ def answer(*memories: dict[str, Any]) -> str:
 
 
 class Extracting:
-    """Extraction on the workspace of a pipeline; `woken` are the stores whose chunks were asked for."""
+    """Extraction on the workspace of a pipeline; `notified` are the stores whose chunks were asked for."""
 
     def __init__(self, pipeline: Pipeline, model: LanguageModel | None = None, **rules: Any) -> None:
         self.pipeline = pipeline
-        self.woken: list[str] = []
+        self.notified: list[str] = []
         self.extractor = Extractor(
-            ExtractionRules(**rules), model, pipeline.stores.account_store, lambda name: self.woken.append(name)
+            ExtractionRules(**rules), model, pipeline.stores.account_store, lambda name: self.notified.append(name)
         )
 
     def sweep(self, *, dry_run: bool = False) -> Counter[str]:

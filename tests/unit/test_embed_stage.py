@@ -260,16 +260,16 @@ def test_a_model_chosen_by_another_worker_meanwhile_is_not_mixed_either(pipe: Pi
 
 
 def test_the_sweep_wakes_the_embedder_only_when_a_retry_is_due(pipe: Pipeline, embedder: Embedder) -> None:
-    """Given chunks that are to be tried again later, then the sweep wakes nobody before, and once they are due."""
+    """Given chunks that are to be tried again later, then the sweep notifies nobody before, and once they are due."""
     embedder.away = "at work"
     pipe.embed()
-    woken: list[tuple[str, str]] = []
+    notified: list[tuple[str, str]] = []
     sweep = StageSweep(STAGES)
-    sweep.run(pipe.stores, now=pipe.now(), wake=lambda stage, name: woken.append((stage, name)))
-    assert woken == []
+    sweep.run(pipe.stores, now=pipe.now(), notify=lambda stage, name: notified.append((stage, name)))
+    assert notified == []
     pipe.advance(2)
-    sweep.run(pipe.stores, now=pipe.now(), wake=lambda stage, name: woken.append((stage, name)))
-    assert woken == [("embed", WORKSPACE)]
+    sweep.run(pipe.stores, now=pipe.now(), notify=lambda stage, name: notified.append((stage, name)))
+    assert notified == [("embed", WORKSPACE)]
 
 
 def test_a_failure_that_comes_after_the_lease_leaves_no_error_on_what_another_worker_embedded(

@@ -51,14 +51,14 @@ def rows(pipeline: Pipeline, *tables: str) -> list[Any]:
 
 
 def test_a_session_is_read_once_it_has_been_silent(pipeline: Pipeline) -> None:
-    """Given a message just stored, then nothing; half a minute later its memory, which wakes the pipeline."""
+    """Given a message just stored, then nothing; half a minute later its memory, which notifies the pipeline."""
     extracting = Extracting(pipeline)
     tell(pipeline, NAME, silent_seconds=0)
     assert not extracting.sweep()["added"]
     pipeline.advance(31)
     assert extracting.sweep()["added"] == 1
     assert extracting.contents() == ["User's name is Ana Torres."]
-    assert extracting.woken == ["ws"]
+    assert extracting.notified == ["ws"]
 
 
 def test_a_session_that_never_falls_silent_is_read_after_ten_times_that(pipeline: Pipeline) -> None:
@@ -332,7 +332,7 @@ def test_what_is_to_hold_everywhere_goes_to_the_account(pipeline: Pipeline) -> N
     assert extracting.contents() == ["From now on: answer briefly, with care."]
     (found,) = extracting.memories(account=True)
     assert (found.tier, found.kind, found.metadata["workspace"]) == ("account", "procedure", "ws")
-    assert sorted(extracting.woken) == ["@account", "ws"]
+    assert sorted(extracting.notified) == ["@account", "ws"]
     with pipeline.store.writing() as tx:
         tx.connection.execute(text("DELETE FROM job_progress"))
     assert not extracting.sweep()["added"]

@@ -254,7 +254,7 @@ def test_the_goal_recalls_by_the_vector_that_was_made_beforehand(here: CarryingO
     context = context_of(here, schedule)
     assert [result.text for result in context.results] == ["Adiantum grows in the bathroom"]
     assert context.degraded == ""
-    assert here.wakes.sent == []
+    assert here.broker.sent == []
 
 
 def test_a_goal_without_a_vector_recalls_by_words_and_asks_for_one(here: CarryingOut) -> None:
@@ -263,13 +263,13 @@ def test_a_goal_without_a_vector_recalls_by_words_and_asks_for_one(here: Carryin
     context = context_of(here, scheduled(here))
     assert [result.text for result in context.results] == [FERNS]
     assert context.degraded == "keyword only: the goal has no vector yet"
-    assert here.wakes.sent == [(contract.EMBED_GOALS, {"workspace": "ws"})]
+    assert here.broker.sent == [(contract.EMBED_GOALS, {"workspace": "ws"})]
 
 
 def test_a_broker_that_is_away_holds_up_no_recall(here: CarryingOut) -> None:
     """Given a goal without a vector and no broker to ask for one, then words do all the same."""
     say(here, FERNS)
-    here.wakes.away = True
+    here.broker.away = True
     assert len(context_of(here, scheduled(here)).lines) == 1
 
 
@@ -281,7 +281,7 @@ def test_a_vector_of_another_model_is_not_used(here: CarryingOut, vector: bytes)
     model = HashEmbedder.model if len(vector) == 12 else "another"
     here.time.spoil(schedule, goal_vector=vector, goal_model=model)
     assert context_of(here, schedule).degraded == "keyword only: the goal has no vector yet"
-    assert len(here.wakes.sent) == 1
+    assert len(here.broker.sent) == 1
 
 
 def test_where_there_are_no_vectors_none_is_asked_for(make: Callable[..., CarryingOut]) -> None:
@@ -292,7 +292,7 @@ def test_where_there_are_no_vectors_none_is_asked_for(make: Callable[..., Carryi
     here.said.drain(lambda: here.said.chunk().more)
     context = context_of(here, scheduled(here))
     assert len(context.lines) == 1
-    assert here.wakes.sent == []
+    assert here.broker.sent == []
 
 
 def test_an_agent_s_goal_recalls_nothing_of_another_agent(here: CarryingOut) -> None:

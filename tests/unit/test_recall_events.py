@@ -293,19 +293,19 @@ def test_a_recall_noted_late_says_nothing_of_a_workspace_made_anew(pipe: Pipelin
 
 
 def test_the_sweep_wakes_for_each_log_that_is_not_empty(pipe: Pipeline) -> None:
-    """Given logs of two workspaces and one that no client of ours could name, then two are woken, the third dropped."""
+    """Given logs of two workspaces and one that no client of ours could name, two are notified, the third dropped."""
     recall(pipe)
     pipe.recalls.append("other", [b"junk"])
     pipe.recalls.append("../../etc", [b"junk"])
-    woken: list[str] = []
-    counts = sweep_recalls(pipe.recalls, wake=woken.append)
-    assert woken == ["other", WORKSPACE]
+    notified: list[str] = []
+    counts = sweep_recalls(pipe.recalls, notify=notified.append)
+    assert notified == ["other", WORKSPACE]
     assert counts["recall_logs"] == 2
     assert list(counts["recall_log_errors"]) == ["../../etc"]
     assert pipe.recalls.workspaces() == ["other", WORKSPACE]
     record(pipe)
     record_recalls(pipe.recalls, pipe.stores, workspace="other")
-    assert sweep_recalls(pipe.recalls, wake=woken.append) == {"recall_logs": 0}
+    assert sweep_recalls(pipe.recalls, notify=notified.append) == {"recall_logs": 0}
 
 
 def test_events_are_kept_for_so_many_days(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -43,18 +43,18 @@ def aged(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Sweep:
-    """A stage sweep with a memory of whom it woke."""
+    """A stage sweep that records which stages it notified."""
 
     def __init__(self, pipe: Pipeline) -> None:
         self.pipe = pipe
         self.sweep = StageSweep(STAGES)
-        self.woken: list[tuple[str, str]] = []
+        self.notified: list[tuple[str, str]] = []
 
     def run(self) -> tuple[int, list[tuple[str, str]]]:
-        """How many workspaces were looked at and who was woken."""
-        self.woken.clear()
-        report = self.sweep.run(self.pipe.stores, now=self.pipe.now(), wake=lambda *who: self.woken.append(who))
-        return report.looked_at, list(self.woken)
+        """How many workspaces were looked at and who was notified."""
+        self.notified.clear()
+        report = self.sweep.run(self.pipe.stores, now=self.pipe.now(), notify=lambda *who: self.notified.append(who))
+        return report.looked_at, list(self.notified)
 
 
 def recover(pipe: Pipeline, **more: Any) -> tuple[int, list[str]]:
@@ -65,7 +65,7 @@ def recover(pipe: Pipeline, **more: Any) -> tuple[int, list[str]]:
 
 
 def test_what_lies_in_the_inbox_too_long_is_stored(pipe: Pipeline, aged: None) -> None:
-    """Given 1,200 messages whose wake-up was lost, when the sweep comes, then it stores them itself, in batches."""
+    """Given 1,200 messages whose notification was lost, when the sweep comes, it stores them itself, in batches."""
     ids = [message_id for _ in range(4) for message_id in pipe.say(*[str(number) for number in range(300)])]
     assert recover(pipe) == (1_200, [WORKSPACE] * 3)
     assert [message.id for message in pipe.messages()] == ids
@@ -73,7 +73,7 @@ def test_what_lies_in_the_inbox_too_long_is_stored(pipe: Pipeline, aged: None) -
 
 
 def test_what_has_just_come_is_left_to_its_wake_up(pipe: Pipeline) -> None:
-    """Given a message of this moment, when the sweep comes, then it stays: its wake-up is on its way."""
+    """Given a message of this moment, when the sweep comes, then it stays: its notification is on its way."""
     pipe.say("fresh")
     assert recover(pipe) == (0, [])
     assert pipe.waiting_in_inbox() == 1
@@ -103,8 +103,8 @@ def test_a_copy_of_a_workspace_under_a_name_of_ones_own_is_no_workspace(pipe: Pi
     workspaces = tmp_path / "data" / "workspaces"
     shutil.copytree(workspaces / WORKSPACE, workspaces / f"{WORKSPACE}.bak")
     assert pipe.stores.names() == [WORKSPACE]
-    report = StageSweep(STAGES).run(pipe.stores, now=pipe.now(), wake=lambda _stage, _workspace: None)
-    assert (report.looked_at, report.woken, report.errors) == (1, {"chunk": 1}, {})
+    report = StageSweep(STAGES).run(pipe.stores, now=pipe.now(), notify=lambda _stage, _workspace: None)
+    assert (report.looked_at, report.notified, report.errors) == (1, {"chunk": 1}, {})
 
 
 def test_the_backfill_stops_at_its_time_and_names_a_workspace_that_cannot_be_used(pipe: Pipeline) -> None:
@@ -133,7 +133,7 @@ def test_upkeep_stops_at_its_time_and_says_how_many_it_did_not_reach(
 
 
 def test_the_stage_sweep_wakes_what_is_due_stage_by_stage(pipe: Pipeline) -> None:
-    """Given work whose wake-ups were lost at each stage, when the sweep comes, then it wakes just that stage."""
+    """Given work whose notifications were lost at each stage, when the sweep comes, it notifies just that stage."""
     sweep = Sweep(pipe)
     pipe.say("hello")
     pipe.hand_in("file:///a", "text")
@@ -148,7 +148,7 @@ def test_the_stage_sweep_wakes_what_is_due_stage_by_stage(pipe: Pipeline) -> Non
 
 
 def test_work_that_a_living_worker_holds_wakes_nobody(pipe: Pipeline) -> None:
-    """Given a lease that has not ended, then the sweep is quiet; given one that has, then it wakes the stage."""
+    """Given a lease that has not ended, then the sweep is quiet; given one that has, then it notifies the stage."""
     sweep = Sweep(pipe)
     pipe.say("hello")
     pipe.ingest()
@@ -183,15 +183,15 @@ def test_what_was_written_a_moment_ago_is_not_taken_for_settled(pipe: Pipeline) 
 
 
 def test_dead_letters_and_damaged_files_hold_up_no_sweep(pipe: Pipeline, tmp_path: Path) -> None:
-    """Given a workspace that cannot be opened, then its error is named and the others are woken."""
+    """Given a workspace that cannot be opened, then its error is named and the others are notified."""
     broken = tmp_path / "data" / "workspaces" / "a-broken" / "memory.db"
     broken.parent.mkdir(parents=True)
     broken.write_bytes(b"no database" * 1_000)
     pipe.say("hello")
     pipe.ingest()
     sweep = Sweep(pipe)
-    report = sweep.sweep.run(pipe.stores, now=pipe.now(), wake=lambda *who: sweep.woken.append(who))
-    assert (list(report.errors), sweep.woken) == (["a-broken"], [("chunk", WORKSPACE)])
+    report = sweep.sweep.run(pipe.stores, now=pipe.now(), notify=lambda *who: sweep.notified.append(who))
+    assert (list(report.errors), sweep.notified) == (["a-broken"], [("chunk", WORKSPACE)])
 
 
 @pytest.fixture(scope="module")
@@ -219,7 +219,7 @@ def test_the_first_sweep_of_a_cold_process_over_a_thousand_idle_workspaces_is_ch
     for _ in range(3):
         stores = Stores(thousand)
         before = time.process_time()
-        report = StageSweep(STAGES).run(stores, now=10**15, wake=lambda *_: pytest.fail("nothing is due"))
+        report = StageSweep(STAGES).run(stores, now=10**15, notify=lambda *_: pytest.fail("nothing is due"))
         best = min(best, time.process_time() - before)
         assert (report.looked_at, report.errors) == (1_000, {})
         stores.close()
@@ -229,11 +229,11 @@ def test_the_first_sweep_of_a_cold_process_over_a_thousand_idle_workspaces_is_ch
 def test_the_sweeps_after_it_are_cheaper_still(thousand: Path) -> None:
     """Given a process that knows 1,000 workspaces as idle, when it sweeps, then it opens none of them."""
     stores, sweep = Stores(thousand), StageSweep(STAGES)
-    sweep.run(stores, now=10**15, wake=lambda *_: pytest.fail("nothing is due"))
+    sweep.run(stores, now=10**15, notify=lambda *_: pytest.fail("nothing is due"))
     best = 60.0
     for _ in range(3):
         before = time.process_time()
-        report = sweep.run(stores, now=10**15, wake=lambda *_: pytest.fail("nothing is due"))
+        report = sweep.run(stores, now=10**15, notify=lambda *_: pytest.fail("nothing is due"))
         best = min(best, time.process_time() - before)
         assert report.looked_at == 0
     assert best < 0.2
@@ -241,7 +241,7 @@ def test_the_sweeps_after_it_are_cheaper_still(thousand: Path) -> None:
 
 
 def test_after_a_flush_of_the_broker_everything_stored_becomes_searchable(pipe: Pipeline) -> None:
-    """Given work at every stage and an empty broker, when the sweep wakes who is due, then all is searchable."""
+    """Given work at every stage and an empty broker, when the sweep notifies what is due, then all is searchable."""
     for number, stages in enumerate(((), (pipe.chunk,), (pipe.chunk, pipe.embed))):
         pipe.say(*[f"zanzibar {number} {part}" for part in range(20)])
         pipe.ingest()
@@ -253,9 +253,9 @@ def test_after_a_flush_of_the_broker_everything_stored_becomes_searchable(pipe: 
     bodies = {"chunk": pipe.chunk, "chunk-files": pipe.chunk, "embed": pipe.embed, "index": pipe.index}
     sweep = Sweep(pipe)
     rounds = 0
-    while (woken := sweep.run()[1]) and rounds < 10:
+    while (notified := sweep.run()[1]) and rounds < 10:
         rounds += 1
-        for stage, _ in woken:
+        for stage, _ in notified:
             bodies[stage]()
     assert rounds <= 3
     assert len(pipe.recall("zanzibar", mode="vector", limit=100)) == 61

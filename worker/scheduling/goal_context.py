@@ -83,7 +83,7 @@ def _vector_of(here: Runtime, store: Store, schedule: ScheduleRecord) -> tuple[l
         vector = np.frombuffer(schedule.goal_vector, dtype="<f4")
         if vector.size == generation.dim:
             return vector.tolist(), ""
-    here.schedules.wake_goals(store.name)
+    here.schedules.notify_goals(store.name)
     return None, "keyword only: the goal has no vector yet"
 
 

@@ -20,7 +20,7 @@ from memory.scheduling.due_runs import ToSend
 from reverie import contract
 from reverie.errors import ReverieError, Unavailable
 from reverie.pipeline.inbox import Inbox
-from reverie.pipeline.producer import Waker
+from reverie.pipeline.producer import TaskSender
 from reverie.scheduling.agent_tasks import AgentTasks
 from worker.scheduling.destinations import Destinations
 from worker.scheduling.notifier import Notifier
@@ -30,9 +30,9 @@ from worker.settings import Settings
 class ScheduleServices:
     """Made once in a process, and safe to share between its threads."""
 
-    def __init__(self, settings: Settings, waker: Waker, inbox: Inbox, pulse: Pulse) -> None:
+    def __init__(self, settings: Settings, task_sender: TaskSender, inbox: Inbox, pulse: Pulse) -> None:
         self._settings = settings
-        self._waker = waker
+        self._task_sender = task_sender
         self._inbox = inbox
         self._pulse = pulse
         self.destinations = Destinations()
@@ -98,16 +98,16 @@ class ScheduleServices:
             # Asked first: where no broker is, it says so at once, and Celery only after six seconds of trying.
             self._inbox.now_micros()
             for run in runs:
-                self._waker.send(contract.RUN_SCHEDULE, workspace=workspace, trace=run.trace, run=run.run)
+                self._task_sender.send(contract.RUN_SCHEDULE, workspace=workspace, trace=run.trace, run=run.run)
                 sent += 1
         return sent
 
-    def wake_goals(self, workspace: str) -> None:
+    def notify_goals(self, workspace: str) -> None:
         """Have the goals of a workspace's schedules embedded, where there is an embedder; done later if that fails."""
         if self._settings.embedding_provider != "none":
             with contextlib.suppress(Unavailable):
                 self._inbox.now_micros()
-                self._waker.send(contract.EMBED_GOALS, workspace=workspace)
+                self._task_sender.send(contract.EMBED_GOALS, workspace=workspace)
 
     def check(self) -> None:
         """Raise `Rejected` for settings that are none, at the start and not at the first run."""
@@ -122,7 +122,7 @@ class ScheduleServices:
         for name in ("webhooks", "agent_tasks", "notifier"):
             with contextlib.suppress(ReverieError):
                 getattr(self, name)
-        self._waker.prepare()
+        self._task_sender.prepare()
 
     def close(self) -> None:
         """Close what was opened."""

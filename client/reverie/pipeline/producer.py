@@ -1,7 +1,7 @@
-"""The producer: puts payloads into the inbox, wakes the workers, and waits where it is asked to.
+"""The producer: puts payloads into the inbox, notifies the workers, and waits for outcomes on request.
 
-It lives in somebody else's process: Celery is imported only when the first wake-up is sent, and its app never
-becomes that process's current one.
+It runs in the process of an agent: Celery is imported only when the first task is sent, and its app never becomes
+the current app of that process.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ _BATCH_ITEMS = 500
 _BATCH_BYTES = 4 * 1024 * 1024
 
 
-class Waker:
-    """Sends wake-ups: tasks that carry a workspace, and the id of what they are for, never content."""
+class TaskSender:
+    """Sends tasks to the workers: a workspace and ids, never content."""
 
     def __init__(self, broker_url: str, *, prefix: str) -> None:
         self._broker_url = broker_url
@@ -40,7 +40,7 @@ class Waker:
         self._lock = threading.Lock()
 
     def send(self, task_name: str, *, workspace: str, trace: str = "", **ids: str) -> None:
-        """Send one wake-up. Raises `Unavailable`; nothing is lost by that, the sweeps find the work."""
+        """Send one task. Raises `Unavailable`; no work is lost then, the sweeps find it."""
         from kombu.exceptions import OperationalError
 
         try:
@@ -76,11 +76,11 @@ class Producer:
         prefix: str = contract.DEFAULT_PREFIX,
         broker: redis.Redis | None = None,
         inbox: Inbox | None = None,
-        waker: Waker | None = None,
+        task_sender: TaskSender | None = None,
     ) -> None:
         self.workspace = workspace
         self._inbox = inbox or Inbox(broker or connect(broker_url), prefix=prefix)
-        self._waker = waker or Waker(broker_url, prefix=prefix)
+        self._task_sender = task_sender or TaskSender(broker_url, prefix=prefix)
 
     def enqueue(
         self, payloads: Sequence[Payload], *, wait: WaitFor = "queued", timeout_seconds: float = 30.0
@@ -92,26 +92,26 @@ class Producer:
         """
         reply_to = new_id() if wait != "queued" else ""
         if payloads:
-            # Before anything is accepted: a producer killed between accepting and waking leaves the work to a sweep.
-            self._waker.prepare()
+            # Before anything is accepted: a producer killed between accepting and notifying leaves the work to a sweep.
+            self._task_sender.prepare()
         done = 0
         for batch in _batches(payloads):
             try:
-                _, wake = self._inbox.accept(self.workspace, batch, reply_to=reply_to, wait=wait)
+                _, notify = self._inbox.accept(self.workspace, batch, reply_to=reply_to, wait=wait)
             except Unavailable as error:
                 unconfirmed = tuple(payload.id for payload in payloads[done:])
                 raise Unavailable(str(error), unconfirmed=unconfirmed) from error
             done += len(batch)
-            if wake:
-                self._wake(batch[0].trace)
+            if notify:
+                self._notify(batch[0].trace)
         if wait == "queued":
             return []
         return self._await(payloads, reply_to, wait, timeout_seconds)
 
-    def _wake(self, trace: str) -> None:
-        # The payloads are safe by now and the sweep finds them: a wake-up that fails is no failure of the call.
+    def _notify(self, trace: str) -> None:
+        # The payloads are safe by now and the sweep finds them: a failed notification must not fail the call.
         with contextlib.suppress(Unavailable):
-            self._waker.send(contract.INGEST_MESSAGES, workspace=self.workspace, trace=trace)
+            self._task_sender.send(contract.INGEST_MESSAGES, workspace=self.workspace, trace=trace)
 
     def _await(
         self, payloads: Sequence[Payload], reply_to: str, wait: WaitFor, timeout_seconds: float

@@ -12,7 +12,17 @@ from reverie.checks import check_label, normalise_tags
 from reverie.memories.checks import check_fact, check_fact_name, draft_of
 from reverie.memories.types import Fact, FactDraft
 from worker.cli.application import application, invocation
-from worker.cli.memories.memories import Limit, Offset, Tags, Yes, confirm, holdings, print_fields, print_removed, wake
+from worker.cli.memories.memories import (
+    Limit,
+    Offset,
+    Tags,
+    Yes,
+    confirm,
+    holdings,
+    notify_pipeline,
+    print_fields,
+    print_removed,
+)
 from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
 
 facts = typer.Typer(help="One value for each category and key.", no_args_is_help=True)
@@ -56,7 +66,7 @@ def set_value(
     given = {"value": value, "source": source, "importance": importance, "tags": normalise_tags(tag or ())}
     of, name = check_fact_name(category, key)
     draft = check_fact(draft_of(FactDraft, given))
-    fact = to_fact(wake(call, set_fact(holdings(call), of, name, draft, now=call.runtime.now())).record)
+    fact = to_fact(notify_pipeline(call, set_fact(holdings(call), of, name, draft, now=call.runtime.now())).record)
     _print_fact(fact, as_json)
 
 

@@ -131,7 +131,7 @@ def add_memory(
         "id": id,
     }
     now = call.runtime.now()
-    kept = wake(call, remember(holdings(call), check_memory(draft_of(MemoryDraft, given), now=now), now=now))
+    kept = notify_pipeline(call, remember(holdings(call), check_memory(draft_of(MemoryDraft, given), now=now), now=now))
     if as_json:
         print_json({"ok": True, "id": kept.record.id})
     else:
@@ -180,7 +180,9 @@ def change_memory(
         given["expires_at"] = None if expires_at == "never" else expires_at
     now = call.runtime.now()
     changes = check_changes(draft_of(MemoryChanges, given), now=now)
-    changed = to_memory(wake(call, update_memory(holdings(call), check_memory_id(id), changes, now=now)).record)
+    changed = to_memory(
+        notify_pipeline(call, update_memory(holdings(call), check_memory_id(id), changes, now=now)).record
+    )
     if as_json:
         print_json(changed)
     else:
@@ -226,9 +228,9 @@ def holdings(call: Invocation) -> AgentMemories:
     return AgentMemories(call.runtime.stores, call.settings.workspace, call.agent)
 
 
-def wake(call: Invocation, kept: StoredMemory) -> StoredMemory:
+def notify_pipeline(call: Invocation, kept: StoredMemory) -> StoredMemory:
     """Have the pipeline index what was written; without a broker, the next sweep finds it."""
-    call.runtime.wake("chunk", kept.store.name)
+    call.runtime.notify_stage("chunk", kept.store.name)
     return kept
 
 

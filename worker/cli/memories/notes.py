@@ -12,7 +12,17 @@ from reverie.checks import check_label, normalise_tags
 from reverie.memories.checks import check_note, check_note_changes, check_note_id, draft_of
 from reverie.memories.types import Note, NoteChanges, NoteDraft
 from worker.cli.application import application, invocation
-from worker.cli.memories.memories import Limit, Offset, Tags, Yes, confirm, holdings, print_fields, print_removed, wake
+from worker.cli.memories.memories import (
+    Limit,
+    Offset,
+    Tags,
+    Yes,
+    confirm,
+    holdings,
+    notify_pipeline,
+    print_fields,
+    print_removed,
+)
 from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
 
 notes = typer.Typer(help="Texts under ids of their own.", no_args_is_help=True)
@@ -62,7 +72,7 @@ def add_note(
     call = invocation(context)
     given = {"content": content, "note_id": id, "user": user, "tags": normalise_tags(tag or ()), "source": source}
     draft = check_note(draft_of(NoteDraft, given))
-    note = to_note(wake(call, store_note(holdings(call), draft, now=call.runtime.now())).record)
+    note = to_note(notify_pipeline(call, store_note(holdings(call), draft, now=call.runtime.now())).record)
     if as_json:
         print_json(note)
     else:
@@ -84,7 +94,7 @@ def change_note(
         draft_of(NoteChanges, {name: value for name, value in given.items() if value is not None})
     )
     kept = update_note(holdings(call), check_note_id(note), changes, now=call.runtime.now())
-    changed = to_note(wake(call, kept).record)
+    changed = to_note(notify_pipeline(call, kept).record)
     if as_json:
         print_json(changed)
     else:

@@ -43,6 +43,6 @@ def import_(
             progress=lambda done, total: bar.update(shown, completed=done, total=total),
         )
     for store in written:
-        call.runtime.wake("chunk", store.name)
+        call.runtime.notify_stage("chunk", store.name)
     told = f"{counted(done.added, 'memory')} added, {done.present:,} were there already."
     print_json(done) if as_json else say(told)

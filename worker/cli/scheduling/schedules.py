@@ -89,7 +89,7 @@ def add_schedule(
         check_url=here.schedules.check_url,
         now=here.now(),
     )
-    here.schedules.wake_goals(call.settings.workspace)
+    here.schedules.notify_goals(call.settings.workspace)
     print_json(made) if as_json else say(f"Schedule {made.id} fires next {_next(made)}.")
     _warn_without_model(call, made)
 
@@ -234,7 +234,7 @@ def change_schedule(
         now=here.now(),
     )
     if goal is not None:
-        here.schedules.wake_goals(call.settings.workspace)
+        here.schedules.notify_goals(call.settings.workspace)
     tell(changed, as_json)
     if llm:
         _warn_without_model(call, changed)

@@ -116,7 +116,7 @@ def _undo_each(here: AgentMemories, entries: list[str], now: int) -> Undone:
 def _tell(call: Invocation, here: AgentMemories, done: Undone, *, as_json: bool) -> None:
     for store in here.existing_stores() if done.undone else ():
         for stage in _STAGES:
-            call.runtime.wake(stage, store.name)
+            call.runtime.notify_stage(stage, store.name)
     if as_json:
         print_json(done)
     else:

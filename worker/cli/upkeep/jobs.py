@@ -97,7 +97,7 @@ def replay_dead_letters(
                 raise
             failed[letter_id] = str(error)
             continue
-        here.wake(replayed.stage, store.name)
+        here.notify_stage(replayed.stage, store.name)
         done.append(letter_id)
     if as_json:
         print_json({"replayed": done, "failed": {str(key): value for key, value in failed.items()}})

@@ -120,7 +120,7 @@ def _reembed(
             progress=progress,
         )
     if report.left_to_workers:
-        here.wake("embed", store.name)
+        here.notify_stage("embed", store.name)
     return report
 
 
