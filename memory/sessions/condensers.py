@@ -8,8 +8,8 @@ from typing import Final
 
 from adapters.language_models import LanguageModel
 from adapters.tokens import TokenCounter
-from memory.sessions.condensing import extract
 from memory.sessions.condensing_by_model import INPUT_TOKENS, NoSummary, condense_by_model
+from memory.sessions.line_selection import extract
 from memory.sessions.passages import ChunkVector, passages_of, passages_of_lines, unquoted
 from reverie.errors import Transient
 from storage.records import MessageRecord

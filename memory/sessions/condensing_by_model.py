@@ -16,7 +16,7 @@ import msgspec
 from adapters.language_models import LanguageModel
 from adapters.tokens import TokenCounter, cut
 from memory.memories.secrets import redacted
-from memory.sessions.condensing import extract
+from memory.sessions.line_selection import extract
 from memory.sessions.passages import Passage, passages_of
 from reverie.clock import from_micros
 from reverie.errors import Permanent, Transient

@@ -12,7 +12,7 @@ from typing import Final
 from adapters.tokens import TokenCounter, cut, newest_lines
 from memory.sessions.exchanges import beginnings
 from memory.sessions.exchanges import costs as costs_of
-from memory.sessions.working import to_message
+from memory.sessions.sessions import to_message
 from reverie.errors import Rejected
 from reverie.types import Restored
 from storage.records import MessageRecord

@@ -1,66 +1,85 @@
-"""Sessions as an agent sees them: listed, read, exported (M16)."""
+"""Sessions and their messages as the client sees them: list, read and export.
+
+The newest messages come from working memory; the store is read only where working memory does not have them.
+"""
 
 from __future__ import annotations
 
 from typing import Final
 
-from memory.sessions.working import to_message
-from reverie.clock import from_micros
+from adapters.broker.working_memory import WorkingMemory
+from memory.conversion import convert
+from reverie.errors import Unavailable
 from reverie.types import Message, Session, SessionExport
-from storage.records import SessionRecord
+from storage.records import MessageRecord, SessionRecord
 from storage.stores import Store
 
 _EXPORT_PAGE: Final = 1_000
 
 
 def list_sessions(store: Store, *, agent: str, limit: int, offset: int, status: str | None) -> list[Session]:
-    """Sessions, the most recently active first."""
+    """Return sessions, the most recently active first; with a `status`, only those in that state."""
     with store.reading() as tx:
         records = tx.for_agent(agent).sessions.list(limit=limit, offset=offset, status=status)
     return [to_session(record) for record in records]
 
 
 def read_session(store: Store, *, agent: str, session: str) -> Session:
-    """One session. Raises `NotFound`."""
+    """Return one session. Raises `NotFound`."""
     with store.reading() as tx:
         return to_session(tx.for_agent(agent).sessions.get(session))
 
 
 def read_messages(store: Store, *, agent: str, session: str, limit: int, offset: int) -> list[Message]:
-    """Messages in the order in which they were said. Raises `NotFound`."""
+    """Return a page of a session's messages, oldest first. Raises `NotFound`."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         found = rows.messages.of_session(rows.sessions.get(session).row_id, limit=limit, offset=offset)
     return [to_message(record) for record in found]
 
 
+def newest_messages(store: Store, working: WorkingMemory, *, agent: str, session: str) -> list[Message]:
+    """Return the last messages of a session, oldest first: at most the capacity of working memory.
+
+    Fills working memory where it did not have them. Without a broker the store answers. Raises `NotFound`.
+    """
+    try:
+        found = working.read(store.name, agent, session)
+        if found is not None:
+            return found
+        epoch = working.epoch(store.name, agent, session)
+    except Unavailable:
+        return _newest_stored(store, agent, session, working.capacity)
+    messages = _newest_stored(store, agent, session, working.capacity)
+    working.fill(store.name, agent, session, messages, epoch=epoch)
+    return messages
+
+
 def export_session(store: Store, *, agent: str, session: str) -> SessionExport:
-    """A session with all its messages, as they were at one moment. Raises `NotFound`."""
+    """Return a session with all its messages, read in one transaction. Raises `NotFound`."""
     messages: list[Message] = []
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         record = rows.sessions.get(session)
         while True:
             page = rows.messages.of_session(record.row_id, limit=_EXPORT_PAGE, offset=len(messages))
-            messages += (to_message(found) for found in page)
+            messages += map(to_message, page)
             if len(page) < _EXPORT_PAGE:
                 return SessionExport(session=to_session(record), messages=messages)
 
 
 def to_session(record: SessionRecord) -> Session:
-    """A stored session as the client sees it."""
-    return Session(
-        id=record.id,
-        ref_code=record.ref_code,
-        status=record.status,  # type: ignore[arg-type]  # the schema's CHECK holds it to the three
-        started_at=from_micros(record.started_at),
-        updated_at=from_micros(record.updated_at),
-        messages=record.messages,
-        last_sequence=record.last_sequence,
-        user=record.user,
-        provider=record.provider,
-        chat_id=record.chat_id,
-        channel=record.channel,
-        ended_at=from_micros(record.ended_at) if record.ended_at else None,
-        metadata=record.metadata,
-    )
+    """Return a stored session as the client sees it."""
+    return convert(record, Session)
+
+
+def to_message(record: MessageRecord) -> Message:
+    """Return a stored message as the client sees it."""
+    return convert(record, Message)
+
+
+def _newest_stored(store: Store, agent: str, session: str, limit: int) -> list[Message]:
+    with store.reading() as tx:
+        rows = tx.for_agent(agent)
+        found = rows.messages.of_session(rows.sessions.get(session).row_id, limit=limit, newest=True)
+    return [to_message(record) for record in found]

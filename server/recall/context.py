@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from adapters.embedders.once import OnceEmbedder
 from adapters.language_models import LanguageModel
 from memory.sessions.restoring import restore_session
-from memory.sessions.working import to_message
+from memory.sessions.sessions import to_message
 from retrieval.budget import room_of
 from retrieval.context import Built, build_context
 from retrieval.recall import Recalled, find

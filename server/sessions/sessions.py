@@ -8,8 +8,7 @@ from typing import TypeVar
 from fastapi import APIRouter, Request, Response
 
 from memory.sessions.forgetting import forget_session, forget_workspace
-from memory.sessions.sessions import export_session, list_sessions, read_messages, read_session
-from memory.sessions.working import newest_messages
+from memory.sessions.sessions import export_session, list_sessions, newest_messages, read_messages, read_session
 from reverie.errors import NotFound, Rejected
 from reverie.types import Deleted, MessageList, Session, SessionExport, SessionList
 from server.answers import answer

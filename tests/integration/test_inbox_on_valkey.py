@@ -13,7 +13,7 @@ import redis
 from adapters.broker.inbox import WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline.recovery import StageSweep
-from memory.sessions.working import newest_messages
+from memory.sessions.sessions import newest_messages
 from storage.pipeline.messages import Messages
 from storage.pipeline.work import STAGES
 from storage.upkeep.verify import verify

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from memory.sessions.forgetting import forget_workspace
-from memory.sessions.working import newest_messages
+from memory.sessions.sessions import newest_messages
 from retrieval.recall import RecallRequest, recall
 from reverie import contract
 from reverie.errors import NotFound

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from adapters.tokens import EstimatedTokens
 from memory.sessions.condensers import Condenser, appended
-from memory.sessions.condensing import AT_ONCE, extract
+from memory.sessions.line_selection import AT_ONCE, extract
 from memory.sessions.passages import passages_of, unquoted
 from memory.sessions.sentences import sentences_of
 from storage.records import MessageRecord

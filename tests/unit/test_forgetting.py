@@ -16,7 +16,7 @@ from memory.pipeline.dead_letters import replay
 from memory.pipeline.ingest import ingest_batch
 from memory.sessions import forgetting
 from memory.sessions.forgetting import forget_workspace
-from memory.sessions.working import newest_messages
+from memory.sessions.sessions import newest_messages
 from reverie.contract import MAX_WAIT_SECONDS
 from reverie.errors import NotFound
 from reverie.pipeline.inbox import REPLY_SECONDS

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from memory.pipeline.ingest import BATCH_ITEMS, ingest_batch
-from memory.sessions.working import to_message
+from memory.sessions.sessions import to_message
 from reverie.clock import to_micros
 from reverie.errors import NotFound
 from support.pipeline import WORKSPACE, Pipeline, turns

@@ -14,7 +14,7 @@ from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline import storing
 from memory.pipeline.ingest import ingest_batch
 from memory.pipeline.recovery import recover_inbox
-from memory.sessions.working import newest_messages
+from memory.sessions.sessions import newest_messages
 from memory.stage import MAX_CRASHES
 from reverie.errors import StoreUnavailable, StoreUnusable, Unavailable
 from storage.pipeline.messages import Messages

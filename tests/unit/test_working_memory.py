@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from memory.pipeline.ingest import ingest_batch
-from memory.sessions.working import newest_messages
+from memory.sessions.sessions import newest_messages
 from reverie.errors import NotFound, Unavailable
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -43,7 +43,7 @@ def test_new_messages_are_there_without_asking_the_store(pipe: Pipeline, monkeyp
     pipe.say("three")
     pipe.ingest()
     messages = newest_messages(pipe.store, pipe.working, agent="ana", session="s")
-    monkeypatch.setattr("memory.sessions.working._from_store", lambda *_: pytest.fail("the store was asked"))
+    monkeypatch.setattr("memory.sessions.sessions._newest_stored", lambda *_: pytest.fail("the store was asked"))
     assert newest_messages(pipe.store, pipe.working, agent="ana", session="s") == messages
     assert [message.content for message in messages] == ["one", "two", "three"]
 

@@ -11,8 +11,7 @@ from memory.sessions.lifecycle import session_of_ref
 from memory.sessions.restoring import restore_session as restore
 from memory.sessions.sessions import export_session as read_export
 from memory.sessions.sessions import list_sessions as read_list
-from memory.sessions.sessions import read_session
-from memory.sessions.working import to_message
+from memory.sessions.sessions import read_session, to_message
 from reverie.errors import NotFound
 from reverie.types import Session
 from storage.stores import Store

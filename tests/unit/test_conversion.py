@@ -1,0 +1,83 @@
+"""Records and client structs are converted by field name: nothing is lost, and times and sequences fit their side."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+import pytest
+
+from memory.conversion import convert, set_fields
+from reverie.memories.types import Fact, Memory, MemoryChanges, MemoryDraft, Note
+from reverie.types import Message, Session
+from storage.memories.records import MemoryRecord, NewMemory
+from storage.records import MessageRecord, SessionRecord
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Stored:
+    """A record as a store returns it."""
+
+    name: str
+    at: int
+    until: int | None
+    tags: tuple[str, ...]
+    sizes: tuple[int, ...] = (1, 2)
+
+    @property
+    def label(self) -> str:
+        """Return a derived field."""
+        return self.name.upper()
+
+
+class Shown(msgspec.Struct, frozen=True, kw_only=True):
+    """What the client sees of it."""
+
+    name: str
+    at: datetime
+    until: datetime | None = None
+    tags: list[str] = []
+    label: str = ""
+    extra: int = 0
+
+
+def test_fields_are_copied_by_name_with_times_and_sequences_converted() -> None:
+    """Given a record, then the struct has its fields, datetimes in UTC, lists and derived fields included."""
+    shown = convert(Stored("a", 1_000_000, None, ("x",)), Shown)
+    assert shown == Shown(name="a", at=datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC), tags=["x"], label="A")
+    assert convert(shown, Stored, sizes=(3,)) == Stored("a", 1_000_000, None, ("x",), (3,))
+
+
+def test_overrides_win_and_a_missing_field_without_a_default_is_an_error() -> None:
+    """Given an override, then it is used as it is; given neither source nor default, then it fails at once."""
+    assert convert(Stored("a", 0, 5, ()), Shown, name="b", until=None).name == "b"
+    with pytest.raises(TypeError):
+        convert(object(), Shown)
+
+
+def test_only_the_fields_that_were_given_are_set() -> None:
+    """Given changes, then those left out are not among them, and an explicit null is."""
+    assert set_fields(MemoryChanges(importance=0.7, expires_at=None)) == {"importance": 0.7, "expires_at": None}
+
+
+@pytest.mark.parametrize(
+    ("source", "target", "named"),
+    [
+        (MemoryRecord, Memory, set()),
+        (MemoryDraft, NewMemory, {"created_at", "concept_tags", "note_id", "category", "key", "value", "trace"}),
+        (Memory, NewMemory, {"trace"}),
+        (MemoryRecord, Fact, set()),
+        (MemoryRecord, Note, {"user"}),
+        (MessageRecord, Message, set()),
+        (SessionRecord, Session, set()),
+    ],
+)
+def test_no_field_is_lost_between_a_record_and_its_struct(source: Any, target: Any, named: set[str]) -> None:
+    """Given the pairs that are converted, then the target has no field that the source lacks but those named."""
+    fields = {
+        kind: set(getattr(kind, "__struct_fields__", None) or getattr(kind, "__dataclass_fields__", ()))
+        for kind in (source, target)
+    }
+    assert fields[target] - fields[source] == named
