@@ -26,7 +26,7 @@ from benchmarks.harness.published import PUBLISHED
 from benchmarks.harness.result import Goal, Result, console, settings_of, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
-from reverie.types import FoundSessions, Recollection
+from reverie.types import FoundSessions, RecallResponse
 
 # What 03-recall.md of the specification asks for on the development sets, in percent.
 GOALS: Final = {
@@ -123,7 +123,7 @@ def _ask_turns(
     result: Result,
     tell: Progress,
 ) -> Grouped:
-    def call(client: Reverie, question: TurnQuestion) -> Recollection:
+    def call(client: Reverie, question: TurnQuestion) -> RecallResponse:
         return client.recall(question.text, limit=max(DEPTHS), **strategy.options)
 
     answers = ask(stack, "locomo", [(one.haystack.agent, question) for one, question in asked], call, tell)

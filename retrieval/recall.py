@@ -19,29 +19,28 @@ from retrieval.indexes import AgentIndexes, indexes_of
 from retrieval.request import RecallRequest
 from retrieval.results import results_of
 from reverie.clock import now_micros
-from reverie.types import Recollection
+from reverie.types import RecallResponse
 from storage.records import Hit
 from storage.stores import Store
 
-__all__ = ["AccountSide", "RecallRequest", "Recalled", "find", "recall", "still_being_made"]
+__all__ = ["AccountSide", "RecallOutcome", "RecallRequest", "find", "recall", "still_being_made"]
 
 
 @dataclass(frozen=True, slots=True)
-class Recalled:
-    """What a recall found: the answer, and for each of its results the chunk that it stands for and its score.
+class RecallOutcome:
+    """The response to a recall, and the hit behind each of its results.
 
-    The score is on [0, 1]: a share of what the best possible would have got, whatever was asked and however it was
-    fused. So it can be recorded, and compared with that of another recall. Each hit names its store. `copies` are those
-    of memories that were found and for which the message that they came from was shown.
+    A hit's score is a share of the best possible score, on [0, 1], so that scores of different queries and rankings can
+    be recorded and compared. `folded` are the hits of memories whose source message was returned in their place.
     """
 
-    recollection: Recollection
+    response: RecallResponse
     hits: tuple[Hit, ...]
-    copies: tuple[Hit, ...] = ()
+    folded: tuple[Hit, ...] = ()
 
     def hits_in(self, store: str) -> list[Hit]:
-        """All that was found in one store, copies last: what is to be recorded there."""
-        return [hit for hit in (*self.hits, *self.copies) if hit.store == store]
+        """Return all hits in one store, folded ones last: what is recorded there as recalled."""
+        return [hit for hit in (*self.hits, *self.folded) if hit.store == store]
 
 
 def recall(
@@ -52,9 +51,9 @@ def recall(
     indexes: AgentIndexes | None = None,
     account: AccountSide | None = None,
     now: int | None = None,
-) -> Recollection:
+) -> RecallResponse:
     """The best matches for a query among what one agent holds; as `find`."""
-    return find(store, embedder, request, indexes=indexes, account=account, now=now).recollection
+    return find(store, embedder, request, indexes=indexes, account=account, now=now).response
 
 
 def find(
@@ -65,7 +64,7 @@ def find(
     indexes: AgentIndexes | None = None,
     account: AccountSide | None = None,
     now: int | None = None,
-) -> Recalled:
+) -> RecallOutcome:
     """The best matches for a query among what one agent holds, with the chunks that were found.
 
     `account` is where memories of the account tier lie, for requests that look so far. `indexes` keeps the agent's
@@ -83,9 +82,9 @@ def find(
         candidates = Candidates(here, beside)
         found = results_of(candidates, request, now=now_micros() if now is None else now)
     degraded = here.asked.degraded or still_being_made(here.view)
-    recollection = Recollection(results=[one.result for one in found], mode=request.mode, degraded=degraded)
-    return Recalled(
-        recollection, tuple(one.hit for one in found), tuple(copy for one in found for copy in one.copies.values())
+    response = RecallResponse(results=[one.result for one in found], mode=request.mode, degraded=degraded)
+    return RecallOutcome(
+        response, tuple(one.hit for one in found), tuple(hit for one in found for hit in one.folded.values())
     )
 
 

@@ -27,7 +27,7 @@ class Found:
 
     result: RecallResult
     hit: Hit
-    copies: dict[str, Hit] = field(default_factory=dict)
+    folded: dict[str, Hit] = field(default_factory=dict)
 
 
 def results_of(candidates: Candidates, request: RecallRequest, *, now: int) -> list[Found]:
@@ -48,7 +48,7 @@ def results_of(candidates: Candidates, request: RecallRequest, *, now: int) -> l
         wanted *= 4
     for key, memory, hit in folded:
         if key in results:
-            results[key].copies.setdefault(memory, hit)
+            results[key].folded.setdefault(memory, hit)
     return list(results.values())
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.dedup import distinct
-from retrieval.recall import Recalled
+from retrieval.recall import RecallOutcome
 from retrieval.request import MAX_LIMIT, MAX_QUERY_CHARACTERS, RecallRequest
 from retrieval.scopes import Candidate, ranked, tier_of
 from retrieval.trihybrid import IMPORTANT, MOST_IMPORTANT, MOST_RELEVANT, RELEVANT, Conversation, choose
@@ -27,7 +27,7 @@ from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
 # A recall of one request, over an embedder and indexes that this module knows nothing of.
-Search = Callable[[RecallRequest], Recalled]
+Search = Callable[[RecallRequest], RecallOutcome]
 
 # A turn taken as the query may be a whole document: its beginning says what it is about.
 _QUERY_CHARACTERS: Final = 2_000
@@ -72,12 +72,12 @@ class _Start:
 
 @dataclass(frozen=True, slots=True)
 class _Found:
-    everywhere: Recalled
-    within: Recalled
+    everywhere: RecallOutcome
+    within: RecallOutcome
 
     @property
     def degraded(self) -> str:
-        return self.everywhere.recollection.degraded or self.within.recollection.degraded
+        return self.everywhere.response.degraded or self.within.response.degraded
 
 
 def select(store: Store, search: Search, asking: Asking, *, account: Store | None = None) -> Selected:
@@ -152,10 +152,10 @@ def _conversation(rows: AgentRepositories, start: _Start, found: _Found | None, 
     return choose(start.recent, important, relevant, most=asking.most_messages)
 
 
-def _relevant(within: Recalled) -> list[RecallResult]:
+def _relevant(within: RecallOutcome) -> list[RecallResult]:
     """The messages that are near enough to the query; without vectors, those that its words find, best first."""
-    results = list(within.recollection)
-    if within.recollection.degraded:
+    results = list(within.response)
+    if within.response.degraded:
         return results
     return [memory for memory in results if _cosine(memory) > RELEVANT]
 
@@ -174,7 +174,7 @@ class _Abroad:
     model: str | None = None
 
 
-def _abroad(account: Store, everywhere: Recalled, asking: Asking) -> _Abroad:
+def _abroad(account: Store, everywhere: RecallOutcome, asking: Asking) -> _Abroad:
     chunks = [hit.chunk_id for hit in everywhere.hits_in(ACCOUNT_STORE)]
     if not chunks:
         return _Abroad()
@@ -185,7 +185,7 @@ def _abroad(account: Store, everywhere: Recalled, asking: Asking) -> _Abroad:
 
 def _memories(
     tx: Transaction,
-    everywhere: Recalled,
+    everywhere: RecallOutcome,
     abroad: _Abroad,
     conversation: Conversation,
     asking: Asking,
@@ -210,7 +210,7 @@ def _memories(
 
 def _candidates(
     rows: AgentRepositories,
-    everywhere: Recalled,
+    everywhere: RecallOutcome,
     abroad: _Abroad,
     taken: set[str],
     asking: Asking,
@@ -219,7 +219,7 @@ def _candidates(
     """What the recall found and the conversation does not hold already, each in the tier that it lives in."""
     found: list[tuple[RecallResult, Hit]] = [
         (memory, hit)
-        for memory, hit in zip(everywhere.recollection, everywhere.hits, strict=True)
+        for memory, hit in zip(everywhere.response, everywhere.hits, strict=True)
         if memory.source_message not in taken and (memory.kind != "message" or memory.id not in taken)
     ]
     standings = rows.standing.of([hit.chunk_id for _, hit in found if hit.store != ACCOUNT_STORE])

@@ -63,8 +63,8 @@ from reverie.types import (
     FoundSessions,
     MessageList,
     RecallEventList,
+    RecallResponse,
     Receipt,
-    Recollection,
     Restored,
     Session,
     SessionExport,
@@ -89,7 +89,7 @@ from server.memories.bodies import MemoryBody, MemorySearchBody
 from server.scheduling.bodies import ScheduleBody, ScheduleChangesBody
 
 _STRUCTS: Final = (
-    MessagesBody, FileBody, RecallBody, Receipt, Recollection, Session, SessionList, SessionExport, MessageList,
+    MessagesBody, FileBody, RecallBody, Receipt, RecallResponse, Session, SessionList, SessionExport, MessageList,
     DeadLetter, DeadLetterList, Deleted, RecallEventList, PipelineStatus, Problem,
     SessionSummary, Compacted,
     ContextBody, Context, RestoreBody, Restored, SessionSearchBody, FoundSessions,

@@ -9,7 +9,7 @@ from typing import TypeVar
 from fastapi import Request
 
 from memory.pipeline.status import StatusReader
-from retrieval.recall import AccountSide, Recalled
+from retrieval.recall import AccountSide, RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.clock import new_id
 from reverie.contract import ACCOUNT_STORE
@@ -69,7 +69,7 @@ class Services:
             task_sender=here.task_sender,
         )
 
-    def find(self, caller: Caller, request: RecallRequest) -> Recalled | None:
+    def find(self, caller: Caller, request: RecallRequest) -> RecallOutcome | None:
         """What a request finds in the caller's workspace and, where it looks so far, across workspaces.
 
         None while nothing has been stored in either. Raises as `retrieval.recall.find`.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from retrieval.recall import AccountSide, Recalled, find
+from retrieval.recall import AccountSide, RecallOutcome, find
 from retrieval.request import RecallRequest
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
@@ -26,7 +26,7 @@ def account_side(here: Runtime, agent: str, *, embedding: bool = True) -> Accoun
     return _side(here, store, embedding)
 
 
-def find_in(here: Runtime, workspace: str, request: RecallRequest, *, embedding: bool = True) -> Recalled | None:
+def find_in(here: Runtime, workspace: str, request: RecallRequest, *, embedding: bool = True) -> RecallOutcome | None:
     """What a request finds in a workspace and, where it looks so far, across workspaces.
 
     Without `embedding` no model is loaded: the request brings its vector, or words must do. None while nothing has been

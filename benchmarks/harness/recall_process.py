@@ -19,7 +19,7 @@ from benchmarks.harness.exact import Exactness, compare_with_exact
 from benchmarks.harness.timed import Asked, Timings, WarmUp, timed, warm_up
 from retrieval.indexes import AgentIndexes
 from retrieval.recall import RecallRequest, recall
-from reverie.types import Recollection
+from reverie.types import RecallResponse
 from storage.stores import Store
 from worker.runtime import Runtime
 from worker.settings import load_settings
@@ -104,7 +104,7 @@ def _measured(plan: Plan, runtime: Runtime) -> InProcess:
     )
 
 
-def _recall(runtime: Runtime, store: Store, indexes: AgentIndexes, question: Asked, limit: int) -> Recollection:
+def _recall(runtime: Runtime, store: Store, indexes: AgentIndexes, question: Asked, limit: int) -> RecallResponse:
     request = RecallRequest(query=question.text, agent=question.agent, limit=limit)
     return recall(store, runtime.embedder, request, indexes=indexes)
 

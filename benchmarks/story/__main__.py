@@ -152,7 +152,7 @@ def _ask_all(
     scores = []
     for one in conversations:
         for asked in one.questions[which]:
-            found = world.recall(one.haystack.agent, asked.text, limit=max(DEPTHS), noted=False).recollection
+            found = world.recall(one.haystack.agent, asked.text, limit=max(DEPTHS), noted=False).response
             if asked.evidence:
                 scores.append(turn_measures([result.id for result in found], asked.evidence))
         tell(f"asked {one.haystack.agent}")

@@ -62,7 +62,7 @@ def example_lines(before: Sequence[Told], after: Sequence[Told]) -> Iterator[str
 
 
 def _told(world: World, agent: str, question: str) -> Told:
-    first = next(iter(world.recall(agent, question, limit=1, noted=False).recollection.results), None)
+    first = next(iter(world.recall(agent, question, limit=1, noted=False).response.results), None)
     if first is None:
         return Told(question, "nothing")
     said = _short(first.text)

@@ -140,7 +140,7 @@ class Month:
     def _ask(self, day: Day, agent: str, question: str) -> None:
         found = self.world.recall(agent, question)
         day.asked += 1
-        day.recalled += len(found.copies) + sum(result.kind == "memory" for result in found.recollection)
+        day.recalled += len(found.folded) + sum(result.kind == "memory" for result in found.response)
 
     def _job(self, task: str) -> None:
         if self.maintained:

@@ -24,7 +24,7 @@ from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from memory.pipeline.ingest import ingest_batch
 from memory.stage import StageReport
-from retrieval.recall import AccountSide, Recalled, find
+from retrieval.recall import AccountSide, RecallOutcome, find
 from retrieval.request import RecallRequest
 from retrieval.sessions import search_sessions
 from reverie.clock import to_micros
@@ -120,7 +120,7 @@ class World:
                 _drain(partial(embed_chunks, store, embedder, now=now, hooks=_NOBODY_TOLD))
             _drain(partial(index_chunks, store, now=now, on_indexed=_ignore))
 
-    def recall(self, agent: str, query: str, *, limit: int = 5, noted: bool = True, **more: Any) -> Recalled:
+    def recall(self, agent: str, query: str, *, limit: int = 5, noted: bool = True, **more: Any) -> RecallOutcome:
         """Ask as an agent does; with `noted` it is recorded what was found."""
         here = self.runtime
         account = here.stores.account_store()
@@ -157,7 +157,7 @@ class World:
         self.settle()
         return counts
 
-    def _note(self, agent: str, query: str, found: Recalled) -> None:
+    def _note(self, agent: str, query: str, found: RecallOutcome) -> None:
         """Record what was found, each hit in the store that it is of, as the recording task does."""
         for store in self.stores:
             hits = [(hit.chunk_id, hit.score) for hit in found.hits_in(store.name)]

@@ -25,8 +25,8 @@ from reverie.types import (
     FoundSessions,
     Message,
     RecallEvent,
+    RecallResponse,
     Receipt,
-    Recollection,
     Restored,
     Session,
     SessionExport,
@@ -165,7 +165,7 @@ class AsyncReverie(
         fts_weight: float | None = None,
         neighbours: int = 0,
         explain: bool = False,
-    ) -> Recollection:
+    ) -> RecallResponse:
         """See `Reverie.recall`."""
         return await self._run(
             self._sync.recall,

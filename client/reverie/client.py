@@ -36,8 +36,8 @@ from reverie.types import (
     MessageList,
     RecallEvent,
     RecallEventList,
+    RecallResponse,
     Receipt,
-    Recollection,
     Session,
     SessionExport,
     SessionList,
@@ -200,7 +200,7 @@ class Reverie(
         fts_weight: float | None = None,
         neighbours: int = 0,
         explain: bool = False,
-    ) -> Recollection:
+    ) -> RecallResponse:
         """What this agent was told and remembers that fits the query, best first.
 
         `tags` confine it to what carries all of them, `kinds` to some of "message", "file" and "memory". `session` and
@@ -227,7 +227,7 @@ class Reverie(
             "neighbours": neighbours,
             "explain": explain,
         }
-        return self._http.call("POST", "/v1/recall", Recollection, body=body)
+        return self._http.call("POST", "/v1/recall", RecallResponse, body=body)
 
     def search_sessions(
         self, query: str, *, tags: Iterable[str] = (), mode: Mode = "hybrid", limit: int = 5

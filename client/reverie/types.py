@@ -115,7 +115,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     explanation: Explanation | None = None
 
 
-class Recollection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecallResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The answer to `recall`, best first. `degraded` says why it is less than what was asked for."""
 
     results: list[RecallResult]

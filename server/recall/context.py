@@ -10,7 +10,7 @@ from memory.sessions.restoring import restore_session
 from memory.sessions.sessions import to_message
 from retrieval.budget import room_of
 from retrieval.context import Built, build_context
-from retrieval.recall import Recalled, find
+from retrieval.recall import RecallOutcome, find
 from retrieval.request import RecallRequest
 from retrieval.selection import Asking
 from reverie.checks import check_label, check_query, check_session
@@ -67,7 +67,7 @@ def _context(services: Services, caller: Caller, body: ContextBody) -> Context:
     embedder = OnceEmbedder(of_store) if of_store is not None else None
     account = services.account_side(caller.agent)
 
-    def search(request: RecallRequest) -> Recalled:
+    def search(request: RecallRequest) -> RecallOutcome:
         return find(store, embedder, request, indexes=runtime.indexes, account=account, now=asking.now)
 
     built = build_context(

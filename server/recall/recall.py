@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from retrieval.request import RecallRequest
 from retrieval.sessions import search_sessions
 from reverie.checks import check_label, check_query, check_session, normalise_tags
-from reverie.types import FoundSessions, Recollection
+from reverie.types import FoundSessions, RecallResponse
 from server.answers import answer
 from server.bodies import RecallBody, SessionSearchBody
 from server.caller import Caller, query_of
@@ -19,7 +19,7 @@ def routes(services: Services) -> APIRouter:
     """The route by which memories come back."""
     router = APIRouter(tags=["recall"])
 
-    @router.post("/v1/recall", openapi_extra=operation(Recollection, body=RecallBody))
+    @router.post("/v1/recall", openapi_extra=operation(RecallResponse, body=RecallBody))
     async def post_recall(request: Request) -> Response:
         """What this agent was told that fits the query, best first. Scores are given only with `explain`."""
         query_of(request)
@@ -57,7 +57,7 @@ def _nothing_yet(caller: Caller) -> str:
     return f"nothing has been stored in workspace {caller.workspace!r} yet"
 
 
-def _recall(services: Services, caller: Caller, body: RecallBody) -> Recollection:
+def _recall(services: Services, caller: Caller, body: RecallBody) -> RecallResponse:
     request = RecallRequest(
         query=check_query(body.query),
         agent=caller.agent,
@@ -78,10 +78,10 @@ def _recall(services: Services, caller: Caller, body: RecallBody) -> Recollectio
     return recalled(services, caller, request)
 
 
-def recalled(services: Services, caller: Caller, request: RecallRequest) -> Recollection:
+def recalled(services: Services, caller: Caller, request: RecallRequest) -> RecallResponse:
     """What a request finds in the workspace and beyond, noted as recalled. Raises `Rejected` and `NotFound`."""
     found = services.find(caller, request)
     if found is None:
-        return Recollection(results=[], mode=request.mode, degraded=_nothing_yet(caller))
-    services.note_recall(caller, request.query, (*found.hits, *found.copies))
-    return found.recollection
+        return RecallResponse(results=[], mode=request.mode, degraded=_nothing_yet(caller))
+    services.note_recall(caller, request.query, (*found.hits, *found.folded))
+    return found.response

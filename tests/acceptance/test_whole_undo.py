@@ -77,9 +77,7 @@ def answers_of(world: World) -> list[tuple[str, str, float]]:
     world.runtime.moment = NOW
     found = [world.recall(agent, query, limit=10, noted=False) for agent in AGENTS for query in QUESTIONS]
     return [
-        (result.id, result.text, hit.score)
-        for one in found
-        for result, hit in zip(one.recollection, one.hits, strict=True)
+        (result.id, result.text, hit.score) for one in found for result, hit in zip(one.response, one.hits, strict=True)
     ]
 
 

@@ -34,7 +34,7 @@ from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload
 from reverie.pipeline.inbox import inbox_field
 from reverie.pipeline.items import build_file, build_messages, build_session
-from reverie.types import Message, Recollection
+from reverie.types import Message, RecallResponse
 from storage.records import DeadLetter, MessageRecord, ReadyMessage
 from storage.stores import Store, Stores
 
@@ -158,7 +158,7 @@ class Pipeline:
 
     # --- out of the store ---
 
-    def recall(self, query: str, *, agent: str = "ana", **more: Any) -> Recollection:
+    def recall(self, query: str, *, agent: str = "ana", **more: Any) -> RecallResponse:
         request = RecallRequest(query=query, agent=agent, **more)
         return recall(self.store, self.embedder, request, indexes=self.indexes)
 

@@ -7,7 +7,7 @@ from typing import Any
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
-from retrieval.recall import AccountSide, Recalled, find
+from retrieval.recall import AccountSide, RecallOutcome, find
 from retrieval.request import RecallRequest
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.stores import Store
@@ -38,13 +38,13 @@ def settle(pipe: Pipeline, *, vectors: bool = True) -> None:
             pipe.drain(lambda store=store: index_chunks(store, now=pipe.now, on_indexed=lambda batch: None).more)
 
 
-def over_both(pipe: Pipeline, query: str, *, agent: str = "ana", **more: Any) -> Recalled:
+def over_both(pipe: Pipeline, query: str, *, agent: str = "ana", **more: Any) -> RecallOutcome:
     """A recall over the workspace and the account."""
     account = AccountSide(pipe.stores.account_store(), pipe.embedder)
     request = RecallRequest(query=query, agent=agent, **more)
     return find(pipe.store, pipe.embedder, request, indexes=pipe.indexes, account=account)
 
 
-def ids(found: Recalled) -> list[str]:
+def ids(found: RecallOutcome) -> list[str]:
     """The ids of the results, best first."""
-    return [result.id for result in found.recollection]
+    return [result.id for result in found.response]

@@ -11,7 +11,7 @@ import pytest
 from numpy.typing import NDArray
 
 from adapters.embedders.base import EmbedderUnavailable
-from retrieval.recall import AccountSide, Recalled, find
+from retrieval.recall import AccountSide, RecallOutcome, find
 from retrieval.request import RecallRequest
 from reverie.errors import NotFound
 from support.pipeline import Pipeline
@@ -111,11 +111,11 @@ def test_two_stores_are_ranked_as_one(pipe: Pipeline, union: Pipeline, way: dict
         assert told(two) == told(one), query
         assert [hit.score for hit in two.hits] == pytest.approx([hit.score for hit in one.hits], abs=1e-6)
         assert {hit.store for hit in one.hits} <= {"ws"}
-        stores = {result.id: hit.store for result, hit in zip(two.recollection, two.hits, strict=True)}
+        stores = {result.id: hit.store for result, hit in zip(two.response, two.hits, strict=True)}
         assert all((store == "@account") == (name in ABROAD) for name, store in stores.items())
 
 
-def told(found: Recalled) -> list[Any]:
+def told(found: RecallOutcome) -> list[Any]:
     """Each result with its retrievers, rounded."""
     return [
         (
@@ -126,7 +126,7 @@ def told(found: Recalled) -> list[Any]:
                 if (one := getattr(result.explanation, name)) is not None
             },
         )
-        for result in found.recollection
+        for result in found.response
     ]
 
 
@@ -197,7 +197,7 @@ def test_stores_of_two_models_are_each_asked_in_their_own(pipe: Pipeline) -> Non
     mine = Counting()
     account = AccountSide(pipe.stores.account_store(), other)
 
-    def asked(query: str, **more: Any) -> Recalled:
+    def asked(query: str, **more: Any) -> RecallOutcome:
         return find(pipe.store, mine, RecallRequest(query=query, agent="ana", **more), account=account)
 
     assert ids(asked("vessel"))[0] == "a"  # found by meaning alone
@@ -217,7 +217,7 @@ def test_words_find_what_the_account_holds_while_the_embedder_is_away(pipe: Pipe
     embedder.down = True
     found = over_both(pipe, "prefers cats")
     assert ids(found)[0] == "a4"
-    assert found.recollection.degraded == "keyword only: the model is down"
+    assert found.response.degraded == "keyword only: the model is down"
 
 
 def test_both_stores_answer_from_disk_while_their_indexes_are_made(pipe: Pipeline) -> None:

@@ -10,7 +10,7 @@ import pytest
 
 from adapters.tokens import EstimatedTokens
 from retrieval.context import Built, build_context
-from retrieval.recall import AccountSide, Recalled, find
+from retrieval.recall import AccountSide, RecallOutcome, find
 from retrieval.request import RecallRequest
 from retrieval.selection import Asking
 from reverie.clock import from_micros
@@ -50,7 +50,7 @@ def context(
     )
     account = AccountSide(pipe.stores.account_store(), pipe.embedder)
 
-    def search(request: RecallRequest) -> Recalled:
+    def search(request: RecallRequest) -> RecallOutcome:
         return find(pipe.store, pipe.embedder, request, indexes=pipe.indexes, account=account, now=now)
 
     return build_context(

@@ -107,7 +107,7 @@ def test_messages_of_a_scope_are_as_before(tiers: Pipeline, way: dict[str, Any])
     """Given memories of all tiers, then a session shows its own messages, and a scope beyond it all of them."""
     own = over_both(tiers, "violin", session="one", kinds=("message",), **way)
     wide = over_both(tiers, "violin", session="one", scope="account", kinds=("message",), limit=50, **way)
-    assert [result.text for result in own.recollection] == ["a violin said in one"]
+    assert [result.text for result in own.response] == ["a violin said in one"]
     assert len(wide.hits) == 4
 
 
@@ -126,7 +126,7 @@ def test_a_memory_says_what_it_is(pipe: Pipeline) -> None:
     settle(pipe)
     keep(pipe, "m", "Lives in Lisbon", session="s", source_message=message, tags=("home",), kind="fact", confidence=0.9)
     settle(pipe)
-    (result,) = over_both(pipe, "Lisbon", kinds=("memory",), explain=True).recollection.results
+    (result,) = over_both(pipe, "Lisbon", kinds=("memory",), explain=True).response.results
     assert (result.kind, result.id, result.text, result.tier) == ("memory", "m", "Lives in Lisbon", "workspace")
     assert (result.tags, result.session, result.source_message, result.role) == (["home"], "s", message, None)
     assert result.explanation is not None
@@ -147,11 +147,11 @@ def test_kinds_are_told_apart_inside_the_search(pipe: Pipeline, on_disk: bool) -
         pipe.indexes = OnDiskOnly()
     for way in WAYS:
         assert ids(over_both(pipe, "violin strings", kinds=("memory",), **way)) == ["m"], way
-        two = over_both(pipe, "violin strings", kinds=("memory", "file"), **way).recollection
+        two = over_both(pipe, "violin strings", kinds=("memory", "file"), **way).response
         assert sorted(result.kind for result in two) == ["file", "memory"], way
-        assert {
-            r.kind for r in over_both(pipe, "violin strings", kinds=("message",), limit=100, **way).recollection
-        } == {"message"}
+        assert {r.kind for r in over_both(pipe, "violin strings", kinds=("message",), limit=100, **way).response} == {
+            "message"
+        }
     with pytest.raises(Rejected, match="kinds 'dream' is none of message, file, memory"):
         pipe.recall("violin", kinds=("dream",))
 
@@ -199,7 +199,7 @@ def test_memories_change_neither_ranks_nor_scores_of_what_was_said(pipe: Pipelin
     settle(pipe)
 
     def ranked(query: str, **more: Any) -> list[tuple[str, Any]]:
-        found = over_both(pipe, query, limit=100, explain=True, **more, **way).recollection
+        found = over_both(pipe, query, limit=100, explain=True, **more, **way).response
         return [(result.id, result.explanation) for result in found if result.kind == "message"]
 
     before = {query: ranked(query) for query in QUERIES}
@@ -219,10 +219,10 @@ def test_a_better_memory_stands_above_the_best_message(pipe: Pipeline) -> None:
     keep(pipe, "m", "the ferry to the island leaves the harbour at nine")
     settle(pipe)
     found = over_both(pipe, "when does the ferry to the island leave the harbour", explain=True)
-    scores = [result.explanation.score for result in found.recollection if result.explanation is not None]
+    scores = [result.explanation.score for result in found.response if result.explanation is not None]
     assert ids(found)[0] == "m"
     assert scores == sorted(scores, reverse=True)
-    for result in found.recollection:
+    for result in found.response:
         explanation = result.explanation
         assert explanation is not None
         shares = [
@@ -254,11 +254,11 @@ def test_a_memory_and_its_message_are_one_result(pipe: Pipeline, way: dict[str, 
     settle(pipe)
     found = over_both(pipe, "moved to Lisbon", **way)
     assert ids(found) == [source, other]
-    assert {(hit.store, hit.score <= 1) for hit in found.copies} == {("ws", True), ("@account", True)}
+    assert {(hit.store, hit.score <= 1) for hit in found.folded} == {("ws", True), ("@account", True)}
     assert (len(found.hits_in("ws")), len(found.hits_in("@account"))) == (3, 1)
     alone = over_both(pipe, "moved to Lisbon", kinds=("memory",), **way)
     assert sorted(ids(alone)) == ["again", "copy"]
-    assert alone.copies == ()
+    assert alone.folded == ()
     assert set(ids(over_both(pipe, "moved to Lisbon", copies=True, **way))) == {source, other, "copy", "again"}
 
 
@@ -293,7 +293,7 @@ def test_words_do_alone_while_nothing_has_a_vector(pipe: Pipeline) -> None:
     found = over_both(pipe, "harbour", limit=10)
     assert set(ids(found)) >= {"m", "a"}
     assert len(found.hits) == 3
-    assert "nothing has a vector yet" in found.recollection.degraded
+    assert "nothing has a vector yet" in found.response.degraded
 
 
 def test_session_search_counts_notes_in_their_session_and_no_other_memory(pipe: Pipeline) -> None:
@@ -337,7 +337,7 @@ def test_memories_take_no_place_of_what_was_said_where_a_first_look_decides(
     settle(pipe)
 
     def messages() -> list[str]:
-        found = over_both(pipe, "harbour boat", limit=100).recollection
+        found = over_both(pipe, "harbour boat", limit=100).response
         return [result.id for result in found if result.kind == "message"]
 
     before = messages()

@@ -15,7 +15,7 @@ from retrieval import plain
 from retrieval.recall import recall
 from retrieval.request import RecallRequest
 from reverie.errors import Rejected
-from reverie.types import RecallResult, Recollection
+from reverie.types import RecallResponse, RecallResult
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, OnDiskOnly
 
@@ -201,11 +201,11 @@ def test_what_is_said_again_is_found_once_as_the_newest(tmp_path: Path) -> None:
     pipe.close()
 
 
-def scores(found: Recollection) -> list[tuple[RecallResult, float, float]]:
+def scores(found: RecallResponse) -> list[tuple[RecallResult, float, float]]:
     return [(memory, score, one.score) for memory, score, one in explained(found)]
 
 
-def explained(found: Recollection) -> list[tuple[RecallResult, float, plain.Hit]]:
+def explained(found: RecallResponse) -> list[tuple[RecallResult, float, plain.Hit]]:
     scores = []
     for memory in found:
         told = memory.explanation

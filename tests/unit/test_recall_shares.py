@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from retrieval.recall import Recalled, find
+from retrieval.recall import RecallOutcome, find
 from retrieval.request import RecallRequest
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords
@@ -24,7 +24,7 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     made.close()
 
 
-def ask(pipe: Pipeline, query: str, **more: Any) -> Recalled:
+def ask(pipe: Pipeline, query: str, **more: Any) -> RecallOutcome:
     request = RecallRequest(query=query, agent="ana", limit=10, **more)
     return find(pipe.store, pipe.embedder, request, indexes=pipe.indexes)
 
@@ -45,7 +45,7 @@ def test_shares_lie_between_zero_and_one_in_the_order_of_the_results(pipe: Pipel
     found = ask(pipe, "the boat lies in the harbour", **how)
     scores = [hit.score for hit in found.hits]
 
-    assert found.recollection.results[0].text == "the boat lies in the harbour"
+    assert found.response.results[0].text == "the boat lies in the harbour"
     assert scores == sorted(scores, reverse=True)
     assert all(0.0 <= score <= 1.0 for score in scores)
     assert scores[0] == pytest.approx(1.0, abs=0.15)
@@ -62,7 +62,7 @@ def test_the_best_of_a_poor_match_is_less_than_all(pipe: Pipeline) -> None:
 def test_an_explained_score_stays_the_fused_one(pipe: Pipeline) -> None:
     """Given `explain`, then the explanation tells the sum of the retrievers, and the share is that sum's."""
     found = ask(pipe, "the boat lies in the harbour", explain=True)
-    explanation = found.recollection.results[0].explanation
+    explanation = found.response.results[0].explanation
 
     assert explanation is not None
     assert explanation.score > 1.0

@@ -18,7 +18,7 @@ from memory.pipeline.questions import text_to_embed
 from memory.pipeline.reembedding import Begun, ReembedReport, reembed
 from memory.upkeep.store_files import optimize_stores
 from reverie.errors import Conflict
-from reverie.types import Recollection
+from reverie.types import RecallResponse
 from storage.recall import reembed as vectors
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.index import Generation
@@ -130,7 +130,7 @@ def searched_with(pipe: Pipeline) -> WordEmbedder:
     return WordEmbedder(generation.model, generation.dim, salt=found.salt)
 
 
-def recall(pipe: Pipeline, query: str, **more: Any) -> Recollection:
+def recall(pipe: Pipeline, query: str, **more: Any) -> RecallResponse:
     pipe.embedder = searched_with(pipe)
     return pipe.recall(query, **{"mode": "vector", "limit": 100, **more})
 

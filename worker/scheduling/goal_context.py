@@ -66,8 +66,8 @@ def _recalled(here: Runtime, store: Store, schedule: ScheduleRecord) -> GoalCont
         found = find_in(here, store.name, replace(request, session=None, scope=None), embedding=False)
     if found is None:
         return GoalContext()
-    results = tuple(found.recollection.results)
-    return GoalContext(tuple(map(_line, results)), results, why or found.recollection.degraded)
+    results = tuple(found.response.results)
+    return GoalContext(tuple(map(_line, results)), results, why or found.response.degraded)
 
 
 def _vector_of(here: Runtime, store: Store, schedule: ScheduleRecord) -> tuple[list[float] | None, str]:

@@ -15,7 +15,7 @@ import typer
 from reverie import contract
 from reverie.client import Reverie
 from reverie.errors import Rejected, Rejection
-from reverie.types import Explanation, Recollection
+from reverie.types import Explanation, RecallResponse
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, progress_bar, say, shortened, when
 from worker.cli.stack import local_url
@@ -118,7 +118,7 @@ def recall(
     if as_json:
         print_json(found)
     else:
-        _print_recollection(found)
+        _print_recall(found)
 
 
 @files.command("add")
@@ -244,7 +244,7 @@ def _messages(items: list[Any], session: str | None) -> Iterator[tuple[str, Any]
         yield from ((owner, row) for row in rows)
 
 
-def _print_recollection(found: Recollection) -> None:
+def _print_recall(found: RecallResponse) -> None:
     if found.degraded:
         say(f"({found.degraded})")
     for place, memory in enumerate(found.results, start=1):
