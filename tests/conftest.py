@@ -10,6 +10,7 @@ from uuid import uuid4
 
 import pytest
 
+from reverie.clock import now_micros
 from support.broker import running_valkey
 from worker.runtime import Runtime
 from worker.settings import Settings
@@ -41,14 +42,14 @@ def make_runtime(valkey_url: str, broker_prefix: str, tmp_path: Path) -> Iterato
     """Makes runtimes on one broker and one data folder, with the deterministic embedder unless told otherwise."""
     made: list[Runtime] = []
 
-    def make(**settings: Any) -> Runtime:
+    def make(*, clock: Callable[[], int] = now_micros, **settings: Any) -> Runtime:
         defaults = {
             "data": tmp_path / "data",
             "broker": valkey_url,
             "broker_prefix": broker_prefix,
             "embedding_provider": "hash",
         }
-        made.append(Runtime(Settings(**{**defaults, **settings})))
+        made.append(Runtime(Settings(**{**defaults, **settings}), clock=clock))
         return made[-1]
 
     yield make

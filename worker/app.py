@@ -18,7 +18,6 @@ from celery.loaders.app import AppLoader
 
 from adapters.broker.pulse import WorkerPulse
 from adapters.embedders.resilience import GuardedEmbedder
-from adapters.language_models import GuardedLanguageModel
 from reverie import contract
 from reverie.errors import ReverieError, Unavailable
 from reverie.pipeline.celery_settings import celery_settings, celery_url
@@ -253,7 +252,7 @@ _progress = _Progress()
 
 def _embedder_of(here: Runtime) -> str:
     """How this process's embedder is; empty where it has not used one."""
-    embedder: GuardedEmbedder | None = here.__dict__.get("embedder")
+    embedder = here.embedder_made
     if embedder is None:
         return ""
     why = f" ({embedder.last_error})" if embedder.last_error else ""
@@ -262,10 +261,11 @@ def _embedder_of(here: Runtime) -> str:
 
 def _language_models_of(here: Runtime) -> str:
     """How this process's language models are; empty where it has not used one."""
-    names = ("language_model", "extraction_model", "schedule_model")
-    made: list[GuardedLanguageModel | None] = [here.__dict__.get(name) for name in names]
-    told = (f"{m.name}: {m.state}{f' ({m.last_error})' if m.last_error else ''}" for m in made if m is not None)
-    return "; ".join(dict.fromkeys(told))
+    states = (
+        f"{model.name}: {model.state}{f' ({model.last_error})' if model.last_error else ''}"
+        for model in here.language_models_made
+    )
+    return "; ".join(dict.fromkeys(states))
 
 
 @signals.worker_ready.connect  # type: ignore[untyped-decorator]

@@ -1,14 +1,15 @@
-"""What one process holds open: stores, broker, embedder. Made after the fork, on first use, and never shared."""
+"""The resources of one process: stores, broker, embedder, language models. Never shared with another process."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import socket
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cached_property
-from typing import Final
+from typing import Final, TypedDict, Unpack
 
 import redis
 import structlog
@@ -44,7 +45,7 @@ from storage.pipeline.work import Stage
 from storage.records import ReadyMessage
 from storage.stores import Store, Stores
 from storage.upkeep.usage import Usage
-from worker.scheduling.services import ScheduleServices
+from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
 from worker.store_embedders import StoreEmbedders
 
@@ -62,84 +63,122 @@ STAGE_TASKS: Final[dict[str, str]] = {
 log = structlog.get_logger(__name__)
 
 
-class Runtime:
-    """The open resources of one process. Each is made when it is first asked for."""
+class RuntimeParts(TypedDict, total=False):
+    """Parts that replace those a Runtime would make from its settings, for instance fakes in tests.
 
-    def __init__(self, settings: Settings) -> None:
+    The caller closes them. None is a value: a Runtime given `embedder=None` has no embedder.
+    """
+
+    clock: Callable[[], int]
+    stores: Stores
+    broker: redis.Redis
+    inbox: WorkerInbox
+    task_sender: TaskSender
+    schedule_parts: ScheduleParts
+    embedder: GuardedEmbedder | None
+    language_model: GuardedLanguageModel | None
+    extraction_model: GuardedLanguageModel | None
+    schedule_model: GuardedLanguageModel | None
+
+
+class Runtime:
+    """The resources of one process. Each is made when it is first used, so after the fork."""
+
+    def __init__(self, settings: Settings, **parts: Unpack[RuntimeParts]) -> None:
         self.settings = settings
         self.pid = os.getpid()
         self.worker_name = f"{os.environ.get('REVERIE_PROCESS', 'process')}@{socket.gethostname()}"
+        self.clock: Callable[[], int] = now_micros
+        # The models that this process has made so far, for the report of its state.
+        self.embedder_made: GuardedEmbedder | None = None
+        self.language_models_made: list[GuardedLanguageModel] = []
+        self.schedule_parts: ScheduleParts = {}
+        self._closing = ExitStack()
+        for name, part in parts.items():
+            setattr(self, name, part)  # takes the place of the cached property
 
     @cached_property
     def stores(self) -> Stores:
         """The databases."""
-        return Stores(self.settings.data)
+        stores = Stores(self.settings.data)
+        self._closing.callback(stores.close)
+        return stores
 
     @cached_property
     def broker(self) -> redis.Redis:
-        """The broker's connection pool."""
-        return connect(self.settings.broker_url)
+        """The connection pool of the broker."""
+        broker = connect(self.settings.broker_url)
+        self._closing.callback(broker.close)
+        return broker
 
     @cached_property
     def inbox(self) -> WorkerInbox:
-        """What was accepted and is not yet stored."""
+        """The queue of accepted payloads that are not stored yet."""
         return WorkerInbox(self.broker, prefix=self.settings.broker_prefix)
 
     @cached_property
     def working(self) -> WorkingMemory:
-        """The newest messages of each session."""
+        """The newest messages of each session, in the broker."""
         capacity = self.settings.working_memory_cap
         return WorkingMemory(self.broker, prefix=self.settings.broker_prefix, capacity=capacity)
 
     @cached_property
     def recall_log(self) -> RecallLog:
-        """What recalls found and is not yet recorded."""
+        """The queue of recall events that are not stored yet."""
         return RecallLog(self.broker, prefix=self.settings.broker_prefix)
 
     @cached_property
     def recalls(self) -> RecallBuffer:
-        """What recalls of this process found and is not yet in the log."""
-        return RecallBuffer(self.recall_log, on_flushed=lambda workspace: self.notify_stage("recalls", workspace))
+        """The recall events of this process that are not in the recall log yet."""
+        buffer = RecallBuffer(self.recall_log, on_flushed=lambda workspace: self.notify_stage("recalls", workspace))
+        self._closing.callback(buffer.close)
+        return buffer
 
     @cached_property
     def indexes(self) -> AgentIndexes:
-        """The indexes in memory of the agents that were asked lately."""
+        """The in-memory indexes of recently used agents."""
         return AgentIndexes(self.settings.recall_memory_mb * 1024 * 1024)
 
     @cached_property
     def pulse(self) -> Pulse:
-        """Who is alive, and how long messages take."""
+        """The heartbeats of the processes, and the pipeline's lag."""
         return Pulse(self.broker, prefix=self.settings.broker_prefix)
 
     @cached_property
     def task_sender(self) -> TaskSender:
-        """Sends tasks to the workers."""
+        """The sender of tasks."""
         return TaskSender(self.settings.broker_url, prefix=self.settings.broker_prefix)
 
     @cached_property
     def schedules(self) -> ScheduleServices:
-        """What schedules and reminders need of the outside: webhooks, tasks for runs, the agents' own workers."""
-        return ScheduleServices(self.settings, self.task_sender, self.inbox, self.pulse)
+        """The senders that schedules and reminders use: webhooks, tasks for runs, the agents' own workers."""
+        services = ScheduleServices(self.settings, self.task_sender, self.inbox, self.pulse, **self.schedule_parts)
+        self._closing.callback(services.close)
+        return services
 
     @cached_property
     def embedder(self) -> GuardedEmbedder | None:
-        """The embedder behind its circuit breaker, or None where words must do. The model is loaded on first use."""
+        """The configured embedder behind its circuit breaker, or None for keyword search only.
+
+        The model itself is loaded on first use.
+        """
         embedder = build_embedder(embedder_spec(self.settings))
-        return GuardedEmbedder(embedder) if embedder is not None else None
+        self.embedder_made = GuardedEmbedder(embedder) if embedder is not None else None
+        return self.embedder_made
 
     @cached_property
     def tokens(self) -> TokenCounter:
-        """Counts tokens by the embedding model's own tokenizer, where that is on this machine."""
+        """The embedding model's own tokenizer if it is installed, else an estimate."""
         return build_token_counter(self.settings.embedding_provider, self.settings.embedding_model)
 
     @cached_property
     def language_model(self) -> GuardedLanguageModel | None:
-        """The language model, or None where everything is done without one. Nothing is asked of it here."""
+        """The configured language model, or None. Making it sends no request."""
         return self._guarded(language_model_spec(self.settings))
 
     @cached_property
     def extraction_model(self) -> GuardedLanguageModel | None:
-        """The language model that memories are extracted by: the same, unless the settings name another."""
+        """The language model that extracts memories: `language_model`, unless the settings name another."""
         name = self.settings.extraction_model
         spec = language_model_spec(self.settings)
         if spec is None or name in (None, "", spec.model):
@@ -148,85 +187,63 @@ class Runtime:
 
     @cached_property
     def schedule_model(self) -> GuardedLanguageModel | None:
-        """The language model as schedules ask it: nobody waits for their answers, so it has longer for each."""
+        """The language model with the longer timeout of schedules: no caller waits for their answers."""
         spec, seconds = language_model_spec(self.settings), self.settings.schedule_llm_seconds
         return None if spec is None else self._guarded(replace(spec, timeout_seconds=seconds))
 
     @cached_property
     def quiet_stores(self) -> QuietStores:
-        """Remembers in which workspaces the jobs that run often had nothing to do."""
+        """The stores in which frequent jobs had nothing to do since they were last written."""
         return QuietStores()
 
-    def _guarded(self, spec: LanguageModelSpec | None) -> GuardedLanguageModel | None:
-        if spec is None:
-            return None
-        prices = Prices(self.settings.language_model_input_price, self.settings.language_model_output_price)
-        return GuardedLanguageModel(OpenAICompatibleLanguageModel(spec), prices=prices, record=self._record_usage)
-
-    def _record_usage(self, used: Used) -> None:
-        self.stores.usage().add(Usage(**asdict(used)), now=self.now())
-
     @cached_property
-    def _store_embedders(self) -> StoreEmbedders:
+    def store_embedders(self) -> StoreEmbedders:
+        """The embedders by store: a store may still be searched by the vectors of an earlier model."""
         return StoreEmbedders(embedder_spec(self.settings), self.embedder)
-
-    def embedder_of(self, store: Store) -> GuardedEmbedder | None:
-        """The embedder of the vectors that a store searches, or None where words must do.
-
-        Ask for it again for each piece of work: the model may have been changed since.
-        """
-        return self._store_embedders.of(store)
-
-    def chunks_at_once(self, wanted: int, embedder: Embedder) -> int:
-        """How many chunks may be claimed and embedded together, where a setting wants so many.
-
-        A remote embedder gets one request a claim: its timeout lies below the lease, that of several does not.
-        """
-        return min(wanted, BATCH_INPUTS) if embedder.device == "remote" else wanted
 
     @cached_property
     def repositories(self) -> GitFolders | None:
-        """Where each agent's memory files are committed, or None where that is switched off. Nothing is opened here."""
+        """The git repositories of the agents' memory files, or None if `workspace_git` is off. Opens none."""
         return GitFolders(self.settings.data, looks_secret) if self.settings.workspace_git else None
 
     @cached_property
     def stage_sweep(self) -> StageSweep:
-        """Finds work for which no task was sent. Without an embedder, chunks without vectors are no work."""
+        """The sweep for work whose notification was lost. Without an embedder it does not look for chunks to embed."""
         stages: tuple[Stage, ...] = ("chunk", "chunk-files", "chunk-memories", "embed", "index")
         if self.settings.embedding_provider == "none":
             stages = ("chunk", "chunk-files", "chunk-memories", "index")
         return StageSweep(stages)
 
     def make_all(self) -> None:
-        """Make everything now, in one thread: from Python 3.12 on, two threads that ask first would each make one."""
-        for name in (
-            "stores",
-            "repositories",
-            "broker",
-            "inbox",
-            "working",
-            "recall_log",
-            "recalls",
-            "indexes",
-            "pulse",
-            "task_sender",
-            "schedules",
-            "embedder",
-            "_store_embedders",
-            "tokens",
-            "language_model",
-            "extraction_model",
-            "schedule_model",
-        ):
-            getattr(self, name)
+        """Make every resource now, before threads share them.
+
+        From Python 3.12 on `cached_property` takes no lock: two threads that use a resource first would each make one.
+        """
+        for name, attribute in vars(Runtime).items():
+            if isinstance(attribute, cached_property):
+                getattr(self, name)
+
+    def embedder_of(self, store: Store) -> GuardedEmbedder | None:
+        """Return the embedder of the vectors that a store searches, or None for keyword search only.
+
+        Call it again for each piece of work: the model may have been changed since.
+        """
+        return self.store_embedders.of(store)
+
+    def chunks_at_once(self, wanted: int, embedder: Embedder) -> int:
+        """Return how many chunks to claim and embed together: the configured number, or less for a remote embedder.
+
+        A remote embedder gets one request a claim: the timeout of one request is below the lease, that of several not.
+        """
+        return min(wanted, BATCH_INPUTS) if embedder.device == "remote" else wanted
 
     def store(self, workspace: str) -> Store:
-        """The store of a workspace, made where it does not exist."""
+        """Return the store of a workspace; creates it if it does not exist."""
         return self.stores.workspace(workspace)
 
     def now(self) -> int:
-        """The present in microseconds."""
-        return now_micros()
+        """Return the current time in microseconds since the epoch."""
+        return self.clock()
 
     def notify_stage(self, stage: str, workspace: str, *, trace: str = "") -> None:
         """Send the task of a stage unless one is on its way. Broker errors are suppressed: the sweep sends it later."""
@@ -236,14 +253,17 @@ class Runtime:
                 self.task_sender.send(task, workspace=workspace, trace=trace)
 
     def anyone_waiting(self, store: Store) -> bool:
-        """Whether a producer waits for something of this workspace; no, where the broker cannot say."""
+        """Return whether a producer waits for outcomes of this workspace; False if the broker is unavailable."""
         try:
             return self.inbox.anyone_waiting(store.name)
         except Unavailable:
             return False
 
     def searchable(self, store: Store, messages: Sequence[ReadyMessage], *, at: int, degraded: str = "") -> None:
-        """Tell those who wait that messages can be recalled, and note how long it took. Never fails the work."""
+        """Tell waiting producers that messages can be recalled, and record the lag in seconds.
+
+        Broker errors are suppressed: notification is best effort.
+        """
         if not messages:
             return
         with contextlib.suppress(Unavailable):
@@ -257,23 +277,26 @@ class Runtime:
                 self.inbox.reply(store.name, outcomes)
 
     def close(self) -> None:
-        """Close what was opened."""
-        if "recalls" in self.__dict__:
-            self.recalls.close()
-        for name in ("schedule_model", "extraction_model", "language_model"):
-            model: GuardedLanguageModel | None = self.__dict__.get(name)
-            if model is not None:
-                model.close()
-        if "schedules" in self.__dict__:
-            self.schedules.close()
-        if "stores" in self.__dict__:
-            self.stores.close()
-        if "broker" in self.__dict__:
-            self.broker.close()
+        """Close what this runtime made, in reverse order. Given parts are left to their owner."""
+        self._closing.close()
+
+    def _guarded(self, spec: LanguageModelSpec | None) -> GuardedLanguageModel | None:
+        if spec is None:
+            return None
+        stores = self.stores  # made first, so that it is closed after the model, which records its last usage in it
+
+        def record_usage(used: Used) -> None:
+            stores.usage().add(Usage(**asdict(used)), now=self.now())
+
+        prices = Prices(self.settings.language_model_input_price, self.settings.language_model_output_price)
+        model = GuardedLanguageModel(OpenAICompatibleLanguageModel(spec), prices=prices, record=record_usage)
+        self.language_models_made.append(model)
+        self._closing.callback(model.close)
+        return model
 
 
 def embedder_spec(settings: Settings) -> EmbedderSpec:
-    """The settings that decide where vectors come from."""
+    """Return the specification of the configured embedder."""
     return EmbedderSpec(
         provider=settings.embedding_provider,
         model=settings.embedding_model,
@@ -288,7 +311,7 @@ def embedder_spec(settings: Settings) -> EmbedderSpec:
 
 
 def language_model_spec(settings: Settings) -> LanguageModelSpec | None:
-    """The settings that name a language model; None where none is set."""
+    """Return the specification of the configured language model, or None if there is none."""
     if settings.language_model_base_url is None or not settings.language_model:
         return None
     return LanguageModelSpec(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -20,16 +21,17 @@ STAGES = (contract.INGEST_MESSAGES, contract.CHUNK_MESSAGES, contract.EMBED_CHUN
 
 
 @pytest.fixture
-def start(make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Runtime]:
+def start(make_runtime: Callable[..., Runtime]) -> Iterator[Callable[..., Runtime]]:
     """Makes the runtime that the tasks of this process get."""
+    with ExitStack() as stack:
 
-    def make(**settings: Any) -> Runtime:
-        made = make_runtime(extraction_debounce_seconds=0, **settings)
-        monkeypatch.setattr(worker_app, "_runtime", made)
-        worker_app.app.loader.import_default_modules()
-        return made
+        def make(**settings: Any) -> Runtime:
+            made = make_runtime(extraction_debounce_seconds=0, **settings)
+            stack.enter_context(worker_app.use_runtime(made))
+            worker_app.app.loader.import_default_modules()
+            return made
 
-    return make
+        yield make
 
 
 def run(task: str, **arguments: Any) -> Mapping[str, Any]:

@@ -31,12 +31,12 @@ LISBON = "I moved to Lisbon in May"
 
 
 @pytest.fixture
-def here(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+def here(runtime: Runtime) -> Iterator[Runtime]:
     """A runtime with a note of ana's; the tasks of this process get it."""
-    monkeypatch.setattr(worker_app, "_runtime", runtime)
-    worker_app.app.loader.import_default_modules()
-    write_note(runtime, "milk")
-    return runtime
+    with worker_app.use_runtime(runtime):
+        worker_app.app.loader.import_default_modules()
+        write_note(runtime, "milk")
+        yield runtime
 
 
 @pytest.fixture
@@ -168,14 +168,12 @@ def test_deleting_the_workspace_leaves_nothing_of_its_history(here: Runtime, ana
     assert ana.history() == []
 
 
-def test_a_dream_sweep_runs_as_a_task_and_its_ledger_can_be_read(
-    here: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_dream_sweep_runs_as_a_task_and_its_ledger_can_be_read(here: Runtime, ana: Reverie) -> None:
     """Given a message recalled often, when the task runs dry and then for good, then one promotion is told and kept."""
     ana.ingest("s", [{"role": "user", "content": LISBON}])
     store = drain(here)
     later = here.now() + 10 * DAY_MICROS
-    monkeypatch.setattr(here, "now", lambda: now_micros() + 10 * DAY_MICROS)
+    here.clock = lambda: now_micros() + 10 * DAY_MICROS
     with store.writing() as tx:
         chunk = next(iter(tx.for_agent("ana").found.texts(range(1, 20))))
         for day, query in enumerate(("where", "which city", "home")):
@@ -194,12 +192,12 @@ def test_a_dream_sweep_runs_as_a_task_and_its_ledger_can_be_read(
     assert runs[contract.DREAM_SWEEP].counts["promoted"] == 1
 
 
-def test_dreams_switched_off_do_nothing(make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_dreams_switched_off_do_nothing(make_runtime: Callable[..., Runtime]) -> None:
     """Given `dream_enabled` off, then the task says so."""
-    monkeypatch.setattr(worker_app, "_runtime", make_runtime(dream_enabled=False))
     worker_app.app.loader.import_default_modules()
 
-    assert run() == {"disabled": 1}
+    with worker_app.use_runtime(make_runtime(dream_enabled=False)):
+        assert run() == {"disabled": 1}
 
 
 class Ended(NamedTuple):

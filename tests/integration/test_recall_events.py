@@ -32,17 +32,17 @@ PATIENCE_SECONDS = 30
 
 
 @pytest.fixture
-def here(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+def here(runtime: Runtime) -> Iterator[Runtime]:
     """A runtime with two messages and a file of ana's and a message of kate's; the tasks of this process get it."""
-    monkeypatch.setattr(worker_app, "_runtime", runtime)
-    worker_app.app.loader.import_default_modules()
-    with running_server(runtime) as url:
-        with Reverie("ana", url=url) as ana, Reverie("kate", url=url) as kate:
-            ana.ingest("boats", [_user("The harbour was full of boats."), _user("A violin needs new strings.")])
-            ana.ingest_file("file:///notes.md", "Boats are moored at the pier.")
-            kate.ingest("hers", [_user("My boats lie in the harbour.")])
-        drain(runtime)
-    return runtime
+    with worker_app.use_runtime(runtime):
+        worker_app.app.loader.import_default_modules()
+        with running_server(runtime) as url:
+            with Reverie("ana", url=url) as ana, Reverie("kate", url=url) as kate:
+                ana.ingest("boats", [_user("The harbour was full of boats."), _user("A violin needs new strings.")])
+                ana.ingest_file("file:///notes.md", "Boats are moored at the pier.")
+                kate.ingest("hers", [_user("My boats lie in the harbour.")])
+            drain(runtime)
+        yield runtime
 
 
 @pytest.fixture

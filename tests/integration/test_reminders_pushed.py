@@ -23,7 +23,6 @@ from support.telling import add_notification, add_reminder, add_run, end_claims,
 from worker import app as worker_app
 from worker.runtime import Runtime
 from worker.scheduling.deliveries import AT_ONCE
-from worker.scheduling.notifier import Notifier
 
 ROOT = Path(__file__).parents[2]
 SECRET = new_secret()
@@ -40,13 +39,24 @@ def receiver() -> Iterator[GatedReceiver]:
 
 
 @pytest.fixture
-def here(make_runtime: Callable[..., Runtime], receiver: GatedReceiver, monkeypatch: pytest.MonkeyPatch) -> Runtime:
-    """The runtime that the tasks of this process get, with a notifier on loopback."""
-    runtime = make_runtime(notifier_webhook_url=receiver.url, webhook_secret=SECRET, webhook_allow_private="127.0.0.1")
-    monkeypatch.setattr(worker_app, "_runtime", runtime)
-    runtime.schedules.looks_ahead = True
-    worker_app.app.loader.import_default_modules()
-    return runtime
+def with_notifier(make_runtime: Callable[..., Runtime]) -> Callable[[str], Runtime]:
+    """Makes runtimes with a notifier at a URL on loopback."""
+
+    def make(url: str) -> Runtime:
+        made = make_runtime(notifier_webhook_url=url, webhook_secret=SECRET, webhook_allow_private="127.0.0.1")
+        made.schedules.looks_ahead = True
+        return made
+
+    return make
+
+
+@pytest.fixture
+def here(with_notifier: Callable[[str], Runtime], receiver: GatedReceiver) -> Iterator[Runtime]:
+    """The runtime that the tasks of this process get, with a notifier that answers."""
+    runtime = with_notifier(receiver.url)
+    with worker_app.use_runtime(runtime):
+        worker_app.app.loader.import_default_modules()
+        yield runtime
 
 
 @pytest.fixture
@@ -103,17 +113,15 @@ def test_of_two_beats_one_runs_the_job(store: Store, receiver: GatedReceiver) ->
 
 
 def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
-    here: Runtime, store: Store, receiver: GatedReceiver, monkeypatch: pytest.MonkeyPatch
+    with_notifier: Callable[[str], Runtime], store: Store, receiver: GatedReceiver
 ) -> None:
     """Given a notifier that is down, then what is due is kept with the reason, and pushed once it answers."""
     remind_now(store, "r")
     with gated_receiver(SECRET) as gone:
         pass
-    notifier, gone_away = here.schedules.notifier, Notifier(gone.url, here.schedules.webhooks, timeout_seconds=5.0)
-    monkeypatch.setitem(here.schedules.__dict__, "notifier", gone_away)
-    assert run(by_hand=True) == {"put_back": 1, "away": 1}
+    with worker_app.use_runtime(with_notifier(gone.url)):
+        assert run(by_hand=True) == {"put_back": 1, "away": 1}
     assert "did not answer" in reminder_of(store, "r").error
-    monkeypatch.setitem(here.schedules.__dict__, "notifier", notifier)
     assert run(by_hand=True) == {}, "it is left alone for a while"
     with store.writing() as tx:
         tx.connection.exec_driver_sql("UPDATE reminders SET not_before = 0")

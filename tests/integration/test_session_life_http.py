@@ -24,12 +24,12 @@ ODD = "../a b/ü?#%2F"
 
 
 @pytest.fixture
-def here(make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch) -> Runtime:
+def here(make_runtime: Callable[..., Runtime]) -> Iterator[Runtime]:
     """A runtime that the tasks of this process get, too."""
     runtime = make_runtime(session_idle_hours=0.000001, message_retention_days=1)
-    monkeypatch.setattr(worker_app, "_runtime", runtime)
-    worker_app.app.loader.import_default_modules()
-    return runtime
+    with worker_app.use_runtime(runtime):
+        worker_app.app.loader.import_default_modules()
+        yield runtime
 
 
 @pytest.fixture

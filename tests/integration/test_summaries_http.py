@@ -40,12 +40,12 @@ TURNS = [
 
 
 @pytest.fixture
-def here(make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch) -> Runtime:
+def here(make_runtime: Callable[..., Runtime]) -> Iterator[Runtime]:
     """The runtime that the tasks of this process get; its sessions have a small budget."""
     runtime = make_runtime(**SMALL)
-    monkeypatch.setattr(worker_app, "_runtime", runtime)
-    worker_app.app.loader.import_default_modules()
-    return runtime
+    with worker_app.use_runtime(runtime):
+        worker_app.app.loader.import_default_modules()
+        yield runtime
 
 
 @pytest.fixture

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import pytest
@@ -34,11 +34,11 @@ JOBS = (
 
 
 @pytest.fixture
-def here(runtime: Runtime, monkeypatch: pytest.MonkeyPatch) -> Runtime:
+def here(runtime: Runtime) -> Iterator[Runtime]:
     """The runtime that the tasks of this process get."""
-    monkeypatch.setattr(worker_app, "_runtime", runtime)
-    worker_app.app.loader.import_default_modules()
-    return runtime
+    with worker_app.use_runtime(runtime):
+        worker_app.app.loader.import_default_modules()
+        yield runtime
 
 
 @pytest.fixture
@@ -173,7 +173,7 @@ from worker.app import app, settings
 from worker.logs import configure_logging
 configure_logging(settings, process="test")
 app.loader.import_default_modules()
-storage.messages._INSERT = "INSERT INTO messages (content) VALUES (:content, :missing)"
+storage.pipeline.messages._INSERT = "INSERT INTO messages (content) VALUES (:content, :missing)"
 app.tasks["reverie.ingest_messages"].apply(kwargs={"workspace": "ws"})
 """
 

@@ -61,26 +61,36 @@ class CarryingOut:
         self.said = Pipeline(data)
         self.time = Scheduled(data)
         given = {"data": data, "broker": "redis://127.0.0.1:1/0", "embedding_provider": "hash", **settings}
-        self.here = Runtime(Settings(**given))
+        self.settings = Settings(**given)
         self.broker = FakeBroker()
-        self.here.__dict__.update(task_sender=self.broker, inbox=self.broker)
-        self.time.limits = limits_of(self.here.settings)
+        self._parts: dict[str, Any] = {"task_sender": self.broker, "inbox": self.broker, "stores": self.said.stores}
+        self.here = Runtime(self.settings, **self._parts)
+        self.time.limits = limits_of(self.settings)
+
+    def work_with(self, **parts: Any) -> None:
+        """Have runs carried out with other parts of the runtime from now on."""
+        self.here.close()
+        self._parts.update(parts)
+        self.here = Runtime(self.settings, **self._parts)
 
     def close(self) -> None:
         self.here.close()
         self.time.close()
         self.said.close()
 
+    def _work_with_sender(self, **parts: Any) -> None:
+        self.work_with(schedule_parts=self._parts.get("schedule_parts", {}) | parts)
+
     def answer_webhooks(self, *answers: Scripted) -> ScriptedWebhookSender:
         """What receivers answer, in turn."""
         sender = ScriptedWebhookSender(answers)
-        self.here.schedules.__dict__["webhooks"] = sender
+        self._work_with_sender(webhooks=sender)
         return sender
 
     def answer_goals(self, *answers: str | Exception) -> ScriptedLanguageModel:
         """What the language model answers, in turn."""
         model = ScriptedLanguageModel(answers)
-        self.here.__dict__["schedule_model"] = self.guarded(model)
+        self.work_with(schedule_model=self.guarded(model))
         return model
 
     def guarded(self, model: ScriptedLanguageModel) -> GuardedLanguageModel:
@@ -91,7 +101,7 @@ class CarryingOut:
     def queue_tasks(self, error: Unavailable | None = None) -> AgentQueue:
         """Where tasks for the agents' own workers go."""
         queue = AgentQueue(error)
-        self.here.schedules.__dict__["agent_tasks"] = queue
+        self._work_with_sender(agent_tasks=queue)
         return queue
 
     def executing(self) -> Executors:

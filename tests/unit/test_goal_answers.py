@@ -250,7 +250,7 @@ def test_the_goal_recalls_by_the_vector_that_was_made_beforehand(here: CarryingO
         near = tx.connection.execute(text(query)).scalar_one()
         (goal,) = tx.goal_vectors.waiting(HashEmbedder.model, limit=1)
         tx.goal_vectors.put(goal, near, HashEmbedder.model)
-    here.here.__dict__["embedder"] = None  # whoever would embed now has nothing to do it with
+    here.work_with(embedder=None)  # whoever would embed now has nothing to do it with
     context = context_of(here, schedule)
     assert [result.text for result in context.results] == ["Adiantum grows in the bathroom"]
     assert context.degraded == ""

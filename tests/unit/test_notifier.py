@@ -140,22 +140,17 @@ def test_one_that_is_away_is_not_asked_for_every_message() -> None:
 
 @pytest.fixture
 def make_here(tmp_path: Path) -> Iterator[Callable[..., Runtime]]:
-    """Makes runtimes without a broker; they are closed at the end."""
+    """Makes runtimes without a broker and with a notifier that is given, if any; they are closed at the end."""
     made: list[Runtime] = []
 
-    def make(**settings: Any) -> Runtime:
-        made.append(Runtime(Settings(data=tmp_path / "data", broker="redis://127.0.0.1:1/0", **settings)))
+    def make(notifier: Notifier | None = None, **chosen: Any) -> Runtime:
+        settings = Settings(data=tmp_path / "data", broker="redis://127.0.0.1:1/0", **chosen)
+        made.append(Runtime(settings, schedule_parts={"notifier": notifier}))
         return made[-1]
 
     yield make
     for one in made:
         one.close()
-
-
-def with_notifier(here: Runtime, *answers: Any) -> ScriptedWebhookSender:
-    made, sender = notifier(*answers)
-    here.schedules.__dict__["notifier"] = made
-    return sender
 
 
 def remember_something(here: Runtime) -> None:
@@ -173,8 +168,8 @@ def test_without_a_notifier_nothing_is_pushed_and_no_secret_is_made(make_here: C
 
 def test_by_hand_all_that_is_due_is_pushed_and_nothing_is_waited_for(make_here: Callable[..., Runtime]) -> None:
     """Given something due and something due soon, then by hand the first is pushed, and that is all."""
-    here = make_here(schedule_interval_seconds=60)
-    sender = with_notifier(here)
+    made, sender = notifier()
+    here = make_here(made, schedule_interval_seconds=60)
     remember_something(here)
     add_reminder(here.store("ws"), "soon", due=here.now() + 50_000_000)
     assert deliver(here, by_hand=True) == {"reminders": 1, "notifications": 1}
@@ -183,8 +178,8 @@ def test_by_hand_all_that_is_due_is_pushed_and_nothing_is_waited_for(make_here: 
 
 def test_while_the_notifier_is_left_alone_nothing_is_claimed(make_here: Callable[..., Runtime]) -> None:
     """Given a notifier that just failed, when the job runs again, then it does not even look for what is due."""
-    here = make_here()
-    sender = with_notifier(here, WebhookAnswer(500, retry_after_seconds=600.0))
+    made, sender = notifier(WebhookAnswer(500, retry_after_seconds=600.0))
+    here = make_here(made)
     remember_something(here)
     first = deliver(here, by_hand=True)
     posted = len(sender.posted)
@@ -195,14 +190,13 @@ def test_while_the_notifier_is_left_alone_nothing_is_claimed(make_here: Callable
 
 def test_two_runs_of_one_process_do_not_wait_for_the_same_notifier(make_here: Callable[..., Runtime]) -> None:
     """Given a run that is under way, when another begins in this process, then it leaves everything to the first."""
-    here = make_here()
     found: list[Any] = []
 
     def meanwhile(_posted: object) -> WebhookAnswer:
         found.append(deliver(here, by_hand=True))
         return WebhookAnswer(200)
 
-    with_notifier(here, meanwhile)
+    here = make_here(notifier(meanwhile)[0])
     remember_something(here)
     assert deliver(here, by_hand=True) == {"reminders": 1, "notifications": 1}
     assert found == [{"skipped": 1}] * 2

@@ -19,7 +19,7 @@ from reverie.clock import to_micros
 from storage.records import JobRun as PastRun
 from support.kept import HOUR, NOW, Kept, direction
 from tasks.upkeep import consolidate as tasks
-from worker.app import app
+from worker.app import app, use_runtime
 from worker.app import settings as app_settings
 from worker.beat import CatchUpScheduler
 from worker.cli.pipeline.status import _did
@@ -89,38 +89,31 @@ def test_pruning_twice_is_pruning_once(kept: Kept) -> None:
 # --- as a task ---
 
 
-def at_the_moment(monkeypatch: pytest.MonkeyPatch, here: Runtime) -> None:
-    monkeypatch.setattr(here, "now", lambda: NOW)
-    monkeypatch.setattr(tasks, "runtime", lambda: here)
-
-
 @pytest.mark.parametrize("task", [contract.PRUNE_DECAYED, contract.CONSOLIDATE_MEMORIES])
 def test_the_tasks_run_once_a_period_and_their_counts_are_kept(
-    kept: Kept, task: str, make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
+    kept: Kept, task: str, make_runtime: Callable[..., Runtime]
 ) -> None:
     """Given a runtime, when a task runs, runs again and runs dry, then its counts are kept of the first run alone."""
-    here = make_runtime()
-    at_the_moment(monkeypatch, here)
+    here = make_runtime(clock=lambda: NOW)
     app.loader.import_default_modules()
     body = app.tasks[task].body
+    with use_runtime(here):
+        told = body(dry_run=True)
+        assert here.stores.jobs().last_runs() == {}
+        done = body()
+        assert done["expired"] == told["expired"] == 1
+        assert done["pruned"] == told["pruned"] == 1
+        assert body() == {"skipped": 1}
+        assert here.stores.jobs().last_runs()[task].counts == done
+        assert body(by_hand=True)["looked_at"] == done["looked_at"] - sum(
+            done.get(name, 0) for name in ("expired", "pruned", "merged")
+        )
 
-    told = body(dry_run=True)
-    assert here.stores.jobs().last_runs() == {}
-    done = body()
-    assert done["expired"] == told["expired"] == 1
-    assert done["pruned"] == told["pruned"] == 1
-    assert body() == {"skipped": 1}
-    assert here.stores.jobs().last_runs()[task].counts == done
-    assert body(by_hand=True)["looked_at"] == done["looked_at"] - sum(
-        done.get(name, 0) for name in ("expired", "pruned", "merged")
-    )
 
-
-def test_the_settings_reach_the_job(
-    kept: Kept, make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_settings_reach_the_job(kept: Kept, make_runtime: Callable[..., Runtime]) -> None:
     """Given other thresholds and rates in the settings, then the policy is made of them."""
     here = make_runtime(
+        clock=lambda: NOW,
         promote_relevance=0.6, promote_access_count=2, prune_relevance=0.5, duplicate_similarity=0.9,
         memories_per_scope=7, max_entries=9, decay_profile="fast", decay_rate_account=0.5,
     )  # fmt: skip
@@ -129,8 +122,8 @@ def test_the_settings_reach_the_job(
         promote_relevance=0.6, promote_access_count=2, prune_relevance=0.5, duplicate_similarity=0.9,
         memories_per_scope=7, max_entries=9,
     )  # fmt: skip
-    at_the_moment(monkeypatch, here)
-    assert tasks.prune.body(by_hand=True)["pruned"] == 3
+    with use_runtime(here):
+        assert tasks.prune.body(by_hand=True)["pruned"] == 3
 
 
 def test_the_status_tells_what_a_job_did(kept: Kept) -> None:
@@ -167,12 +160,11 @@ def test_with_auto_gc_pruning_runs_after_every_start_and_hourly(monkeypatch: pyt
 
 @pytest.mark.parametrize("auto_gc", [True, False])
 def test_a_start_soon_after_another_prunes_again_only_with_auto_gc(
-    kept: Kept, make_runtime: Callable[..., Runtime], monkeypatch: pytest.MonkeyPatch, *, auto_gc: bool
+    kept: Kept, make_runtime: Callable[..., Runtime], *, auto_gc: bool
 ) -> None:
     """Given a run of this period, when a start an hour later asks again, then it runs with `auto_gc`."""
-    here = make_runtime(auto_gc=auto_gc, prune_interval_hours=24)
-    at_the_moment(monkeypatch, here)
-    tasks.prune.body()
-    monkeypatch.setattr(here, "now", lambda: NOW + HOUR)
-
-    assert ("skipped" in tasks.prune.body()) is not auto_gc
+    settings = {"auto_gc": auto_gc, "prune_interval_hours": 24}
+    with use_runtime(make_runtime(clock=lambda: NOW, **settings)):
+        tasks.prune.body()
+    with use_runtime(make_runtime(clock=lambda: NOW + HOUR, **settings)):
+        assert ("skipped" in tasks.prune.body()) is not auto_gc

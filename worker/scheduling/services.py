@@ -6,6 +6,7 @@ import contextlib
 import threading
 from collections.abc import Sequence
 from functools import cached_property
+from typing import TypedDict, Unpack
 
 from adapters.broker.pulse import Pulse
 from adapters.webhooks import (
@@ -27,10 +28,20 @@ from worker.scheduling.notifier import Notifier
 from worker.settings import Settings
 
 
+class ScheduleParts(TypedDict, total=False):
+    """Parts that replace those ScheduleServices would make from the settings. The caller closes them."""
+
+    webhooks: WebhookSender
+    agent_tasks: AgentTasks
+    notifier: Notifier | None
+
+
 class ScheduleServices:
     """Made once in a process, and safe to share between its threads."""
 
-    def __init__(self, settings: Settings, task_sender: TaskSender, inbox: Inbox, pulse: Pulse) -> None:
+    def __init__(
+        self, settings: Settings, task_sender: TaskSender, inbox: Inbox, pulse: Pulse, **parts: Unpack[ScheduleParts]
+    ) -> None:
         self._settings = settings
         self._task_sender = task_sender
         self._inbox = inbox
@@ -42,6 +53,9 @@ class ScheduleServices:
         # Of 16 threads that recall and write at once each waits for the interpreter: a run costs 7.5 ms of a processor,
         # and 5 ms when two at a time do. Not one: it may wait for the lock of a database that the others do not need.
         self.turns = threading.Semaphore(2)
+        self._closing = contextlib.ExitStack()
+        for name, part in parts.items():
+            setattr(self, name, part)  # takes the place of the cached property
 
     @cached_property
     def allowed(self) -> AllowedHosts:
@@ -66,10 +80,12 @@ class ScheduleServices:
         settings = self._settings
         own = settings.agent_broker_url is None
         prefix = settings.agent_broker_prefix
-        return AgentTasks(
+        tasks = AgentTasks(
             settings.broker_url if settings.agent_broker_url is None else settings.agent_broker_url,
             prefix=(settings.broker_prefix if own else "") if prefix is None else prefix,
         )
+        self._closing.callback(tasks.close)
+        return tasks
 
     @cached_property
     def notifier(self) -> Notifier | None:
@@ -119,12 +135,11 @@ class ScheduleServices:
 
     def prepare(self) -> None:
         """Make everything now, in one thread; what cannot be made fails the runs that need it, and says why."""
-        for name in ("webhooks", "agent_tasks", "notifier"):
+        for make in (lambda: self.webhooks, lambda: self.agent_tasks, lambda: self.notifier):
             with contextlib.suppress(ReverieError):
-                getattr(self, name)
+                make()
         self._task_sender.prepare()
 
     def close(self) -> None:
-        """Close what was opened."""
-        if "agent_tasks" in self.__dict__:
-            self.agent_tasks.close()
+        """Close what these services made."""
+        self._closing.close()
