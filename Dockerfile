@@ -17,7 +17,7 @@ COPY storage storage
 COPY tasks tasks
 COPY worker worker
 # The cache is the builder's own: it spares the next build the downloads and adds nothing to the image.
-RUN --mount=type=cache,target=/root/.cache/pip pip install ./client '.[monitoring]'
+RUN --mount=type=cache,target=/root/.cache/pip pip install '.[monitoring]'
 
 FROM python:3.11-slim
 RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin reverie \

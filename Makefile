@@ -57,7 +57,9 @@ clean: ## remove .venv and all caches; never the data in .reverie
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# Installed once, and again when a dependency changes. An environment that was left half made is made anew.
+# Installs again when a pyproject.toml changes. An incomplete environment is made again from scratch. The client is
+# installed beside the server's distribution, which carries the same code, because its editable install is an entry of
+# sys.path: see client/pyproject.toml. The names that pip removes are those the two distributions had before.
 $(INSTALLED): pyproject.toml client/pyproject.toml
 	@set -e; found=; \
 	for candidate in $(PYTHON); do \
@@ -72,6 +74,8 @@ $(INSTALLED): pyproject.toml client/pyproject.toml
 	  "$$found" -m venv --clear $(VENV); \
 	fi; \
 	echo "Installing Reverie and what it needs; the first time takes some minutes, most of them for torch."; \
-	PIP_DISABLE_PIP_VERSION_CHECK=1 $(PY) -m pip install -qq --no-input --progress-bar off -e ./client -e '.[dev]'; \
+	export PIP_DISABLE_PIP_VERSION_CHECK=1; \
+	$(PY) -m pip uninstall -qq --yes reverie-memory reverie-client; \
+	$(PY) -m pip install -qq --no-input --progress-bar off -e ./client -e '.[dev]'; \
 	touch $@; \
 	echo "Installed."

@@ -13,8 +13,9 @@ from typing import Final
 import psutil
 import pysqlite3
 
+from reverie import __version__
+
 _PACKAGES: Final = {
-    "reverie": "reverie-memory",
     "celery": "celery",
     "torch": "torch",
     "sentence_transformers": "sentence-transformers",
@@ -25,7 +26,7 @@ _FLAGS: Final = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "avx512_vnni")
 
 def versions() -> dict[str, str]:
     """The versions on which a figure depends."""
-    found = {"python": platform.python_version(), "sqlite": str(pysqlite3.sqlite_version)}
+    found = {"reverie": __version__, "python": platform.python_version(), "sqlite": str(pysqlite3.sqlite_version)}
     for name, package in _PACKAGES.items():
         try:
             found[name] = metadata.version(package)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from reverie import __version__
 from reverie.checks import check_agent, check_workspace
 from worker.settings import Settings, load_settings
 
@@ -56,7 +56,7 @@ class Invocation:
 
 def _show_version(wanted: bool) -> None:
     if wanted:
-        typer.echo(f"reverie {metadata.version('reverie-memory')}")
+        typer.echo(f"reverie {__version__}")
         raise typer.Exit
 
 
