@@ -31,9 +31,9 @@ from adapters.language_models import (
 )
 from adapters.tokens import TokenCounter, build_token_counter
 from adapters.workspace_git import GitFolders
+from memory.idle_stores import IdleStores
 from memory.memories.secrets import looks_secret
 from memory.pipeline.recovery import StageSweep
-from memory.quiet import QuietStores
 from retrieval.indexes import AgentIndexes
 from reverie import contract
 from reverie.clock import now_micros
@@ -192,9 +192,9 @@ class Runtime:
         return None if spec is None else self._guarded(replace(spec, timeout_seconds=seconds))
 
     @cached_property
-    def quiet_stores(self) -> QuietStores:
+    def idle_stores(self) -> IdleStores:
         """The stores in which frequent jobs had nothing to do since they were last written."""
-        return QuietStores()
+        return IdleStores()
 
     @cached_property
     def store_embedders(self) -> StoreEmbedders:

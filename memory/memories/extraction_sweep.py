@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from memory.idle_stores import DueJob, IdleStores, run_where_due
 from memory.memories.extraction import Extractor, extract_due, has_due, has_waiting
-from memory.quiet import QuietStores, run_where_due
 from reverie import contract
 from storage.stores import Store, Stores
 
@@ -14,11 +14,11 @@ BUDGET_SECONDS: Final = 120.0
 
 
 def extract_memories(
-    stores: Stores, extractor: Extractor, *, now: int, quiet: QuietStores | None = None, dry_run: bool = False
+    stores: Stores, extractor: Extractor, *, now: int, idle_stores: IdleStores | None = None, dry_run: bool = False
 ) -> dict[str, Any]:
     """Extract from every session that is due; returns the counts of each workspace and of all together.
 
-    `quiet` is what the process knows of workspaces in which nothing waits.
+    `idle_stores` remembers the workspaces in which nothing waits.
     """
 
     def due_at(store: Store) -> int | None:
@@ -28,11 +28,9 @@ def extract_memories(
 
     return run_where_due(
         stores,
-        contract.EXTRACT_MEMORIES,
-        lambda run: extract_due(run, extractor),
-        due_at,
+        DueJob(contract.EXTRACT_MEMORIES, lambda run: extract_due(run, extractor), due_at),
         now=now,
-        quiet=quiet,
+        idle_stores=idle_stores,
         budget_seconds=BUDGET_SECONDS,
         dry_run=dry_run,
     )

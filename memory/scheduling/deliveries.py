@@ -13,7 +13,7 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
-from memory.quiet import QuietStores
+from memory.idle_stores import IdleStores
 from memory.scheduling.pushing import Pushing, push_due, push_due_at
 from reverie import contract
 from reverie.errors import ReverieError
@@ -35,7 +35,7 @@ def deliver_due(
     stores: Stores,
     pushing: Pushing,
     *,
-    quiet: QuietStores,
+    idle_stores: IdleStores,
     budget_seconds: float,
     ahead_seconds: float = 0.0,
     pause: Callable[[float], object] = time.sleep,
@@ -55,7 +55,7 @@ def deliver_due(
 
     while go_on() and not counts["away"]:
         began = monotonic()
-        due, unreadable = _due(stores, pushing, quiet)
+        due, unreadable = _due(stores, pushing, idle_stores)
         failed |= unreadable
         due = [name for name in due if name not in failed]
         for name in random.sample(due, len(due)):  # whom the time does not reach comes another time
@@ -66,18 +66,18 @@ def deliver_due(
         left = started + ahead_seconds - monotonic()
         if left <= 0:
             break
-        wait = (quiet.next_at(_PUSH) - pushing.now()) / 1_000_000
+        wait = (idle_stores.next_at(_PUSH) - pushing.now()) / 1_000_000
         pause(min(max(wait, 0.001), max(LONGEST_NAP_SECONDS, REST_SHARE * (monotonic() - began)), left))
     return {**+counts, **({"unreadable": failed} if failed else {})}
 
 
-def prune_told(stores: Stores, *, quiet: QuietStores, now: int, keep_seconds: float) -> dict[str, Any]:
+def prune_told(stores: Stores, *, idle_stores: IdleStores, now: int, keep_seconds: float) -> dict[str, Any]:
     """Forget reminders that were delivered, and notifications that were made, longer ago; returns counts.
 
     `now` in microseconds.
     """
     keep = int(keep_seconds * 1_000_000)
-    due, failed = quiet.due(_PRUNE, stores, lambda store: _prune_at(store, keep), now=now)
+    due, failed = idle_stores.due(_PRUNE, stores, lambda store: _prune_at(store, keep), now=now)
     pruned = 0
     for name in due:
         try:
@@ -107,10 +107,10 @@ def _push_in(
         failed[name] = str(error)
 
 
-def _due(stores: Stores, pushing: Pushing, quiet: QuietStores) -> tuple[list[str], dict[str, str]]:
+def _due(stores: Stores, pushing: Pushing, idle_stores: IdleStores) -> tuple[list[str], dict[str, str]]:
     # One moment for all: what is overdue is due at the moment asked for, which must not lie after the one it is due by.
     now, clock = pushing.now(), pushing.clock()
-    return quiet.due(_PUSH, stores, lambda store: push_due_at(store, now=now, clock=clock), now=now)
+    return idle_stores.due(_PUSH, stores, lambda store: push_due_at(store, now=now, clock=clock), now=now)
 
 
 def _prune_at(store: Store, keep: int) -> int | None:

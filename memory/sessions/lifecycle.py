@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from memory.idle_stores import DueJob, IdleStores, run_where_due
 from memory.jobs import JobRun
-from memory.quiet import QuietStores, run_where_due
 from memory.sessions.sessions import to_session
 from reverie import contract
 from reverie.errors import Conflict, NotFound, StoreUnavailable
@@ -97,12 +97,12 @@ def close_idle_sessions(
     *,
     now: int,
     idle_hours: float,
-    quiet: QuietStores | None = None,
+    idle_stores: IdleStores | None = None,
     dry_run: bool = False,
 ) -> dict[str, Any]:
     """End the sessions in which nothing was said for so long, and clear what they left; returns counts.
 
-    `quiet` is what the process knows of workspaces in which none is due.
+    `idle_stores` remembers the workspaces in which none is due.
     """
     silence = int(idle_hours * _HOUR_MICROS)
 
@@ -115,11 +115,9 @@ def close_idle_sessions(
 
     return run_where_due(
         stores,
-        contract.CLOSE_IDLE_SESSIONS,
-        lambda run: _close_silent(run, ending, now - silence),
-        due_at,
+        DueJob(contract.CLOSE_IDLE_SESSIONS, lambda run: _close_silent(run, ending, now - silence), due_at),
         now=now,
-        quiet=quiet,
+        idle_stores=idle_stores,
         dry_run=dry_run,
     )
 

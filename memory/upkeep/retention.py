@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from adapters.broker.working_memory import WorkingMemory
+from memory.idle_stores import DueJob, run_where_due
 from memory.jobs import JobRun
-from memory.quiet import run_where_due
 from reverie import contract
 from storage.stores import Store, Stores
 
@@ -37,9 +37,7 @@ def apply_retention(
 
     return run_where_due(
         stores,
-        contract.APPLY_RETENTION,
-        lambda run: _remove_old(run, working, before),
-        due_at,
+        DueJob(contract.APPLY_RETENTION, lambda run: _remove_old(run, working, before), due_at),
         now=now,
         dry_run=dry_run,
     )

@@ -23,7 +23,7 @@ def extract_memories(*, by_hand: bool = False, dry_run: bool = False) -> Mapping
         contract.EXTRACT_MEMORIES,
         every_seconds=here.settings.sweep_interval_seconds,
         work=lambda: extract_waiting(
-            here.stores, extractor_of(here), now=here.now(), quiet=here.quiet_stores, dry_run=dry_run
+            here.stores, extractor_of(here), now=here.now(), idle_stores=here.idle_stores, dry_run=dry_run
         ),
         by_hand=by_hand,
         dry_run=dry_run,

@@ -27,7 +27,7 @@ def close_idle_sessions(*, by_hand: bool = False, dry_run: bool = False) -> Mapp
             ending_of(here),
             now=here.now(),
             idle_hours=here.settings.session_idle_hours,
-            quiet=here.quiet_stores,
+            idle_stores=here.idle_stores,
             dry_run=dry_run,
         ),
         by_hand=by_hand,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from memory.idle_stores import DueJob, run_where_due
 from memory.jobs import run_on_stores
-from memory.quiet import run_where_due
 from memory.sessions import summary_jobs
 from reverie import contract
 from worker.app import runtime, task
@@ -48,11 +48,13 @@ def summarize_sessions(*, by_hand: bool = False, dry_run: bool = False) -> Mappi
         now = here.now()
         return run_where_due(
             here.stores,
-            contract.SUMMARIZE_SESSIONS,
-            lambda run: summary_jobs.summarize_sessions(run, condenser, numbers),
-            lambda store: now if summary_jobs.has_new(store) else None,
+            DueJob(
+                contract.SUMMARIZE_SESSIONS,
+                lambda run: summary_jobs.summarize_sessions(run, condenser, numbers),
+                lambda store: now if summary_jobs.has_new(store) else None,
+            ),
             now=now,
-            quiet=here.quiet_stores,
+            idle_stores=here.idle_stores,
             dry_run=dry_run,
         )
 

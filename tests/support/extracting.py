@@ -7,10 +7,10 @@ from collections import Counter
 from typing import Any
 
 from adapters.language_models import LanguageModel
+from memory.idle_stores import IdleStores
 from memory.jobs import run_on_store
 from memory.memories.extraction import ExtractionRules, Extractor, extract_due, extract_session
 from memory.memories.extraction_sweep import extract_memories
-from memory.quiet import QuietStores
 from reverie import contract
 from storage.memories.records import MemoryFilter, MemoryRecord
 from support.pipeline import Pipeline
@@ -60,9 +60,9 @@ class Extracting:
             dry_run=dry_run,
         )
 
-    def sweep_all(self, quiet: QuietStores) -> dict[str, Any]:
+    def sweep_all(self, idle_stores: IdleStores) -> dict[str, Any]:
         """One sweep of every workspace, by a process that remembers."""
-        return extract_memories(self.pipeline.stores, self.extractor, now=self.pipeline.now(), quiet=quiet)
+        return extract_memories(self.pipeline.stores, self.extractor, now=self.pipeline.now(), idle_stores=idle_stores)
 
     def close(self, session: str = "s", *, agent: str = "ana") -> Counter[str]:
         """What the end of a session does."""

@@ -14,9 +14,9 @@ import pytest
 from sqlalchemy import text
 
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable, ScriptedLanguageModel
+from memory.idle_stores import IdleStores
 from memory.jobs import JobRun
 from memory.memories.extraction_saving import forget_in_account
-from memory.quiet import QuietStores
 from memory.upkeep.curation import undo_entry
 from reverie import contract
 from storage.memories.records import NewMemory
@@ -144,26 +144,26 @@ def test_messages_that_were_removed_before_they_were_read_are_not_waited_for(pip
     with pipeline.store.writing() as tx:
         tx.connection.execute(text("DELETE FROM messages WHERE sequence > 1"))
     assert extracting.sweep()["messages"] == 1
-    assert not extracting.sweep_all(QuietStores())
+    assert not extracting.sweep_all(IdleStores())
     with pipeline.store.reading() as tx:
         assert tx.connection.execute(text("SELECT position FROM job_progress WHERE item <> 'mark'")).scalar() == 3
 
 
 def test_a_quiet_workspace_is_not_opened_again(pipeline: Pipeline) -> None:
     """Given nothing new since, then a sweep looks at the files' times alone, until something is written."""
-    extracting, quiet = Extracting(pipeline), QuietStores()
+    extracting, idle_stores = Extracting(pipeline), IdleStores()
     tell(pipeline, NAME)
-    assert extracting.sweep_all(quiet)["added"] == 1
+    assert extracting.sweep_all(idle_stores)["added"] == 1
     pipeline.advance(60)
-    extracting.sweep_all(quiet)
+    extracting.sweep_all(idle_stores)
     opened: list[str] = []
     real = pipeline.stores.workspace
     pipeline.stores.workspace = lambda name, **more: opened.append(name) or real(name, **more)  # type: ignore[method-assign]
-    extracting.sweep_all(quiet)
+    extracting.sweep_all(idle_stores)
     assert opened == []
     tell(pipeline, LIVES)
     opened.clear()
-    assert extracting.sweep_all(quiet)["added"] == 1
+    assert extracting.sweep_all(idle_stores)["added"] == 1
     assert opened
 
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from memory.idle_stores import DueJob, IdleStores, run_where_due
 from memory.jobs import JobRun
-from memory.quiet import QuietStores, run_where_due
 from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.summary_jobs import has_new
 from reverie import contract
@@ -54,12 +54,14 @@ def test_a_store_is_asked_again_when_it_was_written_or_its_time_has_come(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a store with something due in an hour, then it is opened for a write or after the hour, not before."""
-    quiet, opened = QuietStores(), Opened(pipe.stores, monkeypatch)
+    idle_stores, opened = IdleStores(), Opened(pipe.stores, monkeypatch)
     pipe.advance(60)
     due = pipe.now() + HOUR * 1_000_000
 
     def run() -> dict[str, Any]:
-        return run_where_due(pipe.stores, "job", nothing, lambda _: due, now=pipe.now(), quiet=quiet)
+        return run_where_due(
+            pipe.stores, DueJob("job", nothing, lambda _: due), now=pipe.now(), idle_stores=idle_stores
+        )
 
     assert not run()
     assert opened.since()
@@ -79,7 +81,7 @@ def test_a_store_that_cannot_be_read_is_told_and_holds_up_no_other(pipe: Pipelin
     broken = pipe.stores.database_path("broken")
     broken.parent.mkdir(parents=True)
     broken.write_bytes(b"no database" * 1_000)
-    counts = run_where_due(pipe.stores, "job", nothing, lambda _: 0, now=pipe.now())
+    counts = run_where_due(pipe.stores, DueJob("job", nothing, lambda _: 0), now=pipe.now())
     assert counts["ran"] == 1
     assert list(counts["unreadable"]) == ["broken"]
 
@@ -88,12 +90,12 @@ def test_silent_sessions_are_waited_for_without_opening_their_files(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given an active session, then its store is opened once, then when it has been silent for long, and then ends."""
-    quiet, ending = QuietStores(), SessionEndHooks(lambda *_: None, lambda *_: None)
+    idle_stores, ending = IdleStores(), SessionEndHooks(lambda *_: None, lambda *_: None)
     pipe.advance(60)
     opened = Opened(pipe.stores, monkeypatch)
 
     def close() -> dict[str, Any]:
-        return close_idle_sessions(pipe.stores, ending, now=pipe.now(), idle_hours=12, quiet=quiet)
+        return close_idle_sessions(pipe.stores, ending, now=pipe.now(), idle_hours=12, idle_stores=idle_stores)
 
     assert not close()
     assert opened.since()

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from memory.quiet import QuietStores
+from memory.idle_stores import IdleStores
 from memory.scheduling import deliveries
 from memory.scheduling.deliveries import PRUNED_AT_ONCE, deliver_due, prune_told
 from memory.scheduling.notifications import acknowledge
@@ -74,7 +74,7 @@ def push(store: Store, notifier: Notifier, clock: Clock) -> dict[str, int]:
 
 def deliver(stores: Stores, notifier: Notifier, clock: Clock, **more: Any) -> dict[str, Any]:
     given: dict[str, Any] = {
-        "quiet": QuietStores(),
+        "idle_stores": IdleStores(),
         "budget_seconds": 60.0,
         "pause": clock.forward,
         "monotonic": lambda: clock() / SECOND,
@@ -383,12 +383,12 @@ def test_a_notifier_that_is_away_ends_the_run(stores: Stores, clock: Clock) -> N
     """Given several workspaces and nobody who answers, then one thing was tried, not one of each."""
     for name in ("a", "b", "c"):
         add_reminder(stores.workspace(name), "r")
-    quiet = QuietStores()
+    idle_stores = IdleStores()
     notifier = Notifier(away())
-    assert deliver(stores, notifier, clock, quiet=quiet, ahead_seconds=5.0) == {"put_back": 1, "away": 1}
+    assert deliver(stores, notifier, clock, idle_stores=idle_stores, ahead_seconds=5.0) == {"put_back": 1, "away": 1}
     notifier.does = lambda *_: None
     clock.forward(5)
-    assert deliver(stores, notifier, clock, quiet=quiet) == {"reminders": 3}
+    assert deliver(stores, notifier, clock, idle_stores=idle_stores) == {"reminders": 3}
 
 
 def test_a_workspace_that_cannot_be_read_holds_up_no_other(stores: Stores, clock: Clock, tmp_path: Path) -> None:
@@ -438,19 +438,19 @@ def test_a_workspace_in_which_nothing_is_due_is_not_opened(
 ) -> None:
     """Given a reminder in an hour, then a workspace is opened once, then left alone until its time."""
     add_reminder(store, "r", due=BEGAN + 3_600 * SECOND)
-    quiet, notifier = QuietStores(), Notifier()
-    deliver(stores, notifier, clock, quiet=quiet)
+    idle_stores, notifier = IdleStores(), Notifier()
+    deliver(stores, notifier, clock, idle_stores=idle_stores)
     with monkeypatch.context() as patch:
         patch.setattr(stores, "workspace", raising(AssertionError("opened")))
         for _ in range(3):
             clock.forward(600)
-            assert deliver(stores, notifier, clock, quiet=quiet) == {}
+            assert deliver(stores, notifier, clock, idle_stores=idle_stores) == {}
     clock.forward(1_800)
-    assert deliver(stores, notifier, clock, quiet=quiet) == {"reminders": 1}
+    assert deliver(stores, notifier, clock, idle_stores=idle_stores) == {"reminders": 1}
 
 
-def prune(stores: Stores, now: int, quiet: QuietStores | None = None) -> dict[str, Any]:
-    return prune_told(stores, quiet=quiet or QuietStores(), now=now, keep_seconds=DAY)
+def prune(stores: Stores, now: int, idle_stores: IdleStores | None = None) -> dict[str, Any]:
+    return prune_told(stores, idle_stores=idle_stores or IdleStores(), now=now, keep_seconds=DAY)
 
 
 def test_what_was_told_long_ago_is_forgotten_and_what_was_not_told_is_kept(
@@ -463,11 +463,11 @@ def test_what_was_told_long_ago_is_forgotten_and_what_was_not_told_is_kept(
         add_reminder(store, name, delivery=delivery)
     add_notification(store)
     fresh = add_notification(store, at=BEGAN + SECOND)
-    quiet = QuietStores()
-    assert prune(stores, BEGAN + round(DAY) * SECOND, quiet) == {}
+    idle_stores = IdleStores()
+    assert prune(stores, BEGAN + round(DAY) * SECOND, idle_stores) == {}
     clock.forward(DAY)
-    assert prune(stores, clock() + 1, quiet) == {"pruned": 2}
-    assert prune(stores, clock() + 1, quiet) == {}
+    assert prune(stores, clock() + 1, idle_stores) == {"pruned": 2}
+    assert prune(stores, clock() + 1, idle_stores) == {}
     assert undelivered(store) == 3
     assert notification_of(store, fresh)
 

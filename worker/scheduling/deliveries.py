@@ -23,7 +23,7 @@ def deliver(here: Runtime, *, by_hand: bool) -> dict[str, Any]:
     """Deliver what is due and, unless by hand, what becomes due before the next run; returns counts."""
     told = prune_told(
         here.stores,
-        quiet=here.quiet_stores,
+        idle_stores=here.idle_stores,
         now=here.now(),
         keep_seconds=here.settings.notification_days * _DAY_SECONDS,
     )
@@ -46,7 +46,7 @@ def _push(here: Runtime, notifier: Notifier, *, by_hand: bool) -> dict[str, Any]
     return deliver_due(
         here.stores,
         Pushing(notifier.push, notifier.timeout_seconds, here.now, now_micros, at_once=AT_ONCE),
-        quiet=here.quiet_stores,
+        idle_stores=here.idle_stores,
         budget_seconds=_BY_HAND_SECONDS if by_hand else every + _MARGIN_SECONDS,
         ahead_seconds=0.0 if by_hand or not here.schedules.looks_ahead else every,
     )

@@ -55,7 +55,7 @@ def _fire(here: Runtime, until: float) -> dict[str, Any]:
         present = time.monotonic()
         if present >= until:
             return {**counts, **({"unreadable": unreadable} if unreadable else {})}
-        wait = (here.quiet_stores.next_at(_known_as(_lost_after(here))) - here.now()) / 1_000_000
+        wait = (here.idle_stores.next_at(_known_as(_lost_after(here))) - here.now()) / 1_000_000
         longest = max(_LONGEST_NAP_SECONDS, _REST_SHARE * (present - began))
         time.sleep(min(max(wait, _SHORTEST_NAP_SECONDS), longest, until - present))
 
@@ -82,14 +82,14 @@ def _lost_after(here: Runtime) -> int:
 
 
 def _known_as(lost_after: int) -> str:
-    """Under which name the quiet stores are known: what is due later by one way of counting may be due by the other."""
+    """Return the name under which idle stores are remembered; the two ways of counting differ in what is due."""
     return f"{contract.RUN_DUE_SCHEDULES}.{lost_after}"
 
 
 def _due(here: Runtime, lost_after: int) -> tuple[list[str], dict[str, str]]:
     # One moment for all: what is overdue is due at the moment asked for, which must not lie after the one it is due by.
     now, clock = here.now(), now_micros()
-    return here.quiet_stores.due(
+    return here.idle_stores.due(
         _known_as(lost_after),
         here.stores,
         lambda store: due_at(store, now=now, clock=clock, lost_after=lost_after),
