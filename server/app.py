@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from fastapi import FastAPI
+from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 
 from reverie import __version__
@@ -26,7 +27,15 @@ from worker.runtime import Runtime
 def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
     """The application. With a token, every request below /v1 must carry it; without one, only loopback is served."""
     # Redirects for a slash at the end would lead session ids astray.
-    app = FastAPI(title="Reverie", version=__version__, redirect_slashes=False)
+    # The page /docs loads Swagger UI from this server, and no validator from swagger.io. ReDoc has no such option.
+    app = FastAPIOffline(
+        title="Reverie",
+        version=__version__,
+        redirect_slashes=False,
+        redoc_url=None,
+        static_url="/docs/assets",
+        swagger_ui_parameters={"validatorUrl": None},
+    )
     services = Services(runtime)
     for part in (
         messages,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 
@@ -433,3 +434,18 @@ def test_payloads_are_the_same_by_either_way(clients: Callable[..., Reverie], ru
     assert taken[0] == taken[1]
     assert b'"type":"message"' in taken[0]
     assert MessagePayload.__struct_config__.tag == "message"
+
+
+def test_the_page_of_the_interface_needs_no_other_host(url: str) -> None:
+    """Given the page at /docs, then it names no other host, and each file that it loads is served here."""
+    page = httpx2.get(f"{url}/docs")
+    files = re.findall(r'(?:src|href)="([^"]+)"', page.text)
+
+    assert page.status_code == 200
+    assert "//" not in page.text
+    assert {file.rpartition("/")[2] for file in files} >= {"swagger-ui-bundle.js", "swagger-ui.css"}
+    for file in [*files, "/openapi.json"]:
+        answer = httpx2.get(url + file)
+        assert answer.status_code == 200
+        assert len(answer.content) > 1_000
+    assert httpx2.get(f"{url}/redoc").status_code == 404
