@@ -123,7 +123,7 @@ def _seconds_of_reading(store: Store) -> float:
         sweeps = MemorySweeps(tx.connection, AGENT)
         rows = [memory.row_id for memory in sweeps.outlines()]
         sweeps.texts(rows)
-        sweeps.whole_vectors(rows)
+        sweeps.single_chunk_vectors(rows)
     return time.perf_counter() - started
 
 

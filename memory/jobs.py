@@ -121,7 +121,7 @@ def run_on_store(
 ) -> Counter[str]:
     """Run a job on one store, if no other instance does. Raises what the work raises, save for a lost lease."""
     with store.writing() as tx:
-        token = tx.leases.take(job, now=now_micros(), seconds=LEASE_SECONDS)
+        token = tx.leases.acquire(job, now=now_micros(), seconds=LEASE_SECONDS)
     if token is None:
         return Counter({"held_elsewhere": 1})
     limit = deadline if deadline is not None else time.monotonic() + BUDGET_SECONDS

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from sqlalchemy import Connection, CursorResult
 
-from storage.rows import execute, read_row, read_rows
+from storage.rows import execute, read_row, read_rows, statement
 
 Record = TypeVar("Record")
 
@@ -18,9 +19,14 @@ class Repository:
         self._connection = connection
         self._bound: dict[str, Any] = {}
 
-    def _execute(self, sql: str, /, **values: Any) -> CursorResult[Any]:
+    def _execute(self, sql: str, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
         """Run a statement once."""
         return execute(self._connection, sql, **self._bound, **values)
+
+    def _execute_many(self, sql: str, rows: Sequence[dict[str, Any]]) -> None:
+        """Run a statement once for each row of values, which are bound as they are; nothing without rows."""
+        if rows:
+            self._connection.execute(statement(sql), rows)
 
     def _records(self, record: type[Record], sql: str, /, **values: Any) -> list[Record]:
         """Return all rows of a query as records."""

@@ -57,7 +57,7 @@ def standing_of(
     for store in stores:
         with store.reading() as tx:
             for agent in agents:
-                for memory in tx.for_agent(agent).memories.every(EVERYTHING):
+                for memory in tx.for_agent(agent).memories.iterate(EVERYTHING):
                     if memory.active:
                         standing.append(_standing(memory, now, rates))
                     else:

@@ -59,7 +59,7 @@ def _differing_memories(world: World, agents: Sequence[str]) -> int:
     for store in world.stores:
         with store.reading() as tx:
             for agent in agents:
-                found |= {memory.id: memory for memory in tx.for_agent(agent).memories.every(EVERYTHING)}
+                found |= {memory.id: memory for memory in tx.for_agent(agent).memories.iterate(EVERYTHING)}
     kept = world.remembered
     return sum(
         memory_id not in found or memory_id not in kept or _said(found[memory_id]) != _said(kept[memory_id])

@@ -20,7 +20,7 @@ from memory.memories.extraction_saving import Keeper
 from memory.memories.extraction_window import KNOWN_MEMORIES, Positions, Window, next_window, progress_of
 from memory.memories.findings import Finding, found_by_patterns, normalised
 from reverie import contract
-from storage.memories.extraction import SEEN_AGAIN_MICROS, ExtractionProgress, KnownMemories, WaitingSession
+from storage.memories.extraction import RECHECK_MICROS, ExtractionProgress, KnownMemories, WaitingSession
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -92,7 +92,7 @@ def extract_session(
     """
     counts: Counter[str] = Counter()
     with store.reading() as tx:
-        waiting = progress_of(tx).of_session(agent, session)
+        waiting = progress_of(tx).waiting_session(agent, session)
     if waiting is not None:
         positions = Positions(store.writing, counts, now)
         _Reading(store, extractor, waiting, positions, dry_run).read(lambda: False)
@@ -229,7 +229,7 @@ class _Reading:
     def _is_as_it_was(self) -> bool:
         """Whether the session is still there and nobody read on in it."""
         with self.store.reading() as tx:
-            current = progress_of(tx).of_session(self.session.agent, self.session.id)
+            current = progress_of(tx).waiting_session(self.session.agent, self.session.id)
         return current is not None and (current.ref_code, current.position) == (
             self.session.ref_code,
             self.session.position,
@@ -248,7 +248,7 @@ class _Reading:
         if self.dry_run:
             return
         with self.positions.writing() as tx:
-            progress_of(tx).put_off(
+            progress_of(tx).postpone(
                 self.session,
                 now=self.now,
                 first_seconds=_RETRY_FIRST_SECONDS,
@@ -273,8 +273,8 @@ def _is_due(progress: ExtractionProgress, session: WaitingSession, rules: Extrac
 def _note_seen(run: JobRun) -> None:
     """Move the mark up to the longest silent session that still waits; seldom, for it is a commit."""
     with run.store.reading() as tx:
-        oldest, noted = progress_of(tx).oldest_waiting(), progress_of(tx).seen_up_to()
-    up_to = min(run.now, run.now if oldest is None else oldest) - SEEN_AGAIN_MICROS
-    if up_to - noted > SEEN_AGAIN_MICROS:
+        oldest, noted = progress_of(tx).oldest_waiting(), progress_of(tx).watermark()
+    up_to = min(run.now, run.now if oldest is None else oldest) - RECHECK_MICROS
+    if up_to - noted > RECHECK_MICROS:
         with run.writing() as tx:
-            progress_of(tx).note_seen(up_to=up_to, now=run.now)
+            progress_of(tx).set_watermark(up_to=up_to, now=run.now)

@@ -29,12 +29,12 @@ def forget_in_account(account: Store, *, agent: str, workspace: str, session: st
     """
     with account.writing() as tx:
         tx.curation.forget_origin(workspace, session, agent=agent)  # of those too that were pruned since
-        rows = KnownMemories(tx.connection, agent).rows_from(workspace, session)
+        rows = KnownMemories(tx.connection, agent).rows_from_workspace(workspace, session)
         if not rows:
             return 0
         memories = tx.for_agent(agent).memories
         gone = [memory.id for memory in memories.by_rows(rows).values()]
-        memories.give_way(rows)
+        memories.detach_superseded(rows)
         tx.curation.forget_memories(agent, gone)
         return memories.delete(rows)
 
@@ -86,9 +86,9 @@ class Keeper:
         """What is known of the same subject or fact."""
         rivals: dict[int, KnownMemory] = {}
         if finding.subject is not None:
-            rivals = {one.row_id: one for one in self._known.about(finding.subject, owner=self._session.user)}
+            rivals = {one.row_id: one for one in self._known.with_subject(finding.subject, owner=self._session.user)}
         if finding.category is not None and finding.key is not None:
-            for one in self._known.of_fact(finding.category, finding.key):
+            for one in self._known.with_fact(finding.category, finding.key):
                 rivals[one.row_id] = one
         return list(rivals.values())
 

@@ -83,7 +83,7 @@ def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:
         return False
     with store.writing() as tx:
         rows = tx.for_agent(memories.agent)
-        every = list(rows.memories.every(_every_value(category, key)))
+        every = list(rows.memories.iterate(_every_value(category, key)))
         delete_for_good(rows, every)
     return bool(every)
 
@@ -145,7 +145,7 @@ def _standing(store: Store, agent: str, category: str, key: str) -> MemoryRecord
 
 def _values(store: Store, agent: str, category: str, key: str) -> list[MemoryRecord]:
     with store.reading() as tx:
-        return list(tx.for_agent(agent).memories.every(_every_value(category, key)))
+        return list(tx.for_agent(agent).memories.iterate(_every_value(category, key)))
 
 
 def _every_value(category: str, key: str) -> MemoryFilter:

@@ -94,7 +94,7 @@ def update_memory(memories: AgentMemories, memory_id: str, changes: MemoryChange
         after = _after(record, changes)
         columns: dict[str, Any] = {"lifetime": check_place(after), "pinned": after.pinned}
         if changes.tier is not UNSET or changes.channel is not UNSET:
-            columns |= {"tier": after.tier, "channel_id": _channel(rows, after, now)}
+            columns |= {"tier": after.tier, "channel": _channel(rows, after, now)}
         columns |= _plain_columns(changes)
         # Chunks of a conversation's memory lie in its session: with the tier, their place changes.
         moved = (after.tier == "conversation") != (record.tier == "conversation")
@@ -241,7 +241,7 @@ def _supersede_subject(rows: AgentRepositories, newest: MemoryRecord, now: int) 
     if newest.subject is None:
         return
     wanted = MemoryFilter(subject=newest.subject, tiers=(newest.tier,), facts=False, notes=False)
-    for older in list(rows.memories.every(wanted)):
+    for older in list(rows.memories.iterate(wanted)):
         if older.row_id != newest.row_id and older.owner_user_id == newest.owner_user_id:
             rows.memories.supersede(older.row_id, by=newest.row_id, now=now)
 

@@ -32,7 +32,7 @@ def export_memories(memories: AgentMemories) -> MemoryExport:
     found: list[Memory] = []
     for store in memories.existing_stores():
         with store.reading() as tx:
-            found += (to_memory(record) for record in tx.for_agent(memories.agent).memories.every())
+            found += (to_memory(record) for record in tx.for_agent(memories.agent).memories.iterate())
     return MemoryExport(memories=sorted(found, key=lambda memory: memory.created_at), schema_version=SCHEMA_VERSION)
 
 

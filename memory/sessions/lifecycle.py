@@ -239,7 +239,7 @@ def _clear(tx: Transaction, session: SessionRecord, *, job: str, why: str, now: 
     if not clearable:
         return 0
     with tx.curation.entry(job=job, agent=session.agent, action=CLEAR, why=why, session=session.id, at=now):
-        rows.memories.give_way(clearable)
+        rows.memories.detach_superseded(clearable)
         return rows.memories.delete(clearable)
 
 

@@ -51,7 +51,7 @@ def plan_consolidation(run: JobRun, agent: str, policy: LifePolicy) -> Plan:
         rows = [memory.row_id for memory in scope]
         with run.store.reading() as tx:
             sweeps = MemorySweeps(tx.connection, agent)
-            texts, vectors = sweeps.texts(rows), sweeps.whole_vectors(rows)
+            texts, vectors = sweeps.texts(rows), sweeps.single_chunk_vectors(rows)
         merges = near_duplicates(scope, texts, vectors, similarity=policy.duplicate_similarity, spared=memories.spared)
         memories.merge(merges)
         plan.merges += merges

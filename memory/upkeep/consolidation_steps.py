@@ -27,7 +27,7 @@ from memory.upkeep.consolidation_plan import (
 )
 from memory.upkeep.relevance import LifePolicy, is_promotable, is_prunable, relevance
 from storage.memories.records import TIERS, MemoryRecord
-from storage.memories.sweeps import Curation, MemoryOutline, MemorySweeps
+from storage.memories.sweeps import CurationBatch, MemoryOutline, MemorySweeps
 from storage.transaction import Transaction
 
 # A batch holds the write lock for about a tenth of a second.
@@ -146,8 +146,8 @@ class _Steps:
     def _sweeps(self, tx: Transaction) -> MemorySweeps:
         return MemorySweeps(tx.connection, self._agent)
 
-    def _curation(self, action: str) -> Curation:
-        return Curation(self._run.job, action, self._run.now)
+    def _curation(self, action: str) -> CurationBatch:
+        return CurationBatch(self._run.job, action, self._run.now)
 
     @staticmethod
     def _now(sweeps: MemorySweeps, batch: Sequence[MemoryOutline]) -> list[MemoryOutline]:

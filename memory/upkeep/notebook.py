@@ -123,8 +123,8 @@ def _pages(store: Store, agent: str, memory_file_bytes: int) -> Pages:
             agent,
             ledger=ledger,
             kept=_standing(rows, ledger),
-            facts=list(rows.memories.every(MemoryFilter(facts=True))),
-            notes=list(rows.memories.every(MemoryFilter(notes=True))),
+            facts=list(rows.memories.iterate(MemoryFilter(facts=True))),
+            notes=list(rows.memories.iterate(MemoryFilter(notes=True))),
             memory_file_bytes=memory_file_bytes,
         )
 

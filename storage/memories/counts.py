@@ -1,4 +1,4 @@
-"""How many memories an agent has in one store, and of what."""
+"""Counts an agent's memories in one store by what they are."""
 
 from __future__ import annotations
 
@@ -6,12 +6,14 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
+
+from storage.rows import execute
 
 _GROUPS: Final = ("tier", "lifetime", "kind", "source")
-_STANDING: Final = """
-    SELECT tier, lifetime, kind, source, count(*), sum(category IS NOT NULL), sum(note_id IS NOT NULL),
-        min(created_at), max(created_at)
+_CURRENT: Final = """
+    SELECT tier, lifetime, kind, source, count(*) AS memories, sum(category IS NOT NULL) AS facts,
+        sum(note_id IS NOT NULL) AS notes, min(created_at) AS oldest, max(created_at) AS newest
     FROM memories WHERE agent_id = :agent AND superseded_by IS NULL GROUP BY 1, 2, 3, 4
 """
 _SUPERSEDED: Final = "SELECT count(*) FROM memories WHERE agent_id = :agent AND superseded_by IS NOT NULL"
@@ -20,7 +22,7 @@ _PROMOTED: Final = "SELECT count(*) FROM memory_promotions WHERE agent_id = :age
 
 @dataclass(slots=True)
 class MemoryCounts:
-    """Memories that stand, by what they are; times in microseconds, None where there are none."""
+    """Numbers of current memories by what they are; times in microseconds, None without memories."""
 
     memories: int = 0
     facts: int = 0
@@ -32,7 +34,7 @@ class MemoryCounts:
     by: dict[str, Counter[str]] = field(default_factory=lambda: {name: Counter() for name in _GROUPS})
 
     def add(self, other: MemoryCounts) -> None:
-        """Count another store's, too."""
+        """Add the counts of another store."""
         for name in ("memories", "facts", "notes", "superseded", "promoted"):
             setattr(self, name, getattr(self, name) + getattr(other, name))
         self.oldest = min((at for at in (self.oldest, other.oldest) if at is not None), default=None)
@@ -42,15 +44,11 @@ class MemoryCounts:
 
 
 def count_memories(connection: Connection, agent: str) -> MemoryCounts:
-    """The counts of one agent's memories, within the caller's transaction."""
+    """Return the counts of one agent's memories, within the caller's transaction."""
     counts = MemoryCounts()
-    for row in connection.execute(text(_STANDING), {"agent": agent}):
-        number = int(row[4])
-        for name, value in zip(_GROUPS, row[:4], strict=True):
-            counts.by[name][str(value)] += number
-        counts.add(
-            MemoryCounts(memories=number, facts=int(row[5]), notes=int(row[6]), oldest=int(row[7]), newest=int(row[8]))
-        )
-    counts.superseded = int(connection.execute(text(_SUPERSEDED), {"agent": agent}).scalar_one())
-    counts.promoted = int(connection.execute(text(_PROMOTED), {"agent": agent}).scalar_one())
+    for row in execute(connection, _CURRENT, agent=agent).mappings():
+        totals = {name: value for name, value in row.items() if name not in _GROUPS}
+        counts.add(MemoryCounts(**totals, by={name: Counter({row[name]: row["memories"]}) for name in _GROUPS}))
+    counts.superseded = int(execute(connection, _SUPERSEDED, agent=agent).scalar_one())
+    counts.promoted = int(execute(connection, _PROMOTED, agent=agent).scalar_one())
     return counts

@@ -1,8 +1,7 @@
-"""Which memories are meant, as SQL over `memories AS m` and `sessions AS s`."""
+"""Translates a `MemoryFilter` to SQL over `memories AS m` and `sessions AS s`."""
 
 from __future__ import annotations
 
-import json
 from typing import Any, Final
 
 from storage.memories.records import MemoryFilter
@@ -17,34 +16,34 @@ _EQUAL: Final = {
     "subject": "m.subject = :subject",
     "source_message": "m.source_message = :source_message",
 }
-_WHETHER: Final = {
+_TRUE_OR_FALSE: Final = {
     "active": "m.superseded_by IS NULL",
     "facts": "m.category IS NOT NULL",
     "notes": "m.note_id IS NOT NULL",
 }
 
 
-def conditions_of(wanted: MemoryFilter) -> tuple[str, dict[str, Any]]:
-    """A condition, true where there is none, and its parameters."""
+def filter_sql(memory_filter: MemoryFilter) -> tuple[str, dict[str, Any]]:
+    """Return a condition (`1` for an empty filter) and its parameters."""
     clauses: list[str] = []
     parameters: dict[str, Any] = {}
     for name, column in _ONE_OF.items():
-        if values := getattr(wanted, name):
+        if values := getattr(memory_filter, name):
             clauses.append(f"{column} IN (SELECT value FROM json_each(:{name}))")
-            parameters[name] = json.dumps(values)
+            parameters[name] = values
     for name, clause in _EQUAL.items():
-        if (value := getattr(wanted, name)) is not None:
+        if (value := getattr(memory_filter, name)) is not None:
             clauses.append(clause)
             parameters[name] = value
-    for name, clause in _WHETHER.items():
-        if (asked := getattr(wanted, name)) is not None:
-            clauses.append(clause if asked else f"NOT ({clause})")
-    if wanted.tags:
+    for name, clause in _TRUE_OR_FALSE.items():
+        if (expected := getattr(memory_filter, name)) is not None:
+            clauses.append(clause if expected else f"NOT ({clause})")
+    if memory_filter.tags:
         clauses.append(
             "(SELECT count(*) FROM json_each(m.tags) WHERE value IN (SELECT value FROM json_each(:tags))) = :tag_count"
         )
-        parameters |= {"tags": json.dumps(wanted.tags), "tag_count": len(set(wanted.tags))}
-    if wanted.text is not None:
+        parameters |= {"tags": memory_filter.tags, "tag_count": len(set(memory_filter.tags))}
+    if memory_filter.text is not None:
         clauses.append("instr(lower(m.content), lower(:text)) > 0")
-        parameters["text"] = wanted.text
+        parameters["text"] = memory_filter.text
     return " AND ".join(clauses) or "1", parameters

@@ -1,284 +1,242 @@
-"""Memories, facts and notes of one agent: one table, one life.
+"""Memories, facts and notes of one agent, in one table.
 
-A memory's chunks are made by the pipeline from its content. Whoever removes or rewrites a memory takes its chunks out
-of every index in the same transaction. An id, a note and a fact's category and key are each unique for an agent.
+The pipeline makes a memory's chunks from its content. Whoever removes or rewrites a memory removes its chunks from
+every index in the same transaction. An id, a note id, and a fact's category and key are each unique for an agent.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, text
-
 from reverie.errors import NotFound
 from storage.memories.chunks import MemoryChunks
-from storage.memories.filters import conditions_of
+from storage.memories.filters import filter_sql
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
+from storage.repository import AgentRepository, Repository
+from storage.rows import column_name, field_names, insert_sql, select_list, to_parameters
 
-_COLUMNS: Final = (
-    "m.row_id, m.id, m.agent_id, m.tier, m.lifetime, m.kind, m.source, m.content, m.importance, m.access_count,"
-    " m.created_at, m.updated_at, m.accessed_at, m.expires_at, m.owner_user_id, m.tags, m.concept_tags, m.metadata,"
-    " m.session_row, m.source_message, m.channel_id, m.note_id, m.category, m.key, m.value, m.subject, m.confidence,"
-    " m.pinned, m.superseded_at, m.trace_id, m.stored_at, m.chunked_at, s.id, b.id"
-)
 _FROM: Final = (
     "FROM memories AS m LEFT JOIN sessions AS s ON s.row_id = m.session_row"
     " LEFT JOIN memories AS b ON b.row_id = m.superseded_by"
 )
-_INSERT: Final = """
-    INSERT INTO memories (id, agent_id, tier, lifetime, kind, source, content, importance, created_at, updated_at,
-        accessed_at, expires_at, owner_user_id, tags, concept_tags, metadata, session_row, source_message, channel_id,
-        note_id, category, key, value, subject, confidence, pinned, trace_id, stored_at)
-    VALUES (:id, :agent, :tier, :lifetime, :kind, :source, :content, :importance, :created_at, :created_at,
-        :created_at, :expires_at, :owner_user_id, :tags, :concept_tags, :metadata, :session_row, :source_message,
-        :channel, :note_id, :category, :key, :value, :subject, :confidence, :pinned, :trace, :now)
-    ON CONFLICT (agent_id, id) DO NOTHING
-"""
-# What can be changed without what it says.
-_CHANGEABLE: Final = frozenset(
-    {
-        "tier", "lifetime", "kind", "importance", "access_count", "accessed_at", "expires_at", "owner_user_id", "tags",
-        "concept_tags", "metadata", "channel_id", "subject", "confidence", "pinned", "source",
-    }
-)  # fmt: skip
-_JSON: Final = frozenset({"tags", "concept_tags", "metadata"})
-_PAGE: Final = 1_000
-# All that stand.
+_SELECT: Final = f"SELECT {select_list(MemoryRecord, 'm', session='s.id', superseded_by='b.id')} {_FROM}"
+_INSERT: Final = (
+    insert_sql(
+        "memories",
+        NewMemory,
+        exclude=["session"],
+        agent_id=":agent",
+        session_row=":session_row",
+        updated_at=":created_at",
+        accessed_at=":created_at",
+        stored_at=":now",
+    )
+    + " ON CONFLICT (agent_id, id) DO NOTHING"
+)
+# Fields that `change` refuses: what identifies a memory, its content, and what follows from these.
+_FIXED: Final = frozenset(
+    {"id", "content", "created_at", "session", "source_message", "note_id", "category", "key", "value", "trace"}
+)
+_CHANGEABLE: Final = frozenset(field_names(NewMemory)) - _FIXED | {"access_count", "accessed_at"}
+_PAGE_ROWS: Final = 1_000
 EVERY_ACTIVE: Final = MemoryFilter()
 
 
-class Memories:
+class Memories(AgentRepository):
     """The memories of one agent within one transaction."""
 
-    def __init__(self, connection: Connection, agent: str) -> None:
-        self._connection = connection
-        self._agent = agent
-        self._chunks = MemoryChunks(connection, agent)
+    @property
+    def _chunks(self) -> MemoryChunks:
+        return MemoryChunks(self._connection, self._agent)
 
     def add(self, memory: NewMemory, *, now: int) -> MemoryRecord:
-        """Store a memory; one with this id that is there already stays as it is. Returns what is stored.
+        """Store a memory and return it; an existing memory with its id stays as it is and is returned.
 
-        Raises `NotFound` for a session that does not exist. That a note or a fact is new is for the caller to see to.
+        Raises `NotFound` for a session that does not exist. The caller makes sure that a note or fact is new.
         """
-        values = {name: getattr(memory, name) for name in NewMemory.__dataclass_fields__ if name != "session"}
-        for name in _JSON:
-            values[name] = _dumped(values[name])
         session_row = None if memory.session is None else self._session_row(memory.session)
-        self._connection.execute(
-            text(_INSERT), {**values, "agent": self._agent, "session_row": session_row, "now": now}
-        )
+        self._execute(_INSERT, **to_parameters(memory), session_row=session_row, now=now)
         return self.get(memory.id)
 
     def find(self, memory_id: str) -> MemoryRecord | None:
-        """The memory with this id, superseded or not."""
-        return self._one("m.id = :id", {"id": memory_id})
+        """Return the memory with this id, superseded or not."""
+        return self._one("m.id = :id", id=memory_id)
 
     def get(self, memory_id: str) -> MemoryRecord:
-        """The memory with this id. Raises `NotFound`."""
+        """Return the memory with this id, superseded or not. Raises `NotFound`."""
         found = self.find(memory_id)
         if found is None:
             raise NotFound(f"agent {self._agent} has no memory {memory_id!r}", field="id")
         return found
 
     def with_ids(self, memory_ids: Sequence[str]) -> dict[str, MemoryRecord]:
-        """Those of these memories that exist, superseded or not, by their ids."""
-        where = "m.id IN (SELECT value FROM json_each(:ids))"
-        return {memory.id: memory for memory in self._many(where, {"ids": json.dumps(list(memory_ids))})}
+        """Return those of these memories that exist, superseded or not, by id."""
+        found = self._many("m.id IN (SELECT value FROM json_each(:ids))", ids=memory_ids)
+        return {memory.id: memory for memory in found}
 
     def by_rows(self, row_ids: Sequence[int]) -> dict[int, MemoryRecord]:
-        """These memories by their rows."""
-        # Not by the index of the agent's memories, all of which would be looked at.
+        """Return those of these memories that exist, superseded or not, by row."""
+        # The unary plus keeps SQLite from reading the whole index of the agent's memories.
         where = "+m.agent_id = :agent AND m.row_id IN (SELECT value FROM json_each(:rows))"
-        rows = self._connection.execute(
-            text(f"SELECT {_COLUMNS} {_FROM} WHERE {where}"), {"agent": self._agent, "rows": json.dumps(list(row_ids))}
-        )
-        return {memory.row_id: memory for memory in map(_record, rows)}
+        found = self._records(MemoryRecord, f"{_SELECT} WHERE {where}", rows=row_ids)
+        return {memory.row_id: memory for memory in found}
 
     def by_note(self, note_id: str) -> MemoryRecord | None:
-        """The note with this id of its own."""
-        return self._one("m.note_id = :note", {"note": note_id})
+        """Return the note with this note id."""
+        return self._one("m.note_id = :note", note=note_id)
 
     def fact(self, category: str, key: str) -> MemoryRecord | None:
-        """The fact that stands for a category and key."""
+        """Return the current fact with this category and key."""
         where = "m.category = :category AND m.key = :key AND m.superseded_by IS NULL"
-        return self._one(where, {"category": category, "key": key})
+        return self._one(where, category=category, key=key)
 
-    def page(self, wanted: MemoryFilter = EVERY_ACTIVE, *, limit: int = 50, offset: int = 0) -> list[MemoryRecord]:
-        """Memories, the newest first."""
-        where, parameters = conditions_of(wanted)
+    def page(
+        self, memory_filter: MemoryFilter = EVERY_ACTIVE, *, limit: int = 50, offset: int = 0
+    ) -> list[MemoryRecord]:
+        """Return memories that pass a filter, newest first."""
+        where, parameters = filter_sql(memory_filter)
         order = f"ORDER BY m.created_at DESC, m.row_id DESC LIMIT {int(limit)} OFFSET {int(offset)}"
-        return self._many(where, parameters, order)
+        return self._many(f"{where} {order}", **parameters)
 
-    def every(self, wanted: MemoryFilter = EVERY_ACTIVE) -> Iterator[MemoryRecord]:
-        """All of them, the oldest first, read in pages."""
-        where, parameters = conditions_of(wanted)
+    def iterate(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> Iterator[MemoryRecord]:
+        """Yield all memories that pass a filter, oldest row first, read in pages."""
+        where, parameters = filter_sql(memory_filter)
         after = 0
         while True:
-            page = self._many(
-                f"({where}) AND m.row_id > :after", {**parameters, "after": after}, f"ORDER BY m.row_id LIMIT {_PAGE}"
-            )
+            page_where = f"({where}) AND m.row_id > :after ORDER BY m.row_id LIMIT {_PAGE_ROWS}"
+            page = self._many(page_where, **parameters, after=after)
             yield from page
-            if len(page) < _PAGE:
+            if len(page) < _PAGE_ROWS:
                 return
             after = page[-1].row_id
 
-    def count(self, wanted: MemoryFilter = EVERY_ACTIVE) -> int:
-        """How many there are."""
-        where, parameters = conditions_of(wanted)
-        found = self._connection.execute(
-            text(f"SELECT count(*) {_FROM} WHERE m.agent_id = :agent AND {where}"), {"agent": self._agent, **parameters}
-        )
-        return int(found.scalar_one())
+    def count(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> int:
+        """Return how many memories pass a filter."""
+        where, parameters = filter_sql(memory_filter)
+        return int(self._value(f"SELECT count(*) {_FROM} WHERE m.agent_id = :agent AND {where}", **parameters))
 
-    def change(self, row_id: int, *, now: int, **columns: Any) -> None:
-        """Set columns that do not change what a memory says; tags are put on its chunks too."""
-        wrong = set(columns) - _CHANGEABLE
-        if wrong:
-            raise ValueError(f"{sorted(wrong)} cannot be changed like this")
-        values = {name: _dumped(value) if name in _JSON else value for name, value in columns.items()}
-        settings = "".join(f", {name} = :{name}" for name in values)
-        self._connection.execute(
-            text(f"UPDATE memories SET updated_at = :now{settings} WHERE row_id = :row AND agent_id = :agent"),
-            {**values, "now": now, "row": row_id, "agent": self._agent},
+    def change(self, row_id: int, *, now: int, **fields: Any) -> None:
+        """Set fields of a memory other than its content; new tags are put on its chunks too."""
+        fixed = set(fields) - _CHANGEABLE
+        if fixed:
+            raise ValueError(f"{sorted(fixed)} cannot be changed: use rewrite, or store another memory")
+        settings = "".join(f", {column_name(name)} = :{name}" for name in fields)
+        self._execute(
+            f"UPDATE memories SET updated_at = :now{settings} WHERE row_id = :row AND agent_id = :agent",
+            **fields,
+            now=now,
+            row=row_id,
         )
-        if "tags" in columns:
-            self._chunks.retag(row_id, columns["tags"])
+        if "tags" in fields:
+            self._chunks.retag(row_id, fields["tags"])
 
     def rewrite(self, row_id: int, content: str, *, now: int, value: str | None = None) -> None:
-        """Change what a memory says (and of a fact its value): its chunks go, the pipeline makes new ones."""
+        """Set the content of a memory (and the value of a fact), and have the pipeline make new chunks of it."""
         self._chunks.remove([row_id])
-        self._connection.execute(
-            text(
-                "UPDATE memories SET content = :content, value = coalesce(:value, value), updated_at = :now,"
-                " chunked_at = NULL WHERE row_id = :row AND agent_id = :agent"
-            ),
-            {"content": content, "value": value, "now": now, "row": row_id, "agent": self._agent},
+        self._execute(
+            "UPDATE memories SET content = :content, value = coalesce(:value, value), updated_at = :now,"
+            " chunked_at = NULL WHERE row_id = :row AND agent_id = :agent",
+            content=content,
+            value=value,
+            now=now,
+            row=row_id,
         )
 
     def supersede(self, row_id: int, *, by: int, now: int) -> None:
-        """Have another take a memory's place: it is kept, and found no more."""
+        """Mark a memory as replaced by another: it is kept, but recall no longer finds it."""
         self._chunks.remove([row_id])
-        self._connection.execute(
-            text(
-                "UPDATE memories SET superseded_by = :by, superseded_at = :now"
-                " WHERE row_id = :row AND agent_id = :agent"
-            ),
-            {"by": by, "now": now, "row": row_id, "agent": self._agent},
+        self._execute(
+            "UPDATE memories SET superseded_by = :by, superseded_at = :now WHERE row_id = :row AND agent_id = :agent",
+            by=by,
+            now=now,
+            row=row_id,
         )
 
-    def give_way(self, row_ids: Sequence[int]) -> None:
-        """Prepare the removal of some memories: those whose place they had taken get their successors, or stand again.
+    def detach_superseded(self, row_ids: Sequence[int]) -> None:
+        """Keep the memories that these ones replaced from being deleted with them: call it just before `delete`.
 
-        Just before `delete`, for what must not go with them. The pipeline makes the chunks of those that stand again.
+        Each gets the next successor that stays, or becomes current again; the pipeline then makes new chunks of it.
         """
-        gone = {memory.row_id: memory for memory in self.by_rows(row_ids).values()}
-        rows = self._connection.execute(
-            text(
-                "SELECT row_id, superseded_by FROM memories WHERE agent_id = :agent"
-                " AND superseded_by IN (SELECT value FROM json_each(:rows))"
-            ),
-            {"agent": self._agent, "rows": json.dumps(list(gone))},
+        removed = {"rows": list(self.by_rows(row_ids))}
+        superseded = self._execute(
+            "SELECT row_id, superseded_by FROM memories WHERE agent_id = :agent"
+            " AND superseded_by IN (SELECT value FROM json_each(:rows))",
+            **removed,
         ).all()
-        found = self._connection.execute(
-            text("SELECT row_id, superseded_by FROM memories WHERE row_id IN (SELECT value FROM json_each(:rows))"),
-            {"rows": json.dumps(list(gone))},
+        rows = self._execute(
+            "SELECT row_id, superseded_by FROM memories WHERE row_id IN (SELECT value FROM json_each(:rows))", **removed
         )
-        successors: dict[int, int | None] = {int(row[0]): row[1] for row in found}
-        # Out of the way of the one fact that may stand for a category and key.
-        self._connection.execute(
-            text("UPDATE memories SET superseded_by = row_id WHERE row_id IN (SELECT value FROM json_each(:rows))"),
-            {"rows": json.dumps(list(gone))},
+        successors: dict[int, int | None] = {int(row[0]): row[1] for row in rows}
+        # Makes room for the one current fact that a category and key may have.
+        self._execute(
+            "UPDATE memories SET superseded_by = row_id WHERE row_id IN (SELECT value FROM json_each(:rows))", **removed
         )
-        for row_id, by in rows:
-            if row_id in gone:
+        for row_id, by in superseded:
+            if row_id in successors:
                 continue
-            while by in gone:
+            while by in successors:
                 by = successors[by]
-            self._succeed(row_id, by)
+            self._set_successor(row_id, by)
 
     def delete(self, row_ids: Sequence[int]) -> int:
-        """Remove memories with their chunks, vectors and words, and those whose place they took; returns how many."""
-        rows = self._with_superseded(row_ids)
-        self._chunks.remove(rows)
-        gone = self._connection.execute(
-            text("DELETE FROM memories WHERE agent_id = :agent AND row_id IN (SELECT value FROM json_each(:rows))"),
-            {"agent": self._agent, "rows": json.dumps(list(row_ids))},
-        )
-        return gone.rowcount
+        """Delete memories and the ones they replaced, with their chunks, vectors and words.
+
+        Returns how many of `row_ids` were deleted.
+        """
+        self._chunks.remove(self._with_superseded(row_ids))
+        return self._execute(
+            "DELETE FROM memories WHERE agent_id = :agent AND row_id IN (SELECT value FROM json_each(:rows))",
+            rows=row_ids,
+        ).rowcount
 
     def ids_with_superseded(self, row_ids: Sequence[int]) -> list[str]:
-        """The ids of these memories and of all whose place they took."""
-        rows = self._connection.execute(
-            text("SELECT id FROM memories WHERE row_id IN (SELECT value FROM json_each(:rows)) AND agent_id = :agent"),
-            {"agent": self._agent, "rows": json.dumps(self._with_superseded(row_ids))},
+        """Return the ids of these memories and of all that they replaced."""
+        return self._values(
+            "SELECT id FROM memories WHERE row_id IN (SELECT value FROM json_each(:rows)) AND agent_id = :agent",
+            rows=self._with_superseded(row_ids),
         )
-        return [str(found) for found in rows.scalars()]
 
     def is_searchable(self, row_id: int, *, with_vectors: bool) -> bool:
-        """Whether a memory can be recalled: chunked, and with `with_vectors` each chunk indexed."""
-        return self._chunks.are_searchable(row_id, with_vectors=with_vectors)
+        """Return whether recall can find a memory: it is chunked, and with `with_vectors` every chunk is indexed."""
+        return self._chunks.is_searchable(row_id, with_vectors=with_vectors)
 
-    def _succeed(self, row_id: int, by: int | None) -> None:
-        stands = ", superseded_at = NULL, chunked_at = NULL" if by is None else ""
-        self._connection.execute(
-            text(f"UPDATE memories SET superseded_by = :by{stands} WHERE row_id = :row AND agent_id = :agent"),
-            {"by": by, "row": row_id, "agent": self._agent},
+    def _set_successor(self, row_id: int, by: int | None) -> None:
+        current_again = ", superseded_at = NULL, chunked_at = NULL" if by is None else ""
+        self._execute(
+            f"UPDATE memories SET superseded_by = :by{current_again} WHERE row_id = :row AND agent_id = :agent",
+            by=by,
+            row=row_id,
         )
 
     def _session_row(self, session: str) -> int:
-        row = self._connection.execute(
-            text("SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :id"),
-            {"agent": self._agent, "id": session},
-        ).scalar()
+        row = self._value("SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :id", id=session)
         if row is None:
             raise NotFound(f"agent {self._agent} has no session {session!r}", field="session")
         return int(row)
 
     def _with_superseded(self, row_ids: Sequence[int]) -> list[int]:
-        rows = self._connection.execute(
-            text(
-                "WITH RECURSIVE gone (row_id) AS (SELECT value FROM json_each(:rows) UNION"
-                " SELECT m.row_id FROM gone AS g CROSS JOIN memories AS m ON m.superseded_by = g.row_id)"
-                " SELECT row_id FROM gone"
-            ),
-            {"rows": json.dumps(list(row_ids))},
+        return self._values(
+            """
+            WITH RECURSIVE removed (row_id) AS (
+                SELECT value FROM json_each(:rows)
+                UNION SELECT m.row_id FROM removed AS r CROSS JOIN memories AS m ON m.superseded_by = r.row_id
+            )
+            SELECT row_id FROM removed
+            """,
+            rows=row_ids,
         )
-        return [int(row) for row in rows.scalars()]
 
-    def _one(self, where: str, parameters: dict[str, Any]) -> MemoryRecord | None:
-        found = self._many(where, parameters)
-        return found[0] if found else None
+    def _one(self, where: str, **parameters: Any) -> MemoryRecord | None:
+        return self._record(MemoryRecord, f"{_SELECT} WHERE m.agent_id = :agent AND {where}", **parameters)
 
-    def _many(self, where: str, parameters: dict[str, Any], order: str = "") -> list[MemoryRecord]:
-        rows = self._connection.execute(
-            text(f"SELECT {_COLUMNS} {_FROM} WHERE m.agent_id = :agent AND {where} {order}"),
-            {"agent": self._agent, **parameters},
-        )
-        return [_record(row) for row in rows]
+    def _many(self, where: str, **parameters: Any) -> list[MemoryRecord]:
+        return self._records(MemoryRecord, f"{_SELECT} WHERE m.agent_id = :agent AND {where}", **parameters)
 
 
-class AllMemories:
-    """The memories of a whole workspace within one transaction. It crosses agents: only jobs use it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class AllMemories(Repository):
+    """The memories of all agents of a workspace within one transaction, for jobs."""
 
     def agents(self) -> list[str]:
-        """The agents that have memories."""
-        rows = self._connection.execute(text("SELECT DISTINCT agent_id FROM memories ORDER BY 1"))
-        return [str(agent) for agent in rows.scalars()]
-
-
-def _record(row: Row[Any]) -> MemoryRecord:
-    values = list(row)
-    for place in (15, 16):
-        values[place] = tuple(json.loads(values[place]))
-    values[17] = json.loads(values[17])
-    values[27] = bool(values[27])
-    return MemoryRecord(*values)
-
-
-def _dumped(value: object) -> str:
-    return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+        """Return the agents that have memories."""
+        return self._values("SELECT DISTINCT agent_id FROM memories ORDER BY 1")

@@ -1,4 +1,4 @@
-"""Memories as they leave the store and as they enter it: frozen, typed, times as integer microseconds in UTC."""
+"""Memories as records: frozen and typed, times as integer microseconds in UTC."""
 
 from __future__ import annotations
 
@@ -14,80 +14,17 @@ MemoryKind = Literal["fact", "preference", "procedure", "event", "task", "note"]
 TIERS: Final[tuple[Tier, ...]] = ("conversation", "channel", "workspace", "account")
 LIFETIMES: Final[tuple[Lifetime, ...]] = ("long_term", "short_term", "conversation")
 MEMORY_KINDS: Final[tuple[MemoryKind, ...]] = ("fact", "preference", "procedure", "event", "task", "note")
-# The source of what a person wrote: no job overwrites it.
+# The source of user-written memories: no job changes their content.
 USER_SOURCE: Final = "user"
-_BY_HAND: Final = frozenset({USER_SOURCE, "agent"})
-
-
-@dataclass(frozen=True, slots=True)
-class MemoryRecord:
-    """One piece of knowledge. `session` is the id of the session it came from, `superseded_by` that of a memory.
-
-    A note has a `note_id`; a fact has `category`, `key` and `value`, and `content` says the three together.
-    """
-
-    row_id: int
-    id: str
-    agent: str
-    tier: Tier
-    lifetime: Lifetime
-    kind: MemoryKind
-    source: str
-    content: str
-    importance: float
-    access_count: int
-    created_at: int
-    updated_at: int
-    accessed_at: int
-    expires_at: int | None
-    owner_user_id: str | None
-    tags: tuple[str, ...]
-    concept_tags: tuple[str, ...]
-    metadata: Mapping[str, Any]
-    session_row: int | None
-    source_message: str | None
-    channel: str | None
-    note_id: str | None
-    category: str | None
-    key: str | None
-    value: str | None
-    subject: str | None
-    confidence: float | None
-    pinned: bool
-    superseded_at: int | None
-    trace: str
-    stored_at: int
-    chunked_at: int | None
-    session: str | None
-    superseded_by: str | None
-
-    @property
-    def active(self) -> bool:
-        """Whether it stands: no other has taken its place."""
-        return self.superseded_by is None
-
-    @property
-    def user_written(self) -> bool:
-        """Whether a person wrote it: no job changes what it says."""
-        return self.source == USER_SOURCE
-
-    @property
-    def protected(self) -> bool:
-        """Whether it ends by hand alone: pinned or written by a person for long, and an agent's own notes and facts."""
-        of_its_own = self.note_id is not None or self.category is not None
-        return is_protected(self.lifetime, self.source, pinned=self.pinned, of_its_own=of_its_own)
-
-
-def is_protected(lifetime: Lifetime, source: str, *, pinned: bool, of_its_own: bool) -> bool:
-    """Whether such a memory ends by hand alone; `of_its_own` says that it is a note or a fact."""
-    if of_its_own and source in _BY_HAND:
-        return True
-    return lifetime == "long_term" and (pinned or source == USER_SOURCE)
+_MANUAL_SOURCES: Final = frozenset({USER_SOURCE, "agent"})
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMemory:
-    """A memory to be stored. `session` names the session it came from; it must exist."""
+    """A memory to store. `session` is the id of the session it came from, which must exist.
+
+    A note has a `note_id`; a fact has `category`, `key` and `value`, and its `content` is made of the three.
+    """
 
     id: str
     content: str
@@ -116,11 +53,53 @@ class NewMemory:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class MemoryFilter:
-    """Which memories of an agent: every condition given must hold. `text` is looked for as it is, in any case.
+class MemoryRecord(NewMemory):
+    """A stored memory. `superseded_by` is the id of the memory that replaced it."""
 
-    `tags` must all be carried. `active` None takes superseded ones too, False only those. `facts` and `notes` take
-    only such, or with False none of them.
+    row_id: int
+    agent: str
+    access_count: int
+    updated_at: int
+    accessed_at: int
+    session_row: int | None
+    superseded_at: int | None
+    stored_at: int
+    chunked_at: int | None
+    superseded_by: str | None
+
+    @property
+    def active(self) -> bool:
+        """Return whether the memory is current: no other has replaced it."""
+        return self.superseded_by is None
+
+    @property
+    def user_written(self) -> bool:
+        """Return whether a person wrote it: no job changes its content."""
+        return self.source == USER_SOURCE
+
+    @property
+    def protected(self) -> bool:
+        """Return whether only a manual call may remove it (see `is_protected`)."""
+        is_note_or_fact = self.note_id is not None or self.category is not None
+        return is_protected(self.lifetime, self.source, pinned=self.pinned, is_note_or_fact=is_note_or_fact)
+
+
+def is_protected(lifetime: Lifetime, source: str, *, pinned: bool, is_note_or_fact: bool) -> bool:
+    """Return whether no job may remove such a memory.
+
+    True for long-term memories that are pinned or user-written, and for notes and facts that a user or agent stored.
+    """
+    if is_note_or_fact and source in _MANUAL_SOURCES:
+        return True
+    return lifetime == "long_term" and (pinned or source == USER_SOURCE)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MemoryFilter:
+    """Conditions on an agent's memories, all of which must hold; None or an empty tuple sets no condition.
+
+    `text` is a part of the content in any case; a memory must have all of `tags`. `active` true takes current
+    memories only, false superseded ones only, None both. `facts` and `notes` take only such, or none of them.
     """
 
     tiers: tuple[str, ...] = ()

@@ -1,6 +1,6 @@
-"""What jobs do to very many memories of an agent: read them lightly, remove, promote and merge them in batches.
+"""Bulk changes that jobs make to an agent's memories: remove, promote and merge them in batches.
 
-Each memory removed, promoted or merged away is an entry of the curation log of its own, so that it can be undone alone.
+Each memory removed, promoted or merged gets an entry of its own in the curation log, so that it can be undone alone.
 """
 
 from __future__ import annotations
@@ -8,21 +8,16 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Final
-
-from sqlalchemy import Connection, text
+from typing import Final
 
 from storage.memories.records import Lifetime, MemoryRecord, Tier, is_protected
 from storage.recall.index import SearchIndex
+from storage.repository import AgentRepository
+from storage.rows import read_rows, select_list, to_json
 from storage.upkeep.curation import CurationLog, EntryDraft
 
-_OUTLINE: Final = (
-    "SELECT m.row_id, m.id, m.tier, m.lifetime, m.source, m.importance, m.access_count, m.created_at, m.accessed_at,"
-    " m.expires_at, m.owner_user_id, m.channel_id, m.session_row, m.note_id IS NOT NULL, m.category IS NOT NULL,"
-    " m.subject, m.pinned"
-)
-# A join in this order: with IN the agent's whole index is gone through for each batch.
-_AMONG: Final = "FROM json_each(?) AS j CROSS JOIN memories AS m ON m.row_id = j.value WHERE m.agent_id = ?"
+# A join in this order: with IN, SQLite reads the whole index of the agent's memories for each batch.
+_LISTED: Final = "FROM json_each(?) AS j CROSS JOIN memories AS m ON m.row_id = j.value WHERE m.agent_id = ?"
 _REMOVE_CHUNKS: Final = "DELETE FROM chunks WHERE agent_id = ? AND memory_row = ? RETURNING id"
 _MERGE: Final = """
     UPDATE memories SET importance = ?, access_count = ?, accessed_at = ?, expires_at = ?, lifetime = ?, tags = ?,
@@ -32,7 +27,7 @@ _MERGE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class MemoryOutline:
-    """An active memory without what it says: what decides how its life goes on."""
+    """A current memory without its content: what decides whether it is kept, promoted or merged."""
 
     row_id: int
     id: str
@@ -54,56 +49,55 @@ class MemoryOutline:
 
     @property
     def protected(self) -> bool:
-        """Whether it ends by hand alone."""
-        return is_protected(self.lifetime, self.source, pinned=self.pinned, of_its_own=self.is_note or self.is_fact)
+        """Return whether only a manual call may remove it."""
+        is_note_or_fact = self.is_note or self.is_fact
+        return is_protected(self.lifetime, self.source, pinned=self.pinned, is_note_or_fact=is_note_or_fact)
+
+
+_OUTLINE: Final = "SELECT " + select_list(
+    MemoryOutline, "m", is_note="m.note_id IS NOT NULL", is_fact="m.category IS NOT NULL"
+)
 
 
 @dataclass(frozen=True, slots=True)
-class Curation:
-    """On whose behalf a batch is written into the log, and when. It is no edit: `updated_at` stays as it is."""
+class CurationBatch:
+    """What the log notes of a batch of changes; `now` in microseconds. `updated_at` of the memories stays as it is."""
 
     job: str
     action: str
     now: int
 
 
-class MemorySweeps:
-    """Many memories of one agent within one transaction."""
-
-    def __init__(self, connection: Connection, agent: str) -> None:
-        self._connection = connection
-        self._agent = agent
+class MemorySweeps(AgentRepository):
+    """Bulk changes to the memories of one agent within one transaction."""
 
     def outlines(self, row_ids: Sequence[int] | None = None) -> list[MemoryOutline]:
-        """The active memories, all or those of these rows, the oldest row first."""
+        """Return the current memories, all or those of these rows, oldest row first."""
         if row_ids is None:
-            every = f"{_OUTLINE} FROM memories AS m WHERE m.agent_id = ? AND m.superseded_by IS NULL ORDER BY m.row_id"
-            rows = self._connection.exec_driver_sql(every, (self._agent,))
+            sql = f"{_OUTLINE} FROM memories AS m WHERE m.agent_id = ? AND m.superseded_by IS NULL ORDER BY m.row_id"
+            rows = self._connection.exec_driver_sql(sql, (self._agent,))
         else:
-            these = f"{_OUTLINE} {_AMONG} AND m.superseded_by IS NULL ORDER BY m.row_id"
-            rows = self._connection.exec_driver_sql(these, (json.dumps(list(row_ids)), self._agent))
-        return [_outline(tuple(row)) for row in rows]
+            sql = f"{_OUTLINE} {_LISTED} AND m.superseded_by IS NULL ORDER BY m.row_id"
+            rows = self._connection.exec_driver_sql(sql, (json.dumps(list(row_ids)), self._agent))
+        return read_rows(rows, MemoryOutline)
 
     def count(self, tier: Tier | None = None) -> int:
-        """How many memories are active, in all or of a tier."""
-        found = self._connection.execute(
-            text(
-                "SELECT count(*) FROM memories WHERE agent_id = :agent AND superseded_by IS NULL"
-                " AND tier = coalesce(:tier, tier)"
-            ),
-            {"agent": self._agent, "tier": tier},
+        """Return how many memories are current, in all or of one tier."""
+        sql = (
+            "SELECT count(*) FROM memories WHERE agent_id = :agent AND superseded_by IS NULL"
+            " AND tier = coalesce(:tier, tier)"
         )
-        return int(found.scalar_one())
+        return int(self._value(sql, tier=tier))
 
     def texts(self, row_ids: Sequence[int]) -> dict[int, str]:
-        """What these memories say."""
+        """Return the contents of these memories by row."""
         rows = self._connection.exec_driver_sql(
-            f"SELECT m.row_id, m.content {_AMONG}", (json.dumps(list(row_ids)), self._agent)
+            f"SELECT m.row_id, m.content {_LISTED}", (json.dumps(list(row_ids)), self._agent)
         )
         return {int(row[0]): str(row[1]) for row in rows}
 
-    def whole_vectors(self, row_ids: Sequence[int]) -> dict[int, bytes]:
-        """The vector (float32, little-endian, of the active model) of each memory that is one chunk and has it."""
+    def single_chunk_vectors(self, row_ids: Sequence[int]) -> dict[int, bytes]:
+        """Return the vectors (float32, little-endian, of the active model) of the memories that are one chunk."""
         active = SearchIndex(self._connection).active("vector")
         if active is None:
             return {}
@@ -116,42 +110,42 @@ class MemorySweeps:
         )
         return {int(row[0]): bytes(row[1]) for row in rows}
 
-    def remove(self, removals: Sequence[tuple[int, str]], curation: Curation) -> None:
-        """Remove memories, each a row and why, with all that was made of them and those whose place they took."""
+    def remove(self, removals: Sequence[tuple[int, str]], batch: CurationBatch) -> None:
+        """Delete memories, each given as a row and a reason, with their chunks and the memories they replaced."""
         ids = self._ids_with_superseded([row for row, _ in removals])
-        drafts = [EntryDraft(why, tuple(ids[row])) for row, why in removals]
+        drafts = [EntryDraft(reason, tuple(ids[row])) for row, reason in removals]
         chunks: list[int] = []
-        for _, (row, _why) in zip(self._entries(drafts, curation), removals, strict=True):
+        for _, (row, _) in zip(self._entries(drafts, batch), removals, strict=True):
             chunks += self._remove_chunks(row)
             self._connection.exec_driver_sql(
                 "DELETE FROM memories WHERE row_id = ? AND agent_id = ?", (row, self._agent)
             )
         SearchIndex(self._connection).remove_vectors(chunks)
 
-    def promote(self, promotions: Sequence[tuple[MemoryOutline, str]], curation: Curation) -> None:
-        """Make memories long-term ones, each with why."""
-        drafts = [EntryDraft(why, (memory.id,)) for memory, why in promotions]
-        for _, (memory, _why) in zip(self._entries(drafts, curation), promotions, strict=True):
+    def promote(self, promotions: Sequence[tuple[MemoryOutline, str]], batch: CurationBatch) -> None:
+        """Make memories long-term, each given with a reason."""
+        drafts = [EntryDraft(reason, (memory.id,)) for memory, reason in promotions]
+        for _, (memory, _) in zip(self._entries(drafts, batch), promotions, strict=True):
             self._connection.exec_driver_sql(
                 "UPDATE memories SET lifetime = 'long_term' WHERE row_id = ? AND agent_id = ?",
                 (memory.row_id, self._agent),
             )
 
-    def merge(self, merges: Sequence[tuple[MemoryRecord, MemoryRecord, str]], curation: Curation) -> None:
-        """Have memories, as they become, take the place of others: each the one, the other, and why."""
-        drafts = [EntryDraft(why, (stays.id, goes.id)) for stays, goes, why in merges]
+    def merge(self, merges: Sequence[tuple[MemoryRecord, MemoryRecord, str]], batch: CurationBatch) -> None:
+        """Replace memories by others: each the survivor as it is to be stored, the duplicate, and a reason."""
+        drafts = [EntryDraft(reason, (survivor.id, duplicate.id)) for survivor, duplicate, reason in merges]
         chunks: list[int] = []
-        for _, (stays, goes, _why) in zip(self._entries(drafts, curation), merges, strict=True):
-            self._become(stays)
-            chunks += self._remove_chunks(goes.row_id)
+        for _, (survivor, duplicate, _) in zip(self._entries(drafts, batch), merges, strict=True):
+            self._update(survivor)
+            chunks += self._remove_chunks(duplicate.row_id)
             self._connection.exec_driver_sql(
                 "UPDATE memories SET superseded_by = ?, superseded_at = ? WHERE row_id = ? AND agent_id = ?",
-                (stays.row_id, curation.now, goes.row_id, self._agent),
+                (survivor.row_id, batch.now, duplicate.row_id, self._agent),
             )
         SearchIndex(self._connection).remove_vectors(chunks)
 
-    def _become(self, memory: MemoryRecord) -> None:
-        tags = json.dumps(memory.tags, ensure_ascii=False, separators=(",", ":"))
+    def _update(self, memory: MemoryRecord) -> None:
+        tags = to_json(memory.tags)
         values = (memory.importance, memory.access_count, memory.accessed_at, memory.expires_at, memory.lifetime)
         self._connection.exec_driver_sql(_MERGE, (*values, tags, memory.subject, memory.row_id, self._agent))
         if memory.tags:
@@ -161,29 +155,22 @@ class MemorySweeps:
                 (tags, memory.row_id, self._agent),
             )
 
-    def _entries(self, drafts: Sequence[EntryDraft], curation: Curation) -> Iterator[int]:
+    def _entries(self, drafts: Sequence[EntryDraft], batch: CurationBatch) -> Iterator[int]:
         log = CurationLog(self._connection)
-        return log.entries(drafts, job=curation.job, agent=self._agent, action=curation.action, at=curation.now)
+        return log.entries(drafts, job=batch.job, agent=self._agent, action=batch.action, at=batch.now)
 
     def _remove_chunks(self, row: int) -> list[int]:
         return list(self._connection.exec_driver_sql(_REMOVE_CHUNKS, (self._agent, row)).scalars())
 
     def _ids_with_superseded(self, row_ids: Sequence[int]) -> dict[int, list[str]]:
-        """The id of each of these memories, and of all whose place it took."""
+        """Return, by row, the id of each of these memories and of all that it replaced."""
         rows = self._connection.exec_driver_sql(
-            "WITH RECURSIVE gone (root, row_id) AS (SELECT value, value FROM json_each(?) UNION"
-            " SELECT g.root, m.row_id FROM gone AS g CROSS JOIN memories AS m ON m.superseded_by = g.row_id)"
-            " SELECT g.root, m.id FROM gone AS g JOIN memories AS m ON m.row_id = g.row_id WHERE m.agent_id = ?",
+            "WITH RECURSIVE removed (root, row_id) AS (SELECT value, value FROM json_each(?) UNION"
+            " SELECT r.root, m.row_id FROM removed AS r CROSS JOIN memories AS m ON m.superseded_by = r.row_id)"
+            " SELECT r.root, m.id FROM removed AS r JOIN memories AS m ON m.row_id = r.row_id WHERE m.agent_id = ?",
             (json.dumps(list(row_ids)), self._agent),
         )
         found: dict[int, list[str]] = {row: [] for row in row_ids}
         for root, memory_id in rows:
             found[int(root)].append(str(memory_id))
         return found
-
-
-def _outline(row: tuple[Any, ...]) -> MemoryOutline:
-    values = list(row)
-    for place in (13, 14, 16):
-        values[place] = bool(values[place])
-    return MemoryOutline(*values)

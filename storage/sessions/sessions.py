@@ -206,10 +206,10 @@ class Sessions:
         """
         memories, log = Memories(self._connection, self._agent), CurationLog(self._connection, self._agent)
         log.forget_session(self._agent, session.id, session.row_id)
-        gone = list(memories.every(MemoryFilter(session=session.id, active=None)))
+        gone = list(memories.iterate(MemoryFilter(session=session.id, active=None)))
         if gone:
             rows = [memory.row_id for memory in gone]
-            memories.give_way(rows)
+            memories.detach_superseded(rows)
             log.forget_memories(self._agent, [memory.id for memory in gone])
             memories.delete(rows)
 

@@ -78,7 +78,7 @@ def test_paraphrases_become_one(pipeline: Pipeline) -> None:
 
     assert consolidated(pipeline) == {"looked_at": len(texts), "merged": len(texts) - len(PARAPHRASES)}
     with pipeline.store.reading() as tx:
-        left = {memory.content for memory in tx.for_agent("ana").memories.every()}
+        left = {memory.content for memory in tx.for_agent("ana").memories.iterate()}
     assert left == {line[0] for line in PARAPHRASES}
 
 

@@ -52,7 +52,7 @@ def tell(here: Runtime, *said: str) -> None:
 
 def contents(here: Runtime) -> list[str]:
     with here.store(WORKSPACE).reading() as tx:
-        return [memory.content for memory in tx.for_agent("ana").memories.every(MemoryFilter())]
+        return [memory.content for memory in tx.for_agent("ana").memories.iterate(MemoryFilter())]
 
 
 def test_what_was_extracted_wakes_the_pipeline_and_is_recalled(start: Callable[..., Runtime]) -> None:

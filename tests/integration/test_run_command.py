@@ -22,7 +22,7 @@ def test_a_job_that_another_copy_holds_says_so_and_changes_nothing(tmp_path: Pat
     stores = Stores(tmp_path / "data")
     home = stores.workspace("home")
     with home.writing() as tx:
-        assert tx.leases.take(contract.CONSOLIDATE_MEMORIES, now=now_micros(), seconds=100)
+        assert tx.leases.acquire(contract.CONSOLIDATE_MEMORIES, now=now_micros(), seconds=100)
 
     held = run(tmp_path / "data", "consolidate-memories")
     free = run(tmp_path / "data", "prune-decayed")

@@ -88,7 +88,7 @@ class Dreamer(Pipeline):
 
     def all_memories(self, *, agent: str = "ana") -> list[MemoryRecord]:
         with self.store.reading() as tx:
-            return list(tx.for_agent(agent).memories.every())
+            return list(tx.for_agent(agent).memories.iterate())
 
     def curations(self, *, agent: str = "ana") -> list[CurationEntry]:
         with self.store.reading() as tx:

@@ -74,7 +74,7 @@ class Extracting:
         """What is remembered, the oldest first."""
         store = self.pipeline.stores.account_store() if account else self.pipeline.store
         with store.reading() as tx:
-            return list(tx.for_agent(agent).memories.every(MemoryFilter(active=active)))
+            return list(tx.for_agent(agent).memories.iterate(MemoryFilter(active=active)))
 
     def contents(self, **which: Any) -> list[str]:
         """What the memories say."""

@@ -107,7 +107,7 @@ class Kept:
     def standing(self, *, agent: str = AGENT) -> set[str]:
         """The ids of the memories that are active."""
         with self.store.reading() as tx:
-            return {memory.id for memory in tx.for_agent(agent).memories.every()}
+            return {memory.id for memory in tx.for_agent(agent).memories.iterate()}
 
     def consolidate(
         self, policy: LifePolicy = DEFAULT_POLICY, *, now: int = NOW, dry_run: bool = False

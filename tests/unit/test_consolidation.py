@@ -369,7 +369,7 @@ def test_what_changed_since_it_was_decided_is_left_alone(kept: Kept, monkeypatch
     def meanwhile(*arguments: Any) -> None:
         with kept.store.writing() as tx:
             memories = tx.for_agent(AGENT).memories
-            rows = {memory.id: memory.row_id for memory in memories.every()}
+            rows = {memory.id: memory.row_id for memory in memories.iterate()}
             memories.change(rows["m1"], now=NOW, expires_at=None)
             memories.change(rows["m2"], now=NOW, importance=0.0)
             memories.change(rows["m3"], now=NOW, accessed_at=NOW)
@@ -382,14 +382,14 @@ def test_what_changed_since_it_was_decided_is_left_alone(kept: Kept, monkeypatch
     assert kept.consolidate(POLICY) == {}
 
 
-@pytest.mark.parametrize("column", ["tier", "channel_id", "subject"])
+@pytest.mark.parametrize("column", ["tier", "channel", "subject"])
 def test_what_went_elsewhere_since_it_was_compared_is_not_merged(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, column: str
 ) -> None:
     """Given one of two alike that is moved, or told to be about something else, while a run decides, then both stay."""
     first, second = twins(kept, tier="channel", channel="one", subject="tea")
     carry_out = consolidation_steps.carry_out
-    elsewhere = {"tier": "workspace", "channel_id": "two", "subject": "coffee"}
+    elsewhere = {"tier": "workspace", "channel": "two", "subject": "coffee"}
 
     def meanwhile(*arguments: Any) -> None:
         row = kept.get(second).row_id
@@ -447,7 +447,7 @@ def test_whatever_there_is_a_run_keeps_its_promises(
         assert kept.consolidate(policy) == told
         kept.check()
         with kept.store.reading() as tx:
-            for memory in tx.for_agent(AGENT).memories.every():
+            for memory in tx.for_agent(AGENT).memories.iterate():
                 assert memory.expires_at is None or memory.expires_at > NOW
         protected = {f"m{n}" for n, one in enumerate(added, 1) if one["lifetime"] == "long_term"
                      and (one["pinned"] or one["source"] == "user") and one["expires_at"] != NOW - 1}  # fmt: skip

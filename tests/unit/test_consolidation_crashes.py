@@ -170,7 +170,7 @@ def test_who_was_overtaken_changes_nothing_more(
         if batches == 3:
             with kept.store.writing() as tx:
                 later = now_micros() + 24 * HOUR
-                assert tx.leases.take(contract.CONSOLIDATE_MEMORIES, now=later, seconds=-48 * 3_600.0) is not None
+                assert tx.leases.acquire(contract.CONSOLIDATE_MEMORIES, now=later, seconds=-48 * 3_600.0) is not None
         with WRITING(run) as tx:
             yield tx
 

@@ -204,7 +204,7 @@ def _at_random(chance: random.Random, number: int) -> Change:
             case 3:
                 rows.memories.rewrite(one, f"written anew {number}", now=now)
             case 4:
-                rows.memories.give_way([one])
+                rows.memories.detach_superseded([one])
                 rows.memories.delete([one])
             case _:
                 tx.connection.execute(

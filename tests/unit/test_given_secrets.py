@@ -75,6 +75,6 @@ def test_a_dream_leaves_out_a_tag_that_is_a_secret(tmp_path: Path) -> None:
     dreamer.make_hot("I keep a boat in Faro.")
     dreamer.dream()
     with dreamer.store.reading() as tx:
-        (made,) = tx.for_agent("ana").memories.every(MemoryFilter())
+        (made,) = tx.for_agent("ana").memories.iterate(MemoryFilter())
     assert made.tags == ("boat",)
     dreamer.close()

@@ -69,7 +69,7 @@ def test_a_slow_instance_changes_nothing_after_its_lease_was_taken_over(stores: 
         keep(run, "in time")
         with store.writing() as tx:
             later = now_micros() + int(2 * LEASE_SECONDS * 1_000_000)
-            assert tx.leases.take(JOB, now=later, seconds=LEASE_SECONDS) is not None
+            assert tx.leases.acquire(JOB, now=later, seconds=LEASE_SECONDS) is not None
         with pytest.raises(LeaseLost, match="another instance"), run.writing():
             pytest.fail("a transaction was opened without the lease")
         keep(run, "too late")
@@ -85,7 +85,7 @@ def test_a_killed_instance_holds_up_nobody_for_longer_than_its_lease(stores: Sto
     """Given a lease that nobody gives back, when its time is over, then the next instance takes it."""
     store = stores.workspace("one")
     with store.writing() as tx:
-        assert tx.leases.take(JOB, now=now_micros() - int(LEASE_SECONDS * 1_000_000) - 1, seconds=LEASE_SECONDS)
+        assert tx.leases.acquire(JOB, now=now_micros() - int(LEASE_SECONDS * 1_000_000) - 1, seconds=LEASE_SECONDS)
     assert run_on_store(store, JOB, lambda run: keep(run, "m"), now=NOW)["kept"] == 1
 
 

@@ -93,7 +93,7 @@ def test_a_filter_takes_only_what_fits_all_of_it(pipe: Pipeline, wanted: MemoryF
         rows.memories.supersede(older.row_id, by=old.row_id, now=NOW)
         assert ids(rows.memories, wanted) == found
         assert rows.memories.count(wanted) == len(found)
-        assert sorted(memory.id for memory in rows.memories.every(wanted)) == sorted(found)
+        assert sorted(memory.id for memory in rows.memories.iterate(wanted)) == sorted(found)
 
 
 def test_a_rewritten_memory_is_found_by_its_new_words_alone(pipe: Pipeline) -> None:
