@@ -23,7 +23,7 @@ _Convert = Callable[[Any], Any]
 _CONTAINERS: Final[Mapping[Any, _Convert]] = {list: list, tuple: tuple, dict: dict, Mapping: dict}
 
 
-def convert(source: object, target: type[_T], **overrides: Any) -> _T:
+def convert(source: object, target: type[_T], /, **overrides: Any) -> _T:
     """Return a `target` (struct or dataclass) with the same-named attributes of `source`.
 
     `overrides` are used as they are, in place of the attributes of `source`. A field that neither has keeps its

@@ -127,7 +127,7 @@ def _finding(extracted: ExtractedMemory, evidence: Sequence[SourceMessage], now:
     return Finding(
         message=message,
         evidence=tuple(one.id for one in evidence),
-        by="language model",
+        method="language model",
         content=_clean(extracted.content),
         kind=kind,
         subject=_label(extracted.subject) or fact.get("key"),

@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
+from memory.conversion import convert
 from memory.memories.concept_tags import concept_tags
 from memory.memories.findings import Finding, normalised, with_owner
 from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSession
@@ -97,7 +98,7 @@ class Keeper:
             job=self._job,
             agent=self._session.agent,
             action=ACTION,
-            why=f"said in message {finding.message.id}, found by {finding.by}",
+            why=f"said in message {finding.message.id}, found by {finding.method}",
             at=self._now,
             memories=[memory_id, *(one.id for one in older)],
             session=self._session.id,
@@ -112,30 +113,20 @@ class Keeper:
             self._memories.change(added.row_id, now=self._now, accessed_at=max(self._now, added.created_at))
 
     def _memory(self, finding: Finding, memory_id: str) -> NewMemory:
-        metadata: dict[str, object] = {"evidence": list(finding.evidence), "found_by": finding.by}
+        metadata: dict[str, object] = {"evidence": list(finding.evidence), "found_by": finding.method}
         if self._workspace is not None:
             metadata |= {"workspace": self._workspace, "session": self._session.id}
-        return NewMemory(
+        return convert(
+            finding,
+            NewMemory,
             id=memory_id,
-            content=finding.content,
             created_at=finding.message.created_at,
-            tier=finding.tier,
-            lifetime=finding.lifetime,
-            kind=finding.kind,
             source=SOURCE,
-            importance=finding.importance,
-            expires_at=finding.expires_at,
             owner_user_id=self._session.user,
-            tags=finding.tags,
             concept_tags=concept_tags(finding.content),
             metadata=metadata,
             session=None if self._workspace is not None else self._session.id,
             source_message=finding.message.id,
-            category=finding.category,
-            key=finding.key,
-            value=finding.value,
-            subject=finding.subject,
-            confidence=finding.confidence,
             trace=finding.message.trace,
         )
 

@@ -1,18 +1,20 @@
-"""Memories by hand: remembered, read, changed and forgotten by an agent or a person, in both of its stores (M1 to M7).
+"""Memories that an agent or a person manages by explicit calls: remember, read, change and forget, in both stores.
 
-What a memory says is indexed by the pipeline afterwards; callers of these functions notify it. An explicit call may
-change what a person wrote; jobs may not.
+The pipeline indexes the content afterwards; the caller of these functions notifies it. An explicit call may change what
+a user wrote; jobs may not.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from msgspec import UNSET
+from msgspec.structs import replace
 
+from memory.conversion import convert, set_fields
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from reverie.clock import from_micros, to_micros
+from reverie.clock import to_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, Rejected
 from reverie.memories.checks import check_account_kind, check_place
@@ -21,94 +23,112 @@ from storage.memories.counts import MemoryCounts, count_memories
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.transaction import AgentRepositories
 
+# Changes that are not simply stored: rules decide what follows from them.
+_RULED_FIELDS: Final = frozenset({"content", "tier", "lifetime", "channel", "pinned"})
+
 
 def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: str = "") -> StoredMemory:
-    """Store a checked draft; one whose id is there already changes nothing, so that it may be sent again.
+    """Store a checked draft. Idempotent: a draft whose id is already stored with this content changes nothing.
 
-    A session that does not exist yet is made. With a `subject`, older ones of the same subject, tier and owner are
-    superseded. Raises `Conflict` for an id that stands for something else, and `Rejected`.
+    Creates the session if it does not exist. With a `subject`, older memories of the same subject, tier and owner are
+    superseded. Raises `Conflict` for an id that belongs to another memory, and `Rejected`.
     """
     assert draft.id is not None
-    known = memories.find(draft.id)
-    if known is not None:
-        return StoredMemory(known.store, _the_same(known.record, draft))
+    existing = memories.find(draft.id)
+    if existing is not None:
+        return StoredMemory(existing.store, _check_same(existing.record, draft))
     store = memories.store_for_tier(draft.tier)
     with store.writing() as tx:
         rows = tx.for_agent(memories.agent)
         stored = rows.memories.find(draft.id)
         if stored is not None:
-            return StoredMemory(store, _the_same(stored, draft))
-        channel = _channel(rows, draft, now)
-        added = rows.memories.add(_new(draft, channel, now, trace), now=now)
+            return StoredMemory(store, _check_same(stored, draft))
+        new = convert(
+            draft,
+            NewMemory,
+            created_at=now,
+            concept_tags=concept_tags(draft.content),
+            channel=_channel(rows, draft, now),
+            trace=trace,
+        )
+        added = rows.memories.add(new, now=now)
         _supersede_subject(rows, added, now)
         return StoredMemory(store, added)
 
 
 def read_memory(memories: AgentMemories, memory_id: str) -> Memory:
-    """One memory, superseded or not. Raises `NotFound`."""
+    """Return one memory, current or superseded. Raises `NotFound`."""
     return to_memory(memories.get(memory_id).record)
 
 
 def read_memories(memories: AgentMemories, memory_ids: list[str]) -> list[Memory]:
-    """Those of these memories that stand, in this order."""
+    """Return those of these memories that are current, in the order of the ids."""
     found: dict[str, MemoryRecord] = {}
     for store in memories.existing_stores():
         with store.reading() as tx:
-            found = tx.for_agent(memories.agent).memories.with_ids(memory_ids) | found  # the workspace's speak first
+            # On the same id in both stores, the workspace store wins: it is read first.
+            found = tx.for_agent(memories.agent).memories.with_ids(memory_ids) | found
     return [to_memory(found[name]) for name in memory_ids if name in found and found[name].active]
 
 
-def list_memories(memories: AgentMemories, wanted: MemoryFilter, *, limit: int, offset: int) -> list[Memory]:
-    """Memories of both stores, the newest first over both."""
-    return [to_memory(record) for record in page_of_records(memories, wanted, limit=limit, offset=offset)]
+def list_memories(memories: AgentMemories, conditions: MemoryFilter, *, limit: int, offset: int) -> list[Memory]:
+    """Return a page of the memories of both stores that match, the newest first."""
+    return [to_memory(record) for record in page_of_records(memories, conditions, limit=limit, offset=offset)]
 
 
-def page_of_records(memories: AgentMemories, wanted: MemoryFilter, *, limit: int, offset: int) -> list[MemoryRecord]:
-    """A page over both stores. One alone is asked for its page; of two, the first `offset + limit` of each are read."""
-    holding = []
+def page_of_records(
+    memories: AgentMemories, conditions: MemoryFilter, *, limit: int, offset: int
+) -> list[MemoryRecord]:
+    """Return a page over both stores, the newest first.
+
+    If only one store has matches, it is asked for the page itself; of two, the first `offset + limit` of each are read.
+    """
+    matching = []
     for store in memories.existing_stores():
         with store.reading() as tx:
-            if tx.for_agent(memories.agent).memories.count(wanted):
-                holding.append(store)
-    alone = len(holding) < 2
+            if tx.for_agent(memories.agent).memories.count(conditions):
+                matching.append(store)
+    only_one = len(matching) < 2
     found: list[MemoryRecord] = []
-    for store in holding:
+    for store in matching:
         with store.reading() as tx:
             found += tx.for_agent(memories.agent).memories.page(
-                wanted, limit=limit if alone else offset + limit, offset=offset if alone else 0
+                conditions, limit=limit if only_one else offset + limit, offset=offset if only_one else 0
             )
     found.sort(key=lambda record: -record.created_at)
-    return found if alone else found[offset : offset + limit]
+    return found if only_one else found[offset : offset + limit]
 
 
 def update_memory(memories: AgentMemories, memory_id: str, changes: MemoryChanges, *, now: int) -> StoredMemory:
-    """Change a memory in one transaction. Changed content is indexed anew, and its concept tags are derived anew.
+    """Change a memory in one transaction. Changed content is indexed again and gets new concept tags.
 
-    Raises `NotFound`, `Conflict` for one that was superseded, and `Rejected` for what its tier, its kind or its
-    being a fact does not allow: between the account and a workspace lies another database.
+    Raises `NotFound`, `Conflict` for a superseded memory, and `Rejected` for what its tier, its kind or its being a
+    fact does not allow. A memory cannot move between the account tier and another: that is a different database.
     """
     with memories.changing(memory_id) as (store, rows, record):
         if not record.active:
             raise Conflict(f"memory {memory_id} was replaced by {record.superseded_by}: change that one", field="id")
         _check_allowed(record, changes)
-        after = _after(record, changes)
-        columns: dict[str, Any] = {"lifetime": check_place(after), "pinned": after.pinned}
+        changed = _changed(record, changes)
+        columns = _plain_columns(changes) | {"lifetime": check_place(changed), "pinned": changed.pinned}
         if changes.tier is not UNSET or changes.channel is not UNSET:
-            columns |= {"tier": after.tier, "channel": _channel(rows, after, now)}
-        columns |= _plain_columns(changes)
-        # Chunks of a conversation's memory lie in its session: with the tier, their place changes.
-        moved = (after.tier == "conversation") != (record.tier == "conversation")
-        if after.content != record.content:
-            columns["concept_tags"] = concept_tags(after.content)
+            columns |= {"tier": changed.tier, "channel": _channel(rows, changed, now)}
+        # Chunks of a conversation-tier memory are indexed under its session: they move when it enters or leaves it.
+        moved = (changed.tier == "conversation") != (record.tier == "conversation")
+        rewritten = changed.content != record.content
+        if rewritten:
+            columns["concept_tags"] = concept_tags(changed.content)
         rows.memories.change(record.row_id, now=now, **columns)
-        if after.content != record.content or moved:
-            rows.memories.rewrite(record.row_id, after.content, now=now)
+        if rewritten or moved:
+            rows.memories.rewrite(record.row_id, changed.content, now=now)
         return StoredMemory(store, rows.memories.get(memory_id))
 
 
 def forget(memories: AgentMemories, memory_id: str) -> bool:
-    """Delete a memory for good, with its chunks, its vectors, what it had replaced, and all that curation logged of
-    these; False when there was none, nor one that a job has removed."""
+    """Delete a memory for good with its chunks, its vectors, what it superseded and their curation entries.
+
+    Returns False if there was none, and none in the curation logs that a job had removed.
+    """
     stored = memories.find(memory_id)
     if stored is None:
         return memories.forget_removed(memory_id)
@@ -122,104 +142,39 @@ def forget(memories: AgentMemories, memory_id: str) -> bool:
 
 
 def delete_for_good(rows: AgentRepositories, records: list[MemoryRecord]) -> None:
-    """Delete memories, what they had replaced, and every entry of the curation log that could bring them back."""
+    """Delete memories, what they superseded, and every entry of the curation log that could restore them."""
     row_ids = [record.row_id for record in records]
     rows.curation.forget_memories(rows.agent, rows.memories.ids_with_superseded(row_ids))
     rows.memories.delete(row_ids)
 
 
 def memory_stats(memories: AgentMemories) -> MemoryStats:
-    """How many memories there are in both stores, and of what."""
+    """Return how many memories both stores hold, in all and by tier, lifetime, kind and source."""
     total = MemoryCounts()
     for store in memories.existing_stores():
         with store.reading() as tx:
             total.add(count_memories(tx.connection, memories.agent))
-    return MemoryStats(
-        memories=total.memories,
-        by_tier=dict(sorted(total.by["tier"].items())),
-        by_lifetime=dict(sorted(total.by["lifetime"].items())),
-        by_kind=dict(sorted(total.by["kind"].items())),
-        by_source=dict(sorted(total.by["source"].items())),
-        facts=total.facts,
-        notes=total.notes,
-        superseded=total.superseded,
-        promoted=total.promoted,
-        oldest=None if total.oldest is None else from_micros(total.oldest),
-        newest=None if total.newest is None else from_micros(total.newest),
+    return convert(
+        total, MemoryStats, **{f"by_{column}": dict(sorted(counts.items())) for column, counts in total.by.items()}
     )
 
 
 def to_memory(record: MemoryRecord) -> Memory:
-    """A stored memory as the client sees it."""
-    return Memory(
-        id=record.id,
-        agent=record.agent,
-        tier=record.tier,
-        lifetime=record.lifetime,
-        kind=record.kind,
-        source=record.source,
-        content=record.content,
-        importance=record.importance,
-        access_count=record.access_count,
-        created_at=from_micros(record.created_at),
-        updated_at=from_micros(record.updated_at),
-        accessed_at=from_micros(record.accessed_at),
-        expires_at=None if record.expires_at is None else from_micros(record.expires_at),
-        owner_user_id=record.owner_user_id,
-        tags=list(record.tags),
-        concept_tags=list(record.concept_tags),
-        session=record.session,
-        source_message=record.source_message,
-        channel=record.channel,
-        note_id=record.note_id,
-        category=record.category,
-        key=record.key,
-        value=record.value,
-        subject=record.subject,
-        confidence=record.confidence,
-        pinned=record.pinned,
-        metadata=dict(record.metadata),
-        superseded_by=record.superseded_by,
-    )
+    """Return a stored memory as the client sees it."""
+    return convert(record, Memory)
 
 
-def _the_same(record: MemoryRecord, draft: MemoryDraft) -> MemoryRecord:
+def _check_same(record: MemoryRecord, draft: MemoryDraft) -> MemoryRecord:
     if record.content != draft.content:
         raise Conflict(f"there is another memory with the id {record.id}: update that, or choose an id", field="id")
     return record
 
 
-def _new(draft: MemoryDraft, channel: str | None, now: int, trace: str) -> NewMemory:
-    assert draft.id is not None
-    assert draft.lifetime is not None
-    return NewMemory(
-        id=draft.id,
-        content=draft.content,
-        created_at=now,
-        tier=draft.tier,
-        lifetime=draft.lifetime,
-        kind=draft.kind,
-        source=draft.source,
-        importance=draft.importance,
-        expires_at=None if draft.expires_at is None else to_micros(draft.expires_at),
-        owner_user_id=draft.owner_user_id,
-        tags=tuple(draft.tags),
-        concept_tags=concept_tags(draft.content),
-        metadata=draft.metadata,
-        session=draft.session,
-        source_message=draft.source_message,
-        channel=channel,
-        subject=draft.subject,
-        confidence=draft.confidence,
-        pinned=draft.pinned,
-        trace=trace,
-    )
-
-
 def _channel(rows: AgentRepositories, draft: MemoryDraft, now: int) -> str | None:
-    """The channel of a memory: its own, or for the channel tier that of its session, which is made where it is new.
+    """Return the channel of a memory: its own, or for the channel tier that of its session. Creates a missing session.
 
-    A session without a channel lies in the default one. Raises `Conflict` where the conversation is over.
+    A session without a channel belongs to the default one. Raises `Conflict` for the conversation tier when the session
+    is archived.
     """
     if draft.session is None:
         return draft.channel
@@ -229,7 +184,7 @@ def _channel(rows: AgentRepositories, draft: MemoryDraft, now: int) -> str | Non
             raise Conflict(
                 f"session {session.id!r} is archived: choose a wider tier than conversation", field="session"
             )
-        # It is cleared with the session's next end: so the session has to be going on.
+        # The memory is cleared when the session next ends, so the session has to be active.
         rows.sessions.touch(session.row_id, now=now, last_sequence=session.last_sequence)
     if draft.tier != "channel":
         return draft.channel
@@ -237,63 +192,47 @@ def _channel(rows: AgentRepositories, draft: MemoryDraft, now: int) -> str | Non
 
 
 def _supersede_subject(rows: AgentRepositories, newest: MemoryRecord, now: int) -> None:
-    """Have a memory take the place of what was known of its subject before."""
+    """Supersede the current memories of the same subject, tier and owner."""
     if newest.subject is None:
         return
-    wanted = MemoryFilter(subject=newest.subject, tiers=(newest.tier,), facts=False, notes=False)
-    for older in list(rows.memories.iterate(wanted)):
+    same_subject = MemoryFilter(subject=newest.subject, tiers=(newest.tier,), facts=False, notes=False)
+    for older in list(rows.memories.iterate(same_subject)):
         if older.row_id != newest.row_id and older.owner_user_id == newest.owner_user_id:
             rows.memories.supersede(older.row_id, by=newest.row_id, now=now)
 
 
 def _check_allowed(record: MemoryRecord, changes: MemoryChanges) -> None:
-    given = [name for name in ("content", "kind", "tier") if getattr(changes, name) is not UNSET]
-    if record.category is not None and given:
+    restricted = [name for name in ("content", "kind", "tier") if getattr(changes, name) is not UNSET]
+    if record.category is not None and restricted:
         raise Rejected(
-            f"memory {record.id} is the fact {record.category}/{record.key}: set its value there", field=given[0]
+            f"memory {record.id} is the fact {record.category}/{record.key}: set the value of the fact instead",
+            field=restricted[0],
         )
-    if record.note_id is not None and given not in ([], ["content"]):
-        raise Rejected(f"memory {record.id} is a note, which has one kind and one tier", field=given[-1])
+    if record.note_id is not None and restricted not in ([], ["content"]):
+        raise Rejected(f"memory {record.id} is a note: its kind and tier cannot be changed", field=restricted[-1])
     tier = changes.tier if changes.tier is not UNSET else record.tier
     if (tier == "account") != (record.tier == "account"):
         raise Rejected(
-            f"memory {record.id} lies in the {record.tier} tier, another database than {tier}: "
-            f"remember it anew with tier {tier}, then forget this one",
+            f"memory {record.id} is in the {record.tier} tier, another database than {tier}: "
+            f"remember it again with tier {tier}, then forget this one",
             field="tier",
         )
     if tier == "account" and changes.kind is not UNSET:
         check_account_kind(changes.kind)
 
 
-def _after(record: MemoryRecord, changes: MemoryChanges) -> MemoryDraft:
-    """The memory as it will be, as far as its place and its lifetime go."""
-    tier = changes.tier if changes.tier is not UNSET else record.tier
-    pinned = changes.pinned if changes.pinned is not UNSET else record.pinned
+def _changed(record: MemoryRecord, changes: MemoryChanges) -> MemoryDraft:
+    """Return the memory with the changes applied; `lifetime` is None where the tier or the pin decides it."""
+    changed = convert(record, MemoryDraft, **set_fields(changes))
     if changes.lifetime is not UNSET:
-        lifetime = changes.lifetime
-    elif (tier == "conversation") != (record.tier == "conversation") or (pinned and not record.pinned):
-        lifetime = None  # the tier, or the pin, decides
-    else:
-        lifetime = record.lifetime
-    return MemoryDraft(
-        content=changes.content if changes.content is not UNSET else record.content,
-        tier=tier,
-        lifetime=lifetime,
-        kind=changes.kind if changes.kind is not UNSET else record.kind,
-        source=record.source,
-        session=record.session,
-        channel=changes.channel if changes.channel is not UNSET else record.channel,
-        pinned=pinned,
-    )
+        return changed
+    moved = (changed.tier == "conversation") != (record.tier == "conversation")
+    return replace(changed, lifetime=None) if moved or (changed.pinned and not record.pinned) else changed
 
 
 def _plain_columns(changes: MemoryChanges) -> dict[str, Any]:
-    """What is set as it is given."""
-    columns: dict[str, Any] = {
-        name: value
-        for name in ("kind", "importance", "tags", "metadata")
-        if (value := getattr(changes, name)) is not UNSET
-    }
+    """Return the changed columns that are stored as they were given."""
+    columns = {name: value for name, value in set_fields(changes).items() if name not in _RULED_FIELDS}
     if changes.expires_at is not UNSET:
         columns["expires_at"] = None if changes.expires_at is None else to_micros(changes.expires_at)
     return columns

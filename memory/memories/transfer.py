@@ -1,7 +1,7 @@
-"""Memories, facts and notes out of an agent's stores as one document, and into them again (O3).
+"""Export an agent's memories, facts and notes as one document, and import such a document.
 
-Importing adds what is not there: an id, a note or a fact that is there stays as it is. So importing twice is importing
-once, and an import that was interrupted goes on where it was.
+An import adds what is missing: an existing id, note or fact stays as it is. So an import is idempotent, and one that
+was interrupted continues where it stopped.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import to_memory
@@ -23,21 +24,21 @@ from storage.stores import Store
 from storage.transaction import AgentRepositories
 
 SCHEMA_VERSION: Final = 1
-# Some 100 ms of writing: others are not kept waiting for longer.
-_AT_ONCE: Final = 500
+# Memories per transaction: some 100 ms of writing, so that other writers do not wait longer.
+_BATCH: Final = 500
 
 
 def export_memories(memories: AgentMemories) -> MemoryExport:
-    """Every memory, fact and note that stands, the oldest first, each store as it was at one moment."""
+    """Return every current memory, fact and note, the oldest first; each store is read in one transaction."""
     found: list[Memory] = []
     for store in memories.existing_stores():
         with store.reading() as tx:
-            found += (to_memory(record) for record in tx.for_agent(memories.agent).memories.iterate())
+            found += map(to_memory, tx.for_agent(memories.agent).memories.iterate())
     return MemoryExport(memories=sorted(found, key=lambda memory: memory.created_at), schema_version=SCHEMA_VERSION)
 
 
 def read_export(document: bytes) -> MemoryExport:
-    """A document that `export_memories` made. Raises `Rejected` for another, and for a newer one."""
+    """Decode a document that `export_memories` made. Raises `Rejected` for anything else and for a newer version."""
     try:
         version = msgspec.json.decode(document, type=_Versioned).schema_version
         if version > SCHEMA_VERSION:
@@ -57,27 +58,30 @@ def import_memories(
     now: int,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> tuple[MemoryImport, list[Store]]:
-    """Add what is not there yet, with its times and counts; returns the numbers, and the stores that were written.
+    """Add the memories that are missing, with their times and counts; return the counts and the stores written.
 
-    Everything is checked before anything is stored. `progress` gets (done, total). Raises `Rejected` naming the memory
-    at fault.
+    Everything is checked before anything is stored. `progress` is called with (done, total). Raises `Rejected` naming
+    the memory at fault.
     """
-    for place, memory in enumerate(document.memories):
+    for position, memory in enumerate(document.memories):
         try:
             _check(memory, now)
         except Rejected as error:
-            raise Rejected(f"memory {place} ({memory.id}): {error}; nothing was imported", field=error.field) from error
+            raise Rejected(
+                f"memory {position} ({memory.id}): {error}; nothing was imported", field=error.field
+            ) from error
     added = done = 0
     written: dict[str, Store] = {}
-    for of_account in (False, True):
-        some = [memory for memory in document.memories if (memory.tier == "account") == of_account]
-        if some:
-            store = memories.store_for_tier("account" if of_account else "workspace")
-            for first in range(0, len(some), _AT_ONCE):
+    for tier in ("workspace", "account"):
+        of_store = [memory for memory in document.memories if (memory.tier == "account") == (tier == "account")]
+        if of_store:
+            store = memories.store_for_tier(tier)
+            for first in range(0, len(of_store), _BATCH):
+                batch = of_store[first : first + _BATCH]
                 with store.writing() as tx:
                     rows = tx.for_agent(memories.agent)
-                    added += sum(_add(rows, memory, now) for memory in some[first : first + _AT_ONCE])
-                done += len(some[first : first + _AT_ONCE])
+                    added += sum(_add(rows, memory, now) for memory in batch)
+                done += len(batch)
                 progress(done, len(document.memories))
             written[store.name] = store
     return MemoryImport(added=added, present=len(document.memories) - added), list(written.values())
@@ -89,9 +93,10 @@ class _Versioned(msgspec.Struct):
 
 def _check(memory: Memory, now: int) -> None:
     if memory.superseded_by is not None:
-        raise Rejected("another took its place: only what stands can be imported", field="superseded_by")
-    given = {name: getattr(memory, name) for name in MemoryDraft.__struct_fields__ if name != "expires_at"}
-    if memory.tags != check_memory(MemoryDraft(**given), now=now).tags:
+        raise Rejected("it is superseded: only current memories can be imported", field="superseded_by")
+    # Without its end: a memory that has expired since may be imported.
+    draft = convert(memory, MemoryDraft, expires_at=None)
+    if memory.tags != check_memory(draft, now=now).tags:
         raise Rejected("tags must be trimmed, lower case and different", field="tags")
     if memory.access_count < 0:
         raise Rejected("access_count must not be negative", field="access_count")
@@ -107,11 +112,11 @@ def _check(memory: Memory, now: int) -> None:
 
 
 def _add(rows: AgentRepositories, memory: Memory, now: int) -> bool:
-    if _is_there(rows, memory):
+    if _exists(rows, memory):
         return False
     if memory.session is not None:
         rows.sessions.ensure(memory.session, now=now)
-    stored = rows.memories.add(_new(memory), now=now)
+    stored = rows.memories.add(convert(memory, NewMemory, concept_tags=concept_tags(memory.content)), now=now)
     rows.memories.change(
         stored.row_id,
         now=to_micros(memory.updated_at),
@@ -121,7 +126,7 @@ def _add(rows: AgentRepositories, memory: Memory, now: int) -> bool:
     return True
 
 
-def _is_there(rows: AgentRepositories, memory: Memory) -> bool:
+def _exists(rows: AgentRepositories, memory: Memory) -> bool:
     return (
         rows.memories.find(memory.id) is not None
         or (memory.note_id is not None and rows.memories.by_note(memory.note_id) is not None)
@@ -130,32 +135,4 @@ def _is_there(rows: AgentRepositories, memory: Memory) -> bool:
             and memory.key is not None
             and rows.memories.fact(memory.category, memory.key) is not None
         )
-    )
-
-
-def _new(memory: Memory) -> NewMemory:
-    return NewMemory(
-        id=memory.id,
-        content=memory.content,
-        created_at=to_micros(memory.created_at),
-        tier=memory.tier,
-        lifetime=memory.lifetime,
-        kind=memory.kind,
-        source=memory.source,
-        importance=memory.importance,
-        expires_at=None if memory.expires_at is None else to_micros(memory.expires_at),
-        owner_user_id=memory.owner_user_id,
-        tags=tuple(memory.tags),
-        concept_tags=concept_tags(memory.content),
-        metadata=memory.metadata,
-        session=memory.session,
-        source_message=memory.source_message,
-        channel=memory.channel,
-        note_id=memory.note_id,
-        category=memory.category,
-        key=memory.key,
-        value=memory.value,
-        subject=memory.subject,
-        confidence=memory.confidence,
-        pinned=memory.pinned,
     )

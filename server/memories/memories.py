@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from memory.memories.agent_memories import AgentMemories, StoredMemory, wait_until_searchable
-from memory.memories.filters import memory_filter
+from memory.memories.filters import MemoryQuery, memory_filter
 from memory.memories.memories import (
     forget,
     list_memories,
@@ -144,7 +144,7 @@ def _wanted(request: Request) -> MemoryFilter:
     if superseded not in ("true", "false"):
         raise Rejected("superseded must be true or false", field="superseded")
     tags = request.query_params.getlist("tag")
-    return memory_filter(**given, tags=tags, superseded=superseded == "true")
+    return memory_filter(MemoryQuery(**given, tags=tags, superseded=superseded == "true"))
 
 
 def _id_from(encoded: str) -> str:

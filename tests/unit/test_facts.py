@@ -163,6 +163,6 @@ def test_a_name_at_fault_is_refused(category: Any, key: Any, field: str) -> None
 def test_a_fact_is_changed_under_its_name_alone(ana: Knowing) -> None:
     """Given a fact, when its memory's content is changed, then the error says where to; its importance can be."""
     fact = ana.set_fact("a", "b", "c")
-    with pytest.raises(Rejected, match="is the fact a/b: set its value there"):
+    with pytest.raises(Rejected, match="is the fact a/b: set the value of the fact instead"):
         ana.update(fact.id, content="d")
     assert ana.update(fact.id, importance=0.9).importance == 0.9

@@ -241,7 +241,7 @@ def test_a_change_keeps_what_it_does_not_name(ana: Knowing) -> None:
         ({}, "", "nothing to change"),
         ({"content": " "}, "content", "blank"),
         ({"importance": 3}, "importance", "must lie in"),
-        ({"tier": "account"}, "tier", "another database than account: remember it anew"),
+        ({"tier": "account"}, "tier", "another database than account: remember it again"),
         ({"tier": "conversation"}, "session", "needs a session"),
         ({"tier": "channel"}, "channel", "needs a channel"),
         ({"lifetime": "conversation"}, "lifetime", "that of the conversation tier"),

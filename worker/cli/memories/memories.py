@@ -13,7 +13,7 @@ import typer
 from msgspec import UNSET
 
 from memory.memories.agent_memories import AgentMemories, StoredMemory
-from memory.memories.filters import memory_filter
+from memory.memories.filters import MemoryQuery, memory_filter
 from memory.memories.memories import (
     forget,
     list_memories,
@@ -62,7 +62,7 @@ def list_of_memories(
 ) -> None:
     """The agent's memories, facts and notes, the newest first."""
     call = invocation(context)
-    wanted = memory_filter(
+    query = MemoryQuery(
         tier=tier,
         lifetime=lifetime,
         kind=kind,
@@ -72,7 +72,7 @@ def list_of_memories(
         text=text,
         superseded=superseded,
     )
-    found = list_memories(holdings(call), wanted, limit=limit, offset=offset)
+    found = list_memories(holdings(call), memory_filter(query), limit=limit, offset=offset)
     empty = f"Agent {call.agent} has no such memories in workspace {call.settings.workspace}."
     _print_memories(found, as_json, empty=empty)
 
