@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reverie.errors import Permanent
+from storage.pipeline.records import NewDeadLetter
 from storage.pipeline.work import Claim
-from storage.records import NewDeadLetter
 from storage.transaction import Transaction
 
 # Long enough for the slowest batch (256 chunks in float32 on two cores take 5 s, a remote endpoint times out

@@ -20,7 +20,7 @@ from retrieval.ranking import Ranking, Scored, merge, weighted_ranking
 from retrieval.request import RecallRequest
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.found import FoundChunks
-from storage.records import Hit
+from storage.recall.records import Hit
 from storage.transaction import Transaction
 
 # Hits per plain retriever: enough for min-max to have a floor, and not all of them chunks of one message.

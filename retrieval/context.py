@@ -20,7 +20,8 @@ from retrieval.selection import Asking, Search, Selected, select
 from retrieval.trihybrid import IMPORTANT, in_order
 from reverie.clock import to_micros
 from reverie.types import ContextMemory, LeftOut
-from storage.records import Hit, MessageRecord
+from storage.pipeline.records import MessageRecord
+from storage.recall.records import Hit
 from storage.sessions.summary_text import without_shown
 from storage.stores import Store
 

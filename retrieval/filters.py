@@ -15,7 +15,7 @@ from retrieval.agent_index import View
 from retrieval.request import RecallRequest
 from reverie.contract import DEFAULT_CHANNEL
 from storage.recall.chunk_filter import ChunkFilter, MemoryScope
-from storage.records import SessionRecord
+from storage.sessions.records import SessionRecord
 from storage.transaction import AgentRepositories, Transaction
 
 

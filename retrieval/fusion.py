@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Final, Literal
 
 from reverie.types import RetrieverScore
-from storage.records import Hit
+from storage.recall.records import Hit
 
 Fusion = Literal["contextual", "weighted", "rrf"]
 RetrieverName = Literal["keyword", "vector", "keyword_around", "vector_around", "speaker", "date"]

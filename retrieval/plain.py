@@ -21,8 +21,8 @@ from retrieval.ranking import best_first
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.forward import ForwardIndex
 from storage.recall.index import SearchIndex
+from storage.recall.records import Hit
 from storage.recall.words import hash_of, words_of
-from storage.records import Hit
 
 # Cosines of codes are off by some 0.002: the exact nearest are among this many more, whose own vectors are read.
 _RESCORED_MORE: Final = 50

@@ -15,7 +15,8 @@ from retrieval.scopes import Candidate
 from reverie.clock import from_micros
 from reverie.types import RecallResult
 from storage.memories.records import TIERS, Tier
-from storage.records import MessageRecord, SessionRecord
+from storage.pipeline.records import MessageRecord
+from storage.sessions.records import SessionRecord
 
 Kind = Literal["recent", "important", "relevant", "memory"]
 Key = tuple[str, str | int]

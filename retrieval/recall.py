@@ -20,7 +20,7 @@ from retrieval.request import RecallRequest
 from retrieval.results import results_of
 from reverie.clock import now_micros
 from reverie.types import RecallResponse
-from storage.records import Hit
+from storage.recall.records import Hit
 from storage.stores import Store
 
 __all__ = ["AccountSide", "RecallOutcome", "RecallRequest", "find", "recall", "still_being_made"]

@@ -18,7 +18,7 @@ from retrieval.request import RecallRequest
 from reverie.clock import from_micros
 from reverie.types import Explanation, RecallResult, Turn
 from storage.recall.found import FoundChunks
-from storage.records import FoundText, FoundTurn, Hit
+from storage.recall.records import FoundText, FoundTurn, Hit
 
 
 @dataclass(frozen=True, slots=True)

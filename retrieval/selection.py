@@ -21,8 +21,10 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected
 from reverie.types import RecallResult
 from storage.memories.records import Tier
+from storage.pipeline.records import MessageRecord
+from storage.recall.records import Hit
 from storage.recall.standing import Standing
-from storage.records import Hit, MessageRecord, SessionRecord
+from storage.sessions.records import SessionRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 

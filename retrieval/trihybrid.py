@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 
 IMPORTANT: Final = 0.8
 MOST_IMPORTANT: Final = 5

@@ -20,7 +20,7 @@ from server.answers import Threads
 from server.bodies import read_body
 from server.caller import Caller, caller_of
 from server.metrics import Metrics
-from storage.records import Hit
+from storage.recall.records import Hit
 from storage.stores import Store
 from worker.recalling import account_side, find_in, store_to_read
 from worker.runtime import Runtime

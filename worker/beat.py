@@ -21,7 +21,7 @@ from beat_schedule import PERIODIC_JOBS, PeriodicJob
 from reverie import contract
 from reverie.clock import from_micros
 from reverie.errors import ReverieError, Unavailable
-from storage.records import JobRun
+from storage.upkeep.jobs import JobRun
 from worker.app import runtime, settings
 
 BEAT_NAME: Final = "beat"

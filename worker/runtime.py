@@ -41,8 +41,8 @@ from reverie.contract import Outcome
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import TaskSender
+from storage.pipeline.records import ReadyMessage
 from storage.pipeline.work import Stage
-from storage.records import ReadyMessage
 from storage.stores import Store, Stores
 from storage.upkeep.usage import Usage
 from worker.scheduling.services import ScheduleParts, ScheduleServices

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from memory.memories.secrets import REDACTED, announces_secret, asks_for_secret
 from storage.memories.extraction import SourceMessage
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 
 T = TypeVar("T", MessageRecord, SourceMessage)
 

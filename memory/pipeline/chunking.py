@@ -19,9 +19,9 @@ from semantic_text_splitter import TextSplitter
 from memory.pipeline.questions import questions_in
 from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, run_batches
 from storage.pipeline.chunks import SourceKind
+from storage.pipeline.records import NewChunk, SourceText
 from storage.pipeline.work import Claim
 from storage.recall.words import with_few_marks
-from storage.records import NewChunk, SourceText
 from storage.stores import Store
 
 CHUNK_CHARACTERS: Final = 640

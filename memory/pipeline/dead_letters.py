@@ -9,8 +9,8 @@ import msgspec
 from adapters.broker.inbox import WorkerInbox
 from reverie.contract import INGEST_MESSAGES, PAYLOAD_VERSION, FilePayload, MessagePayload
 from reverie.errors import Conflict
+from storage.pipeline.records import DeadLetter
 from storage.pipeline.work import Stage
-from storage.records import DeadLetter
 from storage.stores import Store
 
 

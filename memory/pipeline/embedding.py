@@ -13,8 +13,8 @@ from adapters.embedders.base import Embedder, EmbedderUnavailable
 from memory.pipeline.questions import text_to_embed
 from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, retry_at, run_batches
 from reverie.errors import Permanent
+from storage.pipeline.records import PendingChunk
 from storage.pipeline.work import Claim
-from storage.records import PendingChunk
 from storage.stores import Store
 from storage.transaction import Transaction
 

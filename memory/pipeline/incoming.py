@@ -18,7 +18,7 @@ from reverie.contract import FilePayload, MessagePayload, Payload
 from reverie.errors import Rejected, ReverieError
 from reverie.pipeline.inbox import parse_inbox_field
 from reverie.types import Message
-from storage.records import NewDeadLetter, NewMessage
+from storage.pipeline.records import NewDeadLetter, NewMessage
 
 DEFAULT_IMPORTANCE: Final = {"user": 0.5, "assistant": 0.5, "tool": 0.3, "system": 0.1}
 

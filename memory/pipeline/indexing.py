@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Final
 
 from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, run_batches
+from storage.pipeline.records import ReadyMessage
 from storage.pipeline.work import Claim
-from storage.records import ReadyMessage
 from storage.stores import Store
 from storage.transaction import Transaction
 

@@ -18,6 +18,7 @@ from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefu
 from adapters.embedders.record import EmbedderRecord, replace_revision
 from memory.pipeline.embedding import BATCH_CHUNKS, vectors_of_chunks
 from reverie.errors import Conflict, Permanent
+from storage.pipeline.records import PendingChunk
 from storage.recall.index import Generation
 from storage.recall.reembed import (
     ModelChange,
@@ -29,7 +30,6 @@ from storage.recall.reembed import (
     to_reembed,
     vectors_of,
 )
-from storage.records import PendingChunk
 from storage.stores import Store
 from storage.transaction import Transaction
 

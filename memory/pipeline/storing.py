@@ -16,7 +16,7 @@ from memory.pipeline.incoming import Item, dead_letter, new_message, spoken_mess
 from reverie.contract import FilePayload, MessagePayload, Outcome
 from reverie.errors import Conflict
 from reverie.types import Message
-from storage.records import NewDeadLetter, NewMessage
+from storage.pipeline.records import NewDeadLetter, NewMessage
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 

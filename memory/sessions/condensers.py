@@ -12,7 +12,7 @@ from memory.sessions.condensing_by_model import INPUT_TOKENS, NoSummary, condens
 from memory.sessions.line_selection import extract
 from memory.sessions.passages import ChunkVector, passages_of, passages_of_lines, unquoted
 from reverie.errors import Transient
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 from storage.sessions.summary_text import Line, written
 
 # A question may take as long as the model's timeout: 20 s by default.

@@ -20,7 +20,7 @@ from memory.sessions.line_selection import extract
 from memory.sessions.passages import Passage, passages_of
 from reverie.clock import from_micros
 from reverie.errors import Permanent, Transient
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 from storage.sessions.summary_text import Line, parsed, speaker_label, written
 
 # What one question holds of a conversation: a small model's window, with room for the answer.

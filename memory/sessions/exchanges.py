@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from adapters.tokens import TokenCounter
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 
 # What a chat format puts round each message: its role, a beginning and an end.
 MESSAGE_TOKENS: Final = 4

@@ -18,8 +18,8 @@ from reverie import contract
 from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.checks import check_session_metadata
 from reverie.types import Session
-from storage.records import SessionRecord
 from storage.sessions.lifecycle import CLEAR, CLOSE
+from storage.sessions.records import SessionRecord
 from storage.stores import Store, Stores
 from storage.transaction import AgentRepositories, Transaction
 

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 from memory.memories.secrets import redacted
 from memory.sessions.sentences import asks, sentences_of
 from reverie.clock import from_micros
+from storage.pipeline.records import MessageRecord
 from storage.recall.words import words_of
-from storage.records import MessageRecord
 from storage.sessions.summary_text import LONGEST_QUESTION, Line, speaker_label
 
 # After such a pause a conversation begins anew; and so many messages are a stretch in any case.

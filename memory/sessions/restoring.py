@@ -15,7 +15,7 @@ from memory.sessions.exchanges import costs as costs_of
 from memory.sessions.sessions import to_message
 from reverie.errors import Rejected
 from reverie.types import Restored
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 from storage.sessions.summary_text import without_shown
 from storage.stores import Store
 from storage.transaction import AgentRepositories

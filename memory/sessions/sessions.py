@@ -11,7 +11,8 @@ from adapters.broker.working_memory import WorkingMemory
 from memory.conversion import convert
 from reverie.errors import Unavailable
 from reverie.types import Message, Session, SessionExport
-from storage.records import MessageRecord, SessionRecord
+from storage.pipeline.records import MessageRecord
+from storage.sessions.records import SessionRecord
 from storage.stores import Store
 
 _EXPORT_PAGE: Final = 1_000

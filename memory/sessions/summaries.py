@@ -20,7 +20,7 @@ from memory.sessions.condensers import Condensed, Condenser, appended
 from memory.sessions.exchanges import MESSAGE_TOKENS, beginnings, costs
 from memory.sessions.passages import ChunkVector
 from memory.sessions.summary_plan import CompactionNumbers, RollingNumbers, Usage
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState
 from storage.sessions.summary_text import parsed, written
 from storage.stores import Store

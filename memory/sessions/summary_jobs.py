@@ -20,7 +20,7 @@ from memory.sessions.summary_plan import Usage
 from reverie import contract
 from reverie.errors import NotFound, Rejected
 from reverie.types import Compacted, SessionSummary
-from storage.records import SessionName
+from storage.sessions.records import SessionName
 from storage.stores import Store
 
 COMPACT_BY_HAND: Final = "compact"

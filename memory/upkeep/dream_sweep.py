@@ -24,7 +24,7 @@ from memory.upkeep.promotable import lasts, plain_tags, why_not_memory, why_not_
 from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
 from storage.memories.records import MemoryRecord, NewMemory
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 from storage.stores import Stores
 from storage.transaction import AgentRepositories, Transaction
 from storage.upkeep.dreams import DreamEvent, DreamSource, Promotion

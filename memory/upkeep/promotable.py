@@ -14,7 +14,7 @@ from typing import Final, Literal
 from memory.memories.secrets import announces_secret, asks_for_secret, looks_secret
 from memory.pipeline.questions import only_asks
 from storage.memories.records import MemoryRecord
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 
 Refusal = Literal["command", "question", "secret", "tool_output", "too_long"]
 

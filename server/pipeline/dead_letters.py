@@ -12,7 +12,7 @@ from server.answers import answer
 from server.caller import Caller, letter_from, page_of, query_of
 from server.openapi import operation
 from server.services import Services
-from storage import records
+from storage.pipeline import records
 from storage.stores import Store
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final, Literal
 
 from sqlalchemy import Connection, text
 
+from storage.pipeline.records import NewChunk, PendingChunk, ReadyMessage, SourceText
 from storage.recall.forward import thread_of
 from storage.recall.index import VectorEntry
 from storage.recall.words import hashes_of
-from storage.records import NewChunk, PendingChunk, ReadyMessage, SourceText
 
 SourceKind = Literal["message", "file", "memory"]
 

@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import Connection, text
 
 from reverie.errors import NotFound
-from storage.records import DeadLetter, NewDeadLetter
+from storage.pipeline.records import DeadLetter, NewDeadLetter
 
 _COLUMNS: Final = "id, agent_id, session_id, stage, item_id, payload, error_type, error, attempts, trace_id, created_at"
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, Row, text
 
-from storage.records import MessageRecord, NewMessage
+from storage.pipeline.records import MessageRecord, NewMessage
 
 _COLUMNS: Final = (
     "m.row_id, m.id, m.agent_id, s.id, m.sequence, m.role, m.name, m.content, m.tool_call_id, m.tool_name,"

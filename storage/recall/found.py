@@ -10,7 +10,7 @@ from sqlalchemy import Connection, Row, text
 
 from storage.recall.chunk_filter import ChunkFilter, MemoryScope
 from storage.recall.index import SearchIndex
-from storage.records import FoundText, FoundTurn
+from storage.recall.records import FoundText, FoundTurn
 
 
 class FoundChunks:

@@ -22,7 +22,7 @@ from typing import Final, Literal
 from sqlalchemy import Connection, text
 
 from storage.recall.chunk_filter import ChunkFilter
-from storage.records import Hit
+from storage.recall.records import Hit
 
 IndexKind = Literal["text", "vector"]
 

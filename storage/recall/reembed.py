@@ -14,8 +14,8 @@ from typing import Final
 
 from sqlalchemy import text
 
+from storage.pipeline.records import PendingChunk
 from storage.recall.index import Generation, VectorEntry
-from storage.records import PendingChunk
 from storage.stores import Store
 from storage.transaction import Transaction
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection, text
 
-from storage.records import SessionName
+from storage.sessions.records import SessionName
 
 # What the curation log calls the end of a session, and the end of what served its conversation alone.
 CLOSE: Final = "close"

@@ -14,7 +14,7 @@ from reverie.errors import NotFound
 from storage.memories.memories import Memories
 from storage.memories.records import MemoryFilter
 from storage.recall.index import SearchIndex
-from storage.records import SessionRecord
+from storage.sessions.records import SessionRecord
 from storage.upkeep.curation import CurationLog
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"

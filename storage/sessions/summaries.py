@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 from sqlalchemy import Connection, text
 
 from reverie.errors import NotFound
-from storage.records import SessionName
+from storage.sessions.records import SessionName
 
 # What the curation log calls the writing of a summary.
 SUMMARISE: Final = "summarise"

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import dataclass
 from typing import Any, Final
 
 from sqlalchemy import text
 
 from storage.engine import Database
-from storage.records import JobRun
 
 # Enough to see a day of the 15-second sweeps' failures, small enough to read at once.
 KEEP_RUNS_A_JOB: Final = 200
 # A run that has not finished after this time was killed; the same period may be claimed again.
 ABANDONED_AFTER_SECONDS: Final = 600
+
+
+@dataclass(frozen=True, slots=True)
+class JobRun:
+    """One run of a periodic job."""
+
+    job: str
+    period: int
+    started_at: int
+    finished_at: int | None
+    counts: dict[str, Any]
+    error: str | None
 
 
 class JobRuns:

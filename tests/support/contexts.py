@@ -10,7 +10,8 @@ from retrieval.trihybrid import Conversation
 from reverie.clock import from_micros
 from reverie.types import RecallResult
 from storage.memories.records import Tier
-from storage.records import MessageRecord, SessionRecord
+from storage.pipeline.records import MessageRecord
+from storage.sessions.records import SessionRecord
 
 HOUR = 3_600_000_000
 # 2026-05-01 09:00 in UTC.

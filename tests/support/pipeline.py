@@ -35,7 +35,7 @@ from reverie.contract import FilePayload, MessagePayload
 from reverie.pipeline.inbox import inbox_field
 from reverie.pipeline.items import build_file, build_messages, build_session
 from reverie.types import Message, RecallResponse
-from storage.records import DeadLetter, MessageRecord, ReadyMessage
+from storage.pipeline.records import DeadLetter, MessageRecord, ReadyMessage
 from storage.stores import Store, Stores
 
 PREFIX = "test:"

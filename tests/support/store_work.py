@@ -11,8 +11,8 @@ from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from reverie.clock import new_id, now_micros
+from storage.pipeline.records import NewMessage
 from storage.recall.reindex import reindex
-from storage.records import NewMessage
 from storage.stores import Store, Stores
 from storage.upkeep.maintenance import optimize
 

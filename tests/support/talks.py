@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 from support.contexts import MORNING, message
 
 MINUTE = 60_000_000

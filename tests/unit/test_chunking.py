@@ -15,7 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.pipeline.chunking import CHUNK_CHARACTERS, OVERLAP_CHARACTERS, cut, normalise, source_text, split
-from storage.records import SourceText
+from storage.pipeline.records import SourceText
 from support.pipeline import Pipeline
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), max_size=3_000)

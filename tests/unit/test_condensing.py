@@ -14,7 +14,7 @@ from memory.sessions.condensers import Condenser, appended
 from memory.sessions.line_selection import AT_ONCE, extract
 from memory.sessions.passages import passages_of, unquoted
 from memory.sessions.sentences import sentences_of
-from storage.records import MessageRecord
+from storage.pipeline.records import MessageRecord
 from storage.sessions.summary_text import Line, parsed, speaker_label, without_shown, written
 from support.contexts import MORNING, message
 from support.talks import MINUTE, MOVE, long_talk, talk

@@ -13,7 +13,8 @@ from memory.conversion import convert, set_fields
 from reverie.memories.types import Fact, Memory, MemoryChanges, MemoryDraft, Note
 from reverie.types import Message, Session
 from storage.memories.records import MemoryRecord, NewMemory
-from storage.records import MessageRecord, SessionRecord
+from storage.pipeline.records import MessageRecord
+from storage.sessions.records import SessionRecord
 
 
 @dataclasses.dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from memory.upkeep.curation import undo_all, undo_entry
 from memory.upkeep.curation_logs import list_entries
 from reverie.errors import Conflict, NotFound
 from storage.memories.records import NewMemory
-from storage.records import NewChunk, SourceText
+from storage.pipeline.records import NewChunk, SourceText
 from storage.transaction import AgentRepositories, Transaction
 from storage.upkeep.undo import undo
 from storage.upkeep.verify import verify

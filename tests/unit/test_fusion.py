@@ -14,7 +14,7 @@ from retrieval.fusion import fuse
 from retrieval.lexical import MAX_WORDS, match_expression
 from reverie.errors import Rejected
 from storage.recall.chunk_filter import ChunkFilter
-from storage.records import Hit
+from storage.recall.records import Hit
 from support.pipeline import Pipeline
 
 VECTOR = [Hit(1, 0.9), Hit(2, 0.7), Hit(3, 0.5)]

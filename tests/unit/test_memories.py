@@ -21,7 +21,7 @@ from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout
 from reverie.memories import types as memory_types
 from storage.memories import records as memory_records
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
-from storage.records import NewChunk, SourceText
+from storage.pipeline.records import NewChunk, SourceText
 from storage.stores import Stores
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline

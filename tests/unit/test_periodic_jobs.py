@@ -13,9 +13,8 @@ from celery.schedules import schedule
 from beat_schedule import PERIODIC_JOBS
 from reverie import contract
 from reverie.clock import to_micros
-from storage.records import JobRun
 from storage.stores import Stores
-from storage.upkeep.jobs import ABANDONED_AFTER_SECONDS, KEEP_RUNS_A_JOB, JobRuns
+from storage.upkeep.jobs import ABANDONED_AFTER_SECONDS, KEEP_RUNS_A_JOB, JobRun, JobRuns
 from worker.app import app
 from worker.app import settings as app_settings
 from worker.beat import CatchUpScheduler, first_due

@@ -16,7 +16,7 @@ from memory.upkeep.pruning import prune_decayed
 from memory.upkeep.relevance import DEFAULT_POLICY, LifePolicy
 from reverie import contract
 from reverie.clock import to_micros
-from storage.records import JobRun as PastRun
+from storage.upkeep.jobs import JobRun as PastRun
 from support.kept import HOUR, NOW, Kept, direction
 from tasks.upkeep import consolidate as tasks
 from worker.app import app, use_runtime

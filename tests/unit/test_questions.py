@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from memory.pipeline.chunking import cut
 from memory.pipeline.questions import LEAD_CHARACTERS, only_asks, questions_in, text_to_embed, without_questions
-from storage.records import SourceText
+from storage.pipeline.records import SourceText
 
 MEBIBYTE = 2**20
 

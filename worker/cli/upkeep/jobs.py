@@ -12,7 +12,7 @@ from memory.pipeline import dead_letters as letters
 from reverie import contract
 from reverie.clock import from_micros
 from reverie.errors import Rejected
-from storage.records import DeadLetter
+from storage.pipeline.records import DeadLetter
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
 

@@ -1,39 +1,9 @@
-"""Rows as they leave the store: frozen, typed, times as integer microseconds in UTC."""
+"""Messages, chunks and dead letters as records: frozen and typed, times as integer microseconds in UTC."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, NamedTuple
-
-from storage.memories.records import Tier
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRecord:
-    """One conversation of an agent. `messages` is their count, where it was asked for."""
-
-    row_id: int
-    id: str
-    agent: str
-    ref_code: str
-    user: str | None
-    provider: str | None
-    chat_id: str | None
-    channel: str | None
-    status: str
-    started_at: int
-    ended_at: int | None
-    updated_at: int
-    last_sequence: int
-    metadata: dict[str, Any] = field(default_factory=dict)
-    messages: int = 0
-
-
-class SessionName(NamedTuple):
-    """A session by its agent and id."""
-
-    agent: str
-    session: str
+from dataclasses import dataclass
+from typing import Any
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,61 +137,3 @@ class NewDeadLetter:
     error: str
     attempts: int
     trace: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class Hit:
-    """One chunk found by one retriever of a recall. A higher score is a better match.
-
-    Of a whole recall, which may reach over two stores, `store` says which one the chunk is of.
-    """
-
-    chunk_id: int
-    score: float
-    store: str = ""
-
-
-@dataclass(frozen=True, slots=True)
-class FoundText:
-    """What a chunk stands for: the message, file or memory it came from, as a recall shows it.
-
-    Of a memory `tier` is where it lives, and `source_message` the id of the message that it was made from, if any.
-    One with `expires_at` (microseconds) is not to be shown from then on.
-    """
-
-    chunk_id: int
-    kind: str
-    id: str
-    session: str | None
-    role: str | None
-    name: str | None
-    text: str
-    chunk_text: str
-    tags: tuple[str, ...]
-    sequence: int
-    created_at: int
-    tier: Tier | None = None
-    source_message: str | None = None
-    expires_at: int | None = None
-
-
-class FoundTurn(NamedTuple):
-    """A message that stands beside one that was found."""
-
-    id: str
-    role: str
-    name: str | None
-    text: str
-    created_at: int
-
-
-@dataclass(frozen=True, slots=True)
-class JobRun:
-    """One run of a periodic job."""
-
-    job: str
-    period: int
-    started_at: int
-    finished_at: int | None
-    counts: dict[str, Any]
-    error: str | None
