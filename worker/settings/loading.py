@@ -25,7 +25,7 @@ from retrieval.budget import FEWEST_TOKENS
 from reverie import contract
 from reverie.config import check_broker
 from reverie.errors import Rejected
-from worker.life_settings import LifeSettings
+from worker.settings.upkeep import LifeSettings
 from worker.supervision.embedded_broker import embedded_broker_url
 from worker.time_settings import TimeSettings
 
