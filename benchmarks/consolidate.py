@@ -23,7 +23,7 @@ from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of, shown
 from memory.jobs import run_on_store
 from memory.upkeep.consolidation import consolidate
-from memory.upkeep.relevance import LifePolicy, relevance
+from memory.upkeep.relevance import CurationPolicy, relevance
 from reverie import contract
 from storage.memories.decay import RATES
 from storage.memories.sweeps import MemorySweeps
@@ -87,7 +87,7 @@ def _measure(store: Store, size: int, embedder: Embedder, result: Result, tell: 
     fates = fill_memories(store, talk, size, model, seed=result.seed, tell=tell)
     tell.step(f"{size:,} memories: built")
     # Of the larger stores none is over its cap: merging, not removing, is what grows faster than they do.
-    policy = LifePolicy(rates=RATES["standard"], memories_per_scope=size)
+    policy = CurationPolicy(rates=RATES["standard"], memories_per_scope=size)
     result.add(f"{size}_of_it_reading", rounded(_seconds_of_reading(store)), "s")
     result.add(f"{size}_of_it_scoring", rounded(_seconds_of_scoring(store, policy)), "s")
     deciding, would = _job(store, policy, dry_run=True)
@@ -108,7 +108,7 @@ def _measure(store: Store, size: int, embedder: Embedder, result: Result, tell: 
     tell.step(f"{size:,} memories: consolidated in {shown(seconds)} s")
 
 
-def _job(store: Store, policy: LifePolicy, *, dry_run: bool) -> tuple[float, dict[str, int]]:
+def _job(store: Store, policy: CurationPolicy, *, dry_run: bool) -> tuple[float, dict[str, int]]:
     started = time.perf_counter()
     counts = run_on_store(
         store, contract.CONSOLIDATE_MEMORIES, lambda job: consolidate(job, policy), now=NOW_MICROS, dry_run=dry_run
@@ -127,7 +127,7 @@ def _seconds_of_reading(store: Store) -> float:
     return time.perf_counter() - started
 
 
-def _seconds_of_scoring(store: Store, policy: LifePolicy) -> float:
+def _seconds_of_scoring(store: Store, policy: CurationPolicy) -> float:
     with store.reading() as tx:
         memories = MemorySweeps(tx.connection, AGENT).outlines()
     started = time.perf_counter()

@@ -17,24 +17,24 @@ _HEAD: Final = """\
 <!-- Written by `make docs` from worker/cli/: change the help of the commands there. -->
 # The command line
 
-`reverie` is installed into `.venv/bin`. Every command that prints something prints JSON with `--json`; what takes
-long shows a progress bar on a terminal. The exit code is 0 when it is done, 1 when it failed, and 2 when the command
-or its input was at fault; an error is one line on standard error that says what to do. A wrong option or a missing
-argument is answered with the usage of the command as well.
+`reverie` is installed into `.venv/bin`. Every command with output prints JSON with `--json`; long operations show a
+progress bar on a terminal. The exit code is 0 for success, 1 for a failure, and 2 for a wrong command or invalid input.
+An error is one line on standard error that says what to do; for a wrong option or a missing argument, the usage of the
+command is shown as well.
 
-Commands work on the data folder or the broker itself, whether `reverie up` runs or not. Those that say so ask the
-running server (`recall`, `context`, `memory search`, `sessions search`), at `REVERIE_URL` or else on the port of the
-settings, and `ingest` hands over to the running broker.
+Most commands read and write the data folder or the broker directly, whether `reverie up` is running or not. `recall`,
+`context`, `memory search` and `sessions search` send a request to the running server, at `REVERIE_URL` or on the port
+from the settings. `ingest` sends messages to the running broker.
 
 """
 
 
 def page() -> str:
-    """The whole page as Markdown."""
+    """Return the whole page as Markdown."""
     root = _root()
     parts = [
         _HEAD,
-        "## Options of every command\n\nThey stand before the command: `reverie --agent ana recall ...`.\n\n",
+        "## Options of every command\n\nPut them before the command: `reverie --agent ana recall ...`.\n\n",
     ]
     parts.append(_parameters(root))
     for path, command in commands():
@@ -44,7 +44,7 @@ def page() -> str:
 
 
 def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
-    """Every command with its full name, by name: the order of registration follows that of imports."""
+    """Yield every command with its full name, sorted by name."""
     yield from sorted(_walk(("reverie",), _root()), key=lambda found: found[0])
 
 
@@ -77,12 +77,12 @@ def _argument(parameter: Any) -> str:
 
 
 def _parameters(command: Any) -> str:
-    """A table of arguments and options; those for completing in a shell stand in `--help` alone."""
+    """Return a table of arguments and options, without those for shell completion."""
     shown = [p for p in command.params if p.name not in ("install_completion", "show_completion", "help")]
     if not any(getattr(parameter, "help", None) for parameter in shown):
         return ""
     rows = "".join(f"| {_names(p)} | {_cell(p)} | {_default(p)} |\n" for p in shown)
-    return f"| option | what | default |\n| --- | --- | --- |\n{rows}\n"
+    return f"| option | description | default |\n| --- | --- | --- |\n{rows}\n"
 
 
 def _names(parameter: Any) -> str:
@@ -106,7 +106,7 @@ def _default(parameter: Any) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with `--check` tell whether the file is current; returns the exit code."""
+    """Write or check the page; return the exit code."""
     return write_or_check(page(), arguments)
 
 

@@ -14,21 +14,21 @@ from pydantic_core import PydanticUndefined
 from worker.settings import PREFIX, Settings
 
 _HEAD: Final = """\
-<!-- Written by `make docs` from worker/settings.py: change the descriptions there. -->
+<!-- Written by `make docs` from worker/settings/: change the descriptions there. -->
 # Configuration
 
-Reverie runs without any configuration. What is set is read once, when a process starts; where a setting is given
-more than once, the later of these wins:
+Reverie runs without any configuration. Each process reads its settings once, when it starts. If a setting is given
+more than once, the last of these takes precedence:
 
 1. the default,
 2. `reverie.toml` in the current folder, or the file that `REVERIE_CONFIG` names,
-3. an environment variable, `REVERIE_` and the key in capitals,
-4. a flag of the command (`--data`, `--workspace`, `--broker`, and for `up` and `serve` `--host` and `--port`).
+3. an environment variable: `REVERIE_` followed by the key in capitals,
+4. a flag of the command: `--data`, `--workspace`, `--broker`, and `--host` and `--port` of `up` and `serve`.
 
-`reverie up` passes its settings on to the processes that it starts. Workers on other hosts read their own: the
-broker and its prefix, and everything that begins with `embedding_`, have to be the same on all of them.
+`reverie up` passes its settings on to the processes that it starts. Workers on other hosts read their own settings:
+`broker`, `broker_prefix` and all settings that begin with `embedding_` must be the same on every host.
 
-An unknown key or variable is an error that names the nearest one. An empty variable counts as not set.
+An unknown key or variable is an error that names the most similar one. An empty variable is ignored.
 
 ```toml
 # reverie.toml
@@ -37,27 +37,28 @@ embedding_device = "cpu"
 worker_concurrency = 4
 ```
 
-## Settings
+"""
 
-| key in `reverie.toml` | environment variable | type | default | what |
+_TABLE: Final = """\
+| key in `reverie.toml` | environment variable | type | default | description |
 | --- | --- | --- | --- | --- |
 """
 
 _TAIL: Final = """
-## Variables that are no settings
+## Other environment variables
 
-| environment variable | read by | what |
+| environment variable | read by | description |
 | --- | --- | --- |
 | `REVERIE_CONFIG` | every command | The settings file. Default: `reverie.toml` in the current folder. |
-| `REVERIE_AGENT` | client, command line | Whose memories: the client's `agent=`, the command line's `--agent`. |
-| `REVERIE_URL` | client, commands that ask the server | Where the server is. Default: `http://127.0.0.1:7437`. |
-| `REVERIE_TOKEN` | server, client, command line | What the server asks for and the others send. \
+| `REVERIE_AGENT` | client, command line | Default of the client's `agent=` and the command line's `--agent`. |
+| `REVERIE_URL` | client, commands that ask the server | URL of the server. Default: `http://127.0.0.1:7437`. |
+| `REVERIE_TOKEN` | server, client, command line | Token that the server requires and the others send. \
 Without one, the server listens on loopback addresses only. |
-| `REVERIE_PROCESS` | worker, beat | The name of the process in logs and in `reverie status`. |
-| `REVERIE_PARENT_PID` | set by `reverie up` | Who started a process, so that it ends when that one is gone. |
+| `REVERIE_PROCESS` | worker, beat | Name of the process in logs and in `reverie status`. |
+| `REVERIE_PARENT_PID` | set by `reverie up` | Id of the parent process; when it ends, this process ends too. |
 
-The client reads `REVERIE_BROKER`, `REVERIE_BROKER_PREFIX` and `REVERIE_WORKSPACE` too, where its arguments leave
-them open.
+The client also reads `REVERIE_BROKER`, `REVERIE_BROKER_PREFIX` and `REVERIE_WORKSPACE`, unless its arguments set
+them.
 """
 
 _BOUNDS: Final = (
@@ -70,8 +71,14 @@ _NAMES: Final = {str: "text", int: "whole number", float: "number", bool: "`true
 
 
 def page() -> str:
-    """The whole page as Markdown."""
-    return _HEAD + "".join(_row(key, field) for key, field in Settings.model_fields.items()) + _TAIL
+    """Return the whole page as Markdown."""
+    return _HEAD + "\n".join(_section(group) for group in Settings.__bases__) + _TAIL
+
+
+def _section(group: type[Any]) -> str:
+    """Return the table of a group of settings, with its heading."""
+    rows = (_row(key, field) for key, field in group.model_fields.items())
+    return f"## {group.title}\n\n{_TABLE}{''.join(rows)}"
 
 
 def _row(key: str, field: FieldInfo) -> str:
@@ -96,27 +103,30 @@ def _type(field: FieldInfo) -> str:
 
 def _default(field: FieldInfo) -> str:
     if field.default is PydanticUndefined:
-        return "(has to be given)"
+        return "required"
     if field.default is None:
         return "none"
     return f"`{str(field.default).lower() if isinstance(field.default, bool) else field.default}`"
 
 
 def write_or_check(text: str, arguments: list[str]) -> int:
-    """Write a page to the file named, to standard output without one, or with `--check` tell whether it is current."""
+    """Write a page to the named file, or to standard output; with `--check`, compare it with the file instead.
+
+    Returns the exit code: 1 if the file is out of date.
+    """
     files = [Path(argument) for argument in arguments if argument != "--check"]
     if not files:
         sys.stdout.write(text)
     elif "--check" not in arguments:
         files[0].write_text(text, encoding="utf-8")
     elif not files[0].exists() or files[0].read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{files[0]} is not what the code gives now: run `make docs`\n")
+        sys.stderr.write(f"{files[0]} is out of date: run `make docs`\n")
         return 1
     return 0
 
 
 def main(arguments: list[str]) -> int:
-    """Write the page, or with `--check` tell whether the file is current; returns the exit code."""
+    """Write or check the page; return the exit code."""
     return write_or_check(page(), arguments)
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
@@ -10,6 +12,8 @@ from memory.scheduling.rules import ScheduleRules
 
 class TimeSettings(BaseSettings):
     """What an operator can set of schedules, of reminders, and of the webhooks that both go to."""
+
+    title: ClassVar[str] = "Schedules and reminders"
 
     schedule_interval_seconds: float = Field(
         5.0, ge=0.2, le=60, description="How often it is looked for schedules and reminders that are due."

@@ -23,7 +23,7 @@ from memory.upkeep.consolidation_plan import (
     near_duplicates,
 )
 from memory.upkeep.consolidation_steps import carry_out
-from memory.upkeep.relevance import LifePolicy
+from memory.upkeep.relevance import CurationPolicy
 from storage.memories.sweeps import MemorySweeps
 from storage.transaction import Transaction
 
@@ -31,14 +31,14 @@ from storage.transaction import Transaction
 _LARGE_SCOPE: Final = 5_000
 
 
-def consolidate(run: JobRun, policy: LifePolicy) -> None:
+def consolidate(run: JobRun, policy: CurationPolicy) -> None:
     """Consolidate the memories of every agent of a store. The counts say what was done, or with `dry_run` would be."""
     for agent in agents(run):
         plan = plan_consolidation(run, agent, policy)
         count_or_carry_out(run, agent, policy, plan)
 
 
-def plan_consolidation(run: JobRun, agent: str, policy: LifePolicy) -> Plan:
+def plan_consolidation(run: JobRun, agent: str, policy: CurationPolicy) -> Plan:
     """What would be done to an agent's memories at the moment of the run."""
     memories = read_memories(run, agent, policy)
     plan = Plan(looked_at=len(memories.rows))
@@ -60,7 +60,7 @@ def plan_consolidation(run: JobRun, agent: str, policy: LifePolicy) -> Plan:
     return plan
 
 
-def read_memories(run: JobRun, agent: str, policy: LifePolicy) -> Memories:
+def read_memories(run: JobRun, agent: str, policy: CurationPolicy) -> Memories:
     """The active memories of an agent, and what a person has undone with them."""
     with run.store.reading() as tx:
         rows = {memory.row_id: memory for memory in MemorySweeps(tx.connection, agent).outlines()}
@@ -74,7 +74,7 @@ def agents(run: JobRun) -> Iterator[str]:
     yield from run.while_time_lasts(names, left="agents_left")
 
 
-def count_or_carry_out(run: JobRun, agent: str, policy: LifePolicy, plan: Plan) -> None:
+def count_or_carry_out(run: JobRun, agent: str, policy: CurationPolicy, plan: Plan) -> None:
     """Do what a plan says, or in a dry run only count it."""
     if run.dry_run:
         run.counts.update(plan.counts)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.upkeep.near_duplicates import merge_near
-from memory.upkeep.relevance import LifePolicy, is_promotable, is_prunable, relevance
+from memory.upkeep.relevance import CurationPolicy, is_promotable, is_prunable, relevance
 from memory.upkeep.sameness import NameMasks, Statement, plain_text, same, statement
 from storage.memories.records import LIFETIMES, TIERS, USER_SOURCE, Lifetime, MemoryRecord
 from storage.memories.sweeps import MemoryOutline
@@ -82,7 +82,7 @@ class Memories:
 
     rows: dict[int, MemoryOutline]
     now: int
-    policy: LifePolicy
+    policy: CurationPolicy
     spared: Spared
 
     def expire(self) -> list[MemoryOutline]:

@@ -25,7 +25,7 @@ from memory.upkeep.consolidation_plan import (
     longer,
     scope_of,
 )
-from memory.upkeep.relevance import LifePolicy, is_promotable, is_prunable, relevance
+from memory.upkeep.relevance import CurationPolicy, is_promotable, is_prunable, relevance
 from storage.memories.records import TIERS, MemoryRecord
 from storage.memories.sweeps import CurationBatch, MemoryOutline, MemorySweeps
 from storage.transaction import Transaction
@@ -40,7 +40,7 @@ Item = TypeVar("Item")
 Reason = Callable[[MemoryOutline], str]
 
 
-def carry_out(run: JobRun, agent: str, policy: LifePolicy, plan: Plan) -> None:
+def carry_out(run: JobRun, agent: str, policy: CurationPolicy, plan: Plan) -> None:
     """Do what a plan says, step by step, and count it. Stops when the time is up: the next run goes on."""
     steps = _Steps(run, agent, policy)
     steps.remove("expired", EXPIRE, plan.expired, steps.why_expired)
@@ -54,7 +54,7 @@ def carry_out(run: JobRun, agent: str, policy: LifePolicy, plan: Plan) -> None:
 class _Steps:
     """The steps for the memories of one agent."""
 
-    def __init__(self, run: JobRun, agent: str, policy: LifePolicy) -> None:
+    def __init__(self, run: JobRun, agent: str, policy: CurationPolicy) -> None:
         self._run = run
         self._agent = agent
         self._policy = policy

@@ -7,10 +7,10 @@ from dataclasses import replace
 from memory.jobs import JobRun
 from memory.upkeep.consolidation import agents, count_or_carry_out, read_memories
 from memory.upkeep.consolidation_plan import Plan
-from memory.upkeep.relevance import LifePolicy
+from memory.upkeep.relevance import CurationPolicy
 
 
-def prune_decayed(run: JobRun, policy: LifePolicy) -> None:
+def prune_decayed(run: JobRun, policy: CurationPolicy) -> None:
     """Prune the memories of every agent of a store. The counts say what was done, or with `dry_run` would be."""
     policy = replace(policy, memories_per_scope=None)  # a scope's cap is consolidation's, which merges first
     for agent in agents(run):

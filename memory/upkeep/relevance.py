@@ -11,7 +11,7 @@ from storage.memories.records import Lifetime, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class LifePolicy:
+class CurationPolicy:
     """What an operator has set of the life of memories. `rates` are what is left of a relevance after an hour."""
 
     rates: Mapping[Tier, float]
@@ -24,7 +24,7 @@ class LifePolicy:
 
 
 # As the settings come.
-DEFAULT_POLICY = LifePolicy(rates=RATES["standard"])
+DEFAULT_POLICY = CurationPolicy(rates=RATES["standard"])
 
 
 class Fading(Protocol):
@@ -66,7 +66,7 @@ def relevance(memory: Fading, *, now: int, rates: Mapping[Tier, float]) -> float
     )
 
 
-def is_promotable(memory: Fading, *, now: int, policy: LifePolicy) -> bool:
+def is_promotable(memory: Fading, *, now: int, policy: CurationPolicy) -> bool:
     """Whether a short-term memory has become a long-term one. What ends with its session is not kept for long."""
     if memory.lifetime != "short_term" or memory.tier == "conversation":
         return False
@@ -75,7 +75,7 @@ def is_promotable(memory: Fading, *, now: int, policy: LifePolicy) -> bool:
     return relevance(memory, now=now, rates=policy.rates) > policy.promote_relevance
 
 
-def is_prunable(memory: Fading, *, now: int, policy: LifePolicy) -> bool:
+def is_prunable(memory: Fading, *, now: int, policy: CurationPolicy) -> bool:
     """Whether a memory has faded away. A conversation's memories end with it, and what is protected by hand alone."""
     if memory.protected or memory.tier == "conversation":
         return False

@@ -22,7 +22,7 @@ def consolidate_memories(*, by_hand: bool = False, dry_run: bool = False) -> Map
     here = runtime()
 
     def work() -> dict[str, Any]:
-        policy = here.settings.life_policy
+        policy = here.settings.curation_policy
         return run_on_stores(
             here.stores, contract.CONSOLIDATE_MEMORIES, lambda run: consolidate(run, policy), now=here.now(),
             dry_run=dry_run,
@@ -40,7 +40,7 @@ def prune(*, by_hand: bool = False, dry_run: bool = False) -> Mapping[str, Any]:
     here = runtime()
 
     def work() -> dict[str, Any]:
-        policy = here.settings.life_policy
+        policy = here.settings.curation_policy
         return run_on_stores(
             here.stores, contract.PRUNE_DECAYED, lambda run: prune_decayed(run, policy), now=here.now(),
             dry_run=dry_run,

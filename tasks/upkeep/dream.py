@@ -6,11 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory.upkeep.dream_sweep import dream_sweep as sweep
-from memory.upkeep.dreaming import DreamRules
 from reverie import contract
 from worker.app import runtime, task
 from worker.job_runs import run_job
-from worker.runtime import Runtime
 
 
 @task(contract.DREAM_SWEEP)
@@ -26,7 +24,7 @@ def dream_sweep(*, by_hand: bool = False, dry_run: bool = False) -> Mapping[str,
         work=lambda: sweep(
             here.stores,
             here.repositories,
-            rules=rules_of(here),
+            rules=here.settings.dream_rules,
             now=here.now(),
             memory_file_bytes=here.settings.memory_file_bytes,
             dry_run=dry_run,
@@ -34,16 +32,4 @@ def dream_sweep(*, by_hand: bool = False, dry_run: bool = False) -> Mapping[str,
         ),
         by_hand=by_hand,
         dry_run=dry_run,
-    )
-
-
-def rules_of(here: Runtime) -> DreamRules:
-    """What the settings say of dreams."""
-    settings = here.settings
-    return DreamRules(
-        lookback_days=settings.dream_lookback_days,
-        min_hits=settings.dream_min_hits,
-        min_queries=settings.dream_min_queries,
-        min_score=settings.dream_min_score,
-        most_promotions=settings.dream_most_promotions,
     )

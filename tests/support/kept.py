@@ -12,7 +12,7 @@ from memory.jobs import run_on_store
 from memory.pipeline.chunking import cut
 from memory.pipeline.embedding import to_blob
 from memory.upkeep.consolidation import consolidate
-from memory.upkeep.relevance import DEFAULT_POLICY, LifePolicy
+from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
 from reverie import contract
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.recall.index import VectorEntry
@@ -110,7 +110,7 @@ class Kept:
             return {memory.id for memory in tx.for_agent(agent).memories.iterate()}
 
     def consolidate(
-        self, policy: LifePolicy = DEFAULT_POLICY, *, now: int = NOW, dry_run: bool = False
+        self, policy: CurationPolicy = DEFAULT_POLICY, *, now: int = NOW, dry_run: bool = False
     ) -> dict[str, int]:
         counts = run_on_store(
             self.store, contract.CONSOLIDATE_MEMORIES, lambda run: consolidate(run, policy), now=now, dry_run=dry_run

@@ -13,7 +13,7 @@ import pytest
 from beat_schedule import PERIODIC_JOBS
 from memory.jobs import run_on_stores
 from memory.upkeep.pruning import prune_decayed
-from memory.upkeep.relevance import DEFAULT_POLICY, LifePolicy
+from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
 from reverie import contract
 from reverie.clock import to_micros
 from storage.upkeep.jobs import JobRun as PastRun
@@ -40,7 +40,7 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
     one.close()
 
 
-def prune(kept: Kept, policy: LifePolicy = DEFAULT_POLICY, *, dry_run: bool = False) -> dict[str, Any]:
+def prune(kept: Kept, policy: CurationPolicy = DEFAULT_POLICY, *, dry_run: bool = False) -> dict[str, Any]:
     return run_on_stores(
         kept.stores, contract.PRUNE_DECAYED, lambda run: prune_decayed(run, policy), now=NOW, dry_run=dry_run
     )
@@ -117,7 +117,7 @@ def test_the_settings_reach_the_job(kept: Kept, make_runtime: Callable[..., Runt
         promote_relevance=0.6, promote_access_count=2, prune_relevance=0.5, duplicate_similarity=0.9,
         memories_per_scope=7, max_entries=9, decay_profile="fast", decay_rate_account=0.5,
     )  # fmt: skip
-    assert here.settings.life_policy == LifePolicy(
+    assert here.settings.curation_policy == CurationPolicy(
         rates={"account": 0.5, "workspace": 0.995, "channel": 0.99, "conversation": 0.99},
         promote_relevance=0.6, promote_access_count=2, prune_relevance=0.5, duplicate_similarity=0.9,
         memories_per_scope=7, max_entries=9,

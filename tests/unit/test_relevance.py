@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.upkeep.relevance import DEFAULT_POLICY, LifePolicy, is_promotable, is_prunable, relevance
+from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy, is_promotable, is_prunable, relevance
 from storage.memories.decay import RATES
 from storage.memories.records import TIERS, Tier
 from storage.memories.sweeps import MemoryOutline
 from support.kept import HOUR, NOW
 
 # With nothing lost by the hour, relevance is importance as long as nobody recalled it.
-STILL = LifePolicy(rates=dict.fromkeys(TIERS, 1.0))
+STILL = CurationPolicy(rates=dict.fromkeys(TIERS, 1.0))
 
 
 def memory(**columns: object) -> MemoryOutline:

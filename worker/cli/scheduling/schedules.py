@@ -273,9 +273,7 @@ def _preview(call: Invocation, cadence: Cadence, count: int) -> NextRuns:
 
 
 def _warn_without_model(call: Invocation, schedule: Schedule) -> None:
-    from worker.runtime import language_model_spec
-
-    if isinstance(schedule.executor, LlmExecutor) and language_model_spec(call.settings) is None:
+    if isinstance(schedule.executor, LlmExecutor) and not call.settings.has_language_model:
         typer.echo(
             "reverie: no language model is configured: a run's output will be what is recalled for the goal; set"
             " language_model_base_url and language_model to have it answered",

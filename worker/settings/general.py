@@ -1,0 +1,46 @@
+"""Settings of every process: data folder, broker, HTTP server, logs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import ClassVar, Literal
+
+from pydantic import Field
+from pydantic_settings import BaseSettings
+
+from reverie import contract
+from worker.supervision.embedded_broker import embedded_broker_url
+
+
+class GeneralSettings(BaseSettings):
+    """What every process needs."""
+
+    title: ClassVar[str] = "General"
+
+    data: Path = Field(Path(".reverie"), description="Data folder: all databases, memory files and run files.")
+    workspace: str = Field(
+        contract.DEFAULT_WORKSPACE, description="Workspace of requests and commands that do not name one."
+    )
+    broker: str | None = Field(
+        None, description="URL of a Redis or Valkey broker. Default: an embedded Valkey that runs in the data folder."
+    )
+    broker_prefix: str = Field(
+        contract.DEFAULT_PREFIX,
+        description="Prefix of every key in the broker, so that other applications can share the broker.",
+    )
+    host: str = Field("127.0.0.1", description="Address that the HTTP server listens on.")
+    port: int = Field(7437, ge=1, le=65535, description="Port that the HTTP server listens on.")
+    max_body_bytes: int = Field(
+        32 * 1024 * 1024,
+        ge=1024,
+        description="Maximum size of an HTTP request body, in bytes. Larger requests are rejected with status 413.",
+    )
+    log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
+    log_format: Literal["auto", "json", "console"] = Field(
+        "auto", description="Format of log lines. `auto`: `console` on a terminal, `json` elsewhere."
+    )
+
+    @property
+    def broker_url(self) -> str:
+        """The URL of the configured broker, or of the embedded one."""
+        return self.broker or embedded_broker_url(self.data)
