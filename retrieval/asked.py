@@ -8,9 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder
-from retrieval import contextual
 from retrieval.indexes import AgentIndexes
-from retrieval.names import Question
+from retrieval.names import ParsedQuery, without_names
 from retrieval.query_vector import query_vector
 from retrieval.request import RecallRequest
 from storage.recall.index import Generation
@@ -24,7 +23,7 @@ class Asked:
     """A request made ready outside any transaction: the question without names, its vector, why less will do."""
 
     request: RecallRequest
-    question: Question
+    question: ParsedQuery
     vector: NDArray[np.float32] | None
     degraded: str
     generation: Generation | None = None
@@ -56,10 +55,10 @@ def ask(store: Store, embedder: Embedder | None, request: RecallRequest, indexes
     """Make a request ready: embed the question without the names of those who speak. Words alone keep them."""
     with store.reading() as tx:
         generation = tx.index.active("vector")
-        view = indexes.view(store, tx, request.agent) if request.mode != "keyword" else None
+        snapshot = indexes.snapshot(store, tx, request.agent) if request.mode != "keyword" else None
     # Its words too where there is no index yet: it may be there by the time the question is answered.
-    whole = Question(request.query, tuple(words_of(request.query)), frozenset())
-    question = contextual.question_for(view, request.query) if view else whole
+    whole = ParsedQuery(request.query, request.query, tuple(words_of(request.query)), frozenset())
+    question = without_names(request.query, snapshot.names) if snapshot else whole
     vector, degraded = query_vector(request, question.text, generation, embedder)
     return Asked(request, question, vector, degraded, generation)
 

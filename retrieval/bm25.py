@@ -1,8 +1,8 @@
-"""BM25 over one agent's chunks: what a chunk says itself, and what is said around it.
+"""BM25 over one agent's chunks: of each chunk's own text, and of the text around it.
 
 Robertson and Zaragoza, "The Probabilistic Relevance Framework: BM25 and Beyond", 2009.
-All counts are the agent's own: what others store changes neither the order nor the cost. Where the rows of two views
-are held against each other, the statistics of one of them serve both.
+All counts are the agent's own: what others store changes neither the order nor the cost. Rows of two snapshots are
+comparable if both are scored with the statistics of one.
 """
 
 from __future__ import annotations
@@ -14,83 +14,83 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.agent_index import K1, B, View
+from retrieval.agent_index import K1, B, IndexSnapshot
 from retrieval.neighbourhood import REACH, Neighbourhood
 
-# A word in more than half of the chunks says nothing; as in FTS5 it still counts a little, so that a small store
-# in which all chunks share a word finds them.
-_LEAST_IDF: Final = 1e-6
-# Where there is this much to choose from, such words are not even looked at.
+# IDF of a word in more than half of the chunks. Not 0, as in FTS5, so that it is still found in a small store in which
+# all chunks share it.
+_MIN_IDF: Final = 1e-6
+# In larger indexes such words are skipped.
 _MANY_ROWS: Final = 1_000
 
 Scores = NDArray[np.float32]
 
 
-def own_scores(view: View, words: Sequence[int], *, statistics: View | None = None) -> Scores:
-    """The score of every row of a view for the words of a query (hashes); 0 where none occurs.
+def own_scores(snapshot: IndexSnapshot, words: Sequence[int], *, statistics: IndexSnapshot | None = None) -> Scores:
+    """Return the BM25 score of every row for `words` (hashes); 0 for rows with none of them.
 
-    `statistics` is the view whose counts of documents are used, where that is another.
+    Document counts and the mean length come from `statistics`, by default the snapshot itself.
     """
-    scores = np.zeros(view.rows, np.float32)
-    counted = statistics or view
-    norms = view.norms if counted is view else _norms(view, counted)
+    scores = np.zeros(snapshot.rows, np.float32)
+    statistics = statistics or snapshot
+    norms = snapshot.norms if statistics is snapshot else _norms(snapshot, statistics)
     for word in words:
-        rows, counts = view.holding(word)
+        rows, counts = snapshot.rows_with(word)
         if not len(rows):
             continue
-        weight = idf(_documents_with(word, rows, view, counted), counted.documents)
-        if weight <= _LEAST_IDF and counted.documents > _MANY_ROWS:
+        weight = idf(_documents_with(word, rows, snapshot, statistics), statistics.documents)
+        if weight <= _MIN_IDF and statistics.documents > _MANY_ROWS:
             continue
-        often = counts.astype(np.float32)
-        scores[rows] += np.float32(weight * (K1 + 1)) * often / (often + norms[rows])
+        frequency = counts.astype(np.float32)
+        scores[rows] += np.float32(weight * (K1 + 1)) * frequency / (frequency + norms[rows])
     return scores
 
 
 def surrounding_scores(
-    view: View, near: Neighbourhood, words: Sequence[int], *, statistics: View | None = None
+    snapshot: IndexSnapshot, near: Neighbourhood, words: Sequence[int], *, statistics: IndexSnapshot | None = None
 ) -> Scores:
-    """The score of the text around each row of a neighbourhood, `REACH` chunks to both sides, as one document.
+    """Return the BM25 score of each row's window (`REACH` chunks to both sides) taken as one document.
 
-    A memory stands alone: what it says is taken as all that was said in a window of usual length, so that a short text
-    gains nothing by having no neighbours.
+    A memory has no neighbours. Its window counts as at least of mean length, so that a short text gains nothing by
+    being alone.
     """
-    counted = statistics or view
-    chunks = counted.documents
-    lengths = near.window_sums(view.lengths[near.rows], REACH)
-    # The mean is that of a whole window, so that a score does not depend on how many rows are looked at.
-    usual = counted.mean_length * (2 * REACH + 1)
-    if view.has_memories:
-        lengths = np.where(view.rows_of_role("memory")[near.rows], np.maximum(lengths, usual), lengths)
-    norm = K1 * (1 - B + B * lengths / usual)
+    statistics = statistics or snapshot
+    chunks = statistics.documents
+    lengths = near.window_sums(snapshot.lengths[near.rows], REACH)
+    # The mean of a full window, so that a score does not depend on how many rows are scored.
+    mean_length = statistics.mean_length * (2 * REACH + 1)
+    if snapshot.has_memories:
+        lengths = np.where(snapshot.rows_of_role("memory")[near.rows], np.maximum(lengths, mean_length), lengths)
+    norm = K1 * (1 - B + B * lengths / mean_length)
     scores = np.zeros(len(near.rows))
-    present = np.zeros(view.rows, np.uint8)
+    present = np.zeros(snapshot.rows, np.uint8)
     for word in words:
-        rows, counts = view.holding(word)
+        rows, counts = snapshot.rows_with(word)
         if not len(rows):
             continue
-        # In how many such documents the word stands, were it scattered by chance: counting would take all of them.
-        share = _documents_with(word, rows, view, counted) / chunks
+        # The expected number of windows with the word if it were scattered at random: counting them would cost more.
+        share = _documents_with(word, rows, snapshot, statistics) / chunks
         weight = idf(chunks * (1 - (1 - share) ** (2 * REACH + 1)), chunks)
-        if weight <= _LEAST_IDF and chunks > _MANY_ROWS:
+        if weight <= _MIN_IDF and chunks > _MANY_ROWS:
             continue
         present[rows] = counts
-        around = near.window_sums(present[near.rows], REACH)
+        frequency = near.window_sums(present[near.rows], REACH)
         present[rows] = 0
-        scores += weight * around * (K1 + 1) / (around + norm)
+        scores += weight * frequency * (K1 + 1) / (frequency + norm)
     return scores.astype(np.float32)
 
 
-def _documents_with(word: int, rows: NDArray[np.int32], view: View, counted: View) -> int:
-    """How many documents of `counted` hold a word, which these rows of `view` hold."""
-    return counted.documents_among(rows if counted is view else counted.holding(word)[0])
-
-
-def _norms(view: View, counted: View) -> Scores:
-    norms: Scores = (K1 * (1 - B + B * view.lengths / counted.mean_length)).astype(np.float32)
-    return norms
-
-
 def idf(documents_with: float, documents: int) -> float:
-    """How much a word says that stands in so many of the documents."""
+    """Return the inverse document frequency of a word found in `documents_with` of the documents."""
     share = (documents - documents_with + 0.5) / (documents_with + 0.5)
-    return max(math.log(share), _LEAST_IDF) if share > 0 else _LEAST_IDF
+    return max(math.log(share), _MIN_IDF) if share > 0 else _MIN_IDF
+
+
+def _documents_with(word: int, rows: NDArray[np.int32], snapshot: IndexSnapshot, statistics: IndexSnapshot) -> int:
+    """Return how many documents of `statistics` contain a word; `rows` are those of `snapshot` that do."""
+    return statistics.documents_among(rows if statistics is snapshot else statistics.rows_with(word)[0])
+
+
+def _norms(snapshot: IndexSnapshot, statistics: IndexSnapshot) -> Scores:
+    norms: Scores = (K1 * (1 - B + B * snapshot.lengths / statistics.mean_length)).astype(np.float32)
+    return norms

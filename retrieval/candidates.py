@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval import contextual, plain
-from retrieval.agent_index import View
+from retrieval.agent_index import IndexSnapshot
 from retrieval.asked import Asked
 from retrieval.filters import allowed_rows, chunk_filter
 from retrieval.fusion import Fused, RetrieverName, best_possible, fuse
@@ -33,25 +33,25 @@ class Side:
 
     store: str
     tx: Transaction
-    view: View | None
+    snapshot: IndexSnapshot | None
     asked: Asked
     within: ChunkFilter
 
     @classmethod
-    def of(cls, store: str, tx: Transaction, view: View | None, asked: Asked) -> Side:
+    def of(cls, store: str, tx: Transaction, snapshot: IndexSnapshot | None, asked: Asked) -> Side:
         """A side as of a transaction. Raises `NotFound` for an unknown session."""
         asked = asked.as_of(tx)
-        return cls(store, tx, view, asked, chunk_filter(tx, asked.request))
+        return cls(store, tx, snapshot, asked, chunk_filter(tx, asked.request))
 
     @property
     def found(self) -> FoundChunks:
         """What the chunks of this side stand for."""
         return self.tx.for_agent(self.within.agent).found
 
-    def among(self, view: View) -> NDArray[np.bool_]:
+    def among(self, snapshot: IndexSnapshot) -> NDArray[np.bool_]:
         """The rows of its index that may be found."""
-        allowed = allowed_rows(self.tx, view, self.within)
-        return view.alive if allowed is None else view.alive & allowed
+        allowed = allowed_rows(self.tx, snapshot, self.within)
+        return snapshot.alive if allowed is None else snapshot.alive & allowed
 
 
 class Candidates:
@@ -61,8 +61,8 @@ class Candidates:
         self.here = here
         self.account = account
         self._asked = here.asked
-        contextually = here.view is not None and is_contextual(here.asked.request)
-        self._ranking = self._contextual(here.view) if contextually and here.view else None
+        contextually = here.snapshot is not None and is_contextual(here.asked.request)
+        self._ranking = self._contextual(here.snapshot) if contextually and here.snapshot else None
         self._possible = self._ranking.possible if self._ranking else 0.0
 
     def best(self, count: int) -> list[Fused]:
@@ -79,12 +79,12 @@ class Candidates:
         """A score among those found as a share of what the best possible would have got, on [0, 1]."""
         return min(1.0, max(0.0, score / self._possible)) if self._possible > 0 else 0.0
 
-    def _contextual(self, view: View) -> Ranking:
-        found = _scored(self.here, view)
-        if self.account is not None and self.account.view is not None:
+    def _contextual(self, snapshot: IndexSnapshot) -> Ranking:
+        found = _scored(self.here, snapshot)
+        if self.account is not None and self.account.snapshot is not None:
             # Memories of the account are held against what the workspace holds: they count as if they lay in it.
-            beside = view if view.documents else None
-            found = merge(found, _scored(self.account, self.account.view, beside))
+            statistics = snapshot if snapshot.documents else None
+            found = merge(found, _scored(self.account, self.account.snapshot, statistics))
         return weighted_ranking(found, self._asked.request.retriever_weights(contextual.WEIGHTS))
 
     def _plain(self, count: int) -> list[Fused]:
@@ -106,8 +106,10 @@ class Candidates:
         hits = _by_words(self.here, depth, None)
         if self.account is None:
             return hits
-        view = self.here.view
-        return self._together(hits, _by_words(self.account, depth, view if view and view.documents else None), depth)
+        snapshot = self.here.snapshot
+        return self._together(
+            hits, _by_words(self.account, depth, snapshot if snapshot and snapshot.documents else None), depth
+        )
 
     def _by_meaning(self, depth: int) -> list[Hit]:
         hits = _by_meaning(self.here, depth)
@@ -133,24 +135,24 @@ def is_contextual(request: RecallRequest) -> bool:
     return request.fusion == "contextual" and request.mode == "hybrid"
 
 
-def _scored(side: Side, view: View, beside: View | None = None) -> Scored:
+def _scored(side: Side, snapshot: IndexSnapshot, statistics: IndexSnapshot | None = None) -> Scored:
     asked = side.asked
-    allowed = allowed_rows(side.tx, view, side.within)
-    return contextual.score(view, asked.request.query, asked.question, asked.vector, allowed=allowed, beside=beside)
+    allowed = allowed_rows(side.tx, snapshot, side.within)
+    return contextual.score(snapshot, asked.question, asked.vector, allowed=allowed, statistics=statistics)
 
 
-def _by_words(side: Side, depth: int, statistics: View | None) -> list[Hit]:
+def _by_words(side: Side, depth: int, statistics: IndexSnapshot | None) -> list[Hit]:
     query = side.asked.request.query
-    if side.view is None:
+    if side.snapshot is None:
         return plain.on_disk_by_words(side.tx.index, query, side.within, depth)
-    return plain.by_words(side.view, query, side.among(side.view), depth, statistics=statistics)
+    return plain.by_words(side.snapshot, query, side.among(side.snapshot), depth, statistics=statistics)
 
 
 def _by_meaning(side: Side, depth: int) -> list[Hit]:
     vector, generation = side.asked.vector, side.tx.index.active("vector")
     if vector is None:
         return []
-    if side.view is None or generation is None:
+    if side.snapshot is None or generation is None:
         return plain.on_disk_by_meaning(side.tx.index, vector, side.within, depth)
     exact = plain.exact_vectors(side.tx.for_agent(side.within.agent).forward, generation.model)
-    return plain.by_meaning(side.view, vector, side.among(side.view), depth, exact)
+    return plain.by_meaning(side.snapshot, vector, side.among(side.snapshot), depth, exact)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.agent_index import View
+from retrieval.agent_index import IndexSnapshot
 from retrieval.request import RecallRequest
 from reverie.contract import DEFAULT_CHANNEL
 from storage.recall.chunk_filter import ChunkFilter, MemoryScope
@@ -46,20 +46,20 @@ def _confined(
     return None, MemoryScope(own, request.at_hand or channel or DEFAULT_CHANNEL, wider=True)
 
 
-def allowed_rows(tx: Transaction, view: View, within: ChunkFilter) -> NDArray[np.bool_] | None:
-    """Which rows of a view pass a filter; None when all do."""
+def allowed_rows(tx: Transaction, snapshot: IndexSnapshot, within: ChunkFilter) -> NDArray[np.bool_] | None:
+    """Which rows of a snapshot pass a filter; None when all do."""
     found = tx.for_agent(within.agent).found
     parts: list[NDArray[np.bool_]] = []
     if within.kinds:
-        parts.append(_of_kinds(tx, view, within))
+        parts.append(_of_kinds(tx, snapshot, within))
     if within.sessions is not None:
-        parts.append(_of_sessions(tx, view, within))
-    elif within.memories is not None and view.has_memories:
+        parts.append(_of_sessions(tx, snapshot, within))
+    elif within.memories is not None and snapshot.has_memories:
         beyond = found.memories_beyond(within.memories)
         if beyond:
-            parts.append(~_marked(view, beyond))
+            parts.append(~_marked(snapshot, beyond))
     if within.tags:
-        parts.append(_marked(view, found.with_tags(within.tags)))
+        parts.append(_marked(snapshot, found.with_tags(within.tags)))
     if not parts:
         return None
     allowed = parts[0]
@@ -68,32 +68,32 @@ def allowed_rows(tx: Transaction, view: View, within: ChunkFilter) -> NDArray[np
     return allowed
 
 
-def _of_kinds(tx: Transaction, view: View, within: ChunkFilter) -> NDArray[np.bool_]:
-    file, memory = view.rows_of_role("file"), view.rows_of_role("memory")
-    of_kinds = np.zeros(view.rows, np.bool_)
+def _of_kinds(tx: Transaction, snapshot: IndexSnapshot, within: ChunkFilter) -> NDArray[np.bool_]:
+    file, memory = snapshot.rows_of_role("file"), snapshot.rows_of_role("memory")
+    of_kinds = np.zeros(snapshot.rows, np.bool_)
     if "message" in within.kinds:
         of_kinds |= ~(file | memory)
     if "file" in within.kinds:
         of_kinds |= file
     if "memory" in within.kinds:
         of_kinds |= memory
-    elif "note" in within.kinds and view.has_memories:
-        of_kinds |= _marked(view, list(tx.for_agent(within.agent).found.notes()))
+    elif "note" in within.kinds and snapshot.has_memories:
+        of_kinds |= _marked(snapshot, list(tx.for_agent(within.agent).found.notes()))
     return of_kinds
 
 
-def _of_sessions(tx: Transaction, view: View, within: ChunkFilter) -> NDArray[np.bool_]:
+def _of_sessions(tx: Transaction, snapshot: IndexSnapshot, within: ChunkFilter) -> NDArray[np.bool_]:
     """The rows of messages and files of the sessions, and of the memories that are seen with them."""
     assert within.sessions is not None
     found = tx.for_agent(within.agent).found
-    allowed: NDArray[np.bool_] = np.isin(view.threads, found.threads_of(within.sessions))
-    if view.has_memories and within.memories is not None:
-        allowed |= _marked(view, found.memories_in(within.memories))
+    allowed: NDArray[np.bool_] = np.isin(snapshot.threads, found.threads_of(within.sessions))
+    if snapshot.has_memories and within.memories is not None:
+        allowed |= _marked(snapshot, found.memories_in(within.memories))
     return allowed
 
 
-def _marked(view: View, chunk_ids: Sequence[int]) -> NDArray[np.bool_]:
-    """The rows of these chunks, as far as the view has them."""
-    marked = np.zeros(view.rows, np.bool_)
-    marked[view.rows_of(np.asarray(chunk_ids, np.int64))] = True
+def _marked(snapshot: IndexSnapshot, chunk_ids: Sequence[int]) -> NDArray[np.bool_]:
+    """The rows of these chunks, as far as the snapshot has them."""
+    marked = np.zeros(snapshot.rows, np.bool_)
+    marked[snapshot.rows_of(np.asarray(chunk_ids, np.int64))] = True
     return marked

@@ -13,7 +13,7 @@ from weakref import WeakKeyDictionary
 
 import structlog
 
-from retrieval.agent_index import AgentIndex, View
+from retrieval.agent_index import AgentIndex, IndexSnapshot
 from reverie.errors import ReverieError
 from storage.recall.forward import largest_agents
 from storage.recall.index import Generation
@@ -60,25 +60,25 @@ class AgentIndexes:
         with self._lock:
             return sum(index.nbytes for index in self._held.values())
 
-    def view(self, store: Store, tx: Transaction, agent: str) -> View | None:
+    def snapshot(self, store: Store, tx: Transaction, agent: str) -> IndexSnapshot | None:
         """The agent's index as the transaction sees it; None while a very large one is still being made."""
         key = _Key(store.name, store.serial, agent)
         forward = tx.for_agent(agent).forward
         generation = tx.index.active("vector")
         index = self._asked_again(key, generation)
         if index is not None:
-            view = index.current(forward)
-            if view is not None:
-                return view
+            snapshot = index.current(forward)
+            if snapshot is not None:
+                return snapshot
             self._drop(key, index)
         if forward.count() > self._made_at_once:
             self._make_in_background(key, store).wait(self._patience_seconds)
             index = self._asked_again(key, generation)
             return index.current(forward) if index is not None else None
         index = AgentIndex(generation)
-        view = index.current(forward)
+        snapshot = index.current(forward)
         self._keep(key, index)
-        return view
+        return snapshot
 
     def warm(self, store: Store) -> int:
         """Make the indexes of a workspace's largest agents before they ask, within half of the budget; how many.

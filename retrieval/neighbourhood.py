@@ -8,7 +8,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.agent_index import View
+from retrieval.agent_index import IndexSnapshot
 from retrieval.codes import Floats, Rows
 
 # Rows scored on each side of a hit in an index too large to be scored whole: the widest window of any retriever.
@@ -18,14 +18,14 @@ REACH: Final = 8
 class Neighbourhood:
     """Some rows in the order in which they stand, in runs without a gap and within one thread.
 
-    `rows` are row numbers of the view; every method takes and gives one value a row, in this order.
+    `rows` are row numbers of the snapshot; every method takes and gives one value a row, in this order.
     """
 
-    def __init__(self, view: View, places: Rows | None = None) -> None:
-        """The rows at these ascending places of `view.order`; all without any."""
-        self.rows = (view.order if places is None else view.order[places]).astype(np.int64)
+    def __init__(self, snapshot: IndexSnapshot, places: Rows | None = None) -> None:
+        """The rows at these ascending places of `snapshot.order`; all without any."""
+        self.rows = (snapshot.order if places is None else snapshot.order[places]).astype(np.int64)
         count = len(self.rows)
-        threads = view.threads[self.rows]
+        threads = snapshot.threads[self.rows]
         breaks = threads[1:] != threads[:-1]
         if places is not None:
             breaks |= np.diff(places) != 1
@@ -35,13 +35,13 @@ class Neighbourhood:
         self._end = np.append(starts[1:], count)[self._run]
 
     @classmethod
-    def around(cls, view: View, seeds: Rows) -> Neighbourhood:
+    def around(cls, snapshot: IndexSnapshot, seeds: Rows) -> Neighbourhood:
         """The rows within `REACH` places of the seeds."""
-        places = view.places[seeds].astype(np.int64)
+        places = snapshot.places[seeds].astype(np.int64)
         near = (places[places >= 0, None] + np.arange(-REACH, REACH + 1)).ravel()
-        looked_at = np.zeros(len(view.order), np.bool_)
-        looked_at[near[(near >= 0) & (near < len(view.order))]] = True
-        return cls(view, np.flatnonzero(looked_at))
+        looked_at = np.zeros(len(snapshot.order), np.bool_)
+        looked_at[near[(near >= 0) & (near < len(snapshot.order))]] = True
+        return cls(snapshot, np.flatnonzero(looked_at))
 
     def window_sums(self, values: NDArray[np.generic], reach: int) -> NDArray[np.float64]:
         """For each row the sum over the rows at most `reach` places away in its run, itself included."""

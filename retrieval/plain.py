@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval import bm25
-from retrieval.agent_index import View
+from retrieval.agent_index import IndexSnapshot
 from retrieval.codes import Floats, Rows
 from retrieval.contextual import SCORED_WHOLE
 from retrieval.lexical import MAX_WORDS, match_expression
@@ -34,30 +34,37 @@ Exact = Callable[[list[int]], tuple[list[int], bytes]]
 
 
 def by_words(
-    view: View, query: str, among: NDArray[np.bool_], limit: int, *, statistics: View | None = None
+    snapshot: IndexSnapshot,
+    query: str,
+    among: NDArray[np.bool_],
+    limit: int,
+    *,
+    statistics: IndexSnapshot | None = None,
 ) -> list[Hit]:
     """The best chunks for the words of a query, those with none of them left out; `statistics` as for BM25."""
     words = list(dict.fromkeys(map(hash_of, words_of(query))))[:MAX_WORDS]
-    scores = np.where(among, bm25.own_scores(view, words, statistics=statistics), 0.0)
+    scores = np.where(among, bm25.own_scores(snapshot, words, statistics=statistics), 0.0)
     rows = np.flatnonzero(scores > 0)
-    rows = rows[_best_first(view, scores[rows], rows, limit)]
-    return [Hit(int(view.chunk_ids[row]), float(scores[row])) for row in rows]
+    rows = rows[_best_first(snapshot, scores[rows], rows, limit)]
+    return [Hit(int(snapshot.chunk_ids[row]), float(scores[row])) for row in rows]
 
 
-def by_meaning(view: View, vector: Floats, among: NDArray[np.bool_], limit: int, exact: Exact) -> list[Hit]:
+def by_meaning(
+    snapshot: IndexSnapshot, vector: Floats, among: NDArray[np.bool_], limit: int, exact: Exact
+) -> list[Hit]:
     """The nearest chunks by the exact cosine. `exact` reads canonical vectors: ids, and their float32 one by one."""
-    if view.codes is None:
+    if snapshot.codes is None:
         return []
-    among = among & view.embedded
-    if len(view.order) > SCORED_WHOLE:
-        rows = view.codes.nearest(vector, among, max(_FEWEST_BY_SIGNS, _SIGNS_A_HIT * limit))
+    among = among & snapshot.embedded
+    if len(snapshot.order) > SCORED_WHOLE:
+        rows = snapshot.codes.nearest(vector, among, max(_FEWEST_BY_SIGNS, _SIGNS_A_HIT * limit))
     else:
         rows = np.flatnonzero(among)
-    cosines = view.codes.cosines(vector, rows)
-    first = rows[_best_first(view, cosines, rows, limit + _RESCORED_MORE)]
-    ids, blob = exact(sorted(view.chunk_ids[first].tolist()))
+    cosines = snapshot.codes.cosines(vector, rows)
+    first = rows[_best_first(snapshot, cosines, rows, limit + _RESCORED_MORE)]
+    ids, blob = exact(sorted(snapshot.chunk_ids[first].tolist()))
     found = np.frombuffer(blob, "<f4").reshape(len(ids), len(vector)) @ vector
-    order = _best_first(view, found, np.searchsorted(view.chunk_ids, ids), limit)
+    order = _best_first(snapshot, found, np.searchsorted(snapshot.chunk_ids, ids), limit)
     return [Hit(ids[place], float(found[place])) for place in order]
 
 
@@ -77,5 +84,5 @@ def on_disk_by_meaning(index: SearchIndex, vector: Floats, within: ChunkFilter, 
     return index.search_vectors(vector.tobytes(), within, limit)
 
 
-def _best_first(view: View, scores: Floats, rows: Rows, limit: int) -> Rows:
-    return best_first(scores, view.created_at[rows], view.chunk_ids[rows], limit)
+def _best_first(snapshot: IndexSnapshot, scores: Floats, rows: Rows, limit: int) -> Rows:
+    return best_first(scores, snapshot.created_at[rows], snapshot.chunk_ids[rows], limit)

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from adapters.embedders.base import Embedder
-from retrieval.agent_index import View
+from retrieval.agent_index import IndexSnapshot
 from retrieval.asked import AccountSide, Asked, ask, ask_account
 from retrieval.candidates import Candidates, Side
 from retrieval.indexes import AgentIndexes, indexes_of
@@ -81,21 +81,21 @@ def find(
         beside = _account_side(open_, account, asked, indexes)
         candidates = Candidates(here, beside)
         found = results_of(candidates, request, now=now_micros() if now is None else now)
-    degraded = here.asked.degraded or still_being_made(here.view)
+    degraded = here.asked.degraded or still_being_made(here.snapshot)
     response = RecallResponse(results=[one.result for one in found], mode=request.mode, degraded=degraded)
     return RecallOutcome(
         response, tuple(one.hit for one in found), tuple(hit for one in found for hit in one.folded.values())
     )
 
 
-def still_being_made(view: View | None) -> str:
+def still_being_made(snapshot: IndexSnapshot | None) -> str:
     """What to say of an answer that came from the indexes on disk."""
-    return "" if view else "plain ranking: the index of this many chunks is still being made, ask again in a while"
+    return "" if snapshot else "plain ranking: the index of this many chunks is still being made, ask again in a while"
 
 
 def _side(open_: ExitStack, store: Store, asked: Asked, indexes: AgentIndexes) -> Side:
     tx = open_.enter_context(store.reading())
-    return Side.of(store.name, tx, indexes.view(store, tx, asked.request.agent), asked)
+    return Side.of(store.name, tx, indexes.snapshot(store, tx, asked.request.agent), asked)
 
 
 def _account_side(open_: ExitStack, account: AccountSide | None, asked: Asked, indexes: AgentIndexes) -> Side | None:

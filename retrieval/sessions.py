@@ -17,13 +17,14 @@ from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder
 from retrieval import bm25, contextual
-from retrieval.agent_index import K1, B, View
+from retrieval.agent_index import K1, B, IndexSnapshot
 from retrieval.asked import ask
 from retrieval.candidates import Candidates, Side
 from retrieval.codes import Floats, Rows
 from retrieval.filters import allowed_rows
 from retrieval.indexes import AgentIndexes, indexes_of
 from retrieval.lexical import MAX_WORDS
+from retrieval.names import without_names
 from retrieval.ranking import shares_of_best
 from retrieval.recall import still_being_made
 from retrieval.request import RecallRequest
@@ -49,7 +50,7 @@ def search_sessions(
     indexes = indexes or indexes_of(store)
     asked = ask(store, embedder, request, indexes)
     with store.reading() as tx:
-        side = Side.of(store.name, tx, indexes.view(store, tx, request.agent), asked)
+        side = Side.of(store.name, tx, indexes.snapshot(store, tx, request.agent), asked)
         side = replace(side, within=replace(side.within, kinds=_KINDS))
         best = {} if request.is_empty else _best(side)
         rows = tx.for_agent(request.agent)
@@ -65,13 +66,13 @@ def search_sessions(
         )
         for session, chunk_id in best.items()
     ]
-    return FoundSessions(results=found, degraded=side.asked.degraded or still_being_made(side.view))
+    return FoundSessions(results=found, degraded=side.asked.degraded or still_being_made(side.snapshot))
 
 
 def _best(side: Side) -> dict[str, int]:
     """The best sessions by id, best first, each with its best chunk."""
     limit, found = side.asked.request.limit, side.found
-    if side.view is None:
+    if side.snapshot is None:
         chunks = [item.chunk_id for item in Candidates(side).best(_DEPTH)]
         owners = found.sessions(chunks)
         best: dict[str, int] = {}
@@ -79,7 +80,7 @@ def _best(side: Side) -> dict[str, int]:
             if chunk_id in owners and len(best) < limit:
                 best.setdefault(owners[chunk_id], chunk_id)
         return best
-    ranked = _ranked(side, side.view)
+    ranked = _ranked(side, side.snapshot)
     first = np.lexsort((-ranked.newest, -ranked.scores))[:limit]
     chunks = [int(chunk_id) for chunk_id in ranked.chunk_ids[first]]
     owners = found.sessions(chunks)
@@ -95,26 +96,25 @@ class _Ranked:
     chunk_ids: NDArray[np.int64]
 
 
-def _ranked(side: Side, view: View) -> _Ranked:
+def _ranked(side: Side, snapshot: IndexSnapshot) -> _Ranked:
     request = side.asked.request
-    allowed = allowed_rows(side.tx, view, side.within)
-    question = contextual.question_for(view, request.query)
+    allowed = allowed_rows(side.tx, snapshot, side.within)
+    query = without_names(request.query, snapshot.names)
     vector = None if request.mode == "keyword" else side.asked.vector
     ranking = contextual.rank(
-        view,
-        request.query,
-        question,
+        snapshot,
+        query,
         vector,
         allowed=allowed,
         weights={**request.retriever_weights(contextual.WEIGHTS), "date": 0.0},
     )
-    session_of = _sessions_by_row(side, view)
+    session_of = _sessions_by_row(side, snapshot)
     rows, scores = ranking.rows, ranking.scores
     within = session_of[rows] > 0
     rows, scores = rows[within], scores[within]
     sessions, place = np.unique(session_of[rows], return_inverse=True)
     best = _best_row(scores, place, len(sessions))
-    counted = _counted(view, session_of)
+    counted = _counted(snapshot, session_of)
     by_user = np.where(counted[rows], scores, scores.min(initial=0.0))
     parts = {"chunk": _highest(by_user, place, len(sessions))}
     if "vector" in ranking.retriever_scores:
@@ -122,51 +122,57 @@ def _ranked(side: Side, view: View) -> _Ranked:
     if request.mode == "vector" and "vector" in parts:
         parts = {"vector": parts["vector"]}
     else:
-        parts["said"] = _said(view, question.words, session_of, sessions, counted)
+        parts["said"] = _said(snapshot, query.words, session_of, sessions, counted)
     total = np.zeros(len(sessions), np.float32)
     for values in parts.values():
         total += shares_of_best(values)
     if "date" in ranking.retriever_scores:
         total = total + _DATE_WEIGHT * _highest(ranking.retriever_scores["date"][within], place, len(sessions))
     newest = np.zeros(len(sessions), np.int64)
-    np.maximum.at(newest, place, view.created_at[rows])
-    return _Ranked(total, newest, view.chunk_ids[rows[best]])
+    np.maximum.at(newest, place, snapshot.created_at[rows])
+    return _Ranked(total, newest, snapshot.chunk_ids[rows[best]])
 
 
-def _counted(view: View, session_of: Rows) -> NDArray[np.bool_]:
+def _counted(snapshot: IndexSnapshot, session_of: Rows) -> NDArray[np.bool_]:
     """The rows that a user said, and notes; all where no user said anything."""
-    users = view.rows_of_role("user") & view.alive
+    users = snapshot.rows_of_role("user") & snapshot.alive
     if not users.any():
-        return view.alive
-    return users | (view.rows_of_role("memory") & view.alive & (session_of > 0)) if view.has_memories else users
+        return snapshot.alive
+    return (
+        users | (snapshot.rows_of_role("memory") & snapshot.alive & (session_of > 0))
+        if snapshot.has_memories
+        else users
+    )
 
 
-def _said(view: View, words: tuple[str, ...], session_of: Rows, sessions: Rows, counted: NDArray[np.bool_]) -> Floats:
+def _said(
+    snapshot: IndexSnapshot, words: tuple[str, ...], session_of: Rows, sessions: Rows, counted: NDArray[np.bool_]
+) -> Floats:
     """BM25 of what counts in each session, all of it one document."""
     if not len(sessions):
         return np.zeros(0, np.float32)
     place = np.minimum(np.searchsorted(sessions, session_of), len(sessions) - 1)
     counted = counted & (sessions[place] == session_of)
-    lengths = np.bincount(place[counted], view.lengths[counted], minlength=len(sessions))
+    lengths = np.bincount(place[counted], snapshot.lengths[counted], minlength=len(sessions))
     norm = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1.0))
     scores = np.zeros(len(sessions))
     for word in list(dict.fromkeys(map(hash_of, words)))[:MAX_WORDS]:
-        rows, counts = view.postings.of(word)
+        rows, counts = snapshot.postings.of(word)
         mine = counted[rows]
         often = np.bincount(place[rows[mine]], counts[mine], minlength=len(sessions))
         scores += bm25.idf(int(np.count_nonzero(often)), len(sessions)) * often * (K1 + 1) / (often + norm)
     return scores.astype(np.float32)
 
 
-def _sessions_by_row(side: Side, view: View) -> Rows:
-    """The session's row for each row of a view; 0 for a file that belongs to none, and for a memory that is no note."""
-    session_of = view.threads.copy()
-    if view.has_memories:
-        session_of[view.rows_of_role("memory")] = 0
+def _sessions_by_row(side: Side, snapshot: IndexSnapshot) -> Rows:
+    """Return the session row of each row; 0 for files without a session and for memories that are not notes."""
+    session_of = snapshot.threads.copy()
+    if snapshot.has_memories:
+        session_of[snapshot.rows_of_role("memory")] = 0
         notes = side.found.notes()
         chunks = np.array(sorted(notes), np.int64)
-        places = view.rows_of(chunks)
-        session_of[places] = [notes[int(chunk)] for chunk in view.chunk_ids[places]]
+        places = snapshot.rows_of(chunks)
+        session_of[places] = [notes[int(chunk)] for chunk in snapshot.chunk_ids[places]]
     files = np.unique(-session_of[session_of < 0])
     if len(files):
         owners: Mapping[int, int] = side.found.sessions_of_files([int(row) for row in files])

@@ -19,9 +19,10 @@ from numpy.typing import NDArray
 from adapters.embedders.base import Embedder
 from benchmarks.harness.timed import Asked
 from retrieval import contextual
-from retrieval.agent_index import View
+from retrieval.agent_index import IndexSnapshot
 from retrieval.codes import Floats, Rows, VectorCodes
 from retrieval.indexes import AgentIndexes
+from retrieval.names import without_names
 from retrieval.recall import RecallRequest, find
 from retrieval.request import Mode
 from storage.stores import Store
@@ -40,9 +41,9 @@ class Exactness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OneAgent(NamedTuple):
-    """What the exact results of one agent are computed from; row i of `vectors` belongs to row i of the view."""
+    """What the exact results of one agent are computed from; row i of `vectors` belongs to row i of the snapshot."""
 
-    view: View
+    snapshot: IndexSnapshot
     vectors: Floats
 
 
@@ -79,16 +80,16 @@ def compare_with_exact(
 
 def _load(store: Store, indexes: AgentIndexes, agent: str) -> _OneAgent:
     with store.reading() as tx:
-        view = indexes.view(store, tx, agent)
+        snapshot = indexes.snapshot(store, tx, agent)
         generation = tx.index.active("vector")
-        if view is None or generation is None:
+        if snapshot is None or generation is None:
             raise RuntimeError(f"the index of {agent} is not there: warm it up first")
-        vectors = np.zeros((len(view.chunk_ids), generation.dim), np.float32)
-        order = np.argsort(view.chunk_ids)
+        vectors = np.zeros((len(snapshot.chunk_ids), generation.dim), np.float32)
+        order = np.argsort(snapshot.chunk_ids)
         for ids, blob in tx.for_agent(agent).forward.vectors(generation.model):
-            rows = order[np.searchsorted(view.chunk_ids, ids, sorter=order)]
+            rows = order[np.searchsorted(snapshot.chunk_ids, ids, sorter=order)]
             vectors[rows] = np.frombuffer(blob, "<f4").reshape(len(ids), generation.dim)
-    return _OneAgent(view, vectors)
+    return _OneAgent(snapshot, vectors)
 
 
 def _found(store: Store, embedder: Embedder, indexes: AgentIndexes, question: Asked, mode: Mode) -> list[int]:
@@ -98,14 +99,14 @@ def _found(store: Store, embedder: Embedder, indexes: AgentIndexes, question: As
 
 def _vector_recall(here: _OneAgent, question: Asked, embedder: Embedder, found: Sequence[int]) -> float:
     cosines = here.vectors @ np.asarray(embedder.embed_query(question.text), "<f4")
-    return _share(here.view.chunk_ids, np.where(here.view.alive, cosines, -1.0), found)
+    return _share(here.snapshot.chunk_ids, np.where(here.snapshot.alive, cosines, -1.0), found)
 
 
 def _hybrid_recall(here: _OneAgent, question: Asked, embedder: Embedder, found: Sequence[int]) -> float:
-    view = replace(here.view, codes=_ExactCosines(here.vectors))
-    asked = contextual.question_for(view, question.text)
-    vector = np.asarray(embedder.embed_query(asked.text), "<f4")
-    ranking = contextual.rank(view, question.text, asked, vector, exhaustive=True)
+    snapshot = replace(here.snapshot, codes=_ExactCosines(here.vectors))
+    query = without_names(question.text, snapshot.names)
+    vector = np.asarray(embedder.embed_query(query.text), "<f4")
+    ranking = contextual.rank(snapshot, query, vector, exhaustive=True)
     return _share(ranking.chunk_ids, ranking.scores, found)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.embedders.base import normalised, require_text
-from retrieval.agent_index import View
+from retrieval.agent_index import IndexSnapshot
 from retrieval.indexes import AgentIndexes
 from storage.recall.words import hash_of, words_of
 from storage.stores import Store
@@ -47,6 +47,6 @@ class BagOfWords:
 class OnDiskOnly(AgentIndexes):
     """As while a very large index is being made: the indexes on disk have to do."""
 
-    def view(self, store: Store, tx: Transaction, agent: str) -> View | None:
+    def snapshot(self, store: Store, tx: Transaction, agent: str) -> IndexSnapshot | None:
         """None, always."""
         return None

@@ -1,4 +1,4 @@
-"""An agent's index in memory is as one made from nothing, whatever came in between; views stay as they were given."""
+"""An updated in-memory index equals a rebuilt one, whatever came in between; snapshots never change."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from adapters.embedders.hashing import HashEmbedder
 from retrieval import agent_index, bm25
-from retrieval.agent_index import AgentIndex, View
+from retrieval.agent_index import AgentIndex, IndexSnapshot
 from storage.recall import forward
 from storage.recall.forward import ForwardIndex, prune_changes
 from storage.recall.words import hash_of, hashes_of
@@ -53,19 +53,19 @@ class Kept:
         self.index: AgentIndex | None = None
         self.made = 0
 
-    def view(self, agent: str = "ana") -> View:
+    def snapshot(self, agent: str = "ana") -> IndexSnapshot:
         """The index brought up to date, made anew where it asks for that."""
         with self.pipe.store.reading() as tx:
             generation = tx.index.active("vector")
             if self.index is not None and self.index.generation == generation:
-                view = self.index.current(tx.for_agent(agent).forward)
-                if view is not None:
-                    return view
+                snapshot = self.index.current(tx.for_agent(agent).forward)
+                if snapshot is not None:
+                    return snapshot
             self.made += 1
             self.index = AgentIndex(generation)
             return made_whole(self.index, tx, agent)
 
-    def fresh(self, agent: str = "ana") -> View:
+    def fresh(self, agent: str = "ana") -> IndexSnapshot:
         with self.pipe.store.reading() as tx:
             return made_whole(AgentIndex(tx.index.active("vector")), tx, agent)
 
@@ -74,21 +74,21 @@ class Kept:
 def test_whatever_happens_the_index_is_as_one_made_from_nothing(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, seed: int
 ) -> None:
-    """Given any sequence of messages, files, late vectors and deletions, then each view equals that of a new index.
+    """Given any sequence of messages, files, late vectors and deletions, then each snapshot equals that of a new index.
 
-    And no view that was given out earlier has changed by the end.
+    And no snapshot that was given out earlier has changed by the end.
     """
     monkeypatch.setattr(agent_index, "_MOST_GONE", 0.6 if seed % 2 else 0.1)
     chance, kept = random.Random(seed), Kept(pipe)
-    views: list[tuple[View, dict[str, Any]]] = []
+    snapshots: list[tuple[IndexSnapshot, dict[str, Any]]] = []
     for step in range(24):
         happen(pipe, chance, step)
         if chance.random() < 0.6:
-            view = kept.view()
-            assert_same(view, kept.fresh())
-            views.append((view, told(view)))
-    for view, as_given in views:
-        assert told(view) == as_given
+            snapshot = kept.snapshot()
+            assert_same(snapshot, kept.fresh())
+            snapshots.append((snapshot, told(snapshot)))
+    for snapshot, as_given in snapshots:
+        assert told(snapshot) == as_given
 
 
 def test_changes_are_taken_up_and_not_read_from_nothing(pipe: Pipeline) -> None:
@@ -96,19 +96,19 @@ def test_changes_are_taken_up_and_not_read_from_nothing(pipe: Pipeline) -> None:
     pipe.say(*[f"harbour boats {number}" for number in range(30)], {"content": "garden", "sequence": 500})
     pipe.settle()
     kept = Kept(pipe)
-    kept.view()
+    kept.snapshot()
     pipe.say({"content": "late violin", "sequence": 400}, {"content": "later violin", "sequence": 450})
     pipe.say("violin elsewhere", session="t")
     pipe.hand_in("file:///a", "tomatoes in the garden", session="s")
     pipe.ingest()
     pipe.chunk()
-    words_only = kept.view()
+    words_only = kept.snapshot()
     assert_same(words_only, kept.fresh())
     assert np.count_nonzero(words_only.embedded) == 31
     pipe.settle()
-    assert np.count_nonzero(kept.view().embedded) == 35
+    assert np.count_nonzero(kept.snapshot().embedded) == 35
     assert np.count_nonzero(words_only.embedded) == 31
-    assert_same(kept.view(), kept.fresh())
+    assert_same(kept.snapshot(), kept.fresh())
     assert kept.made == 1
 
 
@@ -116,10 +116,10 @@ def test_nothing_new_gives_the_very_same_view(pipe: Pipeline) -> None:
     pipe.say("harbour")
     pipe.settle()
     kept = Kept(pipe)
-    view = kept.view()
+    snapshot = kept.snapshot()
     pipe.say("not of ana", agent="bob")
     pipe.settle()
-    assert kept.view() is view
+    assert kept.snapshot() is snapshot
 
 
 def test_the_counts_of_what_was_forgotten_count_no_longer(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -130,25 +130,25 @@ def test_the_counts_of_what_was_forgotten_count_no_longer(pipe: Pipeline, monkey
     pipe.say({"content": "coat", "name": "Zoe"}, session="gone")
     pipe.settle()
     kept = Kept(pipe)
-    kept.view()
+    kept.snapshot()
     pipe.forget("gone")
-    view = kept.view()
-    assert (kept.made, view.rows, len(view.order)) == (1, 24, 3)
-    assert_same(view, kept.fresh())
-    assert set(view.names) == {"Ada", "Ben", ""}
+    snapshot = kept.snapshot()
+    assert (kept.made, snapshot.rows, len(snapshot.order)) == (1, 24, 3)
+    assert_same(snapshot, kept.fresh())
+    assert set(snapshot.names) == {"Ada", "Ben", ""}
 
 
 def test_a_new_vector_for_a_chunk_that_has_one_is_taken_up_and_no_view_sees_it(pipe: Pipeline) -> None:
-    """Given a vector that is written again, differently, then the next view has it and the one before its own."""
+    """Given a vector that is written again, differently, then the next snapshot has it and the one before its own."""
     pipe.say("harbour", "boats")
     pipe.settle()
     kept = Kept(pipe)
-    before = kept.view()
+    before = kept.snapshot()
     as_given = told(before)
     other = HashEmbedder().embed_query("something else")
     with pipe.store.writing() as tx:
         tx.connection.execute(text("UPDATE chunks_vec SET embedding = :v WHERE chunk_id = 1"), {"v": other.tobytes()})
-    after = kept.view()
+    after = kept.snapshot()
     assert kept.made == 1
     assert after.codes is not None
     assert after.codes.cosines(other, slice(0, 1))[0] == pytest.approx(1.0, abs=0.01)
@@ -161,13 +161,13 @@ def test_more_than_a_tenth_gone_is_made_anew(pipe: Pipeline) -> None:
         pipe.say(f"harbour {number}", session=f"s{number}")
     pipe.settle()
     kept = Kept(pipe)
-    kept.view()
+    kept.snapshot()
     pipe.forget("s3")
     pipe.forget("s4")
-    assert (kept.view().rows, kept.made) == (20, 1)
+    assert (kept.snapshot().rows, kept.made) == (20, 1)
     pipe.forget("s5")
-    assert (kept.view().rows, kept.made) == (17, 2)
-    assert_same(kept.view(), kept.fresh())
+    assert (kept.snapshot().rows, kept.made) == (17, 2)
+    assert_same(kept.snapshot(), kept.fresh())
 
 
 def test_too_many_changes_are_not_taken_up_one_by_one(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -175,13 +175,13 @@ def test_too_many_changes_are_not_taken_up_one_by_one(pipe: Pipeline, monkeypatc
     pipe.say("harbour")
     pipe.settle()
     kept = Kept(pipe)
-    kept.view()
+    kept.snapshot()
     pipe.say("boats", "violin")
     pipe.settle()
-    assert (len(kept.view().order), kept.made) == (3, 1)
+    assert (len(kept.snapshot().order), kept.made) == (3, 1)
     pipe.say("coat", "train", "ticket")
     pipe.settle()
-    assert (len(kept.view().order), kept.made) == (6, 2)
+    assert (len(kept.snapshot().order), kept.made) == (6, 2)
 
 
 @pytest.mark.parametrize("keep", [0, 1, 2])
@@ -192,15 +192,15 @@ def test_changes_that_are_no_longer_known_mean_making_anew(
     pipe.say("harbour")
     pipe.settle()
     kept = Kept(pipe)
-    kept.view()
+    kept.snapshot()
     pipe.say("boats", "violin")
     pipe.settle()
     prune(pipe, monkeypatch, keep)
-    assert (len(kept.view().order), kept.made) == (3, 2)
+    assert (len(kept.snapshot().order), kept.made) == (3, 2)
     pipe.say("coat")
     pipe.settle()
-    assert (len(kept.view().order), kept.made) == (4, 2)
-    assert_same(kept.view(), kept.fresh())
+    assert (len(kept.snapshot().order), kept.made) == (4, 2)
+    assert_same(kept.snapshot(), kept.fresh())
 
 
 def test_what_others_write_makes_no_index_stale(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -209,12 +209,12 @@ def test_what_others_write_makes_no_index_stale(pipe: Pipeline, monkeypatch: pyt
     pipe.settle()
     kept = Kept(pipe)
     for _ in range(3):
-        kept.view()
+        kept.snapshot()
         pipe.say("boats", "violin", agent="bob")
         pipe.settle()
-        kept.view()
+        kept.snapshot()
         prune(pipe, monkeypatch, 0)
-    assert (len(kept.view().order), kept.made) == (1, 1)
+    assert (len(kept.snapshot().order), kept.made) == (1, 1)
 
 
 def test_the_log_is_pruned_in_steps(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -238,7 +238,7 @@ def test_words_counted_anew_mean_making_anew(pipe: Pipeline) -> None:
     pipe.say("harbour", "boats", "violin")
     pipe.settle()
     kept = Kept(pipe)
-    kept.view()
+    kept.snapshot()
     with pipe.store.writing() as tx:
         row = tx.connection.execute(text("SELECT * FROM forward_index WHERE chunk_id = 2")).one()._mapping
         tx.connection.execute(text("DELETE FROM forward_index WHERE chunk_id = 2"))
@@ -246,28 +246,28 @@ def test_words_counted_anew_mean_making_anew(pipe: Pipeline) -> None:
             text(f"INSERT INTO forward_index VALUES ({', '.join(f':{name}' for name in row)})"),
             {**row, "words": hashes_of("garden").tobytes()},
         )
-    view = kept.view()
+    snapshot = kept.snapshot()
     assert kept.made == 2
-    assert counts(view, "garden") == {2: 1}
-    assert counts(view, "boats") == {}
+    assert counts(snapshot, "garden") == {2: 1}
+    assert counts(snapshot, "boats") == {}
 
 
 def test_an_agent_without_anything_has_an_empty_view_that_fills(pipe: Pipeline) -> None:
-    """Given an agent that has said nothing, then its view is empty, and takes up its first words."""
+    """Given an agent that has said nothing, then its snapshot is empty, and takes up its first words."""
     pipe.say("of bob", agent="bob")
     pipe.settle()
     kept = Kept(pipe)
-    empty = kept.view()
+    empty = kept.snapshot()
     assert (empty.rows, empty.oldest, empty.newest, empty.mean_length) == (0, 0, 0, 1.0)
     pipe.say("harbour")
     pipe.settle()
-    assert counts(kept.view(), "harbour") == {2: 1}
+    assert counts(kept.snapshot(), "harbour") == {2: 1}
     assert kept.made == 1
-    assert_same(kept.view(), kept.fresh())
+    assert_same(kept.snapshot(), kept.fresh())
 
 
 def test_two_threads_ask_while_a_third_writes(pipe: Pipeline) -> None:
-    """Given one index, when two threads ask and a third stores and forgets, then every view is whole and not old."""
+    """Given one index, when two ask and one stores and forgets, then every snapshot is whole and current."""
     pipe.say(*[f"harbour {number}" for number in range(60)])
     pipe.settle()
     with pipe.store.reading() as tx:
@@ -280,13 +280,13 @@ def test_two_threads_ask_while_a_third_writes(pipe: Pipeline) -> None:
                 with pipe.store.reading() as tx:
                     rows = tx.for_agent("ana").forward
                     there = {row.chunk_id for batch in rows.rows() for row in batch}
-                    view = index.current(rows)
-                    assert view is not None
+                    snapshot = index.current(rows)
+                    assert snapshot is not None
                     # Another thread may have brought it further than this transaction sees, never less far.
-                    assert there - set(view.chunk_ids.tolist()) == set()
-                    assert view.alive[view.order].all()
-                    assert sorted(view.order.tolist()) == np.flatnonzero(view.alive).tolist()
-                    assert len(counts(view, "harbour")) >= 60
+                    assert there - set(snapshot.chunk_ids.tolist()) == set()
+                    assert snapshot.alive[snapshot.order].all()
+                    assert sorted(snapshot.order.tolist()) == np.flatnonzero(snapshot.alive).tolist()
+                    assert len(counts(snapshot, "harbour")) >= 60
         except Exception as fault:  # told to the test, which a thread cannot fail by itself
             faults.append(fault)
 
@@ -305,9 +305,9 @@ def test_two_threads_ask_while_a_third_writes(pipe: Pipeline) -> None:
             thread.join()
     assert faults == []
     with pipe.store.reading() as tx:
-        view = index.current(tx.for_agent("ana").forward)
-        assert view is not None
-        assert_same(view, made_whole(AgentIndex(tx.index.active("vector")), tx, "ana"))
+        snapshot = index.current(tx.for_agent("ana").forward)
+        assert snapshot is not None
+        assert_same(snapshot, made_whole(AgentIndex(tx.index.active("vector")), tx, "ana"))
 
 
 def test_a_reader_of_an_older_state_does_not_set_the_index_back(pipe: Pipeline) -> None:
@@ -315,17 +315,17 @@ def test_a_reader_of_an_older_state_does_not_set_the_index_back(pipe: Pipeline) 
     pipe.say("harbour")
     pipe.settle()
     kept = Kept(pipe)
-    kept.view()
+    kept.snapshot()
     assert kept.index is not None
     with pipe.store.reading() as old:
         assert old.for_agent("ana").forward.count() == 1
         pipe.say("boats")
         pipe.settle()
-        assert len(kept.view().order) == 2
+        assert len(kept.snapshot().order) == 2
         ahead = kept.index.current(old.for_agent("ana").forward)
         assert ahead is not None
         assert len(ahead.order) == 2
-    assert_same(kept.view(), kept.fresh())
+    assert_same(kept.snapshot(), kept.fresh())
     assert kept.made == 1
 
 
@@ -359,43 +359,43 @@ def prune(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, keep: int) -> None:
         prune_changes(tx.connection)
 
 
-def made_whole(index: AgentIndex, tx: Transaction, agent: str) -> View:
-    view = index.current(ForwardIndex(tx.connection, agent))
-    assert view is not None
-    return view
+def made_whole(index: AgentIndex, tx: Transaction, agent: str) -> IndexSnapshot:
+    snapshot = index.current(ForwardIndex(tx.connection, agent))
+    assert snapshot is not None
+    return snapshot
 
 
-def counts(view: View, word: str) -> dict[int, int]:
-    rows, often = view.holding(hash_of(word))
-    return dict(zip(view.chunk_ids[rows].tolist(), often.tolist(), strict=True))
+def counts(snapshot: IndexSnapshot, word: str) -> dict[int, int]:
+    rows, often = snapshot.rows_with(hash_of(word))
+    return dict(zip(snapshot.chunk_ids[rows].tolist(), often.tolist(), strict=True))
 
 
-def assert_same(view: View, fresh: View) -> None:
-    """A view tells of living chunks exactly what one made from nothing tells."""
-    assert told(view) == told(fresh)
+def assert_same(snapshot: IndexSnapshot, fresh: IndexSnapshot) -> None:
+    """A snapshot tells of living chunks exactly what one made from nothing tells."""
+    assert told(snapshot) == told(fresh)
     assert fresh.alive.all()
 
 
-def told(view: View) -> dict[str, Any]:
-    """All that a recall can read from a view, by chunk and not by row."""
-    order = view.order
+def told(snapshot: IndexSnapshot) -> dict[str, Any]:
+    """All that a recall can read from a snapshot, by chunk and not by row."""
+    order = snapshot.order
     columns = ("chunk_ids", "threads", "sequences", "created_at", "roles", "lengths", "embedded", "alive", "norms")
-    assert view.places[order].tolist() == list(range(len(order)))
-    assert np.count_nonzero(view.places >= 0) == len(order)
+    assert snapshot.places[order].tolist() == list(range(len(order)))
+    assert np.count_nonzero(snapshot.places >= 0) == len(order)
     query = HashEmbedder().embed_query("harbour boats")
     cosines = None
-    if view.codes is not None:
-        cosines = np.where(view.embedded[order], view.codes.cosines(query, order.astype(np.int64)), 0).tolist()
+    if snapshot.codes is not None:
+        cosines = np.where(snapshot.embedded[order], snapshot.codes.cosines(query, order.astype(np.int64)), 0).tolist()
     return {
-        **{name: getattr(view, name)[order].tolist() for name in columns},
-        "speakers": [view.names[number] if number >= 0 else None for number in view.speakers[order]],
-        "names": {name for name in view.names if name},
-        "numbers": (view.mean_length, view.oldest, view.newest),
+        **{name: getattr(snapshot, name)[order].tolist() for name in columns},
+        "speakers": [snapshot.names[number] if number >= 0 else None for number in snapshot.speakers[order]],
+        "names": {name for name in snapshot.names if name},
+        "numbers": (snapshot.mean_length, snapshot.oldest, snapshot.newest),
         "postings": {
-            word: sorted(zip(view.chunk_ids[rows].tolist(), often.tolist(), strict=True))
+            word: sorted(zip(snapshot.chunk_ids[rows].tolist(), often.tolist(), strict=True))
             for word in WORDS
-            for rows, often in [view.holding(word)]
+            for rows, often in [snapshot.rows_with(word)]
         },
-        "bm25": bm25.own_scores(view, WORDS)[order].tolist(),
+        "bm25": bm25.own_scores(snapshot, WORDS)[order].tolist(),
         "cosines": cosines,
     }

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from retrieval.agent_index import AgentIndex, View
+from retrieval.agent_index import AgentIndex, IndexSnapshot
 from retrieval.indexes import AgentIndexes
 from retrieval.recall import recall
 from retrieval.request import RecallRequest
@@ -32,33 +32,33 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def test_an_index_is_kept_for_the_next_call(pipe: Pipeline) -> None:
-    """Given room for all, when each agent asks again, then it gets the view that it had."""
+    """Given room for all, when each agent asks again, then it gets the snapshot that it had."""
     indexes = AgentIndexes()
-    views = {agent: view(pipe, indexes, agent) for agent in ("ana", "bob", "kate")}
-    assert all(view(pipe, indexes, agent) is views[agent] for agent in views)
+    snapshots = {agent: snapshot(pipe, indexes, agent) for agent in ("ana", "bob", "kate")}
+    assert all(snapshot(pipe, indexes, agent) is snapshots[agent] for agent in snapshots)
     assert indexes.nbytes > 3 * 20 * 64
-    assert {name for found in views.values() if found for name in found.names} == set()
+    assert {name for found in snapshots.values() if found for name in found.names} == set()
 
 
 def test_the_one_not_asked_for_longest_makes_room(pipe: Pipeline) -> None:
     """Given room for two, when a third is made, then the one asked for last time before is still there."""
     one = AgentIndexes()
-    view(pipe, one, "ana")
+    snapshot(pipe, one, "ana")
     indexes = AgentIndexes(budget_bytes=int(2.5 * one.nbytes))
-    ana, bob = view(pipe, indexes, "ana"), view(pipe, indexes, "bob")
-    assert view(pipe, indexes, "ana") is ana
-    view(pipe, indexes, "kate")
-    assert view(pipe, indexes, "ana") is ana
-    assert view(pipe, indexes, "bob") is not bob
+    ana, bob = snapshot(pipe, indexes, "ana"), snapshot(pipe, indexes, "bob")
+    assert snapshot(pipe, indexes, "ana") is ana
+    snapshot(pipe, indexes, "kate")
+    assert snapshot(pipe, indexes, "ana") is ana
+    assert snapshot(pipe, indexes, "bob") is not bob
     assert indexes.nbytes <= 2.5 * one.nbytes
 
 
 def test_one_that_is_larger_than_the_budget_is_kept_alone(pipe: Pipeline) -> None:
     indexes = AgentIndexes(budget_bytes=1)
-    ana = view(pipe, indexes, "ana")
-    assert view(pipe, indexes, "ana") is ana
-    view(pipe, indexes, "bob")
-    assert view(pipe, indexes, "ana") is not ana
+    ana = snapshot(pipe, indexes, "ana")
+    assert snapshot(pipe, indexes, "ana") is ana
+    snapshot(pipe, indexes, "bob")
+    assert snapshot(pipe, indexes, "ana") is not ana
 
 
 def test_a_large_index_is_made_beside_the_answers(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -102,9 +102,9 @@ def test_an_index_that_comes_between_question_and_answer_is_asked_by_words_too(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a question prepared without an index, when the index is there to answer it, then its words count."""
-    found: list[View | None] = [None]
-    real = AgentIndexes.view
-    monkeypatch.setattr(AgentIndexes, "view", lambda *given: found.pop() if found else real(*given))
+    found: list[IndexSnapshot | None] = [None]
+    real = AgentIndexes.snapshot
+    monkeypatch.setattr(AgentIndexes, "snapshot", lambda *given: found.pop() if found else real(*given))
     request = RecallRequest(query="ana harbour 7", agent="ana", explain=True)
     (best, *_) = recall(pipe.store, None, request, indexes=AgentIndexes()).results
     assert best.text == "ana was in the harbour 7"
@@ -124,12 +124,12 @@ def test_an_error_while_one_is_made_is_logged_and_the_next_call_tries_again(
     with monkeypatch.context() as patched, capture_logs() as logs:
         patched.setattr(ForwardIndex, "rows", failing)
         for _ in range(2):
-            assert view(pipe, indexes, "ana") is None
+            assert snapshot(pipe, indexes, "ana") is None
             made()
     assert [(line["event"], line["workspace"]) for line in logs] == [("agent_index_not_made", WORKSPACE)] * 2
-    view(pipe, indexes, "ana")  # may be made by the time it is asked for
+    snapshot(pipe, indexes, "ana")  # may be made by the time it is asked for
     made()
-    assert view(pipe, indexes, "ana") is not None
+    assert snapshot(pipe, indexes, "ana") is not None
 
 
 def test_an_error_while_changes_are_taken_up_leaves_nothing_half_done(
@@ -137,7 +137,7 @@ def test_an_error_while_changes_are_taken_up_leaves_nothing_half_done(
 ) -> None:
     """Given a disk that fails while vectors are read, when asked again, then all is there, once."""
     indexes = AgentIndexes()
-    view(pipe, indexes, "ana")
+    snapshot(pipe, indexes, "ana")
     pipe.say("the violin")
     pipe.settle()
 
@@ -147,8 +147,8 @@ def test_an_error_while_changes_are_taken_up_leaves_nothing_half_done(
     with monkeypatch.context() as patched:
         patched.setattr(ForwardIndex, "vectors_of", failing)
         with pytest.raises(Unavailable):
-            view(pipe, indexes, "ana")
-    after = view(pipe, indexes, "ana")
+            snapshot(pipe, indexes, "ana")
+    after = snapshot(pipe, indexes, "ana")
     assert after is not None
     assert sorted(after.chunk_ids[after.order].tolist()) == [*range(1, 21), 61]
     assert after.embedded[after.order].all()
@@ -157,10 +157,10 @@ def test_an_error_while_changes_are_taken_up_leaves_nothing_half_done(
 def test_a_workspace_that_was_made_anew_has_nothing_of_the_one_before(pipe: Pipeline) -> None:
     """Given a deleted workspace, when one of its name is made, then its index is empty, and the old one let go."""
     indexes = AgentIndexes()
-    view(pipe, indexes, "ana")
+    snapshot(pipe, indexes, "ana")
     size = indexes.nbytes
     pipe.stores.delete_workspace(WORKSPACE)
-    fresh = view(pipe, indexes, "ana")
+    fresh = snapshot(pipe, indexes, "ana")
     assert fresh is not None
     assert fresh.rows == 0
     assert indexes.nbytes < size
@@ -172,24 +172,24 @@ def test_an_index_that_is_done_too_late_takes_no_newer_ones_place(
     """Given an index in the making, when its workspace is opened anew meanwhile, then the newer index stays."""
     indexes = AgentIndexes(made_at_once=5, patience_seconds=0)
     go_on = held_up(monkeypatch)
-    assert view(pipe, indexes, "ana") is None
+    assert snapshot(pipe, indexes, "ana") is None
     pipe.stores._open.pop(WORKSPACE)  # as when sixteen others were opened; its file stays open for the maker
     monkeypatch.setattr(indexes, "_made_at_once", 50_000)
     others = Pipeline(pipe.store.database.path.parents[2])
     try:
-        kate = view(others, indexes, "kate")
+        kate = snapshot(others, indexes, "kate")
         go_on.set()
         made()
-        assert view(others, indexes, "kate") is kate
+        assert snapshot(others, indexes, "kate") is kate
     finally:
         others.close()
 
 
 def test_a_vector_index_built_anew_means_an_index_made_anew(pipe: Pipeline) -> None:
     indexes = AgentIndexes()
-    before = view(pipe, indexes, "ana")
+    before = snapshot(pipe, indexes, "ana")
     reindex(pipe.store, "vector", now=pipe.now())
-    after = view(pipe, indexes, "ana")
+    after = snapshot(pipe, indexes, "ana")
     assert before is not after
     assert after is not None
     assert after.embedded.all()
@@ -202,9 +202,9 @@ def test_the_first_vector_of_a_workspace_is_noticed(tmp_path: Path) -> None:
     pipe.say("the harbour")
     pipe.ingest()
     pipe.chunk()
-    without = view(pipe, indexes, "ana")
+    without = snapshot(pipe, indexes, "ana")
     pipe.settle()
-    after = view(pipe, indexes, "ana")
+    after = snapshot(pipe, indexes, "ana")
     assert without is not None
     assert after is not None
     assert without.codes is None
@@ -212,9 +212,9 @@ def test_the_first_vector_of_a_workspace_is_noticed(tmp_path: Path) -> None:
     pipe.close()
 
 
-def view(pipe: Pipeline, indexes: AgentIndexes, agent: str) -> View | None:
+def snapshot(pipe: Pipeline, indexes: AgentIndexes, agent: str) -> IndexSnapshot | None:
     with pipe.store.reading() as tx:
-        return indexes.view(pipe.store, tx, agent)
+        return indexes.snapshot(pipe.store, tx, agent)
 
 
 def held_up(monkeypatch: pytest.MonkeyPatch) -> threading.Event:

@@ -14,8 +14,9 @@ from hypothesis import strategies as st
 
 from adapters.embedders.base import normalised
 from retrieval import bm25, contextual
-from retrieval.agent_index import K1, AgentIndex, B, View
+from retrieval.agent_index import K1, AgentIndex, B, IndexSnapshot
 from retrieval.codes import Floats
+from retrieval.names import without_names
 from retrieval.neighbourhood import REACH
 from reverie.errors import Rejected
 from reverie.types import RecallResult
@@ -242,7 +243,7 @@ def test_candidates_of_a_large_index_hold_what_looking_at_all_finds(
         said = [" ".join(chance.choice(vocabulary, 8)) for _ in range(50)]
         pipe.say(*said, session=f"s{session}")
     pipe.settle()
-    view = view_of(pipe)
+    snapshot = snapshot_of(pipe)
     pipe.close()
     with monkeypatch.context() as patched:
         patched.setattr(contextual, "SCORED_WHOLE", 100)
@@ -251,7 +252,7 @@ def test_candidates_of_a_large_index_hold_what_looking_at_all_finds(
         agreed = 0
         for _ in range(30):
             query = " ".join(chance.choice(vocabulary, 4))
-            quick, whole = ranked(view, query), ranked(view, query, exhaustive=True)
+            quick, whole = ranked(snapshot, query), ranked(snapshot, query, exhaustive=True)
             assert len(quick.rows) < len(whole.rows) == 1_000
             agreed += quick.best(1)[0].chunk_id == whole.best(1)[0].chunk_id
     assert agreed >= 27
@@ -275,23 +276,23 @@ def test_candidates_obey_the_filter_before_they_are_chosen(pipe: Pipeline, monke
 )
 def test_bm25_is_the_plain_formula(chunks: list[tuple[int, list[str]]], query: list[str]) -> None:
     """Given chunks in three sessions, then own and surrounding scores are those of a naive computation."""
-    view = made_of(chunks)
+    snapshot = made_of(chunks)
     words = [hash_of(word) for word in query]
     texts = [said for _, said in chunks]
-    assert bm25.own_scores(view, words).tolist() == pytest.approx(naive(texts, query, texts, lambda n: n), abs=1e-4)
-    near = contextual.Neighbourhood(view)
+    assert bm25.own_scores(snapshot, words).tolist() == pytest.approx(naive(texts, query, texts, lambda n: n), abs=1e-4)
+    near = contextual.Neighbourhood(snapshot)
     around = [
         [
             word
             for other in range(len(near.rows))
-            if abs(other - place) <= REACH and view.threads[near.rows[other]] == view.threads[row]
+            if abs(other - place) <= REACH and snapshot.threads[near.rows[other]] == snapshot.threads[row]
             for word in texts[near.rows[other]]
         ]
         for place, row in enumerate(near.rows)
     ]
     chance = lambda n: len(chunks) * (1 - (1 - n / len(chunks)) ** (2 * REACH + 1))  # noqa: E731
     expected = naive(around, query, texts, chance)
-    assert bm25.surrounding_scores(view, near, words).tolist() == pytest.approx(expected, abs=1e-4)
+    assert bm25.surrounding_scores(snapshot, near, words).tolist() == pytest.approx(expected, abs=1e-4)
 
 
 def test_what_another_agent_stores_changes_no_score_by_a_bit(pipe: Pipeline) -> None:
@@ -325,8 +326,8 @@ def naive(documents: list[list[str]], query: list[str], chunks: list[list[str]],
     return scores
 
 
-def made_of(chunks: list[tuple[int, list[str]]]) -> View:
-    """A view of chunks given by session and words."""
+def made_of(chunks: list[tuple[int, list[str]]]) -> IndexSnapshot:
+    """A snapshot of chunks given by session and words."""
 
     class Rows:
         def position(self) -> int:
@@ -343,21 +344,21 @@ def made_of(chunks: list[tuple[int, list[str]]]) -> View:
             if made:
                 yield made
 
-    view = AgentIndex(None).current(Rows())  # type: ignore[arg-type]
-    assert view is not None
-    return view
+    snapshot = AgentIndex(None).current(Rows())  # type: ignore[arg-type]
+    assert snapshot is not None
+    return snapshot
 
 
-def ranked(view: View, query: str, **more: Any) -> contextual.Ranking:
+def ranked(snapshot: IndexSnapshot, query: str, **more: Any) -> contextual.Ranking:
     vector = Dense().embed_query(query)
-    return contextual.rank(view, query, contextual.question_for(view, query), vector, **more)
+    return contextual.rank(snapshot, without_names(query, snapshot.names), vector, **more)
 
 
-def view_of(pipe: Pipeline) -> View:
+def snapshot_of(pipe: Pipeline) -> IndexSnapshot:
     with pipe.store.reading() as tx:
-        view = pipe.indexes.view(pipe.store, tx, "ana")
-    assert view is not None
-    return view
+        snapshot = pipe.indexes.snapshot(pipe.store, tx, "ana")
+    assert snapshot is not None
+    return snapshot
 
 
 def explained(pipe: Pipeline, query: str, **more: Any) -> list[RecallResult]:
