@@ -102,13 +102,13 @@ _runtime: Runtime | None = None
 def prepare_threads() -> None:
     """Make what the tasks of this process share, before its threads ask for it: each would else make one."""
     _progress.every_seconds = _THREADS_TELL_SECONDS
-    here = runtime()
+    here = current_runtime()
     here.make_all()
     here.schedules.prepare()
     here.schedules.looks_ahead = True
 
 
-def runtime() -> Runtime:
+def current_runtime() -> Runtime:
     """This process's resources; a forked child makes its own."""
     global _runtime
     if _runtime is None or _runtime.pid != os.getpid():
@@ -189,7 +189,7 @@ def _in_child(**_: Any) -> None:
     if contract.QUEUE_EMBED in app.amqp.queues.consume_from:
         # Made here and loaded in a thread: Celery kills a child that is not ready after 4 s, the first message should
         # not wait, and it must not find a runtime, and load a model, of its own.
-        here = runtime()
+        here = current_runtime()
         here.make_all()
         threading.Thread(target=_warm_up, args=(here.embedder,), name="warm-up", daemon=True).start()
 
@@ -237,7 +237,7 @@ class _Progress:
             self._told_at = time.monotonic()
         if not tasks:
             return
-        here = runtime()
+        here = current_runtime()
         embedder, models = _embedder_of(here), _language_models_of(here)
         try:
             here.pulse.progress(
@@ -275,7 +275,7 @@ def _start_pulse(sender: Any = None, **_: Any) -> None:
 
 
 def _beat(queues: list[str]) -> None:
-    here = runtime()
+    here = current_runtime()
     started = time.time()
     while True:
         pulse = WorkerPulse(

@@ -22,7 +22,7 @@ from reverie import contract
 from reverie.clock import from_micros
 from reverie.errors import ReverieError, Unavailable
 from storage.upkeep.jobs import JobRun
-from worker.app import runtime, settings
+from worker.app import current_runtime, settings
 
 BEAT_NAME: Final = "beat"
 _PULSE_SECONDS: Final = 5.0
@@ -41,7 +41,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
         """Read the table and when each job last ran; a store that cannot be read only means not knowing."""
         now = datetime.now(UTC)
         try:
-            last_runs = runtime().stores.jobs().last_runs()
+            last_runs = current_runtime().stores.jobs().last_runs()
         except ReverieError as error:
             log.error("last_runs_not_read", error=str(error))  # noqa: TRY400 - one of ours, says it all
             last_runs = {}
@@ -83,7 +83,7 @@ class CatchUpScheduler(Scheduler):  # type: ignore[misc]  # celery has no types
         )
 
     def _pulse(self) -> None:
-        here = runtime()
+        here = current_runtime()
         pulse = WorkerPulse(
             name=f"{BEAT_NAME}@{socket.gethostname()}",
             host=socket.gethostname(),

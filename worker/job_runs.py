@@ -1,16 +1,48 @@
-"""One run of a periodic job: its period is claimed first, and how it ended is kept."""
+"""Runs of periodic jobs: at most one per period, with the outcome kept in `job_runs`."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from functools import wraps
 from typing import Any, Final
 
+from worker.app import current_runtime, task
 from worker.runtime import Runtime
+from worker.settings import Settings
 
 # Periods are a little shorter than the interval: two ticks of one beat, the first of them a little late, must not fall
-# into the same one, or a sweep would be left out.
+# into the same period, or a sweep would be skipped.
 _PERIOD_SHARE: Final = 0.8
+
+
+def periodic_task(
+    name: str, *, every_seconds: Callable[[Settings], float], enabled: Callable[[Settings], bool] = lambda _: True
+) -> Callable[[Callable[..., dict[str, Any]]], Any]:
+    """Register a periodic job as a task; the function takes the runtime, optionally `dry_run`, and returns counts.
+
+    The task takes `manual` and the options of the function. Where `enabled` is false it returns `{"disabled": 1}`.
+    """
+
+    def register(function: Callable[..., dict[str, Any]]) -> Any:
+        @task(name)
+        @wraps(function)
+        def run(*, manual: bool = False, **options: Any) -> dict[str, Any]:
+            runtime = current_runtime()
+            if not enabled(runtime.settings):
+                return {"disabled": 1}
+            return run_job(
+                runtime,
+                name,
+                every_seconds=every_seconds(runtime.settings),
+                work=lambda: function(runtime, **options),
+                manual=manual,
+                dry_run=options.get("dry_run", False),
+            )
+
+        return run
+
+    return register
 
 
 def run_job(
@@ -19,25 +51,25 @@ def run_job(
     *,
     every_seconds: float,
     work: Callable[[], dict[str, Any]],
-    by_hand: bool = False,
+    manual: bool = False,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """Run a periodic job unless its period has been claimed: by another beat, or by a delayed twin of this task.
+    """Run a periodic job unless its period has been claimed by another beat or by a delayed duplicate of this task.
 
-    Returns the job's counts, or `{"skipped": 1}`. What it did and how it ended is kept in `job_runs`; a dry run did
-    nothing, so the next real one is not put off by it.
+    A manual run ignores the period. Return the job's counts, or `{"skipped": 1}`. Counts or error are kept in
+    `job_runs`, except those of a dry run, which claims no period and so does not delay the next real run.
     """
     if dry_run:
         return work()
     jobs = runtime.stores.jobs()
     now = runtime.now()
-    period = now if by_hand else now // int(_PERIOD_SHARE * every_seconds * 1_000_000)
+    period = now if manual else now // int(_PERIOD_SHARE * every_seconds * 1_000_000)
     if not jobs.claim(job, period=period, now=now):
         return {"skipped": 1}
     started = time.monotonic()
     try:
         counts = work()
-    except BaseException as error:  # the boundary of the job: how it ended is kept, then it goes on its way
+    except BaseException as error:  # the boundary of the job: record the error, then raise it
         jobs.finish(job, period=period, now=runtime.now(), error=f"{type(error).__name__}: {error}")
         raise
     counts["seconds"] = round(time.monotonic() - started, 3)

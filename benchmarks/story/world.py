@@ -153,7 +153,7 @@ class World:
 
     def run(self, task: str) -> Mapping[str, Any]:
         """Run a periodic task now, as `reverie run` does; what it made is searchable afterwards."""
-        counts: Mapping[str, Any] = app.tasks[task].body(by_hand=True)
+        counts: Mapping[str, Any] = app.tasks[task].body(manual=True)
         self.settle()
         return counts
 

@@ -5,20 +5,20 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memory.pipeline.indexing import index_chunks as index_waiting
+from memory.pipeline import indexing
 from reverie import contract
-from worker.app import runtime, task
+from worker.app import current_runtime, task
 
 
 @task(contract.INDEX_CHUNKS)
 def index_chunks(*, workspace: str) -> Mapping[str, Any]:
-    """Index what waits, and say of each message when it became searchable."""
-    here = runtime()
-    here.inbox.clear_notification(contract.INDEX_CHUNKS, workspace)
-    store = here.stores.workspace(workspace, create=False)
-    report = index_waiting(
-        store, now=here.now, on_indexed=lambda batch: here.searchable(store, batch.messages, at=batch.at)
+    """Index new vectors, and report which messages became searchable."""
+    runtime = current_runtime()
+    runtime.inbox.clear_notification(contract.INDEX_CHUNKS, workspace)
+    store = runtime.stores.workspace(workspace, create=False)
+    report = indexing.index_chunks(
+        store, now=runtime.now, on_indexed=lambda batch: runtime.searchable(store, batch.messages, at=batch.at)
     )
     if report.more:
-        here.notify_stage("index", workspace)
+        runtime.notify_stage("index", workspace)
     return {**report.counts(), "traces": report.traces}

@@ -7,21 +7,21 @@ from typing import Any
 
 from memory.pipeline.ingest import drain_inbox
 from reverie import contract
-from worker.app import runtime, task
+from worker.app import current_runtime, task
 
 
 @task(contract.INGEST_MESSAGES)
 def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
-    """Store what waits in a workspace's inbox, and notify the chunker after each batch."""
-    here = runtime()
+    """Store the items of a workspace's inbox, and notify the chunk stage after each batch."""
+    runtime = current_runtime()
     report, more = drain_inbox(
-        here.inbox,
-        lambda: here.store(workspace),
-        here.working,
+        runtime.inbox,
+        lambda: runtime.store(workspace),
+        runtime.working,
         workspace=workspace,
-        now=here.now,
-        on_stored=lambda batch: here.notify_stage("chunk", workspace, trace=min(batch.traces)),
+        now=runtime.now,
+        on_stored=lambda batch: runtime.notify_stage("chunk", workspace, trace=min(batch.traces)),
     )
     if more:
-        here.notify_stage("ingest", workspace)
+        runtime.notify_stage("ingest", workspace)
     return {**report.counts(), "traces": report.traces}

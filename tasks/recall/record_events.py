@@ -1,21 +1,21 @@
-"""What recalls found, from the broker's log into the database."""
+"""Recording of recall events: from the broker's log into the database."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-from memory.recall.events import record_recalls as record_logged
+from memory.recall import events
 from reverie import contract
-from worker.app import runtime, task
+from worker.app import current_runtime, task
 
 
 @task(contract.RECORD_RECALLS)
 def record_recalls(*, workspace: str) -> Mapping[str, Any]:
-    """Record what waits in a workspace's recall log."""
-    here = runtime()
-    here.inbox.clear_notification(contract.RECORD_RECALLS, workspace)
-    report = record_logged(here.recall_log, here.stores, workspace=workspace)
+    """Record the entries of a workspace's recall log."""
+    runtime = current_runtime()
+    runtime.inbox.clear_notification(contract.RECORD_RECALLS, workspace)
+    report = events.record_recalls(runtime.recall_log, runtime.stores, workspace=workspace)
     if report.more:
-        here.notify_stage("recalls", workspace)
+        runtime.notify_stage("recalls", workspace)
     return report.counts()

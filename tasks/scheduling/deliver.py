@@ -1,4 +1,4 @@
-"""Reminders and notifications, pushed when they are due."""
+"""Delivery of due reminders and notifications."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ from collections.abc import Mapping
 from typing import Any
 
 from reverie import contract
-from worker.app import runtime, task
+from worker.app import current_runtime, task
 from worker.job_runs import run_job
 from worker.scheduling.deliveries import deliver
 
 
 @task(contract.DELIVER_REMINDERS)
-def deliver_reminders(*, by_hand: bool = False) -> Mapping[str, Any]:
-    """Push the reminders and notifications that are due, and what becomes due before the next run (T5, T7)."""
-    here = runtime()
+def deliver_reminders(*, manual: bool = False) -> Mapping[str, Any]:
+    """Push the reminders and notifications that are due, and those that become due before the next run."""
+    runtime = current_runtime()
     return run_job(
-        here,
+        runtime,
         contract.DELIVER_REMINDERS,
-        every_seconds=here.settings.schedule_interval_seconds,
-        work=lambda: deliver(here, by_hand=by_hand),
-        by_hand=by_hand,
+        every_seconds=runtime.settings.schedule_interval_seconds,
+        work=lambda: deliver(runtime, manual=manual),
+        manual=manual,
     )

@@ -1,35 +1,26 @@
-"""The end of sessions in which nothing has been said for long."""
+"""Closing of idle sessions."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from memory.sessions.lifecycle import close_idle_sessions as close_silent
+from memory.sessions import lifecycle
 from reverie import contract
-from worker.app import runtime, task
 from worker.endings import ending_of
-from worker.job_runs import run_job
+from worker.job_runs import periodic_task
+from worker.runtime import Runtime
 
 _EVERY_SECONDS = 60.0
 
 
-@task(contract.CLOSE_IDLE_SESSIONS)
-def close_idle_sessions(*, by_hand: bool = False, dry_run: bool = False) -> Mapping[str, Any]:
-    """End the sessions that fell silent: a last extraction, conversation memories cleared, a commit (M13)."""
-    here = runtime()
-    return run_job(
-        here,
-        contract.CLOSE_IDLE_SESSIONS,
-        every_seconds=_EVERY_SECONDS,
-        work=lambda: close_silent(
-            here.stores,
-            ending_of(here),
-            now=here.now(),
-            idle_hours=here.settings.session_idle_hours,
-            idle_stores=here.idle_stores,
-            dry_run=dry_run,
-        ),
-        by_hand=by_hand,
+@periodic_task(contract.CLOSE_IDLE_SESSIONS, every_seconds=lambda _: _EVERY_SECONDS)
+def close_idle_sessions(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
+    """Close sessions without messages for long: extract once more, clear conversation memories, commit to git."""
+    return lifecycle.close_idle_sessions(
+        runtime.stores,
+        ending_of(runtime),
+        now=runtime.now(),
+        idle_hours=runtime.settings.session_idle_hours,
+        idle_stores=runtime.idle_stores,
         dry_run=dry_run,
     )

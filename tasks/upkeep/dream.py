@@ -1,35 +1,28 @@
-"""Dream sweeps: what is recalled often is kept for long."""
+"""Dream sweeps: promote memories that are recalled often."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from memory.upkeep.dream_sweep import dream_sweep as sweep
+from memory.upkeep import dream_sweep as dreams
 from reverie import contract
-from worker.app import runtime, task
-from worker.job_runs import run_job
+from worker.job_runs import periodic_task
+from worker.runtime import Runtime
 
 
-@task(contract.DREAM_SWEEP)
-def dream_sweep(*, by_hand: bool = False, dry_run: bool = False) -> Mapping[str, Any]:
-    """Promote what was recalled often enough, and commit the files of whom that concerns (B7, B11)."""
-    here = runtime()
-    if not here.settings.dream_enabled:
-        return {"disabled": 1}
-    return run_job(
-        here,
-        contract.DREAM_SWEEP,
-        every_seconds=here.settings.dream_interval_hours * 3_600,
-        work=lambda: sweep(
-            here.stores,
-            here.repositories,
-            rules=here.settings.dream_rules,
-            now=here.now(),
-            memory_file_bytes=here.settings.memory_file_bytes,
-            dry_run=dry_run,
-            on_made=lambda name: here.notify_stage("chunk", name),
-        ),
-        by_hand=by_hand,
+@periodic_task(
+    contract.DREAM_SWEEP,
+    every_seconds=lambda settings: settings.dream_interval_hours * 3_600,
+    enabled=lambda settings: settings.dream_enabled,
+)
+def dream_sweep(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
+    """Promote what was recalled often enough, and commit the memory files of the agents concerned."""
+    return dreams.dream_sweep(
+        runtime.stores,
+        runtime.repositories,
+        rules=runtime.settings.dream_rules,
+        now=runtime.now(),
+        memory_file_bytes=runtime.settings.memory_file_bytes,
         dry_run=dry_run,
+        on_made=lambda name: runtime.notify_stage("chunk", name),
     )

@@ -1,44 +1,27 @@
-"""Upkeep of the files, daily."""
+"""Upkeep and verification of the database files."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
-from memory.upkeep import store_files as upkeep
+from memory.upkeep import store_files
 from reverie import contract
-from worker.app import runtime, task
-from worker.job_runs import run_job
+from worker.job_runs import periodic_task
+from worker.runtime import Runtime
 
 
-@task(contract.OPTIMIZE_STORE)
-def optimize_store(*, by_hand: bool = False) -> Mapping[str, Any]:
-    """Vacuum, merge, shorten the log, rebuild what is half empty."""
-    here = runtime()
-    every = here.settings.maintenance_interval_hours * 3_600
-    return run_job(
-        here,
-        contract.OPTIMIZE_STORE,
-        every_seconds=every,
-        work=lambda: upkeep.optimize_stores(
-            here.stores,
-            now=here.now,
-            recall_events_days=here.settings.recall_events_days,
-            curation_log_days=here.settings.curation_log_days,
-        ),
-        by_hand=by_hand,
+@periodic_task(contract.OPTIMIZE_STORE, every_seconds=lambda settings: settings.maintenance_interval_hours * 3_600)
+def optimize_store(runtime: Runtime) -> dict[str, Any]:
+    """Vacuum, merge the full-text index, truncate the log, and rebuild indexes that are half empty."""
+    return store_files.optimize_stores(
+        runtime.stores,
+        now=runtime.now,
+        recall_events_days=runtime.settings.recall_events_days,
+        curation_log_days=runtime.settings.curation_log_days,
     )
 
 
-@task(contract.VERIFY_STORE)
-def verify_store(*, by_hand: bool = False) -> Mapping[str, Any]:
-    """Compare rows, chunks, full text and vectors with each other."""
-    here = runtime()
-    every = here.settings.maintenance_interval_hours * 3_600
-    return run_job(
-        here,
-        contract.VERIFY_STORE,
-        every_seconds=every,
-        work=lambda: upkeep.verify_stores(here.stores),
-        by_hand=by_hand,
-    )
+@periodic_task(contract.VERIFY_STORE, every_seconds=lambda settings: settings.maintenance_interval_hours * 3_600)
+def verify_store(runtime: Runtime) -> dict[str, Any]:
+    """Compare rows, chunks, the full-text index and vectors with each other."""
+    return store_files.verify_stores(runtime.stores)

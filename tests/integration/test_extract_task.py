@@ -41,7 +41,7 @@ def run(task: str, **arguments: Any) -> Mapping[str, Any]:
 
 
 def extract(**how: Any) -> Mapping[str, Any]:
-    return run(contract.EXTRACT_MEMORIES, by_hand=True, **how)
+    return run(contract.EXTRACT_MEMORIES, manual=True, **how)
 
 
 def tell(here: Runtime, *said: str) -> None:

@@ -66,7 +66,7 @@ def write_note(here: Runtime, content: str, note_id: str = "shopping") -> None:
 
 def run(**arguments: Any) -> Mapping[str, Any]:
     """A dream sweep, as a worker runs it by hand."""
-    found: Mapping[str, Any] = worker_app.app.tasks[contract.DREAM_SWEEP].body(by_hand=True, **arguments)
+    found: Mapping[str, Any] = worker_app.app.tasks[contract.DREAM_SWEEP].body(manual=True, **arguments)
     return found
 
 

@@ -197,10 +197,10 @@ def test_a_log_nobody_was_woken_for_is_found_by_the_sweep(here: Runtime, ana: Re
     assert here.recall_log.workspaces() == [WORKSPACE]
     here.broker.delete(here.settings.broker_prefix + "maintenance")
     here.inbox.clear_notification(contract.RECORD_RECALLS, WORKSPACE)
-    assert run(contract.SWEEP_STAGES, by_hand=True)["recall_logs"] == 1
+    assert run(contract.SWEEP_STAGES, manual=True)["recall_logs"] == 1
     assert here.pulse.queue_depths()["maintenance"] == 1
     record(here, 1)
-    assert run(contract.SWEEP_STAGES, by_hand=True)["recall_logs"] == 0
+    assert run(contract.SWEEP_STAGES, manual=True)["recall_logs"] == 0
 
 
 def test_a_worker_records_by_itself(here: Runtime, ana: Reverie) -> None:

@@ -79,8 +79,8 @@ def test_a_notifier_gets_what_is_due_signed_and_once(here: Runtime, store: Store
     remind_now(store, "r")
     add_run(store, "run")
     told = add_notification(store, "run", at=here.now())
-    assert run(by_hand=True) == {"reminders": 1, "notifications": 1}
-    assert run(by_hand=True) == {}
+    assert run(manual=True) == {"reminders": 1, "notifications": 1}
+    assert run(manual=True) == {}
     by_type = {body["type"]: (message_id, body) for message_id, body in receiver.taken}
     assert len(receiver.taken) == 2
     assert by_type["schedule.notification"][0] == told
@@ -120,12 +120,12 @@ def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
     with gated_receiver(SECRET) as gone:
         pass
     with worker_app.use_runtime(with_notifier(gone.url)):
-        assert run(by_hand=True) == {"put_back": 1, "away": 1}
+        assert run(manual=True) == {"put_back": 1, "away": 1}
     assert "did not answer" in reminder_of(store, "r").error
-    assert run(by_hand=True) == {}, "it is left alone for a while"
+    assert run(manual=True) == {}, "it is left alone for a while"
     with store.writing() as tx:
         tx.connection.exec_driver_sql("UPDATE reminders SET not_before = 0")
-    assert run(by_hand=True) == {"reminders": 1}
+    assert run(manual=True) == {"reminders": 1}
     assert len(receiver.taken) == 1
 
 
@@ -171,10 +171,10 @@ def test_a_process_killed_between_pushing_and_marking_leaves_nothing_stranded(
     process.kill()
     process.wait()
     receiver.gate.set()
-    assert run(by_hand=True) == {}, "the claim holds for a while"
+    assert run(manual=True) == {}, "the claim holds for a while"
     assert reminder_of(store, "r").delivered_at is None
     end_claims(store)
-    assert run(by_hand=True) == {"reminders": 1}
+    assert run(manual=True) == {"reminders": 1}
     (first, before), (second, after) = receiver.taken
     assert first == second
     assert before["data"]["message"] == after["data"]["message"]

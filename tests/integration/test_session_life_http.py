@@ -194,12 +194,12 @@ def test_the_jobs_run_as_tasks_by_hand_and_dry(here: Runtime, ana: Reverie, reve
     """Given a silent session, then the task ends it and tells counts; dry it changes nothing; retention finds none."""
     say(here, ana, "hello")
     tasks = worker_app.app.tasks
-    assert tasks[contract.CLOSE_IDLE_SESSIONS].body(by_hand=True, dry_run=True)["closed"] == 1
+    assert tasks[contract.CLOSE_IDLE_SESSIONS].body(manual=True, dry_run=True)["closed"] == 1
     assert ana.session("s").status == "active"
-    assert tasks[contract.CLOSE_IDLE_SESSIONS].body(by_hand=True)["closed"] == 1
+    assert tasks[contract.CLOSE_IDLE_SESSIONS].body(manual=True)["closed"] == 1
     assert ana.session("s").status == "idle"
-    assert "closed" not in tasks[contract.CLOSE_IDLE_SESSIONS].body(by_hand=True)
-    assert set(tasks[contract.APPLY_RETENTION].body(by_hand=True)) == {"seconds"}
+    assert "closed" not in tasks[contract.CLOSE_IDLE_SESSIONS].body(manual=True)
+    assert set(tasks[contract.APPLY_RETENTION].body(manual=True)) == {"seconds"}
     (entry,) = ana.curation(job="close-idle-sessions", action="close")
     assert "status: active -> idle" in reverie("curation", "show", entry.id).out
 

@@ -83,10 +83,10 @@ def test_the_periodic_task_summarises_and_the_client_reads_it(url: str) -> None:
     """Given a session over its budget, when the task has run, then the client, also for asyncio, sees its summary."""
     with Reverie("ana", url=url) as ana:
         assert ana.summary("s").text == ""
-        assert run(contract.SUMMARIZE_SESSIONS, by_hand=True, dry_run=True)["due"] == 1
+        assert run(contract.SUMMARIZE_SESSIONS, manual=True, dry_run=True)["due"] == 1
         assert ana.summary("s").epoch == 0
-        assert run(contract.SUMMARIZE_SESSIONS, by_hand=True)["summaries"] == 1
-        assert "summaries" not in run(contract.SUMMARIZE_SESSIONS, by_hand=True)
+        assert run(contract.SUMMARIZE_SESSIONS, manual=True)["summaries"] == 1
+        assert "summaries" not in run(contract.SUMMARIZE_SESSIONS, manual=True)
         found = ana.summary("s")
         assert found.covers == found.upper_sequence > 0
         assert found.covers + found.uncovered == 50
@@ -104,11 +104,11 @@ def test_the_periodic_task_summarises_and_the_client_reads_it(url: str) -> None:
 
 def test_conversations_that_are_over_are_consolidated_by_their_task(url: str, here: Runtime) -> None:
     """Given a session in which something was said just now, then the task leaves it; once it has ended, it does not."""
-    assert "summaries" not in run(contract.CONSOLIDATE_CONVERSATIONS, by_hand=True)
+    assert "summaries" not in run(contract.CONSOLIDATE_CONVERSATIONS, manual=True)
     with here.store("default").writing() as tx:
         tx.connection.exec_driver_sql("UPDATE sessions SET status = 'idle'")
-    assert run(contract.CONSOLIDATE_CONVERSATIONS, by_hand=True)["summaries"] == 1
-    assert run(contract.CONSOLIDATE_CONVERSATIONS, by_hand=True).get("summaries", 0) == 0
+    assert run(contract.CONSOLIDATE_CONVERSATIONS, manual=True)["summaries"] == 1
+    assert run(contract.CONSOLIDATE_CONVERSATIONS, manual=True).get("summaries", 0) == 0
     with Reverie("ana", url=url) as ana:
         assert (ana.summary("s").covers, ana.summary("s").uncovered) == (50, 0)
 

@@ -107,7 +107,7 @@ def test_a_periodic_job_run_twice_is_skipped_or_harmless(here: Runtime, producer
     assert "skipped" not in counts[0]
     before = state(here)
     for _ in range(2):
-        assert "skipped" not in run(job, by_hand=True)
+        assert "skipped" not in run(job, manual=True)
     assert state(here) == before
     assert verify(here.store(WORKSPACE)).wrong == []
     last = here.stores.jobs().last_runs()[job]
@@ -147,7 +147,7 @@ def test_after_a_flush_the_sweeps_bring_everything_stored_to_its_end(here: Runti
     here.broker.delete(*keys)
     assert queued(here) == 0
     for _ in range(3):
-        run(contract.SWEEP_STAGES, by_hand=True)
+        run(contract.SWEEP_STAGES, manual=True)
         for task in STAGES[1:]:
             run(task, workspace=WORKSPACE)
     expected = {"zanzibar 0", "zanzibar 1", "zanzibar 2"}

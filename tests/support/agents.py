@@ -80,7 +80,7 @@ def agent_worker(folder: Path, code: str, environment: Mapping[str, str]) -> Ite
 def fire(runtime: Runtime, workspace: str = contract.DEFAULT_WORKSPACE) -> list[str]:
     """Do what the sweep and a worker of Reverie's do; returns the runs that were executed."""
     with use_runtime(runtime):
-        app.tasks[contract.RUN_DUE_SCHEDULES].body(by_hand=True)
+        app.tasks[contract.RUN_DUE_SCHEDULES].body(manual=True)
         with runtime.stores.workspace(workspace).reading() as tx:
             waiting = tx.open_runs.to_send(clock=2**62, lost_before=2**62, limit=100)
         for run in waiting:

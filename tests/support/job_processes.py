@@ -115,6 +115,6 @@ def _work(line: Connection, data: str, job: str, broker: str) -> None:
     line.send("ready")
     line.recv()
     with use_runtime(runtime):
-        counts = dict(app.tasks[job].body(by_hand=True))
+        counts = dict(app.tasks[job].body(manual=True))
     runtime.close()
     line.send(counts)

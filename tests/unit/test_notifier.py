@@ -162,7 +162,7 @@ def test_without_a_notifier_nothing_is_pushed_and_no_secret_is_made(make_here: C
     """Given no notifier, when the job runs, then it does nothing, and both can still be pulled."""
     here = make_here()
     remember_something(here)
-    assert deliver(here, by_hand=False) == {}
+    assert deliver(here, manual=False) == {}
     assert not (here.settings.data / "webhook.secret").exists()
 
 
@@ -172,7 +172,7 @@ def test_by_hand_all_that_is_due_is_pushed_and_nothing_is_waited_for(make_here: 
     here = make_here(made, schedule_interval_seconds=60)
     remember_something(here)
     add_reminder(here.store("ws"), "soon", due=here.now() + 50_000_000)
-    assert deliver(here, by_hand=True) == {"reminders": 1, "notifications": 1}
+    assert deliver(here, manual=True) == {"reminders": 1, "notifications": 1}
     assert len(sender.posted) == 2
 
 
@@ -181,10 +181,10 @@ def test_while_the_notifier_is_left_alone_nothing_is_claimed(make_here: Callable
     made, sender = notifier(WebhookAnswer(500, retry_after_seconds=600.0))
     here = make_here(made)
     remember_something(here)
-    first = deliver(here, by_hand=True)
+    first = deliver(here, manual=True)
     posted = len(sender.posted)
     assert 1 <= posted <= first["put_back"] == first["away"] <= 2, "both may have been on their way"
-    assert deliver(here, by_hand=True) == {}
+    assert deliver(here, manual=True) == {}
     assert len(sender.posted) == posted
 
 
@@ -193,10 +193,10 @@ def test_two_runs_of_one_process_do_not_wait_for_the_same_notifier(make_here: Ca
     found: list[Any] = []
 
     def meanwhile(_posted: object) -> WebhookAnswer:
-        found.append(deliver(here, by_hand=True))
+        found.append(deliver(here, manual=True))
         return WebhookAnswer(200)
 
     here = make_here(notifier(meanwhile)[0])
     remember_something(here)
-    assert deliver(here, by_hand=True) == {"reminders": 1, "notifications": 1}
+    assert deliver(here, manual=True) == {"reminders": 1, "notifications": 1}
     assert found == [{"skipped": 1}] * 2

@@ -105,7 +105,7 @@ def test_the_tasks_run_once_a_period_and_their_counts_are_kept(
         assert done["pruned"] == told["pruned"] == 1
         assert body() == {"skipped": 1}
         assert here.stores.jobs().last_runs()[task].counts == done
-        assert body(by_hand=True)["looked_at"] == done["looked_at"] - sum(
+        assert body(manual=True)["looked_at"] == done["looked_at"] - sum(
             done.get(name, 0) for name in ("expired", "pruned", "merged")
         )
 
@@ -123,7 +123,7 @@ def test_the_settings_reach_the_job(kept: Kept, make_runtime: Callable[..., Runt
         memories_per_scope=7, max_entries=9,
     )  # fmt: skip
     with use_runtime(here):
-        assert tasks.prune.body(by_hand=True)["pruned"] == 3
+        assert tasks.prune.body(manual=True)["pruned"] == 3
 
 
 def test_the_status_tells_what_a_job_did(kept: Kept) -> None:

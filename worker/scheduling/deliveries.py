@@ -15,12 +15,12 @@ _DAY_SECONDS: Final = 86_400
 _MARGIN_SECONDS: Final = 1.0
 # Of one store. A process that is killed leaves as many that are pushed again.
 AT_ONCE: Final = 4
-# Run by hand, all that is due is pushed, however much there is.
-_BY_HAND_SECONDS: Final = 240.0
+# A manual run pushes everything that is due, however much there is.
+_MANUAL_SECONDS: Final = 240.0
 
 
-def deliver(here: Runtime, *, by_hand: bool) -> dict[str, Any]:
-    """Deliver what is due and, unless by hand, what becomes due before the next run; returns counts."""
+def deliver(here: Runtime, *, manual: bool) -> dict[str, Any]:
+    """Deliver what is due and, unless it is a manual run, what becomes due before the next run; returns counts."""
     told = prune_told(
         here.stores,
         idle_stores=here.idle_stores,
@@ -34,19 +34,19 @@ def deliver(here: Runtime, *, by_hand: bool) -> dict[str, Any]:
     if not notifier.delivering.acquire(timeout=max(here.settings.schedule_interval_seconds, 1.0)):
         return {**told, "skipped": 1}
     try:
-        pushed = _push(here, notifier, by_hand=by_hand)
+        pushed = _push(here, notifier, manual=manual)
     finally:
         notifier.delivering.release()
     unreadable = {**told.get("unreadable", {}), **pushed.get("unreadable", {})}
     return {**told, **pushed, **({"unreadable": unreadable} if unreadable else {})}
 
 
-def _push(here: Runtime, notifier: Notifier, *, by_hand: bool) -> dict[str, Any]:
+def _push(here: Runtime, notifier: Notifier, *, manual: bool) -> dict[str, Any]:
     every = here.settings.schedule_interval_seconds
     return deliver_due(
         here.stores,
         Pushing(notifier.push, notifier.timeout_seconds, here.now, now_micros, at_once=AT_ONCE),
         idle_stores=here.idle_stores,
-        budget_seconds=_BY_HAND_SECONDS if by_hand else every + _MARGIN_SECONDS,
-        ahead_seconds=0.0 if by_hand or not here.schedules.looks_ahead else every,
+        budget_seconds=_MANUAL_SECONDS if manual else every + _MARGIN_SECONDS,
+        ahead_seconds=0.0 if manual or not here.schedules.looks_ahead else every,
     )

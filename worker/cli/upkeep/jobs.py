@@ -146,7 +146,7 @@ def run(
     app.loader.import_default_modules()
     options = {"dry_run": True} if dry_run else {}
     try:
-        counts = dict(app.tasks[_JOBS[job]].body(by_hand=True, **options))
+        counts = dict(app.tasks[_JOBS[job]].body(manual=True, **options))
     except KeyboardInterrupt:
         typer.echo("reverie: interrupted: what was done is kept, and the next run does the rest", err=True)
         raise typer.Exit(130) from None
