@@ -76,6 +76,7 @@ $(INSTALLED): pyproject.toml client/pyproject.toml
 	echo "Installing Reverie and what it needs; the first time takes some minutes, most of them for torch."; \
 	export PIP_DISABLE_PIP_VERSION_CHECK=1; \
 	$(PY) -m pip uninstall -qq --yes reverie-memory reverie-client; \
+	rm -rf *.egg-info client/*.egg-info; \
 	$(PY) -m pip install -qq --no-input --progress-bar off -e ./client -e '.[dev]'; \
 	touch $@; \
 	echo "Installed."
