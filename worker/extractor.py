@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from memory.memories.extraction import ExtractionRules, Extractor
+from memory.memories.extraction_reading import Extractor
+from memory.memories.extraction_window import ExtractionRules
 from worker.runtime import Runtime
 
 
@@ -10,7 +11,7 @@ def extractor_of(here: Runtime) -> Extractor:
     """What extraction works with in this process."""
     settings = here.settings
     rules = ExtractionRules(
-        fewest_characters=settings.extraction_min_message_length,
+        min_characters=settings.extraction_min_message_length,
         debounce_seconds=settings.extraction_debounce_seconds,
         threshold=settings.extraction_confidence_threshold,
         fallback=settings.deterministic_fallback,

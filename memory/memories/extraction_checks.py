@@ -1,25 +1,25 @@
-"""What a language model says it found, checked against what users really said: only what holds becomes a finding.
+"""Check a language model's answer against what users said: only memories that hold become findings.
 
-Its answer is a stranger's text. A text that is hidden in a conversation can make a model say anything; it cannot make
-a user have said it.
+The answer is untrusted. A text hidden in a conversation can make a model claim anything, but not that a user said it.
 """
 
 from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Final, cast
 
 from memory.memories.extraction_prompt import (
-    MOST_MEMORIES,
+    MAX_MEMORIES,
     ExtractedMemory,
     Extraction,
     is_evidence,
-    label_of,
+    message_label,
     shown_text,
 )
+from memory.memories.extraction_window import ExtractionRules, Window
 from memory.memories.findings import Finding
 from memory.memories.patterns.requests import says_everywhere
 from memory.memories.patterns.sentences import without_foreign
@@ -31,17 +31,17 @@ from storage.memories.extraction import SourceMessage
 from storage.memories.records import MemoryKind, Tier
 from storage.recall.words import hash_of, words_of
 
-CONTENT_CHARACTERS: Final = 500
-LABEL_CHARACTERS: Final = 120
-MOST_TAGS: Final = 5
-# Of the words of a content that mean something, the share that the conversation must hold: the rest is how one says
-# in the third person what was said in the first.
+MAX_CONTENT_CHARACTERS: Final = 500
+MAX_LABEL_CHARACTERS: Final = 120
+MAX_TAGS: Final = 5
+# The share of a content's meaningful words that must occur in the conversation. The rest is the rewording from the
+# first person to the third.
 GROUNDED_SHARE: Final = 0.5
 _KINDS: Final = frozenset({"fact", "preference", "procedure", "event", "task"})
 _ACCOUNT_KINDS: Final = frozenset({"preference", "procedure"})
 _DEFAULT_IMPORTANCE: Final = 0.5
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
-# A name within the sentence, or anything with a digit: what must not be invented.
+# Names within the sentence and anything with a digit: these must not be invented.
 _EXACT = re.compile(r"(?<!^)(?<![.!?:] )\b[A-Z][\w'-]+|\b\w*\d\w*")
 _COMMAND = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b[^.]{0,40}\b(?:instructions?|prompts?|rules|everything)\b"
@@ -51,65 +51,67 @@ _COMMAND = re.compile(
 _USER: Final = frozenset({"user", "users"})
 
 
-def checked(
-    answer: Extraction,
-    new: Sequence[SourceMessage],
-    *,
-    before: Sequence[SourceMessage],
-    fewest_characters: int,
-    threshold: float,
-    now: int,
-    dropped: Counter[str],
-) -> Iterator[Finding]:
-    """The memories of an answer that hold, the oldest evidence first; `dropped` counts the others by their reason."""
-    shown = {label_of(message): message for message in new if is_evidence(message, fewest_characters)}
-    asked = _words(" ".join(message.content for message in [*before, *new] if message.role != "user"))
+def checked_findings(
+    answer: Extraction, window: Window, rules: ExtractionRules, *, now: int
+) -> tuple[list[Finding], Counter[str]]:
+    """Return the memories of an answer that hold, oldest evidence first, and counts of the others by reason."""
+    evidence_by_label = {
+        message_label(message): message for message in window.new if is_evidence(message, rules.min_characters)
+    }
+    other_words = _words(
+        " ".join(message.content for message in [*window.before, *window.new] if message.role != "user")
+    )
     found: list[Finding] = []
-    for extracted in answer.memories[:MOST_MEMORIES]:
-        evidence = [shown[label] for label in dict.fromkeys(extracted.evidence) if label in shown]
-        reason = _refused(extracted, evidence, asked, threshold)
+    dropped: Counter[str] = Counter()
+    for extracted in answer.memories[:MAX_MEMORIES]:
+        labels = dict.fromkeys(extracted.evidence)
+        evidence = [evidence_by_label[label] for label in labels if label in evidence_by_label]
+        reason = _rejection(extracted, evidence, other_words, rules.threshold)
         finding = _finding(extracted, evidence, now) if reason is None else None
         if finding is None:
             dropped[reason or "over_already"] += 1
         else:
             found.append(finding)
-    dropped["too_many"] += max(0, len(answer.memories) - MOST_MEMORIES)
-    yield from sorted(found, key=lambda finding: finding.message.sequence)
+    if len(answer.memories) > MAX_MEMORIES:
+        dropped["too_many"] = len(answer.memories) - MAX_MEMORIES
+    return sorted(found, key=lambda finding: finding.message.sequence), dropped
 
 
-def _refused(
-    extracted: ExtractedMemory, evidence: Sequence[SourceMessage], asked: set[int], threshold: float
+def _rejection(
+    extracted: ExtractedMemory, evidence: Sequence[SourceMessage], other_words: set[int], threshold: float
 ) -> str | None:
-    """Why a memory is not kept; None where it holds."""
+    """Return why a memory is dropped; None if it holds."""
     content = _clean(extracted.content)
     if not evidence:
         return "no_evidence"
-    if not 0 < len(content) <= CONTENT_CHARACTERS or extracted.kind not in _KINDS:
+    if not 0 < len(content) <= MAX_CONTENT_CHARACTERS or extracted.kind not in _KINDS:
         return "malformed"
-    if not (threshold <= extracted.confidence <= 1.0):  # NaN compares with nothing
+    if not (threshold <= extracted.confidence <= 1.0):  # false for NaN, too
         return "not_confident"
     fields = [content, *filter(None, (extracted.category, extracted.key, extracted.value, extracted.subject))]
-    told = "\n".join([*fields, *extracted.tags])
-    if looks_secret(told) is not None or any(holds_secret_of(told, message.content) for message in evidence):
+    whole = "\n".join([*fields, *extracted.tags])
+    if looks_secret(whole) is not None or any(holds_secret_of(whole, message.content) for message in evidence):
         return "secret"
     if _COMMAND.search(content):
         return "command"
-    said = "\n".join(without_foreign(shown_text(message)) for message in evidence)
-    return None if _is_grounded(content, extracted.value, said, asked) else "not_grounded"
+    evidence_text = "\n".join(without_foreign(shown_text(message)) for message in evidence)
+    return None if _is_grounded(content, extracted.value, evidence_text, other_words) else "not_grounded"
 
 
-def _is_grounded(content: str, value: str | None, said: str, asked: set[int]) -> bool:
-    """Whether the user's words hold the value, the names and the numbers, and the conversation most of the rest."""
-    own = {hash_of(word) for word in words_of(said)}
+def _is_grounded(content: str, value: str | None, evidence_text: str, other_words: set[int]) -> bool:
+    """Return whether the user's words hold the value, names and numbers, and the conversation enough of the rest."""
+    user_words = {hash_of(word) for word in words_of(evidence_text)}
     exact = [word for token in _EXACT.findall(content) for word in words_of(token) if word not in _USER]
-    if any(hash_of(word) not in own for word in exact) or not _words(value or "") <= own:
+    if any(hash_of(word) not in user_words for word in exact) or not _words(value or "") <= user_words:
         return False
-    meant = _words(content)
-    return bool(meant) and len(meant & own) > 0 and len(meant & (own | asked)) >= GROUNDED_SHARE * len(meant)
+    words = _words(content)
+    if not words & user_words:
+        return False
+    return len(words & (user_words | other_words)) >= GROUNDED_SHARE * len(words)
 
 
 def _words(text: str) -> set[int]:
-    """The words of a text that mean something."""
+    """Return the hashes of a text's meaningful words."""
     return {hash_of(word) for word in words_of(text) if word not in STOP_WORDS and word not in _USER}
 
 
@@ -120,10 +122,10 @@ def _finding(extracted: ExtractedMemory, evidence: Sequence[SourceMessage], now:
     if expires_at is not None and expires_at <= max(now, message.created_at):
         return None
     fact = _fact(extracted) if kind == "fact" else {}
-    everywhere = extracted.tier == "account" and kind in _ACCOUNT_KINDS and any(
-        says_everywhere(one.content) for one in evidence
-    )  # fmt: skip
-    tier: Tier = "account" if everywhere else "workspace"
+    is_account = (
+        extracted.tier == "account" and kind in _ACCOUNT_KINDS and any(says_everywhere(one.content) for one in evidence)
+    )
+    tier: Tier = "account" if is_account else "workspace"
     return Finding(
         message=message,
         evidence=tuple(one.id for one in evidence),
@@ -144,31 +146,31 @@ def _finding(extracted: ExtractedMemory, evidence: Sequence[SourceMessage], now:
 
 
 def _fact(extracted: ExtractedMemory) -> Mapping[str, str]:
-    """Category, key and value where all three are there."""
+    """Return category, key and value if all three are given, else nothing."""
     fields = {
         "category": _label(extracted.category),
         "key": _label(extracted.key),
-        "value": _clean(extracted.value or "")[:CONTENT_CHARACTERS],
+        "value": _clean(extracted.value or "")[:MAX_CONTENT_CHARACTERS],
     }
     return {name: value for name, value in fields.items() if value} if all(fields.values()) else {}
 
 
 def _label(text: str | None) -> str | None:
-    return _clean(text or "").lower()[:LABEL_CHARACTERS].strip(" .,:;") or None
+    return _clean(text or "").lower()[:MAX_LABEL_CHARACTERS].strip(" .,:;") or None
 
 
 def _clean(text: str) -> str:
-    """A text on one line, without what cannot be seen."""
+    """Return a text on one line, without invisible characters."""
     return " ".join(_HIDDEN.sub(" ", text.encode("utf-8", "ignore").decode()).split())
 
 
 def _tags(tags: Sequence[str]) -> tuple[str, ...]:
     clean = (_clean(tag).lower()[:MAX_TAG_CHARACTERS].strip() for tag in tags)
-    return tuple(dict.fromkeys(tag for tag in clean if tag))[:MOST_TAGS]
+    return tuple(dict.fromkeys(tag for tag in clean if tag))[:MAX_TAGS]
 
 
 def _time(text: str | None) -> int | None:
-    """A moment in microseconds; None for none, and for what is no time."""
+    """Return a time in microseconds; None if there is none or it cannot be parsed."""
     try:
         moment = datetime.fromisoformat((text or "").strip())
         return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))

@@ -1,7 +1,7 @@
-"""Findings become memories: what is known is not repeated, what is newer takes the place of what is older.
+"""Store findings as memories: known ones are skipped, newer ones supersede older ones.
 
-A person's own memories are never touched, nor is anything that is newer than the finding. Each memory is one entry of
-the curation log, with what it took the place of, so that each can be undone by itself.
+User-written memories are never changed, nor is anything newer than the finding. Each new memory is one entry of the
+curation log, together with what it superseded, so that each can be undone by itself.
 """
 
 from __future__ import annotations
@@ -23,28 +23,28 @@ ACTION: Final = "extract"
 
 
 def forget_in_account(account: Store, *, agent: str, workspace: str, session: str | None) -> int:
-    """Delete what came into the account from a session of a workspace, or from any of its; returns how many.
+    """Delete the account memories that came from a session of a workspace, or from all its sessions; return how many.
 
-    For when the session, or the workspace, is forgotten: its own store's memories go with it, these do not. What they
-    had taken the place of stands again.
+    Used when a session or workspace is forgotten: the memories in its own store go with it, those of the account do
+    not. What they had superseded becomes current again.
     """
     with account.writing() as tx:
-        tx.curation.forget_origin(workspace, session, agent=agent)  # of those too that were pruned since
+        tx.curation.forget_origin(workspace, session, agent=agent)  # also of memories that were pruned since
         rows = KnownMemories(tx.connection, agent).rows_from_workspace(workspace, session)
         if not rows:
             return 0
         memories = tx.for_agent(agent).memories
-        gone = [memory.id for memory in memories.by_rows(rows).values()]
+        deleted_ids = [memory.id for memory in memories.by_rows(rows).values()]
         memories.detach_superseded(rows)
-        tx.curation.forget_memories(agent, gone)
+        tx.curation.forget_memories(agent, deleted_ids)
         return memories.delete(rows)
 
 
-class Keeper:
-    """Keeps findings of one session within one transaction, in their order; `counts` says what became of them."""
+class FindingSaver:
+    """Stores findings of one session in one transaction; `counts` has the outcome of each."""
 
     def __init__(self, tx: Transaction, session: WaitingSession, *, job: str, workspace: str | None, now: int) -> None:
-        """`workspace` is given where the store is the account's: it has no sessions, so what names one is metadata."""
+        """Take the `workspace` of the session if the store is the account's, which has no sessions: it is metadata."""
         self.counts: Counter[str] = Counter()
         self._tx = tx
         self._session = session
@@ -56,13 +56,13 @@ class Keeper:
         self._contents = {normalised(content) for content in self._known.contents(owner=session.user)}
         self._undone = tx.curation.undone(ACTION)
 
-    def keep(self, findings: Sequence[Finding]) -> None:
-        """Store what is new of these."""
+    def save(self, findings: Sequence[Finding]) -> None:
+        """Store those findings that are new, in their order."""
         for finding in findings:
-            self.counts[self._keep(with_owner(finding, self._session.user))] += 1
+            self.counts[self._save(with_owner(finding, self._session.user))] += 1
 
-    def _keep(self, finding: Finding) -> str:
-        """Store a finding, and say what became of it."""
+    def _save(self, finding: Finding) -> str:
+        """Store a finding unless it is known; return the outcome."""
         agent = self._session.agent
         memory_id = finding.memory_id(agent)
         if normalised(finding.content) in self._contents or self._memories.find(memory_id) is not None:
@@ -75,7 +75,7 @@ class Keeper:
         if any(rival.created_at > finding.message.created_at for rival in rivals):
             return "older_than_known"
         if any(_is_protected(rival) and _is_same_fact(rival, finding) for rival in rivals):
-            return "said_otherwise_by_a_person"
+            return "contradicts_user_written"
         older = [rival for rival in rivals if not _is_protected(rival)]
         self._store(finding, memory_id, older)
         self._contents.add(normalised(finding.content))
@@ -84,7 +84,7 @@ class Keeper:
         return "added"
 
     def _rivals(self, finding: Finding) -> list[KnownMemory]:
-        """What is known of the same subject or fact."""
+        """Return the current memories of the same subject or fact."""
         rivals: dict[int, KnownMemory] = {}
         if finding.subject is not None:
             rivals = {one.row_id: one for one in self._known.with_subject(finding.subject, owner=self._session.user)}
@@ -103,13 +103,13 @@ class Keeper:
             memories=[memory_id, *(one.id for one in older)],
             session=self._session.id,
         ):
-            # One row may stand for a fact: the older one leaves the place before it is known who takes it.
+            # Only one row may be the current fact: the older one is superseded, by itself for a moment, first.
             for one in older:
                 self._memories.supersede(one.row_id, by=one.row_id, now=self._now)
             added = self._memories.add(self._memory(finding, memory_id), now=self._now)
             for one in older:
                 self._memories.supersede(one.row_id, by=added.row_id, now=self._now)
-            # It was just learnt, however long ago it was said: it must not be forgotten at once.
+            # It has just been learnt, however long ago it was said: it must not decay at once.
             self._memories.change(added.row_id, now=self._now, accessed_at=max(self._now, added.created_at))
 
     def _memory(self, finding: Finding, memory_id: str) -> NewMemory:
@@ -132,7 +132,7 @@ class Keeper:
 
 
 def _says_the_same(known: KnownMemory, finding: Finding) -> bool:
-    """Whether what is known is this fact with this value."""
+    """Return whether a known memory is this fact with this value."""
     return (
         _is_same_fact(known, finding)
         and known.value is not None
@@ -146,6 +146,6 @@ def _is_same_fact(known: KnownMemory, finding: Finding) -> bool:
 
 
 def _is_protected(known: KnownMemory) -> bool:
-    """Whether no job may take its place: a person wrote or pinned it, or an agent keeps it as its own fact or note."""
-    by_hand = known.source in (USER_SOURCE, "agent") and (known.note_id is not None or known.category is not None)
-    return by_hand or known.source == USER_SOURCE or known.pinned
+    """Return whether no job may supersede it: user-written, pinned, or a fact or note that an agent stored."""
+    explicit = known.source in (USER_SOURCE, "agent") and (known.note_id is not None or known.category is not None)
+    return explicit or known.source == USER_SOURCE or known.pinned

@@ -1,4 +1,4 @@
-"""What extraction reads of a session at once, and how it notes how far sessions were read."""
+"""What extraction reads of a session at once, and how it records the position up to which sessions were read."""
 
 from __future__ import annotations
 
@@ -8,32 +8,39 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
 
-from memory.memories.given_secrets import without_given_secrets
+from memory.memories.secret_answers import redact_secret_answers
 from reverie import contract
-from storage.memories.extraction import (
-    ExtractionProgress,
-    KnownMemories,
-    KnownMemory,
-    SourceMessage,
-    WaitingSession,
-)
+from storage.memories.extraction import ExtractionProgress, KnownMemories, KnownMemory, SourceMessage, WaitingSession
 from storage.transaction import Transaction
 
-# A model is shown no more at once.
+# A model gets at most this much at once.
 MODEL_MESSAGES: Final = 40
 MODEL_CHARACTERS: Final = 24_000
-# Patterns read on for so long before what they found is committed: some 10 ms.
+# Patterns read this much, some 10 ms of work, before what they found is committed.
 PATTERN_MESSAGES: Final = 400
 PATTERN_CHARACTERS: Final = 240_000
 CONTEXT_MESSAGES: Final = 6
 KNOWN_MEMORIES: Final = 40
-# Sessions in which nothing was found: so many are noted in one commit.
-_NOTED_AT_ONCE: Final = 200
+# Positions of sessions without findings that are saved in one commit.
+_POSITIONS_PER_COMMIT: Final = 200
+
+
+@dataclass(frozen=True, slots=True)
+class ExtractionRules:
+    """What is extracted, and when. Patterns are used without a model, and with `fallback` also when it fails.
+
+    User messages of fewer than `min_characters` say nothing; findings below `threshold` are dropped.
+    """
+
+    min_characters: int = 20
+    debounce_seconds: float = 30.0
+    threshold: float = 0.7
+    fallback: bool = True
 
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """What is read at once of a session: new messages, and what is shown with them; no answer that gives a secret."""
+    """New messages of a session and what a model is shown with them; answers that give a secret are redacted."""
 
     new: tuple[SourceMessage, ...]
     before: tuple[SourceMessage, ...]
@@ -42,53 +49,56 @@ class Window:
 
 @dataclass(slots=True)
 class Positions:
-    """How far sessions were read in which nothing was found: many of them in one commit.
+    """Positions of sessions in which nothing was found, saved many at a time.
 
-    A commit of their own would keep every other writer waiting for nothing. Lost in a crash, they are read once more.
+    A commit for each would only make other writers wait. After a crash these sessions are read again.
     """
 
     writing: Callable[[], AbstractContextManager[Transaction]]
     counts: Counter[str]
     now: int
-    _read: list[tuple[WaitingSession, int]] = field(default_factory=list)
+    _unsaved: list[tuple[WaitingSession, int]] = field(default_factory=list)
 
-    def note(self, session: WaitingSession, to: int) -> None:
-        """Note that a session was read up to a sequence; `session` is as it was found, its old position included."""
-        self._read.append((session, to))
-        if len(self._read) >= _NOTED_AT_ONCE:
+    def note(self, session: WaitingSession, position: int) -> None:
+        """Note that a session was read up to a sequence; `session` is as it was found, with its old position."""
+        self._unsaved.append((session, position))
+        if len(self._unsaved) >= _POSITIONS_PER_COMMIT:
             self.save()
 
     def save(self) -> None:
-        """Commit what was noted; a session that another copy has read on in stays where that one left it."""
-        if not self._read:
+        """Commit the noted positions; where another reader has moved one in the meantime, that one stays."""
+        if not self._unsaved:
             return
         with self.writing() as tx:
             progress = progress_of(tx)
-            for session, to in self._read:
-                if not progress.advance(session, to=to, now=self.now):
+            for session, position in self._unsaved:
+                if not progress.advance(session, to=position, now=self.now):
                     self.counts["read_elsewhere"] += 1
-        self._read.clear()
+        self._unsaved.clear()
 
 
 def progress_of(tx: Transaction) -> ExtractionProgress:
-    """How far sessions were read."""
+    """Return the positions of the extraction job in a transaction."""
     return ExtractionProgress(tx.connection, contract.EXTRACT_MEMORIES)
 
 
 def next_window(tx: Transaction, session: WaitingSession, *, for_model: bool) -> Window:
-    """What comes next of a session; no new messages at its end. Only a model needs what is known already."""
+    """Return the next window of a session, at its end one without new messages. Only a model needs what is known."""
     progress = progress_of(tx)
-    most_messages = MODEL_MESSAGES if for_model else PATTERN_MESSAGES
-    most_characters = MODEL_CHARACTERS if for_model else PATTERN_CHARACTERS
+    max_messages = MODEL_MESSAGES if for_model else PATTERN_MESSAGES
+    max_characters = MODEL_CHARACTERS if for_model else PATTERN_CHARACTERS
     new: list[SourceMessage] = []
     size = 0
-    for message in progress.new_messages(session, limit=most_messages):
+    for message in progress.new_messages(session, limit=max_messages):
         size += len(message.content)
-        if new and size > most_characters:
+        if new and size > max_characters:
             break
         new.append(message)
     before = progress.messages_before(session, limit=CONTEXT_MESSAGES)
-    agent = KnownMemories(tx.connection, session.agent)
-    known = agent.newest(owner=session.user, limit=KNOWN_MEMORIES) if for_model else ()
-    read = tuple(without_given_secrets([*before, *new], ""))
-    return Window(new=read[len(before) :], before=read[: len(before)], known=tuple(known))
+    known = KnownMemories(tx.connection, session.agent)
+    read = tuple(redact_secret_answers([*before, *new], ""))
+    return Window(
+        new=read[len(before) :],
+        before=read[: len(before)],
+        known=tuple(known.newest(owner=session.user, limit=KNOWN_MEMORIES)) if for_model else (),
+    )

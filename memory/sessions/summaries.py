@@ -14,7 +14,7 @@ from typing import Final
 
 import numpy as np
 
-from memory.memories.given_secrets import without_given_secrets
+from memory.memories.secret_answers import redact_secret_answers
 from memory.sessions import summary_plan
 from memory.sessions.condensers import Condensed, Condenser, appended
 from memory.sessions.exchanges import MESSAGE_TOKENS, beginnings, costs
@@ -127,7 +127,7 @@ def condense(store: Store, condenser: Condenser, due: Due, writing: Writing, *, 
         rows = tx.for_agent(state.agent)
         vectors = _vectors(tx, rows, due.messages)
         before = rows.messages.just_before([message.id for message in due.messages[:1]])
-    said = without_given_secrets(due.messages, "".join(before.values()))
+    said = redact_secret_answers(due.messages, "".join(before.values()))
     condensed = condenser.condense(said, vectors, room)
     lines = appended(parsed(state.text), condensed.lines, most, condenser.counter)
     covered = [message.row_id for message in due.messages]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.memories import extraction_sweep
+from memory.memories import extraction
 from reverie import contract
 from worker.extractor import extractor_of
 from worker.job_runs import periodic_task
@@ -18,7 +18,7 @@ from worker.runtime import Runtime
 )
 def extract_memories(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
     """Extract memories from sessions without recent messages; notify the chunk stage of workspaces with new ones."""
-    return extraction_sweep.extract_memories(
+    return extraction.extract_memories(
         runtime.stores,
         extractor_of(runtime),
         now=runtime.now(),

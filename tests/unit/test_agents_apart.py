@@ -14,7 +14,9 @@ from sqlalchemy import text
 from adapters.tokens import EstimatedTokens
 from adapters.workspace_git import RepositoriesInMemory
 from memory.jobs import JobRun, run_on_store
-from memory.memories.extraction import ExtractionRules, Extractor, extract_due
+from memory.memories.extraction import extract_due
+from memory.memories.extraction_reading import Extractor
+from memory.memories.extraction_window import ExtractionRules
 from memory.memories.secrets import looks_secret
 from memory.sessions.channels import create_channel
 from memory.sessions.condensers import Condenser

@@ -131,7 +131,7 @@ def test_sessions_that_hold_nothing_are_noted_in_one_commit(
         return writing(run)
 
     monkeypatch.setattr(JobRun, "writing", counted)
-    monkeypatch.setattr("memory.memories.extraction._note_seen", lambda run: None)
+    monkeypatch.setattr("memory.memories.extraction._move_watermark", lambda run: None)
     assert extracting.sweep()["messages"] == 31
     assert len(commits) == 1
     assert extracting.sweep()["messages"] == 0
@@ -278,7 +278,7 @@ def test_a_persons_fact_is_not_written_over(pipeline: Pipeline) -> None:
     )  # fmt: skip
     extracting = Extracting(pipeline)
     tell(pipeline, LIVES)
-    assert extracting.sweep()["said_otherwise_by_a_person"] == 1
+    assert extracting.sweep()["contradicts_user_written"] == 1
     assert len(extracting.memories()) == 1
 
 

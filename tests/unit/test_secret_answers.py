@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.memories.given_secrets import without_given_secrets
+from memory.memories.secret_answers import redact_secret_answers
 from memory.memories.secrets import REDACTED, looks_secret
 from storage.memories.records import MemoryFilter
 from support.dreams import Dreamer
@@ -24,8 +24,8 @@ def test_the_answer_is_redacted_and_all_else_stays(tmp_path: Path) -> None:
     hello, asked, given, thanks = pipe.messages()
     assert looks_secret(GIVEN) is None
 
-    whole = without_given_secrets([hello, asked, given, thanks], "")
-    rest = without_given_secrets([given, thanks], asked.content)
+    whole = redact_secret_answers([hello, asked, given, thanks], "")
+    rest = redact_secret_answers([given, thanks], asked.content)
 
     assert [message.content for message in whole] == ["Hello", ASKED["content"], REDACTED, "Thanks for that"]
     assert rest == whole[2:]
@@ -59,7 +59,7 @@ def test_what_was_announced_is_redacted_wherever_it_comes(tmp_path: Path) -> Non
     dreamer.settle()
     messages = [message for message in dreamer.messages() if message.session != "t"]
 
-    read = without_given_secrets(messages, "")
+    read = redact_secret_answers(messages, "")
 
     assert [message.content for message in read] == [first, "Go on.", REDACTED, "It rains in Faro."]
     dreamer.make_hot("Heron_Reed")
