@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory.scheduling.executing import execute_run
+from memory.scheduling.executors import Executors, limits_of
 from reverie import contract
 from reverie.clock import now_micros
 from worker.app import current_runtime, task
 from worker.job_runs import run_job
 from worker.scheduling.due_schedules import fire_due
-from worker.scheduling.executors import Executors, limits_of
 
 
 @task(contract.RUN_DUE_SCHEDULES)

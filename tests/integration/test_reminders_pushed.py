@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 from adapters.webhooks import new_secret
+from memory.scheduling.notifier import Notifier
 from reverie import contract
 from reverie.scheduling.reminder_types import Reminder
 from storage.stores import Store

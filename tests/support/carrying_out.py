@@ -9,13 +9,13 @@ from adapters.language_models import GuardedLanguageModel
 from adapters.language_models.scripted import ScriptedLanguageModel
 from adapters.webhooks.in_memory import Scripted, ScriptedWebhookSender
 from memory.scheduling.executing import Execution, Outcome
+from memory.scheduling.executors import Executors, limits_of
 from reverie.errors import Unavailable
 from reverie.scheduling.schedule_types import Executor
 from storage.scheduling.records import RunRecord
 from support.pipeline import Pipeline
 from support.scheduled import Scheduled
 from worker.runtime import Runtime
-from worker.scheduling.executors import Executors, limits_of
 from worker.settings import Settings
 
 WORKSPACE = "ws"

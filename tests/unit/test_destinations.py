@@ -6,8 +6,7 @@ from contextlib import ExitStack
 
 import pytest
 
-from reverie.scheduling.schedule_types import Executor, LlmExecutor, TaskExecutor, WebhookExecutor
-from worker.scheduling.destinations import (
+from memory.scheduling.destinations import (
     MOST_CALLS,
     MOST_OF_ONE,
     MOST_SLOW,
@@ -16,6 +15,7 @@ from worker.scheduling.destinations import (
     Busy,
     Destinations,
 )
+from reverie.scheduling.schedule_types import Executor, LlmExecutor, TaskExecutor, WebhookExecutor
 
 THREADS = 16
 SLOW = WebhookExecutor(url="https://slow.example/a?b")

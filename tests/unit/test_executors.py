@@ -10,6 +10,7 @@ import pytest
 
 from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused
 from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.executors import limits_of, result_of
 from memory.scheduling.rules import RunResult
 from reverie.clock import from_micros, rfc3339, to_micros
 from reverie.errors import Unavailable
@@ -17,7 +18,6 @@ from reverie.scheduling.schedule_types import LlmExecutor
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.scheduled import HOOK, WORKERS
-from worker.scheduling.executors import limits_of, result_of
 
 JSON = "application/json"
 
@@ -337,7 +337,7 @@ def test_a_task_is_handed_over(here: CarryingOut) -> None:
 def test_a_task_recalls_nothing(here: CarryingOut, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a task, then no context is made for it: its worker recalls what it wants."""
     here.queue_tasks()
-    monkeypatch.setattr("worker.scheduling.executors.recalled_for", None)
+    monkeypatch.setattr("memory.scheduling.executors.recalled_for", None)
     schedule = here.time.hourly(executor=WORKERS)
     assert here.fire(schedule).status == "running"
 

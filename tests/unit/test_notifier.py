@@ -16,6 +16,7 @@ from adapters.webhooks import (
     WebhookAnswer,
     WebhookFailed,
 )
+from memory.scheduling.notifier import Notifier, message_id
 from memory.scheduling.pushing import NotPushed
 from reverie.clock import from_micros
 from reverie.scheduling.notification_types import Notification
@@ -23,7 +24,6 @@ from reverie.scheduling.reminder_types import Reminder
 from support.telling import BEGAN, add_notification, add_reminder
 from worker.runtime import Runtime
 from worker.scheduling.deliveries import deliver
-from worker.scheduling.notifier import Notifier, message_id
 from worker.settings import Settings
 
 URL = "https://notifier.example/hook"

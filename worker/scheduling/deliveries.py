@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, Final
 
 from memory.scheduling.deliveries import deliver_due, prune_told
+from memory.scheduling.notifier import Notifier
 from memory.scheduling.pushing import Pushing
 from reverie.clock import now_micros
 from worker.runtime import Runtime
-from worker.scheduling.notifier import Notifier
 
 _DAY_SECONDS: Final = 86_400
 # What becomes due in the last moment is pushed by this run, not by one that may come late.

@@ -17,14 +17,14 @@ from adapters.webhooks import (
     check_webhook_url,
     installation_secret,
 )
+from memory.scheduling.destinations import Destinations
 from memory.scheduling.due_runs import ToSend
+from memory.scheduling.notifier import Notifier
 from reverie import contract
 from reverie.errors import ReverieError, Unavailable
 from reverie.pipeline.inbox import Inbox
 from reverie.pipeline.producer import TaskSender
 from reverie.scheduling.agent_tasks import AgentTasks
-from worker.scheduling.destinations import Destinations
-from worker.scheduling.notifier import Notifier
 from worker.settings import Settings
 
 

@@ -8,15 +8,15 @@ from typing import Any, Final
 import msgspec
 
 from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused, reason, verdict
+from memory.scheduling.destinations import Busy
 from memory.scheduling.executing import AttemptLimits, Execution, HandedOver, NotTried, Outcome, TryAgain
+from memory.scheduling.goal_answers import answer_of
 from memory.scheduling.rules import RunResult, reported
 from reverie.clock import from_micros, rfc3339
 from reverie.errors import Rejected, Unavailable
 from reverie.scheduling.checks import check_report
 from reverie.scheduling.schedule_types import RunReport, TaskExecutor, WebhookExecutor
 from worker.runtime import Runtime
-from worker.scheduling.destinations import Busy
-from worker.scheduling.goal_answers import answer_of
 from worker.scheduling.goal_context import GoalContext, recalled_for
 from worker.settings import Settings
 
