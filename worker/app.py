@@ -105,7 +105,7 @@ def prepare_threads() -> None:
     here = current_runtime()
     here.make_all()
     here.schedules.prepare()
-    here.schedules.looks_ahead = True
+    here.schedules.waits_for_due = True
 
 
 def current_runtime() -> Runtime:

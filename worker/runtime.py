@@ -34,6 +34,7 @@ from adapters.workspace_git import GitFolders
 from memory.idle_stores import IdleStores
 from memory.memories.secrets import looks_secret
 from memory.pipeline.recovery import StageSweep
+from memory.scheduling.due_loop import DueLoop
 from retrieval.indexes import AgentIndexes
 from reverie import contract
 from reverie.clock import now_micros
@@ -152,7 +153,15 @@ class Runtime:
     @cached_property
     def schedules(self) -> ScheduleServices:
         """The senders that schedules and reminders use: webhooks, tasks for runs, the agents' own workers."""
-        services = ScheduleServices(self.settings, self.task_sender, self.inbox, self.pulse, **self.schedule_parts)
+        turn_seconds = max(self.settings.schedule_interval_seconds, 1.0)
+        services = ScheduleServices(
+            self.settings,
+            self.task_sender,
+            self.inbox,
+            self.pulse,
+            lambda: DueLoop(self.stores, self.idle_stores, now=self.now, turn_seconds=turn_seconds),
+            **self.schedule_parts,
+        )
         self._closing.callback(services.close)
         return services
 

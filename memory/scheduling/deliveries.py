@@ -1,78 +1,46 @@
-"""Delivering in all stores: what is due is pushed when it is due, and what was told long ago is forgotten.
+"""Delivery in all stores: pushes reminders and notifications when they are due, and prunes those delivered long ago.
 
-There is no lease over a store, as other jobs have: claims are of single rows, so several may push at once, and one that
-was killed holds up what it was at and nothing else.
+There is no lease over a store, as other jobs have: claims are of single rows, so several processes may push at once,
+and one that is killed delays only the rows it had claimed.
 """
 
 from __future__ import annotations
 
-import random
 import time
 from collections import Counter
-from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Final
 
 from memory.idle_stores import IdleStores
+from memory.scheduling.due_loop import DueLoop, LoopJob, LoopRun
 from memory.scheduling.pushing import Pushing, push_due, push_due_at
 from reverie import contract
 from reverie.errors import ReverieError
 from storage.stores import Store, Stores
 
-# A store in which much is due lets the others have their turn.
+# A store with much to push gives way to the others after this time.
 TURN_SECONDS: Final = 1.0
-# What is made while there is nothing to do but wait is seen this soon.
-LONGEST_NAP_SECONDS: Final = 0.5
-# With very many workspaces, looking takes its time, and this many times as long is rested.
-REST_SHARE: Final = 50
 # Rows removed in one transaction, of one store in one run: the next run goes on.
 PRUNED_AT_ONCE: Final = 500
-_PUSH: Final = contract.DELIVER_REMINDERS
 _PRUNE: Final = f"{contract.DELIVER_REMINDERS}.prune"
 
 
-def deliver_due(
-    stores: Stores,
-    pushing: Pushing,
-    *,
-    idle_stores: IdleStores,
-    budget_seconds: float,
-    ahead_seconds: float = 0.0,
-    pause: Callable[[float], object] = time.sleep,
-    monotonic: Callable[[], float] = time.monotonic,
-) -> dict[str, Any]:
-    """Push what is due, and what becomes due within `ahead_seconds`, in its moment; returns counts.
+def deliver_due(loop: DueLoop, pushing: Pushing, *, budget_seconds: float, wait_seconds: float = 0.0) -> dict[str, Any]:
+    """Push what is due and, for `wait_seconds`, what becomes due; returns counts, as `DueLoop.run` does.
 
-    Begins nothing after `budget_seconds`, nor once the notifier is away: what is left is for the next run. Workspaces
-    that cannot be used are in `unreadable`, and hold up no other.
+    Starts nothing after `budget_seconds`, nor once the notifier is away: the rest is left to the next run.
     """
-    started = monotonic()
-    counts: Counter[str] = Counter()
-    failed: dict[str, str] = {}
-
-    def go_on() -> bool:
-        return monotonic() < started + budget_seconds
-
-    while go_on() and not counts["away"]:
-        began = monotonic()
-        due, unreadable = _due(stores, pushing, idle_stores)
-        failed |= unreadable
-        due = [name for name in due if name not in failed]
-        for name in random.sample(due, len(due)):  # whom the time does not reach comes another time
-            if go_on() and not counts["away"]:
-                _push_in(stores, name, pushing, counts, failed, go_on)
-        if due:
-            continue
-        left = started + ahead_seconds - monotonic()
-        if left <= 0:
-            break
-        wait = (idle_stores.next_at(_PUSH) - pushing.now()) / 1_000_000
-        pause(min(max(wait, 0.001), max(LONGEST_NAP_SECONDS, REST_SHARE * (monotonic() - began)), left))
-    return {**+counts, **({"unreadable": failed} if failed else {})}
+    job = LoopJob(
+        contract.DELIVER_REMINDERS,
+        push_due_at,
+        lambda store, run: _push_in(store, pushing, run),
+        should_stop=lambda run: run.counts["away"] > 0,
+    )
+    return loop.run(job, wait_seconds=wait_seconds, budget_seconds=budget_seconds)
 
 
-def prune_told(stores: Stores, *, idle_stores: IdleStores, now: int, keep_seconds: float) -> dict[str, Any]:
-    """Forget reminders that were delivered, and notifications that were made, longer ago; returns counts.
+def prune_delivered(stores: Stores, *, idle_stores: IdleStores, now: int, keep_seconds: float) -> dict[str, Any]:
+    """Remove reminders delivered, and notifications created, more than `keep_seconds` ago; returns counts.
 
     `now` in microseconds.
     """
@@ -89,32 +57,20 @@ def prune_told(stores: Stores, *, idle_stores: IdleStores, now: int, keep_second
     return {**({"pruned": pruned} if pruned else {}), **({"unreadable": failed} if failed else {})}
 
 
-def _push_in(
-    stores: Stores, name: str, pushing: Pushing, counts: Counter[str], failed: dict[str, str], go_on: Callable[[], bool]
-) -> None:
-    """Give one store its turn: several are pushed at once, so that a notifier may take its time over each."""
+def _push_in(store: Store, pushing: Pushing, run: LoopRun) -> None:
+    """Give one store its turn. It pushes several at a time, so that a slow notifier does not hold up the rest."""
     turn_ends = time.monotonic() + TURN_SECONDS
 
     def push() -> Counter[str]:
-        return push_due(store, pushing, go_on=lambda: go_on() and time.monotonic() < turn_ends)
+        return push_due(store, pushing, go_on=lambda: run.has_time() and time.monotonic() < turn_ends)
 
-    try:
-        store = stores.workspace(name, create=False)
-        with ThreadPoolExecutor(max_workers=pushing.at_once) as pushers:
-            for pushed in [pushers.submit(push) for _ in range(pushing.at_once)]:
-                counts.update(pushed.result())
-    except ReverieError as error:  # of this workspace alone
-        failed[name] = str(error)
-
-
-def _due(stores: Stores, pushing: Pushing, idle_stores: IdleStores) -> tuple[list[str], dict[str, str]]:
-    # One moment for all: what is overdue is due at the moment asked for, which must not lie after the one it is due by.
-    now, clock = pushing.now(), pushing.clock()
-    return idle_stores.due(_PUSH, stores, lambda store: push_due_at(store, now=now, clock=clock), now=now)
+    with ThreadPoolExecutor(max_workers=pushing.at_once) as pushers:
+        for pushed in [pushers.submit(push) for _ in range(pushing.at_once)]:
+            run.counts.update(pushed.result())
 
 
 def _prune_at(store: Store, keep: int) -> int | None:
-    """When the oldest that is kept may go."""
+    """Return when the oldest row that is kept may be removed."""
     with store.reading() as tx:
         oldest = [at for at in (tx.reminders.oldest_delivered(), tx.notifications.oldest()) if at is not None]
     return min(oldest) + keep + 1 if oldest else None

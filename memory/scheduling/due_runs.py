@@ -6,13 +6,16 @@ Nothing here executes anything. Each run that is returned is for a task of its o
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
+from memory.scheduling.due_loop import DueLoop, LoopJob, LoopRun
 from memory.scheduling.rules import Consequences, RunResult, ScheduleRules, cadence_of, disabled_for, end_run
+from reverie import contract
 from reverie.clock import from_micros, new_id, to_micros
 from reverie.errors import ReverieError
 from reverie.scheduling.cadence import Once, last_due, next_run_for_cadence
@@ -32,6 +35,8 @@ MOST_CRASHES: Final = 5
 LOCK_WAIT_SECONDS: Final = 1.0
 # In one transaction; of 1,000 due at once the first are executed while the last are being claimed.
 _BATCH: Final = 100
+# Checks in a row that find something due; the next sweep goes on.
+_MAX_ROUNDS: Final = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +57,34 @@ class _Claim:
     hopeless: Consequences | None = None
 
 
+def fire_due(
+    loop: DueLoop,
+    *,
+    rules: ScheduleRules,
+    send: Callable[[str, Sequence[ToSend]], int],
+    tasks_wait: bool,
+    wait_seconds: float,
+) -> dict[str, Any]:
+    """Fire what is due and, for `wait_seconds`, what becomes due, in all workspaces; returns counts.
+
+    `send` sends a task for each run of a workspace and returns how many the broker took. `tasks_wait` says whether
+    tasks wait in the queue of schedules: then one that has not begun is given more time before it counts as lost.
+    """
+    lost_after = LOST_IN_A_QUEUE_AFTER_SECONDS if tasks_wait else LOST_AFTER_SECONDS
+
+    def fire_in(store: Store, run: LoopRun) -> None:
+        recovered = recover_runs(store, rules=rules, now=loop.now(), clock=loop.clock(), lost_after=lost_after)
+        run.counts["resent"] += send(store.name, recovered)
+        for batch in claim_due(store, now=loop.now(), clock=loop.clock()):
+            run.counts["runs"] += len(batch)
+            send(store.name, batch)
+
+    # A store that is idle by one way of counting lost tasks may not be by the other.
+    name = f"{contract.RUN_DUE_SCHEDULES}.{lost_after}"
+    job = LoopJob(name, partial(due_at, lost_after=lost_after), fire_in, max_rounds=_MAX_ROUNDS)
+    return loop.run(job, wait_seconds=wait_seconds)
+
+
 def claim_due(store: Store, *, now: int, clock: int) -> Iterator[list[ToSend]]:
     """Make a run of each schedule that is due, batch by batch, each with its next time in one transaction.
 
@@ -70,12 +103,12 @@ def claim_due(store: Store, *, now: int, clock: int) -> Iterator[list[ToSend]]:
             return
 
 
-def take_up(
+def recover_runs(
     store: Store, *, rules: ScheduleRules, now: int, clock: int, lost_after: int = LOST_AFTER_SECONDS
 ) -> list[ToSend]:
-    """Deal with the runs that nobody is at: end those past their deadline, send a task for the others again.
+    """End the abandoned runs that are past their deadline; return the others, for which a task is to be sent again.
 
-    `lost_after` is how many seconds after it was sent a task that has not begun counts as lost.
+    `lost_after` is the seconds after sending from which a task that has not begun counts as lost.
     """
     lost_before = clock - lost_after * 1_000_000
     with store.reading() as tx:
@@ -96,7 +129,7 @@ def take_up(
 def due_at(store: Store, *, now: int, clock: int, lost_after: int = LOST_AFTER_SECONDS) -> int | None:
     """When the sweep has something to do in a store, as `now` counts; None when a write has to come first.
 
-    `lost_after` as for `take_up`.
+    `lost_after` as for `recover_runs`.
     """
     with store.reading() as tx:
         due = tx.due_schedules.next_due_at()

@@ -8,7 +8,7 @@ from typing import Any
 from reverie import contract
 from worker.app import current_runtime, task
 from worker.job_runs import run_job
-from worker.scheduling.deliveries import deliver
+from worker.scheduling.jobs import deliver
 
 
 @task(contract.DELIVER_REMINDERS)

@@ -6,24 +6,23 @@ from collections.abc import Mapping
 from typing import Any
 
 from memory.scheduling.executing import execute_run
-from memory.scheduling.executors import Executors, limits_of
 from reverie import contract
 from reverie.clock import now_micros
 from worker.app import current_runtime, task
 from worker.job_runs import run_job
-from worker.scheduling.due_schedules import fire_due
+from worker.scheduling.jobs import fire_due
+from worker.scheduling.executors import Executors, limits_of
 
 
 @task(contract.RUN_DUE_SCHEDULES)
 def run_due_schedules(*, manual: bool = False) -> Mapping[str, Any]:
     """Create and send the runs that are due, and those that become due before the next sweep."""
     runtime = current_runtime()
-    every = runtime.settings.schedule_interval_seconds
     return run_job(
         runtime,
         contract.RUN_DUE_SCHEDULES,
-        every_seconds=every,
-        work=lambda: fire_due(runtime, seconds=0.0 if manual or not runtime.schedules.looks_ahead else every),
+        every_seconds=runtime.settings.schedule_interval_seconds,
+        work=lambda: fire_due(runtime, wait_seconds=0.0 if manual else runtime.schedules.wait_seconds),
         manual=manual,
     )
 

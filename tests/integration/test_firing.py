@@ -19,7 +19,7 @@ from reverie.scheduling.schedule_types import ScheduleDraft, WebhookExecutor
 from storage.scheduling.records import RunRecord
 from storage.stores import Store
 from worker.runtime import Runtime
-from worker.scheduling.due_schedules import fire_due
+from worker.scheduling.jobs import fire_due
 
 SECOND = 1_000_000
 LATE_SECONDS = 1.5
@@ -62,7 +62,7 @@ def test_what_becomes_due_meanwhile_fires_in_its_moment(runtime: Runtime) -> Non
     """Given schedules due within the time of a sweep and after it, then the first are fired when due, with a task."""
     store = runtime.store("ws")
     soon, later, last = (add(runtime, store, in_seconds=seconds) for seconds in (0.4, 1.2, 3_600.0))
-    assert fire_due(runtime, seconds=2.0)["runs"] == 2
+    assert fire_due(runtime, wait_seconds=2.0)["runs"] == 2
     for schedule in (soon, later):
         (run,) = runs_of(store, schedule)
         assert 0 <= (run.created_at - run.due_at) / SECOND < LATE_SECONDS
@@ -76,7 +76,7 @@ def test_what_is_made_while_it_waits_is_fired(runtime: Runtime) -> None:
     made: list[str] = []
     maker = threading.Timer(0.3, lambda: made.append(add(runtime, store, in_seconds=0.3)))
     maker.start()
-    counts = fire_due(runtime, seconds=3.0)
+    counts = fire_due(runtime, wait_seconds=3.0)
     maker.join()
     assert counts["runs"] == 1
     assert [run.status for run in runs_of(store, made[0])] == ["pending"]
@@ -94,7 +94,7 @@ def test_a_run_of_a_dead_worker_is_taken_up_where_nothing_is_due(runtime: Runtim
         assert tx.open_runs.start(
             run.id, now=runtime.now(), clock=clock, lease_until=clock, deadline=clock + 60 * SECOND
         )
-    assert fire_due(runtime, seconds=0.0)["taken_up"] == 1
+    assert fire_due(runtime, wait_seconds=0.0)["resent"] == 1
     assert [(one.status, one.crashes) for one in runs_of(store, schedule)] == [("pending", 1)]
     assert tasks_sent(runtime) == 1
 
@@ -106,7 +106,7 @@ def test_a_workspace_that_cannot_be_read_holds_up_no_other(runtime: Runtime) -> 
     bad.parent.mkdir(parents=True)
     bad.write_bytes(b"this is no database, and much longer than its header would be: " * 20)
     schedule = overdue(runtime, good)
-    counts = fire_due(runtime, seconds=0.0)
+    counts = fire_due(runtime, wait_seconds=0.0)
     assert counts["runs"] == 1
     assert "bad" in counts["unreadable"]
     assert len(runs_of(good, schedule)) == 1
@@ -125,13 +125,13 @@ def test_without_a_broker_runs_are_made_and_sent_later(
 
     with monkeypatch.context() as patched:
         patched.setattr(here.task_sender, "send", refuse)
-        assert fire_due(here, seconds=0.0)["runs"] == 1
+        assert fire_due(here, wait_seconds=0.0)["runs"] == 1
     assert tasks_sent(here) == 0
     with store.writing() as tx:  # as if so much time had passed
         tx.connection.execute(
             text("UPDATE schedule_runs SET sent_at = sent_at - :lost"), {"lost": LOST_AFTER_SECONDS * SECOND}
         )
-    assert fire_due(here, seconds=0.0)["taken_up"] == 1
+    assert fire_due(here, wait_seconds=0.0)["resent"] == 1
     assert tasks_sent(here) == 1
     assert [run.status for run in runs_of(store, schedule)] == ["pending"]
 
@@ -140,13 +140,13 @@ def test_while_tasks_wait_in_the_queue_no_more_are_sent_for_their_runs(runtime: 
     """Given a run whose task still waits behind others after 15 s, when a sweep looks, then it sends no second one."""
     store = runtime.store("ws")
     overdue(runtime, store)
-    fire_due(runtime, seconds=0.0)
+    fire_due(runtime, wait_seconds=0.0)
     assert tasks_sent(runtime) == 1
     with store.writing() as tx:
         tx.connection.execute(
             text("UPDATE schedule_runs SET sent_at = sent_at - :lost"), {"lost": 2 * LOST_AFTER_SECONDS * SECOND}
         )
-    assert fire_due(runtime, seconds=0.0).get("taken_up", 0) == 0
+    assert fire_due(runtime, wait_seconds=0.0).get("resent", 0) == 0
     assert tasks_sent(runtime) == 1
 
 
@@ -156,7 +156,7 @@ def test_two_sweeps_of_a_process_take_turns(runtime: Runtime) -> None:
     schedule = add(runtime, store, in_seconds=1.0)
     found: list[dict[str, Any]] = []
     sweeps = [
-        threading.Thread(target=lambda seconds=seconds: found.append(fire_due(runtime, seconds=seconds)))
+        threading.Thread(target=lambda seconds=seconds: found.append(fire_due(runtime, wait_seconds=seconds)))
         for seconds in (0.6, 1.2)
     ]
     for sweep in sweeps:

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from adapters.webhooks import new_secret
-from memory.scheduling.notifier import Notifier
 from reverie import contract
 from reverie.scheduling.reminder_types import Reminder
 from storage.stores import Store
@@ -23,7 +22,7 @@ from support.gated_receiver import GatedReceiver, gated_receiver
 from support.telling import add_notification, add_reminder, add_run, end_claims, reminder_of, undelivered, was_told
 from worker import app as worker_app
 from worker.runtime import Runtime
-from worker.scheduling.deliveries import AT_ONCE
+from worker.scheduling.jobs import PUSHES_AT_ONCE
 
 ROOT = Path(__file__).parents[2]
 SECRET = new_secret()
@@ -45,7 +44,7 @@ def with_notifier(make_runtime: Callable[..., Runtime]) -> Callable[[str], Runti
 
     def make(url: str) -> Runtime:
         made = make_runtime(notifier_webhook_url=url, webhook_secret=SECRET, webhook_allow_private="127.0.0.1")
-        made.schedules.looks_ahead = True
+        made.schedules.waits_for_due = True
         return made
 
     return make
@@ -200,6 +199,6 @@ def test_killed_again_and_again_every_reminder_arrives(
     assert undelivered(store) == 0, (out, err)
     times = Counter(body["data"]["id"] for _, body in receiver.taken)
     assert set(times) == expected
-    assert sum(times.values()) <= len(expected) + AT_ONCE * kills
+    assert sum(times.values()) <= len(expected) + PUSHES_AT_ONCE * kills
     for id in expected:
         assert len({message_id for message_id, body in receiver.taken if body["data"]["id"] == id}) == 1

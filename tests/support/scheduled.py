@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from sqlalchemy import event, text
 
-from memory.scheduling.due_runs import ToSend, claim_due, due_at, take_up
+from memory.scheduling.due_runs import ToSend, claim_due, due_at, recover_runs
 from memory.scheduling.executing import AttemptLimits, Execute, Execution, Outcome, execute_run
 from memory.scheduling.rules import RunResult, ScheduleRules
 from memory.scheduling.schedules import create_schedule
@@ -142,7 +142,7 @@ class Scheduled:
 
     def take_up(self) -> list[ToSend]:
         """Deal with runs that nobody is at."""
-        return take_up(self.store, rules=self.rules, now=self.now, clock=self.clock)
+        return recover_runs(self.store, rules=self.rules, now=self.now, clock=self.clock)
 
     def due_at(self) -> int | None:
         """When the sweep has something to do."""

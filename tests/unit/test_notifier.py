@@ -23,7 +23,7 @@ from reverie.scheduling.notification_types import Notification
 from reverie.scheduling.reminder_types import Reminder
 from support.telling import BEGAN, add_notification, add_reminder
 from worker.runtime import Runtime
-from worker.scheduling.deliveries import deliver
+from worker.scheduling.jobs import deliver
 from worker.settings import Settings
 
 URL = "https://notifier.example/hook"

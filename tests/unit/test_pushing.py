@@ -12,7 +12,8 @@ import pytest
 
 from memory.idle_stores import IdleStores
 from memory.scheduling import deliveries
-from memory.scheduling.deliveries import PRUNED_AT_ONCE, deliver_due, prune_told
+from memory.scheduling.deliveries import PRUNED_AT_ONCE, deliver_due, prune_delivered
+from memory.scheduling.due_loop import MAX_NAP_SECONDS, DueLoop
 from memory.scheduling.notifications import acknowledge
 from memory.scheduling.pushing import (
     LEASE_MARGIN_SECONDS,
@@ -72,15 +73,20 @@ def push(store: Store, notifier: Notifier, clock: Clock) -> dict[str, int]:
     return dict(+push_due(store, notifier.pushing(clock), go_on=lambda: True))
 
 
-def deliver(stores: Stores, notifier: Notifier, clock: Clock, **more: Any) -> dict[str, Any]:
-    given: dict[str, Any] = {
-        "idle_stores": IdleStores(),
-        "budget_seconds": 60.0,
-        "pause": clock.forward,
-        "monotonic": lambda: clock() / SECOND,
-        **more,
-    }
-    return deliver_due(stores, notifier.pushing(clock), **given)
+def deliver(
+    stores: Stores,
+    notifier: Notifier,
+    clock: Clock,
+    *,
+    idle_stores: IdleStores | None = None,
+    pause: Callable[[float], None] | None = None,
+    **more: Any,
+) -> dict[str, Any]:
+    loop = DueLoop(
+        stores, idle_stores or IdleStores(), now=clock, clock=clock,
+        monotonic=lambda: clock() / SECOND, sleep=pause or clock.forward,
+    )  # fmt: skip
+    return deliver_due(loop, notifier.pushing(clock), **{"budget_seconds": 60.0, **more})
 
 
 def add(store: Store, kind: str) -> str:
@@ -347,7 +353,7 @@ def test_what_becomes_due_meanwhile_is_pushed_in_its_moment(stores: Stores, stor
         add_reminder(store, f"in {seconds:g}", due=BEGAN + round(seconds * SECOND))
     pushed: dict[str, float] = {}
     notifier = Notifier(lambda _, what: pushed.update({what.id: (clock() - BEGAN) / SECOND}))
-    assert deliver(stores, notifier, clock, ahead_seconds=5.0) == {"reminders": 3}
+    assert deliver(stores, notifier, clock, wait_seconds=5.0) == {"reminders": 3}
     assert pushed == {"in 1.25": 1.25, "in 3": 3.0, "in 4.75": 4.75}
 
 
@@ -363,9 +369,9 @@ def test_what_is_made_while_it_waits_is_seen(stores: Stores, store: Store, clock
         clock.forward(seconds)
 
     notifier = Notifier()
-    deliver(stores, notifier, clock, ahead_seconds=5.0, pause=pause)
+    deliver(stores, notifier, clock, wait_seconds=5.0, pause=pause)
     assert notifier.took == [("new", "sooner"), ("ws", "later")]
-    assert max(naps) <= deliveries.LONGEST_NAP_SECONDS
+    assert max(naps) <= MAX_NAP_SECONDS
 
 
 def test_run_twice_everything_is_pushed_once(stores: Stores, clock: Clock) -> None:
@@ -385,7 +391,7 @@ def test_a_notifier_that_is_away_ends_the_run(stores: Stores, clock: Clock) -> N
         add_reminder(stores.workspace(name), "r")
     idle_stores = IdleStores()
     notifier = Notifier(away())
-    assert deliver(stores, notifier, clock, idle_stores=idle_stores, ahead_seconds=5.0) == {"put_back": 1, "away": 1}
+    assert deliver(stores, notifier, clock, idle_stores=idle_stores, wait_seconds=5.0) == {"put_back": 1, "away": 1}
     notifier.does = lambda *_: None
     clock.forward(5)
     assert deliver(stores, notifier, clock, idle_stores=idle_stores) == {"reminders": 3}
@@ -450,7 +456,7 @@ def test_a_workspace_in_which_nothing_is_due_is_not_opened(
 
 
 def prune(stores: Stores, now: int, idle_stores: IdleStores | None = None) -> dict[str, Any]:
-    return prune_told(stores, idle_stores=idle_stores or IdleStores(), now=now, keep_seconds=DAY)
+    return prune_delivered(stores, idle_stores=idle_stores or IdleStores(), now=now, keep_seconds=DAY)
 
 
 def test_what_was_told_long_ago_is_forgotten_and_what_was_not_told_is_kept(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypedDict, Unpack
 
@@ -18,6 +18,7 @@ from adapters.webhooks import (
     installation_secret,
 )
 from memory.scheduling.destinations import Destinations
+from memory.scheduling.due_loop import DueLoop
 from memory.scheduling.due_runs import ToSend
 from memory.scheduling.notifier import Notifier
 from reverie import contract
@@ -40,16 +41,24 @@ class ScheduleServices:
     """Made once in a process, and safe to share between its threads."""
 
     def __init__(
-        self, settings: Settings, task_sender: TaskSender, inbox: Inbox, pulse: Pulse, **parts: Unpack[ScheduleParts]
+        self,
+        settings: Settings,
+        task_sender: TaskSender,
+        inbox: Inbox,
+        pulse: Pulse,
+        make_loop: Callable[[], DueLoop],
+        **parts: Unpack[ScheduleParts],
     ) -> None:
         self._settings = settings
         self._task_sender = task_sender
         self._inbox = inbox
         self._pulse = pulse
         self.destinations = Destinations()
-        # Whether sweeps wait for what becomes due before the next: where they have a thread to themselves, and do not
-        # take the process from everything else.
-        self.looks_ahead = False
+        self.firing_loop = make_loop()
+        self.delivery_loop = make_loop()
+        # Whether runs of the two loops wait for what becomes due before the next run. Only where they have a thread to
+        # themselves and do not keep the process from everything else.
+        self.waits_for_due = False
         # Of 16 threads that recall and write at once each waits for the interpreter: a run costs 7.5 ms of a processor,
         # and 5 ms when two at a time do. Not one: it may wait for the lock of a database that the others do not need.
         self.turns = threading.Semaphore(2)
@@ -102,6 +111,11 @@ class ScheduleServices:
             return self._pulse.queue_depths()[contract.QUEUE_SCHEDULES] > 0
         except Unavailable:
             return False
+
+    @property
+    def wait_seconds(self) -> float:
+        """How long a run of the loops waits for what becomes due."""
+        return self._settings.schedule_interval_seconds if self.waits_for_due else 0.0
 
     def check_url(self, url: str) -> None:
         """Raise `Rejected` for a URL that webhooks cannot go to, as far as that can be told without asking anybody."""

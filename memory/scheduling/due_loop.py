@@ -1,0 +1,136 @@
+"""The loop behind jobs that act to the second: find stores with due work, do it, sleep until more is due.
+
+Beat starts a run every few seconds, and a run waits for what becomes due before the next one. So work starts when it is
+due and not up to an interval later; a run that is missed, or that comes twice, changes nothing else.
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Protocol
+
+from memory.idle_stores import IdleStores
+from reverie.clock import now_micros
+from reverie.errors import ReverieError
+from storage.stores import Store, Stores
+
+# Work that is added during a nap is found this soon.
+MAX_NAP_SECONDS: Final = 0.5
+_MIN_NAP_SECONDS: Final = 0.001
+# With very many workspaces a check takes its time: the nap may then be 50 times as long as the check took.
+_NAP_SHARE: Final = 50
+
+
+@dataclass(frozen=True, slots=True)
+class LoopRun:
+    """One run of the loop: its counts so far, and whether its time budget allows more work."""
+
+    counts: Counter[str]
+    has_time: Callable[[], bool]
+
+
+class LoopDueAt(Protocol):
+    """Returns when a store next has work, in microseconds as `now` counts; None if it needs to be written first."""
+
+    def __call__(self, store: Store, *, now: int, clock: int) -> int | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class LoopJob:
+    """What a run does. Idle stores are remembered under `name`; `work` adds to the counts of the run.
+
+    `should_stop` is asked before each store. After `max_rounds` over the due stores without a nap in between, the run
+    naps or ends although more may be due.
+    """
+
+    name: str
+    due_at: LoopDueAt
+    work: Callable[[Store, LoopRun], None]
+    should_stop: Callable[[LoopRun], bool] = lambda _: False
+    max_rounds: float = math.inf
+
+
+class DueLoop:
+    """Runs one kind of due job over all workspaces. An error in one workspace stops no other.
+
+    Make one for each process: two runs of a process at the same time would wait for the same moments.
+    `now` is the time that due work goes by and `clock` the machine's, for leases; both in microseconds.
+    """
+
+    def __init__(
+        self,
+        stores: Stores,
+        idle: IdleStores,
+        *,
+        now: Callable[[], int],
+        clock: Callable[[], int] = now_micros,
+        turn_seconds: float = 1.0,
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], object] = time.sleep,
+    ) -> None:
+        self.now = now
+        self.clock = clock
+        self._stores = stores
+        self._idle = idle
+        self._turn_seconds = turn_seconds
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._running = threading.Lock()
+
+    def run(self, job: LoopJob, *, wait_seconds: float, budget_seconds: float = math.inf) -> dict[str, Any]:
+        """Do what is due and, for `wait_seconds`, what becomes due, each in its moment; starts no work after the budget.
+
+        Returns counts, and in `unreadable` the errors by workspace. A workspace with an error is left to the next run.
+        """
+        # The previous run is about to end: what becomes due between the two must not be left to a third.
+        if not self._running.acquire(timeout=self._turn_seconds):
+            return {"skipped": 1}
+        try:
+            return self._run(job, wait_seconds, budget_seconds)
+        finally:
+            self._running.release()
+
+    def _run(self, job: LoopJob, wait_seconds: float, budget_seconds: float) -> dict[str, Any]:
+        started = self._monotonic()
+        run = LoopRun(Counter(), lambda: self._monotonic() < started + budget_seconds)
+        errors: dict[str, str] = {}
+        rounds = 0
+        while run.has_time() and not job.should_stop(run):
+            round_started = self._monotonic()
+            due, unreadable = self._due(job)
+            errors |= unreadable
+            due = [name for name in due if name not in errors]
+            self._work_on(random.sample(due, len(due)), job, run, errors)
+            rounds += 1
+            if due and rounds < job.max_rounds:
+                continue
+            rounds = 0
+            present = self._monotonic()
+            remaining = started + wait_seconds - present
+            if remaining <= 0:
+                break
+            next_due = (self._idle.next_at(job.name) - self.now()) / 1_000_000
+            max_nap = max(MAX_NAP_SECONDS, _NAP_SHARE * (present - round_started))
+            self._sleep(min(max(next_due, _MIN_NAP_SECONDS), max_nap, remaining))
+        return {**+run.counts, **({"unreadable": errors} if errors else {})}
+
+    def _due(self, job: LoopJob) -> tuple[list[str], dict[str, str]]:
+        # One moment for all stores: what is overdue counts as due at `now`, which must not pass during the check.
+        now, clock = self.now(), self.clock()
+        return self._idle.due(job.name, self._stores, lambda store: job.due_at(store, now=now, clock=clock), now=now)
+
+    def _work_on(self, names: list[str], job: LoopJob, run: LoopRun, errors: dict[str, str]) -> None:
+        """Work on stores in the given order, which is random so that none is always the last when time runs out."""
+        for name in names:
+            if not run.has_time() or job.should_stop(run):
+                return
+            try:
+                job.work(self._stores.workspace(name, create=False), run)
+            except ReverieError as error:  # of this workspace alone
+                errors[name] = str(error)

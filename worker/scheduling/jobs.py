@@ -1,0 +1,55 @@
+"""The periodic jobs of scheduling, composed from the resources of a process: firing schedules, delivering what is due."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from memory.scheduling import due_runs
+from memory.scheduling.deliveries import deliver_due, prune_delivered
+from memory.scheduling.pushing import Pushing
+from reverie.clock import now_micros
+from worker.runtime import Runtime
+
+_DAY_SECONDS: Final = 86_400
+# What becomes due in the last moment is pushed by this run, not by one that may come late.
+_MARGIN_SECONDS: Final = 1.0
+# Pushes under way at once in one store. A process that is killed leaves as many that are pushed again.
+PUSHES_AT_ONCE: Final = 4
+# A manual run pushes everything that is due, within this time.
+_MANUAL_SECONDS: Final = 240.0
+
+
+def fire_due(runtime: Runtime, *, wait_seconds: float) -> dict[str, Any]:
+    """Fire the schedules that are due and, for `wait_seconds`, those that become due; returns counts."""
+    return due_runs.fire_due(
+        runtime.schedules.firing_loop,
+        rules=runtime.settings.schedule_rules,
+        send=runtime.schedules.send,
+        tasks_wait=runtime.schedules.tasks_wait,
+        wait_seconds=wait_seconds,
+    )
+
+
+def deliver(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
+    """Prune what was delivered long ago, and push what is due; returns counts.
+
+    Unless `manual`, also push what becomes due before the next run.
+    """
+    settings, services = runtime.settings, runtime.schedules
+    pruned = prune_delivered(
+        runtime.stores,
+        idle_stores=runtime.idle_stores,
+        now=runtime.now(),
+        keep_seconds=settings.notification_days * _DAY_SECONDS,
+    )
+    notifier = services.notifier
+    if notifier is None or not notifier.may_answer:
+        return pruned
+    pushed = deliver_due(
+        services.delivery_loop,
+        Pushing(notifier.push, notifier.timeout_seconds, runtime.now, now_micros, at_once=PUSHES_AT_ONCE),
+        budget_seconds=_MANUAL_SECONDS if manual else settings.schedule_interval_seconds + _MARGIN_SECONDS,
+        wait_seconds=0.0 if manual else services.wait_seconds,
+    )
+    unreadable = {**pruned.get("unreadable", {}), **pushed.get("unreadable", {})}
+    return {**pruned, **pushed, **({"unreadable": unreadable} if unreadable else {})}
