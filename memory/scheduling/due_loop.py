@@ -84,9 +84,10 @@ class DueLoop:
         self._running = threading.Lock()
 
     def run(self, job: LoopJob, *, wait_seconds: float, budget_seconds: float = math.inf) -> dict[str, Any]:
-        """Do what is due and, for `wait_seconds`, what becomes due, each in its moment; starts no work after the budget.
+        """Do what is due and, for `wait_seconds`, what becomes due, each in its moment.
 
-        Returns counts, and in `unreadable` the errors by workspace. A workspace with an error is left to the next run.
+        Starts no work after `budget_seconds`. Returns counts, and in `unreadable` the errors by workspace; a workspace
+        with an error is left to the next run.
         """
         # The previous run is about to end: what becomes due between the two must not be left to a third.
         if not self._running.acquire(timeout=self._turn_seconds):

@@ -1,7 +1,8 @@
-"""The language model's answer to a goal; where there is none, what is recalled for it."""
+"""Answers a goal by the language model; without one, the recalled context is the answer."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Annotated, Final
 
 import msgspec
@@ -13,12 +14,11 @@ from memory.memories.secrets import redacted
 from memory.scheduling.executing import Execution, Outcome, TryAgain
 from memory.scheduling.rules import RunResult
 from reverie.clock import rfc3339
-from worker.runtime import Runtime
-from worker.scheduling.goal_context import GoalContext
+from reverie.types import RecallResult
 
 _ANSWER_TOKENS: Final = 2_000
 _WAIT_SECONDS: Final = 10.0
-# So often a model that is away is asked before it is stood in for.
+# Attempts at an unavailable model before the answer is made without it.
 _ATTEMPTS: Final = 3
 
 _SYSTEM: Final = (
@@ -37,49 +37,68 @@ class _Answer(msgspec.Struct):
     notify: Annotated[bool, Meta(description="whether the user is to be told")]
 
 
-def answer_of(here: Runtime, execution: Execution, context: GoalContext) -> Outcome:
-    """What the configured language model makes of a goal; without one, what is remembered is the output (B12)."""
-    model = here.schedule_model
-    if model is None:
-        return digest_of(execution, context)
-    try:
-        return _asked(here, model, execution, context)
-    except LanguageModelUnavailable as error:
-        stand_in = here.settings.deterministic_fallback and execution.run.tries + 1 >= _ATTEMPTS
-        if stand_in:
-            return digest_of(execution, context, f"The language model is away ({error}).")
-        return TryAgain(str(error), max(_WAIT_SECONDS, error.retry_after_seconds or 0.0))
-    except LanguageModelRefused as error:
-        return RunResult("failed", error=str(error))
+@dataclass(frozen=True, slots=True)
+class GoalContext:
+    """What was recalled for a goal, best first, one line each; `degraded` says why it is less than it could be."""
+
+    lines: tuple[str, ...] = ()
+    results: tuple[RecallResult, ...] = ()
+    degraded: str = ""
+
+    @property
+    def text(self) -> str:
+        """The lines as a list in Markdown."""
+        return "\n".join(f"- {line}" for line in self.lines)
 
 
-def digest_of(execution: Execution, context: GoalContext, why: str = "") -> RunResult:
-    """What is remembered for a goal, as the output of a run: made without any model."""
+@dataclass(frozen=True, slots=True)
+class GoalAnswers:
+    """Answers goals by `model`. With `deterministic_fallback`, the context is the answer if the model stays away."""
+
+    model: GuardedLanguageModel | None
+    prices: Prices
+    deterministic_fallback: bool
+
+    def answer(self, execution: Execution, context: GoalContext) -> Outcome:
+        """Return the model's answer to the goal of a run; without a model, the context as a digest."""
+        if self.model is None:
+            return digest(execution, context)
+        try:
+            return self._complete(self.model, execution, context)
+        except LanguageModelUnavailable as error:
+            if self.deterministic_fallback and execution.run.tries + 1 >= _ATTEMPTS:
+                return digest(execution, context, f"The language model is not available ({error}).")
+            return TryAgain(str(error), max(_WAIT_SECONDS, error.retry_after_seconds or 0.0))
+        except LanguageModelRefused as error:
+            return RunResult("failed", error=str(error))
+
+    def _complete(self, model: GuardedLanguageModel, execution: Execution, context: GoalContext) -> RunResult:
+        prompt = redacted(
+            f"Task:\n{execution.schedule.goal}\n\nDue: {rfc3339(execution.run.due_at)}\n\nRemembered:\n"
+            f"{context.text or 'nothing'}"
+        )
+        if execution.schedule.policy != "conditional":
+            plain = model.complete(_SYSTEM, prompt, _ANSWER_TOKENS, purpose="schedule")
+            return RunResult("success", output=plain.text, turn_count=1, cost=self._cost(plain))
+        answer = model.complete_structured(
+            _SYSTEM + _CONDITION, prompt, _ANSWER_TOKENS, form=_Answer, purpose="schedule"
+        )
+        return RunResult(
+            "success",
+            output=answer.value.answer,
+            turn_count=1,
+            cost=self._cost(answer.completion),
+            notify=answer.value.notify,
+        )
+
+    def _cost(self, completion: Completion) -> float:
+        return self.prices.of(completion.input_tokens or 0, completion.output_tokens or 0)
+
+
+def digest(execution: Execution, context: GoalContext, reason: str = "") -> RunResult:
+    """Return what is remembered for a goal as the output of a run, made without a model."""
     goal = execution.schedule.goal
-    found = f"What is remembered for: {goal}\n\n{context.text}" if context.lines else ""
-    parts = [why, found or f"Nothing is remembered for: {goal}", context.degraded]
-    # Under `conditional` there is something to tell where something is remembered.
+    remembered = f"What is remembered for: {goal}\n\n{context.text}" if context.lines else ""
+    parts = [reason, remembered or f"Nothing is remembered for: {goal}", context.degraded]
+    # Under the policy `conditional` the user is notified if something is remembered.
     return RunResult("success", output="\n\n".join(filter(None, parts)), notify=bool(context.lines))
-
-
-def _asked(here: Runtime, model: GuardedLanguageModel, execution: Execution, context: GoalContext) -> RunResult:
-    prompt = redacted(
-        f"Task:\n{execution.schedule.goal}\n\nDue: {rfc3339(execution.run.due_at)}\n\nRemembered:\n"
-        f"{context.text or 'nothing'}"
-    )
-    if execution.schedule.policy != "conditional":
-        answer = model.complete(_SYSTEM, prompt, _ANSWER_TOKENS, purpose="schedule")
-        return RunResult("success", output=answer.text, turn_count=1, cost=_cost(here, answer))
-    said = model.complete_structured(_SYSTEM + _CONDITION, prompt, _ANSWER_TOKENS, form=_Answer, purpose="schedule")
-    return RunResult(
-        "success",
-        output=said.value.answer,
-        turn_count=1,
-        cost=_cost(here, said.completion),
-        notify=said.value.notify,
-    )
-
-
-def _cost(here: Runtime, answer: Completion) -> float:
-    prices = Prices(here.settings.language_model_input_price, here.settings.language_model_output_price)
-    return prices.of(answer.input_tokens or 0, answer.output_tokens or 0)

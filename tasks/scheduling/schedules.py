@@ -10,8 +10,7 @@ from reverie import contract
 from reverie.clock import now_micros
 from worker.app import current_runtime, task
 from worker.job_runs import run_job
-from worker.scheduling.jobs import fire_due
-from worker.scheduling.executors import Executors, limits_of
+from worker.scheduling.jobs import attempt_limits, executors, fire_due
 
 
 @task(contract.RUN_DUE_SCHEDULES)
@@ -34,10 +33,10 @@ def run_schedule(*, workspace: str, run: str) -> Mapping[str, Any]:
     return execute_run(
         runtime.stores.workspace(workspace, create=False),
         run,
-        Executors(runtime, workspace),
+        executors(runtime, workspace),
         wait=runtime.schedules.destinations.wait_seconds,
-        turns=runtime.schedules.turns,
-        limits=limits_of(runtime.settings),
+        turns=runtime.schedules.run_slots,
+        limits=attempt_limits(runtime.settings),
         rules=runtime.settings.schedule_rules,
         now=runtime.now,
         clock=now_micros,

@@ -9,13 +9,14 @@ from adapters.language_models import GuardedLanguageModel
 from adapters.language_models.scripted import ScriptedLanguageModel
 from adapters.webhooks.in_memory import Scripted, ScriptedWebhookSender
 from memory.scheduling.executing import Execution, Outcome
-from memory.scheduling.executors import Executors, limits_of
+from memory.scheduling.executors import Executors
 from reverie.errors import Unavailable
 from reverie.scheduling.schedule_types import Executor
 from storage.scheduling.records import RunRecord
 from support.pipeline import Pipeline
 from support.scheduled import Scheduled
 from worker.runtime import Runtime
+from worker.scheduling.jobs import attempt_limits, executors
 from worker.settings import Settings
 
 WORKSPACE = "ws"
@@ -65,7 +66,7 @@ class CarryingOut:
         self.broker = FakeBroker()
         self._parts: dict[str, Any] = {"task_sender": self.broker, "inbox": self.broker, "stores": self.said.stores}
         self.here = Runtime(self.settings, **self._parts)
-        self.time.limits = limits_of(self.settings)
+        self.time.limits = attempt_limits(self.settings)
 
     def work_with(self, **parts: Any) -> None:
         """Have runs carried out with other parts of the runtime from now on."""
@@ -106,7 +107,7 @@ class CarryingOut:
 
     def executing(self) -> Executors:
         """What carries out a run."""
-        return Executors(self.here, WORKSPACE)
+        return executors(self.here, WORKSPACE)
 
     def outcome(self, schedule: str, executor: Executor, run: RunRecord, *, agent: str = "ana") -> Outcome:
         """What one attempt at a run comes to, without keeping it."""

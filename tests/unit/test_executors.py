@@ -10,7 +10,7 @@ import pytest
 
 from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused
 from memory.scheduling.executing import HandedOver, TryAgain
-from memory.scheduling.executors import limits_of, result_of
+from memory.scheduling.executors import result_of
 from memory.scheduling.rules import RunResult
 from reverie.clock import from_micros, rfc3339, to_micros
 from reverie.errors import Unavailable
@@ -18,6 +18,7 @@ from reverie.scheduling.schedule_types import LlmExecutor
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.scheduled import HOOK, WORKERS
+from worker.scheduling.jobs import attempt_limits
 
 JSON = "application/json"
 
@@ -109,7 +110,7 @@ def test_an_attempt_may_take_no_longer_than_its_run(here: CarryingOut) -> None:
 
 def test_how_long_an_attempt_may_take_is_set(make: Callable[..., CarryingOut]) -> None:
     """Given settings, then they are the limits."""
-    limits = limits_of(make(webhook_timeout_seconds=3, schedule_llm_seconds=7).here.settings)
+    limits = attempt_limits(make(webhook_timeout_seconds=3, schedule_llm_seconds=7).here.settings)
     assert (limits.of(HOOK), limits.of(LlmExecutor()), limits.of(WORKERS)) == (3.0, 7.0, 10.0)
 
 

@@ -14,6 +14,7 @@ from sqlalchemy import text
 from adapters.embedders.base import EmbedderUnavailable, EmbeddingRefused
 from adapters.embedders.hashing import HashEmbedder
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable
+from memory.scheduling.goal_answers import GoalContext
 from memory.scheduling.goals import embed_goals
 from reverie import contract
 from reverie.scheduling.schedule_types import LlmExecutor
@@ -21,7 +22,7 @@ from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.remembered import keep, settle
 from worker.app import app, use_runtime
-from worker.scheduling.goal_context import GoalContext, recalled_for
+from worker.scheduling.goal_context import recalled_for
 
 LLM = LlmExecutor()
 KEY = "sk-" + "ant-api03-" + "q7Rz81LmXw0Tb5Vn" * 6 + "A"

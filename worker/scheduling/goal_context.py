@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
 
+from memory.scheduling.goal_answers import GoalContext
 from retrieval.neutral import label, lines_of
 from retrieval.prompt import shown_text
 from retrieval.request import RecallRequest
@@ -20,20 +21,6 @@ from worker.runtime import Runtime
 
 # Of one text so much goes along: a chunk, and a word of where it is from.
 _LONGEST_CHARACTERS: Final = 1_000
-
-
-@dataclass(frozen=True, slots=True)
-class GoalContext:
-    """What was recalled, the best first, one line each; `degraded` says why it is less than it could be."""
-
-    lines: tuple[str, ...] = ()
-    results: tuple[RecallResult, ...] = ()
-    degraded: str = ""
-
-    @property
-    def text(self) -> str:
-        """The lines as a list in Markdown."""
-        return "\n".join(f"- {line}" for line in self.lines)
 
 
 def recalled_for(here: Runtime, workspace: str, schedule: ScheduleRecord) -> GoalContext:

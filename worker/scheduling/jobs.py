@@ -1,14 +1,21 @@
-"""The periodic jobs of scheduling, composed from the resources of a process: firing schedules, delivering what is due."""
+"""The jobs of scheduling, composed from the resources of a process: fire schedules, execute runs, deliver."""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
+from adapters.language_models import Prices
 from memory.scheduling import due_runs
 from memory.scheduling.deliveries import deliver_due, prune_delivered
+from memory.scheduling.executing import AttemptLimits
+from memory.scheduling.executors import Executors
+from memory.scheduling.goal_answers import GoalAnswers
 from memory.scheduling.pushing import Pushing
 from reverie.clock import now_micros
 from worker.runtime import Runtime
+from worker.scheduling.goal_context import recalled_for
+from worker.settings import Settings
 
 _DAY_SECONDS: Final = 86_400
 # What becomes due in the last moment is pushed by this run, not by one that may come late.
@@ -53,3 +60,27 @@ def deliver(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
     )
     unreadable = {**pruned.get("unreadable", {}), **pushed.get("unreadable", {})}
     return {**pruned, **pushed, **({"unreadable": unreadable} if unreadable else {})}
+
+
+def attempt_limits(settings: Settings) -> AttemptLimits:
+    """Return how long one attempt at a run may take."""
+    return AttemptLimits(webhook=settings.webhook_timeout_seconds, llm=settings.schedule_llm_seconds)
+
+
+def executors(runtime: Runtime, workspace: str) -> Executors:
+    """Return the executors for the runs of a workspace."""
+    settings, services = runtime.settings, runtime.schedules
+    return Executors(
+        workspace=workspace,
+        recall=partial(recalled_for, runtime, workspace),
+        goal_answers=GoalAnswers(
+            runtime.schedule_model,
+            Prices(settings.language_model_input_price, settings.language_model_output_price),
+            settings.deterministic_fallback,
+        ),
+        webhooks=lambda: services.webhooks,
+        agent_tasks=lambda: services.agent_tasks,
+        destinations=services.destinations,
+        slots=services.run_slots,
+        webhook_attempts=settings.webhook_attempts,
+    )

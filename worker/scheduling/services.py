@@ -61,7 +61,7 @@ class ScheduleServices:
         self.waits_for_due = False
         # Of 16 threads that recall and write at once each waits for the interpreter: a run costs 7.5 ms of a processor,
         # and 5 ms when two at a time do. Not one: it may wait for the lock of a database that the others do not need.
-        self.turns = threading.Semaphore(2)
+        self.run_slots = threading.Semaphore(2)
         self._closing = contextlib.ExitStack()
         for name, part in parts.items():
             setattr(self, name, part)  # takes the place of the cached property
