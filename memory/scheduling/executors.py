@@ -12,7 +12,7 @@ import msgspec
 
 from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused, WebhookSender, reason, verdict
 from memory.scheduling.destinations import Busy, Destinations
-from memory.scheduling.executing import Execution, HandedOver, NotTried, Outcome, TryAgain
+from memory.scheduling.executing import Delegated, Execution, ExecutorBusy, Outcome, RetryAfter
 from memory.scheduling.goal_answers import GoalAnswers, GoalContext
 from memory.scheduling.rules import RunResult, reported
 from reverie.clock import from_micros, rfc3339
@@ -61,7 +61,7 @@ class Executors:
                     return self._post_webhook(execution, executor, context)
                 return self.goal_answers.answer(execution, context)
         except Busy as busy:
-            return NotTried(busy.wait_seconds)
+            return ExecutorBusy(busy.wait_seconds)
 
     def _post_webhook(self, execution: Execution, executor: WebhookExecutor, context: GoalContext) -> Outcome:
         now = datetime.now(UTC)  # not the schedules' time: receivers refuse a signature whose time differs from theirs
@@ -86,7 +86,7 @@ class Executors:
         if tries + 1 >= self.webhook_attempts:
             return RunResult("failed", error=f"{error} ({tries + 1} attempts)" if tries else error)
         wait = _FIRST_WAIT_SECONDS * _WAIT_FACTOR**tries
-        return TryAgain(error, min(max(wait, retry_after_seconds or 0.0), _MAX_WAIT_SECONDS))
+        return RetryAfter(error, min(max(wait, retry_after_seconds or 0.0), _MAX_WAIT_SECONDS))
 
     def _send_task(self, execution: Execution, executor: TaskExecutor) -> Outcome:
         schedule, run = execution.schedule, execution.run
@@ -108,8 +108,8 @@ class Executors:
                 expires_at=None if run.deadline is None else from_micros(run.deadline),
             )
         except Unavailable as error:
-            return TryAgain(str(error), _BROKER_WAIT_SECONDS)
-        return HandedOver()
+            return RetryAfter(str(error), _BROKER_WAIT_SECONDS)
+        return Delegated()
 
     def _run_data(self, execution: Execution, context: GoalContext) -> dict[str, Any]:
         """Return what the body of a webhook says of a run."""

@@ -11,7 +11,7 @@ from msgspec import Meta
 from adapters.language_models import GuardedLanguageModel, LanguageModelRefused, LanguageModelUnavailable, Prices
 from adapters.language_models.base import Completion
 from memory.memories.secrets import redacted
-from memory.scheduling.executing import Execution, Outcome, TryAgain
+from memory.scheduling.executing import Execution, Outcome, RetryAfter
 from memory.scheduling.rules import RunResult
 from reverie.clock import rfc3339
 from reverie.types import RecallResult
@@ -68,7 +68,7 @@ class GoalAnswers:
         except LanguageModelUnavailable as error:
             if self.deterministic_fallback and execution.run.tries + 1 >= _ATTEMPTS:
                 return digest(execution, context, f"The language model is not available ({error}).")
-            return TryAgain(str(error), max(_WAIT_SECONDS, error.retry_after_seconds or 0.0))
+            return RetryAfter(str(error), max(_WAIT_SECONDS, error.retry_after_seconds or 0.0))
         except LanguageModelRefused as error:
             return RunResult("failed", error=str(error))
 

@@ -115,7 +115,7 @@ def complete_run(
                 raise Conflict(f"run {run_id} has ended: {run.status.replace('_', ' ')}", field="run")
             return as_run(run)
         # What was handed over is theirs, whoever executes the schedule by now.
-        if not (rows.runs.handed_over(run_id) or _is_task(rows.schedules.get(run.schedule))):
+        if not (rows.runs.is_delegated(run_id) or _is_task(rows.schedules.get(run.schedule))):
             raise Conflict(f"run {run_id} is executed by Reverie itself: nobody else can report it", field="run")
         end_run(rows, run, reported(report), now=now, rules=rules)
         return as_run(rows.runs.get(run_id))

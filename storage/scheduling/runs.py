@@ -106,7 +106,7 @@ class ScheduleRuns:
                 {"agent": self._agent, "id": run_id},
             )
 
-    def handed_over(self, run_id: str) -> bool:
+    def is_delegated(self, run_id: str) -> bool:
         """Whether a run is in the hands of the agent's own workers."""
         found = self._connection.execute(
             text(
@@ -188,7 +188,7 @@ class OpenRuns:
         )
         return postponed.rowcount > 0
 
-    def hand_over(self, run_id: str, token: int) -> bool:
+    def delegate(self, run_id: str, token: int) -> bool:
         """Note that a run is in the hands of the agent's own workers: it has until its deadline, and no lease."""
         handed = self._connection.execute(
             text(

@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from memory.scheduling.executing import execute_run
 from reverie import contract
-from reverie.clock import now_micros
 from worker.app import current_runtime, task
 from worker.job_runs import run_job
-from worker.scheduling.jobs import attempt_limits, executors, fire_due
+from worker.scheduling.jobs import execute, fire_due
 
 
 @task(contract.RUN_DUE_SCHEDULES)
@@ -29,15 +27,4 @@ def run_due_schedules(*, manual: bool = False) -> Mapping[str, Any]:
 @task(contract.RUN_SCHEDULE)
 def run_schedule(*, workspace: str, run: str) -> Mapping[str, Any]:
     """Execute one run, unless another worker has started it."""
-    runtime = current_runtime()
-    return execute_run(
-        runtime.stores.workspace(workspace, create=False),
-        run,
-        executors(runtime, workspace),
-        wait=runtime.schedules.destinations.wait_seconds,
-        turns=runtime.schedules.run_slots,
-        limits=attempt_limits(runtime.settings),
-        rules=runtime.settings.schedule_rules,
-        now=runtime.now,
-        clock=now_micros,
-    )
+    return execute(current_runtime(), workspace, run)

@@ -12,7 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
-from memory.scheduling.executing import AttemptLimits, HandedOver, Outcome, execute_run
+from memory.scheduling.executing import AttemptLimits, Delegated, ExecutionSettings, Outcome, execute_run
 from memory.scheduling.rules import RunResult
 from reverie import (
     AsyncReverie,
@@ -66,10 +66,9 @@ def work(runtime: Runtime, run_id: str, outcome: Outcome) -> None:
         runtime.store("default"),
         run_id,
         lambda _: outcome,
-        limits=AttemptLimits(),
-        rules=runtime.settings.schedule_rules,
-        now=runtime.now,
-        clock=now_micros,
+        ExecutionSettings(
+            limits=AttemptLimits(), rules=runtime.settings.schedule_rules, now=runtime.now, clock=now_micros
+        ),
     )
 
 
@@ -205,7 +204,7 @@ def test_the_agents_workers_report_how_a_run_ended(ana: Reverie, runtime: Runtim
     """Given a run that was handed to a task, when reported, then its end is kept as it was told first."""
     made = ana.add_schedule("x", every=600, task="agent.work", queue="agents")
     run = ana.run_schedule_now(made.id)
-    work(runtime, run.id, HandedOver())
+    work(runtime, run.id, Delegated())
     assert ana.schedule_run(run.id).status == "running"
     ended = ana.complete_run(run.id, "watered", summary="wet", turn_count=2, cost=0.5)
     assert (ended.status, ended.output, ended.summary, ended.turn_count, ended.cost) == (

@@ -111,7 +111,7 @@ class CarryingOut:
 
     def outcome(self, schedule: str, executor: Executor, run: RunRecord, *, agent: str = "ana") -> Outcome:
         """What one attempt at a run comes to, without keeping it."""
-        seconds = self.time.limits.of(executor)
+        seconds = self.time.limits.seconds_for(executor)
         return self.executing()(Execution(self.time.schedule(schedule, agent=agent), run, executor, seconds))
 
     def fire(self, schedule: str, *, agent: str = "ana") -> RunRecord:

@@ -19,7 +19,7 @@ from unittest.mock import patch
 from sqlalchemy import event, text
 
 from memory.scheduling.due_runs import ToSend, claim_due, due_at, recover_runs
-from memory.scheduling.executing import AttemptLimits, Execute, Execution, Outcome, execute_run
+from memory.scheduling.executing import AttemptLimits, Execute, Execution, ExecutionSettings, Outcome, execute_run
 from memory.scheduling.rules import RunResult, ScheduleRules
 from memory.scheduling.schedules import create_schedule
 from reverie.clock import from_micros, new_id, to_micros
@@ -156,11 +156,13 @@ class Scheduled:
             self.store,
             run_id,
             _executing(outcome),
-            limits=self.limits,
-            rules=self.rules,
-            now=lambda: self.now,
-            clock=lambda: self.clock,
-            wait=lambda _: wait,
+            ExecutionSettings(
+                limits=self.limits,
+                rules=self.rules,
+                now=lambda: self.now,
+                clock=lambda: self.clock,
+                busy_seconds=lambda _: wait,
+            ),
         )
 
     def die_over(self, run_id: str) -> None:

@@ -16,7 +16,7 @@ import pytest
 
 from memory.scheduling import due_runs
 from memory.scheduling.due_runs import LOST_AFTER_SECONDS, ToSend
-from memory.scheduling.executing import HandedOver
+from memory.scheduling.executing import Delegated
 from memory.scheduling.rules import RunResult
 from memory.scheduling.runs import complete_run, run_now
 from reverie.clock import from_micros
@@ -77,7 +77,7 @@ def test_while_a_run_is_under_way_what_becomes_due_waits_and_is_one_run_then(tim
     time.to_hour()
     began = time.now
     (sent,) = time.sweep()
-    time.execute(sent.run, HandedOver())
+    time.execute(sent.run, Delegated())
     for _ in range(3):
         time.advance(3_600)
         assert time.sweep() == []
@@ -99,7 +99,7 @@ def test_a_slow_run_holds_up_no_other_schedule(time: Scheduled) -> None:
     slow, quick = time.sweep()
     if time.run(slow.run).schedule == other:
         slow, quick = quick, slow
-    time.execute(slow.run, HandedOver())
+    time.execute(slow.run, Delegated())
     for _ in range(3):
         time.execute(quick.run)
         time.advance(3_600)

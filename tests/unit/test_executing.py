@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memory.scheduling import executing
-from memory.scheduling.executing import AttemptLimits, Execution, HandedOver, NotTried, Outcome, TryAgain
+from memory.scheduling.executing import AttemptLimits, Delegated, Execution, ExecutorBusy, Outcome, RetryAfter
 from memory.scheduling.rules import RunResult
 from memory.scheduling.runs import cancel_run, complete_run
 from memory.scheduling.schedules import delete_schedule, update_schedule
@@ -73,7 +73,7 @@ def test_what_cannot_be_stored_is_replaced_and_the_run_ends(time: Scheduled) -> 
     """Given an executor that says half characters and NULs everywhere, then its run ends with the rest of it."""
     bad = "a\x00b\ud800"
     _, run = begun(time)
-    assert time.execute(run, TryAgain(bad, 1)) == {"put_back": 1}
+    assert time.execute(run, RetryAfter(bad, 1)) == {"put_back": 1}
     assert time.run(run).error == "a\ufffdb?"
     time.advance(1)
     assert time.execute(run, RunResult("failed", output=bad, error=bad, summary=bad)) == {"failed": 1}
@@ -130,7 +130,7 @@ def test_a_run_that_is_to_be_tried_again_waits_its_time_and_keeps_its_deadline(t
     started, deadline = time.now, time.clock + 100 * SECOND
     for tries, wait in enumerate((2, 8, 32)):
         assert time.run(run).tries == tries
-        assert time.execute(run, TryAgain("503", wait)) == {"put_back": 1}
+        assert time.execute(run, RetryAfter("503", wait)) == {"put_back": 1}
         found = time.run(run)
         assert (found.status, found.tries, found.error) == ("pending", tries + 1, "503")
         assert (found.started_at, found.deadline) == (started, deadline)
@@ -145,9 +145,9 @@ def test_a_run_that_is_to_be_tried_again_waits_its_time_and_keeps_its_deadline(t
 def test_what_would_be_tried_again_after_the_deadline_has_timed_out(time: Scheduled) -> None:
     """Given a failure that may pass, when the wait would outlast the run, then it has timed out now."""
     schedule, run = begun(time, timeout_seconds=60)
-    time.execute(run, TryAgain("503", 40))
+    time.execute(run, RetryAfter("503", 40))
     time.advance(40)
-    assert time.execute(run, TryAgain("503", 20)) == {"timed_out": 1}
+    assert time.execute(run, RetryAfter("503", 20)) == {"timed_out": 1}
     assert time.run(run).error == "no time is left to try again: 503"
     assert time.schedule(schedule).consecutive_failures == 1
 
@@ -158,7 +158,7 @@ def test_the_last_attempt_gets_no_more_time_than_is_left(time: Scheduled) -> Non
 
     def looking(execution: Execution) -> Outcome:
         seen.append(execution.seconds)
-        return TryAgain("503", 4.5)
+        return RetryAfter("503", 4.5)
 
     _, run = begun(time, timeout_seconds=10)
     time.execute(run, looking)
@@ -191,7 +191,7 @@ def test_a_run_whose_executor_is_busy_is_sent_again_when_it_has_waited(time: Sch
 def test_a_run_that_waits_already_is_not_begun_sooner_by_being_postponed(time: Scheduled) -> None:
     """Given a run that waits 32 s for its next attempt, when its executor is found busy, then it still does."""
     _, run = begun(time)
-    time.execute(run, TryAgain("503", 32))
+    time.execute(run, RetryAfter("503", 32))
     due = time.due_at()
     before = time.rows()
     assert time.execute(run, wait=1) == {"skipped": 1}
@@ -219,7 +219,7 @@ def test_a_run_that_has_begun_or_ended_is_not_postponed(time: Scheduled) -> None
 def test_a_run_that_was_handed_over_waits_for_its_report(time: Scheduled) -> None:
     """Given a task that was sent to the agent's workers, then the run goes on until they report."""
     schedule, run = begun(time, executor=WORKERS)
-    assert time.execute(run, HandedOver()) == {"handed_over": 1}
+    assert time.execute(run, Delegated()) == {"delegated": 1}
     assert (time.run(run).status, time.run(run).tries) == ("running", 1)
     time.advance(599)
     assert time.sweep() == []
@@ -234,7 +234,7 @@ def test_a_report_that_comes_before_the_hand_over_is_noted_is_kept(time: Schedul
 
     def quick(_: Execution) -> Outcome:
         complete_run(time.store, run, RunReport(output="quick"), agent="ana", rules=time.rules, now=time.now)
-        return HandedOver()
+        return Delegated()
 
     assert time.execute(run, quick) == {"superseded": 1}
     assert (time.run(run).status, time.run(run).output) == ("success", "quick")
@@ -271,7 +271,7 @@ def deleted(time: Scheduled, run: str) -> None:
 
 
 @pytest.mark.parametrize("meanwhile", [cancelled, taken_over, taken_over_and_under_way, given_up, deleted])
-@pytest.mark.parametrize("outcome", [GOOD, BAD, HandedOver(), TryAgain("503", 2)], ids=lambda one: type(one).__name__)
+@pytest.mark.parametrize("outcome", [GOOD, BAD, Delegated(), RetryAfter("503", 2)], ids=lambda one: type(one).__name__)
 def test_the_result_of_a_run_that_is_no_longer_this_workers_is_dropped(
     time: Scheduled, outcome: Outcome, meanwhile: Callable[[Scheduled, str], None]
 ) -> None:
@@ -326,7 +326,7 @@ def test_an_executor_that_cannot_be_read_ends_its_run_and_disables_its_schedule(
 def test_a_changed_executor_holds_from_the_next_attempt_on(time: Scheduled) -> None:
     """Given a run that waits for another attempt, when the executor is changed, then the new one gets it."""
     schedule, run = begun(time)
-    time.execute(run, TryAgain("503", 2))
+    time.execute(run, RetryAfter("503", 2))
     changes = ScheduleChanges(executor=WORKERS)
     update_schedule(
         time.store, schedule, changes, agent="ana", rules=time.rules, check_url=lambda _: None, now=time.now
@@ -336,7 +336,7 @@ def test_a_changed_executor_holds_from_the_next_attempt_on(time: Scheduled) -> N
 
     def looking(execution: Execution) -> Outcome:
         seen.append(execution.executor)
-        return HandedOver()
+        return Delegated()
 
     time.execute(run, looking)
     assert seen == [WORKERS]
@@ -345,7 +345,7 @@ def test_a_changed_executor_holds_from_the_next_attempt_on(time: Scheduled) -> N
 def test_an_executor_that_is_busy_counts_no_try(time: Scheduled) -> None:
     """Given an executor that has no room, then the run waits without a try or an error, and is begun when it has."""
     _, run = begun(time)
-    assert time.execute(run, lambda _: NotTried(7.0)) == {"put_back": 1}
+    assert time.execute(run, lambda _: ExecutorBusy(7.0)) == {"put_back": 1}
     waiting = time.run(run)
     assert (waiting.status, waiting.tries, waiting.error) == ("pending", 0, "")
     time.advance(7)
@@ -359,14 +359,14 @@ def test_what_was_done_is_kept_though_the_disk_refuses_for_a_moment(
     schedule, run = begun(time)
     monkeypatch.setattr(executing, "_TRANSIENT_WAIT_SECONDS", 0.01)
     done: list[str] = []
-    keep, refused = executing._keep, iter((True, True))
+    keep, refused = executing._save, iter((True, True))
 
     def refusing(*arguments: Any) -> dict[str, int]:
         if next(refused, False):
             raise StoreUnavailable("the disk is full")
         return keep(*arguments)
 
-    monkeypatch.setattr(executing, "_keep", refusing)
+    monkeypatch.setattr(executing, "_save", refusing)
     assert time.execute(run, lambda e: (done.append(e.run.id), GOOD)[1]) == {"success": 1}
     assert done == [run]
     assert [one.status for one in time.runs(schedule)] == ["success"]

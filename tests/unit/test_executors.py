@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused
-from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.executors import result_of
 from memory.scheduling.rules import RunResult
 from reverie.clock import from_micros, rfc3339, to_micros
@@ -111,7 +111,11 @@ def test_an_attempt_may_take_no_longer_than_its_run(here: CarryingOut) -> None:
 def test_how_long_an_attempt_may_take_is_set(make: Callable[..., CarryingOut]) -> None:
     """Given settings, then they are the limits."""
     limits = attempt_limits(make(webhook_timeout_seconds=3, schedule_llm_seconds=7).here.settings)
-    assert (limits.of(HOOK), limits.of(LlmExecutor()), limits.of(WORKERS)) == (3.0, 7.0, 10.0)
+    assert (limits.seconds_for(HOOK), limits.seconds_for(LlmExecutor()), limits.seconds_for(WORKERS)) == (
+        3.0,
+        7.0,
+        10.0,
+    )
 
 
 # --- what it answers: it went well ---
@@ -290,7 +294,7 @@ def test_a_receiver_may_ask_for_a_longer_pause(here: CarryingOut, asked: float, 
     schedule = here.time.hourly()
     (run,) = _claimed(here, schedule)
     outcome = here.outcome(schedule, HOOK, run)
-    assert isinstance(outcome, TryAgain)
+    assert isinstance(outcome, RetryAfter)
     assert outcome.after_seconds == waited
 
 
@@ -338,7 +342,7 @@ def test_a_task_is_handed_over(here: CarryingOut) -> None:
 def test_a_task_recalls_nothing(here: CarryingOut, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a task, then no context is made for it: its worker recalls what it wants."""
     here.queue_tasks()
-    monkeypatch.setattr("memory.scheduling.executors.recalled_for", None)
+    monkeypatch.setattr("worker.scheduling.jobs.recalled_for", None)
     schedule = here.time.hourly(executor=WORKERS)
     assert here.fire(schedule).status == "running"
 
@@ -372,7 +376,7 @@ def test_an_executor_is_asked_once_for_what_it_returns(here: CarryingOut) -> Non
     schedule = here.time.hourly(recall_limit=0)
     (run,) = _claimed(here, schedule)
     assert here.outcome(schedule, HOOK, run) == RunResult("success", output="done")
-    assert here.outcome(schedule, WORKERS, run) == HandedOver()
+    assert here.outcome(schedule, WORKERS, run) == Delegated()
     digest = RunResult("success", output="Nothing is remembered for: water the plants", notify=False)
     assert here.outcome(schedule, LlmExecutor(), run) == digest
 

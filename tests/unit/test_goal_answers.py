@@ -150,7 +150,7 @@ def test_a_model_that_is_away_is_stood_in_for_at_the_third_try(here: CarryingOut
         assert here.waits(run, seconds=9.999)
         run = here.again(run, after_seconds=10)
     assert (run.status, len(model.asked), run.turn_count) == ("success", 3, 0)
-    assert run.output.startswith("The language model is away (connection refused).")
+    assert run.output.startswith("The language model is not available (connection refused).")
     assert FERNS in run.output
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory.scheduling import runs as schedule_runs
-from memory.scheduling.executing import AttemptLimits, execute_run
+from memory.scheduling.executing import AttemptLimits, ExecutionSettings, execute_run
 from memory.scheduling.rules import RunResult, ScheduleRules
 from reverie.clock import now_micros
 from reverie.errors import Rejected
@@ -56,10 +56,7 @@ def execute(data: Path, run_id: str, result: RunResult) -> None:
         stores.workspace("w"),
         run_id,
         lambda _: result,
-        limits=AttemptLimits(),
-        rules=ScheduleRules(),
-        now=now_micros,
-        clock=now_micros,
+        ExecutionSettings(limits=AttemptLimits(), rules=ScheduleRules(), now=now_micros, clock=now_micros),
     )
     stores.close()
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from memory.scheduling.executing import HandedOver, Outcome, TryAgain
+from memory.scheduling.executing import Delegated, Outcome, RetryAfter
 from memory.scheduling.rules import RunResult
 from memory.scheduling.runs import cancel_run, complete_run, run_now
 from reverie.errors import Conflict
@@ -73,7 +73,7 @@ def sent(failures: int = 0, *, crashes: int = 0, make: Callable[[Scheduled], str
 def handed_over(time: Scheduled) -> None:
     """A run in the agent's hands."""
     sent(make=lambda time: time.hourly(executor=WORKERS))(time)
-    time.execute(run_of(time), HandedOver())
+    time.execute(run_of(time), Delegated())
 
 
 def stranded(time: Scheduled) -> None:
@@ -83,7 +83,7 @@ def stranded(time: Scheduled) -> None:
     time.to_hour()
     first, second, third = sorted(one.run for one in time.claim())
     time.die_over(first)
-    time.execute(second, HandedOver())
+    time.execute(second, Delegated())
     assert third
     time.advance(601)
 
@@ -140,9 +140,9 @@ STEPS = {
     "a one-shot fails and is to be retried": Step(sent(make=once), executed(BAD), 11),
     "a one-shot fails for good": Step(sent(3, make=once), executed(BAD), 11),
     "a receiver is gone": Step(sent(), executed(RunResult("failed", gone=True)), 12),
-    "a run is put back": Step(sent(), executed(TryAgain("503", 8)), 7),
+    "a run is put back": Step(sent(), executed(RetryAfter("503", 8)), 7),
     "a run is postponed": Step(sent(), lambda time: time.execute(run_of(time), wait=3), 5),
-    "a run is handed over": Step(sent(), executed(HandedOver()), 7),
+    "a run is handed over": Step(sent(), executed(Delegated()), 7),
     "a run is reported": Step(handed_over, reported, 8),
     "a run is cancelled": Step(sent(), cancelled, 7),
     "a one-shot is cancelled": Step(sent(make=once), cancelled, 7),

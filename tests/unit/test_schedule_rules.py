@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.rules import RunResult, ScheduleRules, consequences_of
 from memory.scheduling.runs import cancel_run, run_now
 from memory.scheduling.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
@@ -485,7 +485,7 @@ def test_a_run_by_hand_of_a_repeated_schedule_changes_no_time_but_counts(time: S
 # --- what cannot be read ---
 
 
-@pytest.mark.parametrize("outcome", [GOOD, BAD, TryAgain("later", 1e9)])
+@pytest.mark.parametrize("outcome", [GOOD, BAD, RetryAfter("later", 1e9)])
 def test_a_run_ends_though_the_cadence_of_its_schedule_cannot_be_read_any_more(time: Scheduled, outcome: Any) -> None:
     """Given a row that another version wrote, when its run ends, then it does, and nothing is held up."""
     schedule = time.once(60)
@@ -501,7 +501,7 @@ def test_a_run_that_nobody_is_at_ends_though_its_cadence_cannot_be_read_any_more
     spoiled, sound = time.hourly(executor=WORKERS), time.hourly(executor=WORKERS)
     time.advance(3_600)
     for sent in time.sweep():
-        time.execute(sent.run, HandedOver())
+        time.execute(sent.run, Delegated())
     time.spoil(spoiled, cadence="{")
     time.advance(601)
     assert time.sweep() == []

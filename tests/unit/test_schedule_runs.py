@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now
 from memory.scheduling.schedules import pause_schedule, update_schedule
 from reverie.clock import from_micros
@@ -213,7 +213,7 @@ def test_a_run_that_has_ended_cannot_be_cancelled(time: Scheduled) -> None:
 def test_a_run_that_waits_to_be_tried_again_can_be_cancelled(time: Scheduled) -> None:
     """Given a run that failed for now, when it is cancelled, then it is not tried again."""
     run = sent_run(time)
-    time.execute(run, TryAgain("503", 8))
+    time.execute(run, RetryAfter("503", 8))
     cancel(time, run)
     time.advance(60)
     assert time.sweep() == []
@@ -226,7 +226,7 @@ def test_a_run_that_waits_to_be_tried_again_can_be_cancelled(time: Scheduled) ->
 def test_a_report_ends_the_run_with_all_that_follows(time: Scheduled) -> None:
     """Given a run in the agent's hands, when it is reported, then it, its schedule and the notification say so."""
     run = sent_run(time, executor=WORKERS, notification_policy="conditional")
-    time.execute(run, HandedOver())
+    time.execute(run, Delegated())
     time.advance(60)
     found = report(time, run, output="watered", summary="w", turn_count=2, cost=0.5, notify=True)
     assert (found.status, found.output, found.summary, found.turn_count, found.cost) == (
@@ -244,7 +244,7 @@ def test_a_report_ends_the_run_with_all_that_follows(time: Scheduled) -> None:
 def test_a_run_that_is_reported_twice_is_reported_once(time: Scheduled) -> None:
     """Given a report that is sent again, then it stays as it was first, and counts once."""
     run = sent_run(time, executor=WORKERS)
-    time.execute(run, HandedOver())
+    time.execute(run, Delegated())
     first = report(time, run, status="failed", error="no water")
     time.advance(5)
     before = time.rows()
@@ -257,7 +257,7 @@ def test_a_run_that_is_reported_twice_is_reported_once(time: Scheduled) -> None:
 def test_a_report_that_comes_after_the_deadline_is_a_conflict(time: Scheduled) -> None:
     """Given a run that has timed out, when it is reported after all, then that is refused, and changes nothing."""
     run = sent_run(time, executor=WORKERS)
-    time.execute(run, HandedOver())
+    time.execute(run, Delegated())
     time.advance(600)
     time.sweep()
     before = time.rows()
@@ -270,7 +270,7 @@ def test_a_report_that_comes_after_the_deadline_is_a_conflict(time: Scheduled) -
 def test_a_report_of_a_cancelled_run_is_a_conflict(time: Scheduled) -> None:
     """Given a run that was cancelled, when its workers report it, then they are told."""
     run = sent_run(time, executor=WORKERS)
-    time.execute(run, HandedOver())
+    time.execute(run, Delegated())
     cancel(time, run)
     with pytest.raises(Conflict, match="has ended: cancelled"):
         report(time, run)
@@ -287,7 +287,7 @@ def test_a_run_that_reverie_executes_is_not_for_others_to_report(time: Scheduled
 def test_a_run_is_still_reported_though_its_schedule_has_another_executor_by_now(time: Scheduled) -> None:
     """Given a run in the agent's hands, when its schedule is changed to a webhook, then its workers can report it."""
     run = sent_run(time, executor=WORKERS)
-    time.execute(run, HandedOver())
+    time.execute(run, Delegated())
     update_schedule(
         time.store,
         time.run(run).schedule,
@@ -303,7 +303,7 @@ def test_a_run_is_still_reported_though_its_schedule_has_another_executor_by_now
 def test_a_report_of_a_paused_schedules_run_is_taken(time: Scheduled) -> None:
     """Given a schedule that was paused meanwhile, when its run is reported, then it is kept, and it stays paused."""
     run = sent_run(time, executor=WORKERS)
-    time.execute(run, HandedOver())
+    time.execute(run, Delegated())
     pause_schedule(time.store, time.run(run).schedule, agent="ana", now=time.now)
     assert report(time, run).status == "success"
     assert time.schedule(time.run(run).schedule).status == "paused"

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory.scheduling.due_runs import MOST_CRASHES
-from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.runs import cancel_run, complete_run, run_now
 from memory.scheduling.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
 from reverie.errors import ReverieError
@@ -118,7 +118,7 @@ def test_a_task_that_the_agents_workers_never_report_has_timed_out(time: Schedul
     schedule = time.hourly(executor=WORKERS, timeout_seconds=300)
     time.to_hour()
     (sent,) = time.sweep()
-    time.execute(sent.run, HandedOver())
+    time.execute(sent.run, Delegated())
     assert time.due_at() == time.now + 300 * SECOND
     time.advance(300 - 0.000_001)
     assert time.sweep() == []
@@ -137,7 +137,7 @@ def test_a_run_that_is_past_its_deadline_while_it_waits_has_timed_out_with_its_l
     time.hourly(timeout_seconds=60)
     time.to_hour()
     (sent,) = time.sweep()
-    assert time.execute(sent.run, TryAgain("503", 55)) == {"put_back": 1}
+    assert time.execute(sent.run, RetryAfter("503", 55)) == {"put_back": 1}
     time.advance(60)
     assert time.execute(sent.run) == {"skipped": 1}, "a task that comes too late begins nothing"
     assert time.sweep() == []
@@ -165,7 +165,7 @@ def test_what_waits_for_its_next_attempt_is_sent_once_when_its_time_has_come(tim
     time.hourly()
     time.to_hour()
     (sent,) = time.sweep()
-    time.execute(sent.run, TryAgain("503", 8))
+    time.execute(sent.run, RetryAfter("503", 8))
     assert time.due_at() == time.now + 8 * SECOND
     time.advance(8 - 0.000_001)
     assert time.sweep() == []
@@ -222,7 +222,7 @@ def happen(time: Scheduled, schedules: list[str], random: Random) -> None:
         for run in time.open_runs(schedule):
             match random.randrange(8):
                 case 0 | 1 if run.status == "pending":
-                    outcomes = (GOOD, BAD, HandedOver(), TryAgain("x", random.choice((0, 2, 20, 500))))
+                    outcomes = (GOOD, BAD, Delegated(), RetryAfter("x", random.choice((0, 2, 20, 500))))
                     time.execute(run.id, random.choice(outcomes), wait=random.choice((None, None, 0, 3)))
                 case 2 if run.status == "pending":
                     time.execute(run.id, Killed())

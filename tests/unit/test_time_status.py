@@ -9,7 +9,7 @@ import pysqlite3
 import pytest
 from sqlalchemy import text
 
-from memory.scheduling.executing import HandedOver, TryAgain
+from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.status import time_status
 from reverie.errors import StoreUnavailable, StoreUnusable
 from reverie.pipeline.status import StartLag, TimeStatus
@@ -71,7 +71,7 @@ def test_what_nobody_fires_becomes_overdue_without_a_write(time: Scheduled) -> N
 def test_what_is_due_while_a_run_is_under_way_is_not_overdue(time: Scheduled) -> None:
     """Given a run that takes longer than the interval, then its schedule waits for it and is not late."""
     schedule = time.every(60, executor=WORKERS)
-    assert time.fire(schedule, HandedOver()).status == "running"
+    assert time.fire(schedule, Delegated()).status == "running"
     told = status(time, after_seconds=200)
     assert (told.schedules_overdue, told.runs_open) == (0, {"pending": 0, "running": 1})
 
@@ -88,7 +88,7 @@ def test_a_run_that_nobody_starts_is_told_with_its_age(time: Scheduled) -> None:
 def test_a_run_that_waits_to_be_tried_again_is_not_late_before(time: Scheduled) -> None:
     """Given a receiver that was away, then its run is pending and no age counts until it may be tried again."""
     schedule = time.every(60)
-    assert time.fire(schedule, TryAgain("away", 500.0)).status == "pending"
+    assert time.fire(schedule, RetryAfter("away", 500.0)).status == "pending"
     told = status(time, after_seconds=400)
     assert (told.runs_open["pending"], told.runs_oldest_pending_seconds) == (1, 0.0)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 from adapters.language_models import Prices
 from memory.scheduling import due_runs
 from memory.scheduling.deliveries import deliver_due, prune_delivered
-from memory.scheduling.executing import AttemptLimits
+from memory.scheduling.executing import AttemptLimits, ExecutionSettings, execute_run
 from memory.scheduling.executors import Executors
 from memory.scheduling.goal_answers import GoalAnswers
 from memory.scheduling.pushing import Pushing
@@ -65,6 +65,20 @@ def deliver(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
 def attempt_limits(settings: Settings) -> AttemptLimits:
     """Return how long one attempt at a run may take."""
     return AttemptLimits(webhook=settings.webhook_timeout_seconds, llm=settings.schedule_llm_seconds)
+
+
+def execute(runtime: Runtime, workspace: str, run: str) -> dict[str, int]:
+    """Execute one run unless another worker has begun it; returns counts."""
+    settings = ExecutionSettings(
+        limits=attempt_limits(runtime.settings),
+        rules=runtime.settings.schedule_rules,
+        now=runtime.now,
+        clock=now_micros,
+        busy_seconds=runtime.schedules.destinations.wait_seconds,
+        slots=runtime.schedules.run_slots,
+    )
+    store = runtime.stores.workspace(workspace, create=False)
+    return execute_run(store, run, executors(runtime, workspace), settings)
 
 
 def executors(runtime: Runtime, workspace: str) -> Executors:
