@@ -295,7 +295,7 @@ def test_a_receiver_may_ask_for_a_longer_pause(here: CarryingOut, asked: float, 
     (run,) = _claimed(here, schedule)
     outcome = here.outcome(schedule, HOOK, run)
     assert isinstance(outcome, RetryAfter)
-    assert outcome.after_seconds == waited
+    assert outcome.seconds == waited
 
 
 def test_a_pause_that_outlasts_the_run_ends_it(here: CarryingOut) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final
 
 from adapters.language_models import Prices
@@ -86,7 +85,7 @@ def executors(runtime: Runtime, workspace: str) -> Executors:
     settings, services = runtime.settings, runtime.schedules
     return Executors(
         workspace=workspace,
-        recall=partial(recalled_for, runtime, workspace),
+        recall=lambda schedule: recalled_for(runtime, workspace, schedule),
         goal_answers=GoalAnswers(
             runtime.schedule_model,
             Prices(settings.language_model_input_price, settings.language_model_output_price),
