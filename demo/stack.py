@@ -23,7 +23,7 @@ from reverie.errors import Unavailable
 from worker.settings import PREFIX
 from worker.supervision.embedded_broker import embedded_broker_url
 from worker.supervision.processes import private_folder, spawn
-from worker.supervision.run_file import read_up_file, supervisor_pid
+from worker.supervision.run_file import read_run_file, supervisor_pid
 
 DEFAULT_PORT = 7437
 START_TIMEOUT_SECONDS = 120.0
@@ -112,7 +112,7 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 def _found(data: Path) -> Stack:
     """How the stack that runs on this folder is reached, read from the environment of its server."""
-    up = read_up_file(data)
+    up = read_run_file(data)
     pid = next((entry.pid for entry in up.processes if entry.name == "server"), None) if up else None
     if pid is None:
         raise Unavailable(

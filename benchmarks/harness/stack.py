@@ -35,7 +35,7 @@ from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import Producer
 from worker.supervision.embedded_broker import embedded_broker_url
 from worker.supervision.processes import kill_group, spawn
-from worker.supervision.run_file import UpProcess, read_up_file
+from worker.supervision.run_file import RunFileEntry, read_run_file
 
 WORKSPACE: Final = "bench"
 _WARM_WORKSPACE: Final = "warm-up"
@@ -121,9 +121,9 @@ class Stack:
             raise RuntimeError("the stack does not run")
         return self._process.pid
 
-    def processes(self) -> list[UpProcess]:
+    def processes(self) -> list[RunFileEntry]:
         """The supervised processes as the supervisor last wrote them down."""
-        up = read_up_file(self.data)
+        up = read_run_file(self.data)
         return list(up.processes) if up else []
 
     def server_answers(self) -> bool:

@@ -26,7 +26,7 @@ from reverie.errors import Conflict
 from worker.supervision.child import restart_delay_seconds
 from worker.supervision.embedded_broker import broker_answers, embedded_broker_url, wait_until_ready
 from worker.supervision.processes import parent_pid_from, watch_parent
-from worker.supervision.run_file import hold_data_dir, read_up_file, supervisor_pid, up_file_path, write_up_file
+from worker.supervision.run_file import hold_data_dir, read_run_file, run_file_path, supervisor_pid, write_run_file
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_SECONDS = 20.0
@@ -205,13 +205,13 @@ def test_a_stop_signal_ends_with_zero_and_leaves_nothing(run_up: RunUp, data_dir
     finally:
         signal.signal(signal.SIGHUP, former)
     up.until("process_started", "one")
-    assert up_file_path(data_dir).exists()
+    assert run_file_path(data_dir).exists()
 
     up.process.send_signal(number)
 
     assert up.finish() == 0
     assert gone(*up.seen)
-    assert not up_file_path(data_dir).exists()
+    assert not run_file_path(data_dir).exists()
     assert supervisor_pid(data_dir) is None
 
 
@@ -428,12 +428,12 @@ def test_a_pid_that_went_to_another_process_is_left_alone(run_up: RunUp, data_di
         up.until("process_started", "one")
         up.process.kill()
         up.finish()
-        old = read_up_file(data_dir)
+        old = read_run_file(data_dir)
         assert old is not None
         entry = old.processes[0]
         assert entry.created is not None
         reused = replace(entry, pid=bystander.pid, created=entry.created - 10)
-        write_up_file(data_dir, replace(old, processes=[reused]))
+        write_run_file(data_dir, replace(old, processes=[reused]))
 
         run_up({"name": "one", "argv": FOREVER}).until("process_started", "one")
 
@@ -452,7 +452,7 @@ def test_a_second_supervisor_on_one_data_folder_is_refused(run_up: RunUp, data_d
 
     assert f"already running on {data_dir} (pid {first.process.pid})" in refused["error"]
     assert first.process.poll() is None
-    assert up_file_path(data_dir).exists()
+    assert run_file_path(data_dir).exists()
 
 
 def test_a_broker_that_no_supervisor_answers_for_is_not_taken_over(run_up: RunUp, data_dir: Path) -> None:
@@ -460,7 +460,7 @@ def test_a_broker_that_no_supervisor_answers_for_is_not_taken_over(run_up: RunUp
     first.until("process_started", "broker-sync")
     # Forget the first one: its lock file and its picture are gone, its broker is not.
     shutil.move(data_dir / "run" / "up.lock", data_dir / "lock")
-    up_file_path(data_dir).unlink()
+    run_file_path(data_dir).unlink()
 
     refused = run_up(with_broker=True).until("refused", "Conflict")
 
@@ -487,7 +487,7 @@ def test_up_json_follows_the_processes_and_is_private(run_up: RunUp, data_dir: P
     up.seen[1].kill()
     up.until("process_died", "two")
 
-    picture = read_up_file(data_dir)
+    picture = read_run_file(data_dir)
 
     assert picture is not None
     assert picture.supervisor_pid == up.process.pid
@@ -495,7 +495,7 @@ def test_up_json_follows_the_processes_and_is_private(run_up: RunUp, data_dir: P
     assert (one.name, one.pid, one.restarts) == ("one", up.seen[2].pid, 1)
     assert one.started_at is not None
     assert one.started_at.tzinfo is not None
-    assert stat.S_IMODE(up_file_path(data_dir).stat().st_mode) == 0o600
+    assert stat.S_IMODE(run_file_path(data_dir).stat().st_mode) == 0o600
 
 
 def test_a_broker_killed_under_a_supervisor_is_back_with_what_it_held(run_up: RunUp, data_dir: Path) -> None:

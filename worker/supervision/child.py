@@ -1,6 +1,6 @@
-"""One supervised process: what it is, how it lives, and when it may be started again.
+"""One supervised process: starting, stopping, reaping it, and when to restart it.
 
-Invariant: before a child is started again, nothing of its former process group is alive.
+Invariant: before a child is restarted, its former process group is dead.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 import psutil
 
 from worker.supervision.processes import has_exited, kill_group, spawn
-from worker.supervision.run_file import UpProcess
+from worker.supervision.run_file import RunFileEntry
 
 _FIRST_BACKOFF_SECONDS = 0.2
 _LONGEST_BACKOFF_SECONDS = 5.0
@@ -32,12 +32,12 @@ _TAIL_LINES = 8
 class ProcessSpec:
     """A process to keep alive.
 
-    `order`: lower ones start first and stop last; those of one order stop side by side.
-    `env` comes on top of the supervisor's own environment.
-    `ready` is asked until it says yes before the next process starts, `ready_timeout_seconds` at most.
-    `before_start` runs once, before the first start; what it raises ends the supervisor.
-    `log_path` of None: it writes to the supervisor's own output.
-    `parent_death_signal` is what the kernel sends it when the supervisor is killed (Linux).
+    `order`: lower ones start first and stop last; processes of the same order stop together.
+    `env` is added to the supervisor's own environment.
+    `ready` is polled before the next process starts, for at most `ready_timeout_seconds`.
+    `before_start` runs once, before the first start; an exception in it ends the supervisor.
+    `log_path` receives its output; None: the supervisor's own output.
+    `parent_death_signal` is the signal that the kernel sends when the supervisor is killed (Linux).
     """
 
     name: str
@@ -54,7 +54,7 @@ class ProcessSpec:
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessState:
-    """A process as it is now; `pid` is None while it waits to be started again or has been stopped."""
+    """The state of a process; `pid` is None while it waits to be restarted or has been stopped."""
 
     name: str
     pid: int | None
@@ -73,7 +73,7 @@ class Death:
 
 
 class Child:
-    """The living side of a `ProcessSpec`."""
+    """The running process of a `ProcessSpec`."""
 
     def __init__(self, spec: ProcessSpec) -> None:
         self.spec = spec
@@ -107,23 +107,23 @@ class Child:
         return self._process.pid
 
     def has_exited(self) -> bool:
-        """Tell whether the process ended and waits for its burial."""
+        """Return whether the process has exited and is not reaped yet."""
         return self._process is not None and has_exited(self._process)
 
     def terminate(self) -> None:
-        """Ask the process to end; its group is its own to end, as a Celery worker does with its pool."""
+        """Send SIGTERM to the process only: it ends its own group, as a Celery worker does with its pool."""
         if self._process is not None and not has_exited(self._process):
             os.kill(self._process.pid, signal.SIGTERM)
 
     def kill(self) -> None:
-        """End the process and its group without asking; it still has to be buried."""
+        """Send SIGKILL to the process and its group; `reap` must still be called."""
         if self._process is not None:
             kill_group(self._process.pid)
 
-    def bury(self) -> Death:
-        """Reap the process that has exited and kill what is left of its group."""
+    def reap(self) -> Death:
+        """Reap the exited process and kill the rest of its group."""
         process = self._process
-        assert process is not None, "only what has exited is buried"
+        assert process is not None, "only an exited process can be reaped"
         kill_group(process.pid)
         code = process.wait()
         self._process = None
@@ -135,7 +135,7 @@ class Child:
         )
 
     def plan_restart(self, lived_seconds: float) -> float:
-        """Choose when to start again and return the delay in seconds."""
+        """Set the time of the next start; return the delay in seconds."""
         if lived_seconds >= _HEALTHY_AFTER_SECONDS:
             self._deaths_in_a_row = 0
         self._deaths_in_a_row += 1
@@ -145,7 +145,7 @@ class Child:
         return delay_seconds
 
     def last_lines(self) -> tuple[str, ...]:
-        """Return the end of the log file, for a message about why it keeps dying."""
+        """Return the last lines of the log file, to show why the process keeps crashing."""
         path = self.spec.log_path
         if path is None or not path.exists():
             return ()
@@ -156,9 +156,9 @@ class Child:
     def state(self) -> ProcessState:
         return ProcessState(name=self.spec.name, pid=self.pid, restarts=self.restarts, started_at=self.started_at)
 
-    def up_entry(self) -> UpProcess:
-        """Return the line of `up.json` for this process."""
-        return UpProcess(
+    def run_file_entry(self) -> RunFileEntry:
+        """Return the entry of this process in the run file."""
+        return RunFileEntry(
             name=self.spec.name,
             pid=self.pid,
             restarts=self.restarts,

