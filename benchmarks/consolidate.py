@@ -28,7 +28,7 @@ from reverie import contract
 from storage.memories.decay import RATES
 from storage.memories.sweeps import MemorySweeps
 from storage.stores import Store, Stores
-from worker.runtime import embedder_spec
+from worker.model_specs import embedder_spec
 from worker.settings import load_settings
 
 SIZES: Final = (10_000, 50_000)

@@ -30,7 +30,7 @@ from benchmarks.harness.stack import WORKSPACE, Stack
 from benchmarks.harness.texts import Texts, load_texts
 from benchmarks.harness.timed import Ask, Asked, Timings, timed, warm_up
 from benchmarks.peers.run import run_peer
-from worker.runtime import embedder_spec
+from worker.model_specs import embedder_spec
 from worker.settings import load_settings
 
 SMALL: Final = StoreSize(6_000)

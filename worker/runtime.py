@@ -19,7 +19,7 @@ from adapters.broker.pulse import Pulse
 from adapters.broker.recall_buffer import RecallBuffer
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
-from adapters.embedders import Embedder, EmbedderSpec, build_embedder
+from adapters.embedders import Embedder, build_embedder
 from adapters.embedders.openai_compatible import BATCH_INPUTS
 from adapters.embedders.resilience import GuardedEmbedder
 from adapters.language_models import (
@@ -46,6 +46,7 @@ from storage.pipeline.records import ReadyMessage
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.upkeep.usage import Usage
+from worker.model_specs import embedder_spec, language_model_spec
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
 from worker.store_embedders import StoreEmbedders
@@ -302,30 +303,3 @@ class Runtime:
         self.language_models_made.append(model)
         self._closing.callback(model.close)
         return model
-
-
-def embedder_spec(settings: Settings) -> EmbedderSpec:
-    """Return the specification of the configured embedder."""
-    return EmbedderSpec(
-        provider=settings.embedding_provider,
-        model=settings.embedding_model,
-        dtype=settings.embedding_dtype,
-        device=settings.embedding_device,
-        base_url=settings.embedding_base_url,
-        api_key=settings.embedding_api_key,
-        dimension=settings.embedding_dimension,
-        timeout_seconds=settings.embedding_timeout_seconds,
-        threads=settings.embedding_threads,
-    )
-
-
-def language_model_spec(settings: Settings) -> LanguageModelSpec | None:
-    """Return the specification of the configured language model, or None if there is none."""
-    if settings.language_model_base_url is None or not settings.language_model:
-        return None
-    return LanguageModelSpec(
-        base_url=settings.language_model_base_url,
-        model=settings.language_model,
-        api_key=settings.language_model_api_key,
-        timeout_seconds=settings.language_model_timeout_seconds,
-    )

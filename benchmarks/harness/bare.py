@@ -62,7 +62,7 @@ def _encoder() -> tuple[Callable[[list[str]], Any], str, str]:
     from adapters.embedders import build_embedder
     from adapters.embedders.hardware import choose_device, choose_dtype
     from adapters.embedders.model_files import find_sentence_transformer
-    from worker.runtime import embedder_spec
+    from worker.model_specs import embedder_spec
     from worker.settings import load_settings
 
     spec = embedder_spec(load_settings())

@@ -14,7 +14,7 @@ from server.bodies import ArchiveBody, StartBody
 from server.caller import decoded, query_of, session_from
 from server.openapi import operation
 from server.services import Services
-from worker.endings import ending_of
+from worker.composition import session_end_hooks
 
 
 def routes(services: Services) -> APIRouter:
@@ -57,7 +57,7 @@ def _add_end(router: APIRouter, services: Services) -> None:
 
         def work() -> Session:
             store = services.store_of_session(caller, name)
-            return idle_session(store, ending_of(here), agent=caller.agent, session=name, now=here.now())
+            return idle_session(store, session_end_hooks(here), agent=caller.agent, session=name, now=here.now())
 
         return answer(await services.threads.wait(work))
 
@@ -69,7 +69,7 @@ def _add_end(router: APIRouter, services: Services) -> None:
         force = (await services.body(request, ArchiveBody)).force
 
         def work() -> Session:
-            store, ending = services.store_of_session(caller, name), ending_of(here)
+            store, ending = services.store_of_session(caller, name), session_end_hooks(here)
             return archive_session(store, ending, agent=caller.agent, session=name, now=here.now(), force=force)
 
         return answer(await services.threads.wait(work))

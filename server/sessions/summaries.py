@@ -11,7 +11,7 @@ from server.bodies import RestoreBody
 from server.caller import Caller, query_of, session_from
 from server.openapi import operation
 from server.services import Services
-from worker.summaries import condenser_of, summary_numbers
+from worker.composition import build_condenser, summary_numbers
 
 
 def routes(services: Services) -> APIRouter:
@@ -45,7 +45,7 @@ def _compact(services: Services, caller: Caller, session: str, body: RestoreBody
     here = services.runtime
     return compact_session(
         services.store_of_session(caller, session),
-        condenser_of(here),
+        build_condenser(here),
         summary_numbers(here.settings),
         agent=caller.agent,
         session=session,

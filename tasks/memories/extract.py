@@ -6,7 +6,7 @@ from typing import Any
 
 from memory.memories import extraction
 from reverie import contract
-from worker.extractor import extractor_of
+from worker.composition import build_extractor
 from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
@@ -20,7 +20,7 @@ def extract_memories(runtime: Runtime, *, dry_run: bool = False) -> dict[str, An
     """Extract memories from sessions without recent messages; notify the chunk stage of workspaces with new ones."""
     return extraction.extract_memories(
         runtime.stores,
-        extractor_of(runtime),
+        build_extractor(runtime),
         now=runtime.now(),
         idle_stores=runtime.idle_stores,
         dry_run=dry_run,

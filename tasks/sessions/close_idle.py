@@ -6,7 +6,7 @@ from typing import Any
 
 from memory.sessions import lifecycle
 from reverie import contract
-from worker.endings import ending_of
+from worker.composition import session_end_hooks
 from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
@@ -18,7 +18,7 @@ def close_idle_sessions(runtime: Runtime, *, dry_run: bool = False) -> dict[str,
     """Close sessions without messages for long: extract once more, clear conversation memories, commit to git."""
     return lifecycle.close_idle_sessions(
         runtime.stores,
-        ending_of(runtime),
+        session_end_hooks(runtime),
         now=runtime.now(),
         idle_hours=runtime.settings.session_idle_hours,
         idle_stores=runtime.idle_stores,

@@ -39,12 +39,14 @@ def start(
 @sessions.command("idle")
 def idle(context: typer.Context, session: str, as_json: AsJson = False) -> None:
     """End an active session: a last extraction, what served its conversation alone is cleared, a commit to git."""
-    from worker.endings import ending_of
+    from worker.composition import session_end_hooks
 
     call = invocation(context)
     here = call.runtime
     store = here.stores.workspace(call.settings.workspace, create=False)
-    _tell(idle_session(store, ending_of(here), agent=call.agent, session=session, now=here.now()), as_json=as_json)
+    _tell(
+        idle_session(store, session_end_hooks(here), agent=call.agent, session=session, now=here.now()), as_json=as_json
+    )
 
 
 @sessions.command("archive")
@@ -55,11 +57,11 @@ def archive(
     as_json: AsJson = False,
 ) -> None:
     """Put an idle session aside; with --force an active one, which ends with that."""
-    from worker.endings import ending_of
+    from worker.composition import session_end_hooks
 
     call = invocation(context)
     here = call.runtime
-    store, ending = here.stores.workspace(call.settings.workspace, create=False), ending_of(here)
+    store, ending = here.stores.workspace(call.settings.workspace, create=False), session_end_hooks(here)
     _tell(
         archive_session(store, ending, agent=call.agent, session=session, now=here.now(), force=force),
         as_json=as_json,

@@ -12,7 +12,7 @@ from storage.stores import Store
 from worker.cli.application import Invocation, invocation
 from worker.cli.output import AsJson, counted, print_json, say
 from worker.cli.sessions.sessions import sessions
-from worker.summaries import condenser_of, summary_numbers
+from worker.composition import build_condenser, summary_numbers
 
 
 @sessions.command("summary")
@@ -42,7 +42,7 @@ def compact(
     here = call.runtime
     done = compact_session(
         _store(call),
-        condenser_of(here),
+        build_condenser(here),
         summary_numbers(call.settings),
         agent=call.agent,
         session=session,

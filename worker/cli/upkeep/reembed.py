@@ -23,7 +23,7 @@ from storage.stores import Store
 from worker.cli.application import Invocation, invocation
 from worker.cli.output import AsJson, messages, print_json, print_table, progress_bar, say
 from worker.cli.upkeep.database import Everything, OfAccount, chosen, database
-from worker.runtime import embedder_spec
+from worker.model_specs import embedder_spec
 
 _PROVIDERS: Final = tuple(name for name in get_args(Provider) if name != "none")
 _INTERRUPTED: Final = 130

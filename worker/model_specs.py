@@ -1,0 +1,34 @@
+"""The models that the settings name, as the adapters take them."""
+
+from __future__ import annotations
+
+from adapters.embedders import EmbedderSpec
+from adapters.language_models import LanguageModelSpec
+from worker.settings import Settings
+
+
+def embedder_spec(settings: Settings) -> EmbedderSpec:
+    """Return the specification of the configured embedder."""
+    return EmbedderSpec(
+        provider=settings.embedding_provider,
+        model=settings.embedding_model,
+        dtype=settings.embedding_dtype,
+        device=settings.embedding_device,
+        base_url=settings.embedding_base_url,
+        api_key=settings.embedding_api_key,
+        dimension=settings.embedding_dimension,
+        timeout_seconds=settings.embedding_timeout_seconds,
+        threads=settings.embedding_threads,
+    )
+
+
+def language_model_spec(settings: Settings) -> LanguageModelSpec | None:
+    """Return the specification of the configured language model, or None if there is none."""
+    if settings.language_model_base_url is None or not settings.language_model:
+        return None
+    return LanguageModelSpec(
+        base_url=settings.language_model_base_url,
+        model=settings.language_model,
+        api_key=settings.language_model_api_key,
+        timeout_seconds=settings.language_model_timeout_seconds,
+    )
