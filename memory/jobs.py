@@ -1,7 +1,8 @@
-"""The shape of every job that curates: store by store, one instance at a time, within a budget, killed at any point.
+"""What all curation jobs share: they run store by store, one instance at a time, within a time budget.
 
-A job decides in a read transaction and applies in bounded batches. Each batch is a transaction that first makes sure
-that the job's lease is still its own: of two copies, one works, and one that was only slow commits nothing.
+A job decides in a read transaction and writes in bounded batches. Each batch is a transaction that first checks the
+job's lease, so of two instances only one works, and an instance that was too slow commits nothing. A job may be killed
+at any point.
 """
 
 from __future__ import annotations
@@ -19,19 +20,19 @@ from reverie.errors import ReverieError, Transient
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 
-# A batch takes well under a second, a language model that is asked between two of them up to minutes.
+# A batch takes well under a second; a call of a language model between two batches may take minutes.
 LEASE_SECONDS: Final = 120.0
-# A task is cut off at 300 s; the last store begun has a minute to end.
+# A task is killed at 300 s; the store in progress at this time has a minute to finish.
 BUDGET_SECONDS: Final = 240.0
 
 
 class LeaseLost(Transient):
-    """Another instance of this job took over: this one was too slow, and changes nothing more."""
+    """Another instance of this job took over because this one was too slow; this one writes nothing more."""
 
 
 @dataclass(slots=True)
 class JobRun:
-    """One run of a job on one store. `now` is in microseconds and does not move; `counts` is what it tells."""
+    """One run of a job on one store. `now` (microseconds) is fixed for the run; `counts` is its result."""
 
     store: Store
     job: str
@@ -43,32 +44,33 @@ class JobRun:
 
     @property
     def time_is_up(self) -> bool:
-        """Whether to stop before the next batch; what is left is for the next run."""
+        """Return whether to stop before the next batch; the rest is left to the next run."""
         return time.monotonic() >= self.deadline
 
-    def while_time_lasts(self, names: Sequence[str], *, left: str) -> Iterator[str]:
-        """These in an order of the run's own, counting as `left` whom the time does not reach.
+    def until_deadline(self, names: Sequence[str], *, remaining: str) -> Iterator[str]:
+        """Yield names in random order until the time is up; count the rest under the name `remaining`.
 
-        At another moment the order is another, so that each has its turn; at the same one, after a kill, the same.
+        The order depends only on `now`: each run has another one, so all names get their turn, and a run that is
+        repeated after a kill has the same one.
         """
-        chance = random.Random(self.now)  # noqa: S311 - takes turns, guards nothing
-        for place, name in enumerate(chance.sample(names, len(names))):
+        shuffler = random.Random(self.now)  # noqa: S311 - not for security
+        for place, name in enumerate(shuffler.sample(names, len(names))):
             if self.time_is_up:
-                self.counts[left] += len(names) - place
+                self.counts[remaining] += len(names) - place
                 return
             yield name
 
     @contextmanager
     def writing(self) -> Iterator[Transaction]:
-        """A transaction of this job; it holds the lease for longer, too. Raises `LeaseLost`."""
+        """Open a write transaction and renew the lease in it. Raises `LeaseLost`."""
         with self.store.writing() as tx:
-            # By the machine's clock: `now` is the moment that the job works for, which may be another.
+            # By the system clock: `now` is the time that the job works for, which may differ.
             if not tx.leases.renew(self.job, self.token, now=now_micros(), seconds=LEASE_SECONDS):
-                raise LeaseLost(f"another instance of {self.job} works on {self.store.name}: nothing to do here")
+                raise LeaseLost(f"another instance of {self.job} works on {self.store.name}: nothing to do")
             yield tx
 
-    def keep_lease(self) -> None:
-        """Hold the lease for longer, before something slow. Raises `LeaseLost`."""
+    def renew_lease(self) -> None:
+        """Renew the lease before a slow step. Raises `LeaseLost`."""
         with self.writing():
             pass
 
@@ -83,16 +85,16 @@ def run_on_stores(
     dry_run: bool = False,
     only: Sequence[str] | None = None,
 ) -> dict[str, Any]:
-    """Run a job on every store, the account's too, in any order; returns the counts of each and of all together.
+    """Run a job on every store, including the account's, in random order; return the counts per store and in total.
 
-    With `only`, on these stores. One at which another instance works is left to it, and one that cannot be used is an
-    error of its own line.
+    `only` restricts it to these stores. A store on which another instance works is skipped, and the error of a store
+    that cannot be used is reported under its name.
     """
     deadline = time.monotonic() + budget_seconds
     names = stores.all_names() if only is None else only
     lines: dict[str, Any] = {}
     total: Counter[str] = Counter()
-    for place, name in enumerate(random.sample(names, len(names))):  # whom the time does not reach comes another time
+    for place, name in enumerate(random.sample(names, len(names))):  # random: each run reaches other stores in time
         if time.monotonic() >= deadline:
             total["not_reached"] = len(names) - place
             break
@@ -119,7 +121,10 @@ def run_on_store(
     deadline: float | None = None,
     dry_run: bool = False,
 ) -> Counter[str]:
-    """Run a job on one store, if no other instance does. Raises what the work raises, save for a lost lease."""
+    """Run a job on one store unless another instance does; return its counts.
+
+    Raises what `work` raises, except `LeaseLost`.
+    """
     with store.writing() as tx:
         token = tx.leases.acquire(job, now=now_micros(), seconds=LEASE_SECONDS)
     if token is None:

@@ -1,7 +1,7 @@
-"""The shape of every stage: claim a bounded batch, work outside any transaction, commit data and state together.
+"""What all stages share: claim a bounded batch, work outside any transaction, commit data and state together.
 
-A stage goes on until nothing is due or its time is up; then it says whether a further task is needed. Whatever
-is killed between two steps, the rows themselves still say what is to be done.
+A stage works until nothing is due or its time is up, and then reports whether another task is needed. When a worker is
+killed between two steps, the rows themselves still say what remains to be done.
 """
 
 from __future__ import annotations
@@ -17,25 +17,25 @@ from storage.pipeline.records import NewDeadLetter
 from storage.pipeline.work import Claim
 from storage.transaction import Transaction
 
-# Long enough for the slowest batch (256 chunks in float32 on two cores take 5 s, a remote endpoint times out
-# after 15 s), short enough that what a killed worker held is searchable within a minute.
+# Long enough for the slowest batch (256 chunks in float32 on two cores take 5 s, a remote endpoint times out after
+# 15 s), short enough that the batch of a killed worker is searchable within a minute.
 STAGE_LEASE_SECONDS: Final = 25.0
-# Work that has killed its worker this often is set aside.
+# An item whose worker died this often becomes a dead letter.
 MAX_CRASHES: Final = 3
-# A stage hands its worker back after this time and asks for another task: the stages and workspaces that share a
-# worker take turns, so a message is not held up at one stage by the stream of those coming in at another.
+# A stage ends after this time and asks for another task: the stages and workspaces that share a worker take turns, so a
+# message is not delayed at one stage by a stream of messages at another.
 STAGE_BUDGET_SECONDS: Final = 0.25
 _RETRY_FIRST_SECONDS: Final = 1.0
-_RETRY_LONGEST_SECONDS: Final = 300.0
+_RETRY_MAX_SECONDS: Final = 300.0
 
 
 class WorkerCrashed(Permanent):
-    """The worker died each time it held this item."""
+    """The worker died each time it processed this item."""
 
 
 @dataclass(slots=True)
 class StageReport:
-    """What one run of a stage did. `more` asks for another task; `blocked` says why nothing can be done."""
+    """The counts of one run of a stage. `more` asks for another task; `blocked` is why nothing can be done."""
 
     done: int = 0
     batches: int = 0
@@ -46,7 +46,7 @@ class StageReport:
     traces: set[str] = field(default_factory=set)
 
     def counts(self) -> dict[str, Any]:
-        """The numbers, for a log line."""
+        """Return the numbers, for a log line."""
         counts: dict[str, Any] = {
             "done": self.done,
             "batches": self.batches,
@@ -65,7 +65,7 @@ def run_batches(
     budget_seconds: float = STAGE_BUDGET_SECONDS,
     monotonic: Callable[[], float] = time.monotonic,
 ) -> StageReport:
-    """Call `batch` until it returns False (nothing is due) or the time is up."""
+    """Call `batch` until it returns False (nothing is due) or the time is up; return the report it filled in."""
     report = StageReport()
     deadline = monotonic() + budget_seconds
     while batch(report):
@@ -77,15 +77,18 @@ def run_batches(
 
 
 def retry_at(now: int, attempts: int) -> int:
-    """When to try again after `attempts` failures: 1 s doubling to 5 min, a tenth of it random, never giving up."""
-    delay = min(_RETRY_LONGEST_SECONDS, _RETRY_FIRST_SECONDS * 2.0 ** min(attempts, 16))
+    """Return when to retry after `attempts` failures: 1 s, doubling up to 5 min, each with 10 % jitter, without end."""
+    delay = min(_RETRY_MAX_SECONDS, _RETRY_FIRST_SECONDS * 2.0 ** min(attempts, 16))
     return now + int(delay * random.uniform(0.9, 1.1) * 1_000_000)  # noqa: S311 - spreads retries, guards nothing
 
 
 def bury(
     tx: Transaction, claim: Claim, item: int, *, owner: tuple[str, str | None], error: Exception, now: int
 ) -> None:
-    """Set one row aside as a dead letter: its claim is never due again, its error is kept for a person."""
+    """Turn one row into a dead letter: it is never due again, and its error is kept for the operator.
+
+    `owner` is the agent and the session of the row.
+    """
     agent, session = owner
     letter = NewDeadLetter(
         agent=agent,
@@ -101,8 +104,8 @@ def bury(
     tx.work.bury(claim, [item], error=str(error))
 
 
-def crashed(claim: Claim) -> WorkerCrashed | None:
-    """The error of a row that has killed its worker too often, or None."""
+def crash_error(claim: Claim) -> WorkerCrashed | None:
+    """Return the error of a claim whose workers died too often, or None."""
     if claim.crashes < MAX_CRASHES:
         return None
-    return WorkerCrashed(f"the worker died {claim.crashes} times while it held this item at stage {claim.stage}")
+    return WorkerCrashed(f"the worker died {claim.crashes} times while it processed this item at stage {claim.stage}")

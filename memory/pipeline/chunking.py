@@ -1,7 +1,7 @@
-"""Cut messages, files and memories into chunks: at most 640 characters, 96 of them shared with the one before (I8).
+"""Split messages, files and memories into chunks of at most 640 characters, 96 of them shared with the one before.
 
-The text of a message is its content and what its tool calls were asked (I7), normalised, with the speaker's name in
-front where there is one: "Yes, last Tuesday!" is found by who said it.
+The text of a message is its content and the arguments of its tool calls, normalised. A speaker's name is put in front:
+"Yes, last Tuesday!" is also found by who said it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from blake3 import blake3
 from semantic_text_splitter import TextSplitter
 
 from memory.pipeline.questions import questions_in
-from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, run_batches
+from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crash_error, run_batches
 from storage.pipeline.chunks import SourceKind
 from storage.pipeline.records import NewChunk, SourceText
 from storage.pipeline.work import Claim
@@ -27,9 +27,9 @@ from storage.stores import Store
 CHUNK_CHARACTERS: Final = 640
 OVERLAP_CHARACTERS: Final = 96
 BATCH_SOURCES: Final = 256
-# The splitter is quadratic in what has no sentences: 1 MiB of one word took it 8 s, in parts of this size 0.1 s.
+# The splitter is quadratic in text without sentences: 1 MiB of one word took 8 s, in parts of this size 0.1 s.
 _PART_CHARACTERS: Final = 16_384
-# A batch is stored after this time, far from the end of its lease: 1 MiB of Chinese takes 1 s to cut.
+# A batch is stored after this time, well before its lease ends: 1 MiB of Chinese takes 1 s to split.
 _CUT_SECONDS: Final = 5.0
 
 _SourceStage = Literal["chunk", "chunk-files", "chunk-memories"]
@@ -40,7 +40,8 @@ _KINDS: Final[dict[_SourceStage, SourceKind]] = {
 }
 
 _BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
-# One to three words that begin with no small letter (a to z here, others where it is used), then a colon and a blank.
+# One to three words that do not begin with a small letter (a to z here, others are checked where it is used), then a
+# colon and a blank.
 _LABEL = re.compile(r"((?:[^\W\d_a-z][\w.'-]{0,30})(?: [^\W\d_a-z][\w.'-]{0,30}){0,2}): \S")
 _EMPTY_LINES = re.compile(r" ?\n ?(?:\n ?)+")
 
@@ -52,10 +53,13 @@ def chunk_messages(
     on_batch: Callable[[list[int]], None],
     on_files: Callable[[list[int]], None] = lambda _: None,
 ) -> StageReport:
-    """Cut all messages, files and memories that wait. After each commit `on_batch` is called with the rows of messages
-    (none after a batch of something else), and `on_files` with those of files."""
+    """Chunk all new messages, files and memories.
 
-    def of_files(rows: list[int]) -> None:
+    After each commit `on_batch` is called with the rows of messages (an empty list after a batch of something else),
+    and `on_files` with the rows of files.
+    """
+
+    def on_file_batch(rows: list[int]) -> None:
         on_batch([])
         on_files(rows)
 
@@ -63,7 +67,7 @@ def chunk_messages(
         return (
             _chunk_batch(store, "chunk", now, on_batch, report)
             or _chunk_batch(store, "chunk-memories", now, lambda _: on_batch([]), report)
-            or _chunk_batch(store, "chunk-files", now, of_files, report)
+            or _chunk_batch(store, "chunk-files", now, on_file_batch, report)
         )
 
     return run_batches(batch)
@@ -83,7 +87,7 @@ def _chunk_batch(
     kind = _KINDS[stage]
     with store.reading() as tx:
         sources = tx.chunks.sources(kind, claim.items)
-    error = crashed(claim)
+    error = crash_error(claim)
     if error is not None:
         _bury_sources(store, claim, sources, error, now())
         report.buried += len(sources)
@@ -98,7 +102,7 @@ def _chunk_batch(
 
 
 def _cut_within(sources: list[SourceText], seconds: float) -> dict[int, list[NewChunk]]:
-    """The chunks of the first sources, as many as can be cut in this time; of one in any case."""
+    """Return the chunks by source, for the first sources that can be split within this time but at least one."""
     deadline = time.monotonic() + seconds
     pieces: dict[int, list[NewChunk]] = {}
     for source in sources:
@@ -113,14 +117,14 @@ def _store_chunks(
 ) -> None:
     with store.writing() as tx:
         held = tx.work.still_held(claim)
-        mine = [(source, pieces[source.row_id]) for source in sources if source.row_id in held]
+        chunked = [(source, pieces[source.row_id]) for source in sources if source.row_id in held]
         if kind == "message":
-            tx.chunks.add_of_messages(mine, now=now)
+            tx.chunks.add_of_messages(chunked, now=now)
         else:
-            for source, parts in mine:
+            for source, parts in chunked:
                 tx.chunks.add_of_document(kind, source, parts, now=now)
-        tx.chunks.mark_chunked(kind, [source.row_id for source, _ in mine], now=now)
-        tx.work.finish(claim, claim.items)  # what there was no time for is free for whoever comes next
+        tx.chunks.mark_chunked(kind, [source.row_id for source, _ in chunked], now=now)
+        tx.work.finish(claim, claim.items)  # sources that there was no time for can be claimed again
 
 
 def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: Exception, now: int) -> None:
@@ -133,28 +137,30 @@ def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: 
 
 
 def cut(source: SourceText) -> list[NewChunk]:
-    """The chunks of one source; none where it holds no text. The hash covers who says it, so that a question and
-    its echo by another speaker stay two."""
+    """Return the chunks of one source; none if it has no text.
+
+    The content hash covers the role, so that a question and its repetition by another speaker stay two chunks.
+    """
     speaker = f"{source.name}: " if source.name else ""
     body = normalise(source_text(source.content, source.tool_calls))
     if not body:
         return []
     pieces = split(body, CHUNK_CHARACTERS - min(len(speaker), CHUNK_CHARACTERS // 2))
     texts = [(speaker + piece)[:CHUNK_CHARACTERS] for piece in pieces]
-    asked = questions_in(normalise(source.before))
+    question = questions_in(normalise(source.before))
     return [
         NewChunk(
             text=text,
             content_hash=blake3(f"{source.role}\x1f{text}".encode()).digest(16),
-            lead=asked if place == 0 else "",
-            speaker=source.name or _labelled(body),
+            lead=question if place == 0 else "",
+            speaker=source.name or _speaker_label(body),
         )
         for place, text in enumerate(texts)
     ]
 
 
-def _labelled(body: str) -> str | None:
-    """Who speaks, where the text itself says so ("Ada Byron: I moved"), as transcripts do."""
+def _speaker_label(body: str) -> str | None:
+    """Return the speaker that the text itself names, as transcripts do ("Ada Byron: I moved"), or None."""
     found = _LABEL.match(body)
     if found is None or any(word[0].islower() for word in found.group(1).split(" ")):
         return None
@@ -162,7 +168,7 @@ def _labelled(body: str) -> str | None:
 
 
 def split(text: str, capacity: int = CHUNK_CHARACTERS) -> list[str]:
-    """Pieces of at most `capacity` characters on sentence and word boundaries where there are any."""
+    """Split into pieces of at most `capacity` characters, at sentence and word boundaries where possible."""
     if len(text) <= capacity:
         return [text]
     overlap = min(OVERLAP_CHARACTERS, capacity // 4)
@@ -171,7 +177,7 @@ def split(text: str, capacity: int = CHUNK_CHARACTERS) -> list[str]:
 
 
 def _parts(text: str, overlap: int) -> Iterator[str]:
-    """A long text in parts that overlap as chunks do, each cut at a blank where there is one near."""
+    """Split a long text into parts that overlap as chunks do, at a blank where there is one nearby."""
     start = 0
     while len(text) - start > _PART_CHARACTERS:
         end = start + _PART_CHARACTERS
@@ -182,24 +188,24 @@ def _parts(text: str, overlap: int) -> Iterator[str]:
 
 
 def normalise(text: str) -> str:
-    """One form for what looks the same: NFC, single blanks, at most one empty line, nothing at the ends.
+    """Normalise to NFC, single blanks, at most one empty line, and no blanks at the ends.
 
-    A letter keeps at most 30 marks: a megabyte of them would hold the stage up for minutes.
+    A letter keeps at most 30 combining marks: a megabyte of them would block the stage for minutes.
     """
     text = unicodedata.normalize("NFC", with_few_marks(text))
     return _EMPTY_LINES.sub("\n\n", _BLANKS.sub(" ", text)).strip()
 
 
 def source_text(content: str, tool_calls: str | None) -> str:
-    """Content, then the texts among the arguments of the tool calls."""
+    """Return the content, followed by the names and argument texts of the tool calls (JSON)."""
     if not tool_calls:
         return content
-    spoken = [content, *(text for call in json.loads(tool_calls) for text in _call_texts(call))]
-    return "\n".join(text for text in spoken if text)
+    texts = [content, *(text for call in json.loads(tool_calls) for text in _call_texts(call))]
+    return "\n".join(text for text in texts if text)
 
 
 def _call_texts(call: dict[str, Any]) -> Iterator[str]:
-    """The name and the argument texts of a tool call, in the forms of OpenAI, Anthropic and MCP."""
+    """Yield the name and the argument texts of a tool call in the format of OpenAI, Anthropic or MCP."""
     function = call.get("function") if isinstance(call.get("function"), dict) else call
     assert isinstance(function, dict)
     if isinstance(function.get("name"), str):
@@ -218,7 +224,7 @@ def _parsed(value: object) -> object:
 
 
 def _leaves(value: object) -> Iterator[str]:
-    """The texts within nested JSON, in order, without recursion: arguments may be nested as deep as they like."""
+    """Yield the strings in nested JSON, in order; not recursive, since arguments may be nested to any depth."""
     todo = [value]
     while todo:
         item = todo.pop()

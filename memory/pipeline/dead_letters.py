@@ -1,4 +1,4 @@
-"""What a person does with dead letters: replay them (the cause is gone) or drop them (they are not wanted)."""
+"""Replay dead letters whose cause is fixed, or drop them."""
 
 from __future__ import annotations
 
@@ -15,17 +15,20 @@ from storage.stores import Store
 
 
 def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | None = None) -> DeadLetter:
-    """Give a dead letter a fresh start and remove it; if it fails again it comes back with its new error.
+    """Retry the item of a dead letter from the start and remove the letter, which is returned.
 
-    A payload goes back into the inbox before the letter is removed, so a crash between the two doubles nothing.
-    Raises `NotFound`, and `Conflict` for a payload that this version of Reverie cannot read or that is another agent's.
+    If it fails again, it becomes a dead letter with its new error. A payload is put back into the inbox before the
+    letter is removed, so a crash between the two duplicates nothing. Raises `NotFound`, and `Conflict` for a payload
+    that this version of Reverie cannot read or that belongs to another agent.
     """
     with store.reading() as tx:
         letter = (tx.for_agent(agent).dead_letters if agent else tx.dead_letters).get(letter_id)
     if letter.stage == "ingest":
         _accept_again(store, inbox, letter)
         with store.writing() as tx:
-            tx.dead_letters.remove(letter)  # a worker may have had the payload already, and set it aside once more
+            tx.dead_letters.remove(
+                letter
+            )  # a worker may already have taken the payload and made a new dead letter of it
     else:
         with store.writing() as tx:
             tx.work.revive(cast("Stage", letter.stage), int(letter.item_id))
@@ -36,7 +39,7 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
 
 
 def drop(store: Store, letter_id: int, *, agent: str | None = None) -> DeadLetter:
-    """Remove a dead letter for good; the row it speaks of (a chunk without a vector) stays as it is."""
+    """Delete a dead letter and return it; the row it refers to (a chunk without a vector) stays as it is."""
     with store.writing() as tx:
         letters = tx.for_agent(agent).dead_letters if agent else tx.dead_letters
         letter = letters.get(letter_id)
@@ -51,14 +54,14 @@ def _accept_again(store: Store, inbox: WorkerInbox, letter: DeadLetter) -> None:
         raise Conflict(
             f"dead letter {letter.id} cannot be read ({error}), so it cannot be replayed: drop it", field="id"
         ) from error
-    if payload.v > PAYLOAD_VERSION:  # read by this version, it would lose what only the newer one knows
+    if payload.v > PAYLOAD_VERSION:  # this version would lose the fields that only the newer one knows
         raise Conflict(f"dead letter {letter.id} was written by a newer Reverie: upgrade this one first", field="id")
     if payload.agent != letter.agent:
         raise Conflict(
             f"dead letter {letter.id} of agent {letter.agent!r} holds a message of agent {payload.agent!r}: drop it",
             field="id",
         )
-    # With its old time: a session that is forgotten at this very moment must not come back.
+    # With its old time: a session that is forgotten at this moment must not come back.
     inbox.accept(store.name, [payload], accepted_at=letter.created_at)
     # `accept` sets the notification flag, but it is the caller who sends the task, and claims the flag to do so.
     inbox.clear_notification(INGEST_MESSAGES, store.name)

@@ -1,4 +1,4 @@
-"""Give chunks their vectors, in batches that fill the model. The model is never called inside a transaction."""
+"""Embed chunks in batches that fill the model. The model is never called inside a transaction."""
 
 from __future__ import annotations
 
@@ -11,29 +11,32 @@ from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder, EmbedderUnavailable
 from memory.pipeline.questions import text_to_embed
-from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, retry_at, run_batches
+from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crash_error, retry_at, run_batches
 from reverie.errors import Permanent
 from storage.pipeline.records import PendingChunk
 from storage.pipeline.work import Claim
 from storage.stores import Store
 from storage.transaction import Transaction
 
-# Enough texts that sorting by length leaves hardly any padding, few enough that a message which comes now waits
-# a third of a second for the batch before it: 256 short turns take 0.31 s in bfloat16 on two cores.
+# Enough texts that sorting by length leaves hardly any padding, few enough that a new message waits only a third of a
+# second for the batch before it: 256 short turns take 0.31 s in bfloat16 on two cores.
 BATCH_CHUNKS: Final = 256
-# Those who wait to be told that words must do for now have sent something lately: no need to look at a whole backlog.
-_TOLD_AT_ONCE: Final = 1_000
-# Its worker has nothing else to do; after this time the other workspaces have their turn.
+# Producers that wait for keyword-only results have sent their messages lately: the whole backlog need not be read.
+_NEWEST_CHUNKS: Final = 1_000
+# The embed worker has no other stage to run; after this time it is the other workspaces' turn.
 _EMBED_BUDGET_SECONDS: Final = 5.0
 
 
 class ModelChanged(EmbedderUnavailable):
-    """The store went over to another model while a batch was embedded with the one before: embed it again."""
+    """The store switched to another model while a batch was embedded with the previous one: embed it again."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedHooks:
-    """What to do after a batch: notify the indexer, and tell those who wait that words alone must do for now."""
+    """Callbacks after a batch: notify the index stage, or tell waiting producers that results are keyword-only.
+
+    `on_unavailable` gets chunk ids and the reason.
+    """
 
     on_embedded: Callable[[], None]
     on_unavailable: Callable[[Sequence[int], str], None]
@@ -47,10 +50,10 @@ def embed_chunks(
     hooks: EmbedHooks,
     batch_size: int = BATCH_CHUNKS,
 ) -> StageReport:
-    """Embed all chunks that wait, until the time is up or the embedder is away.
+    """Embed all new chunks, until the time is up or the embedder is unavailable.
 
-    The model is loaded before anything is claimed: loading takes seconds, and a worker killed meanwhile holds
-    nothing. Vectors of another model than the store's are never mixed in: the report says `blocked`.
+    The model is loaded before anything is claimed: loading takes seconds, and a worker killed meanwhile holds no claim.
+    If the store's vectors are of another model, nothing is embedded and the report says why in `blocked`.
     """
     with store.reading() as tx:
         if not tx.work.is_waiting("embed", now=now()):
@@ -58,11 +61,11 @@ def embed_chunks(
     blocked = _blocked(store, embedder)
     if blocked:
         with store.reading() as tx:
-            newest = tx.chunks.newest_without_vector(_TOLD_AT_ONCE)
+            newest = tx.chunks.newest_without_vector(_NEWEST_CHUNKS)
         hooks.on_unavailable(newest, blocked)
         return StageReport(blocked=blocked)
 
-    # What takes longer is held for longer: a slow batch is not the death of its worker.
+    # A larger batch gets a longer lease, so that a slow batch is not taken for a dead worker.
     lease_seconds = STAGE_LEASE_SECONDS * max(1.0, batch_size / BATCH_CHUNKS)
 
     def batch(report: StageReport) -> bool:
@@ -87,8 +90,8 @@ def _embed_batch(
     hooks: EmbedHooks,
     report: StageReport,
 ) -> bool:
-    """Embed one claimed batch; returns whether to go on with the next."""
-    error = crashed(claim)
+    """Embed one claimed batch; return whether to go on with the next."""
+    error = crash_error(claim)
     if error is not None:
         report.buried += _bury(store, claim, {chunk.id: error for chunk in chunks}, now(), hooks)
         return True
@@ -99,10 +102,10 @@ def _embed_batch(
         with store.writing() as tx:
             tx.work.release(claim)
         report.retried += len(chunks)
-        report.more = True  # another task, which finds the embedder that the store has now
+        report.more = True  # another task uses the embedder that the store has now
         return False
     except EmbedderUnavailable as unavailable:
-        _give_back(store, claim, now(), str(unavailable))
+        _schedule_retry(store, claim, now(), str(unavailable))
         report.retried += len(chunks)
         report.blocked = str(unavailable)
         hooks.on_unavailable([chunk.id for chunk in chunks], str(unavailable))
@@ -115,7 +118,7 @@ def _embed_batch(
 def vectors_of_chunks(
     embedder: Embedder, chunks: Sequence[PendingChunk]
 ) -> tuple[list[tuple[int, bytes]], dict[int, Permanent]]:
-    """The vectors of chunks, and the errors of those the embedder refuses: found one by one when a batch is."""
+    """Return the vectors of chunks, and the errors of refused ones: a refused batch is halved to find them."""
     try:
         matrix = embedder.embed([text_to_embed(chunk.lead, chunk.text, chunk.speaker) for chunk in chunks])
     except Permanent as error:
@@ -133,34 +136,34 @@ def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tu
         return 0
     with store.writing() as tx:
         held = tx.work.still_held(claim, [item for item, _ in vectors])
-        kept = [(item, blob) for item, blob in vectors if item in held]
-        if kept:
+        current = [(item, blob) for item, blob in vectors if item in held]
+        if current:
             _ensure_index(tx, embedder, now)
-            tx.chunks.store_vectors(embedder.model, embedder.dimension, kept, now=now)
+            tx.chunks.store_vectors(embedder.model, embedder.dimension, current, now=now)
             if claim.attempts:
                 tx.chunks.note_embedding_error(sorted(held), None)
         tx.work.finish(claim, [item for item, _ in vectors])
-    return len(kept)
+    return len(current)
 
 
 def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
-    """The first vectors of a workspace decide its model; none of another model is ever written beside them."""
+    """Create the index with the first vectors of a workspace. Raises `ModelChanged` if it has one of another model."""
     generation = tx.index.active("vector")
     if generation is None:
         tx.index.create("vector", now=now, model=embedder.model, dim=embedder.dimension, active=True)
     elif (generation.model, generation.dim) != (embedder.model, embedder.dimension):
-        raise ModelChanged(f"the store's model became {generation.model} while {embedder.model} was at work")
+        raise ModelChanged(f"the store's model became {generation.model} during a batch of {embedder.model}")
 
 
-def _give_back(store: Store, claim: Claim, now: int, error: str) -> None:
+def _schedule_retry(store: Store, claim: Claim, now: int, error: str) -> None:
     with store.writing() as tx:
-        held = sorted(tx.work.still_held(claim))  # what another worker took over may have its vector by now
+        held = sorted(tx.work.still_held(claim))  # other workers may have embedded the rest
         tx.work.retry(claim, held, at=retry_at(now, claim.attempts), error=error)
         tx.chunks.note_embedding_error(held, error)
 
 
 def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, hooks: EmbedHooks) -> int:
-    """Set refused chunks aside: their words are searchable, and whoever waits is told that there is no more to come."""
+    """Make dead letters of refused chunks: they stay searchable by keyword, and waiting producers are told so."""
     if not refused:
         return 0
     with store.writing() as tx:
@@ -174,7 +177,7 @@ def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, h
 
 
 def _blocked(store: Store, embedder: Embedder) -> str:
-    """Why nothing can be embedded now: the embedder is away, or it is not the one of the store's vectors."""
+    """Return why nothing can be embedded now (embedder unavailable, or not the store's model), or an empty string."""
     try:
         embedder.load()
     except EmbedderUnavailable as error:
@@ -191,5 +194,5 @@ def _blocked(store: Store, embedder: Embedder) -> str:
 
 
 def to_blob(vector: NDArray[np.float32]) -> bytes:
-    """A vector as stored: float32, little-endian, whatever the machine's own order is."""
+    """Return a vector as stored: float32, little-endian on every machine."""
     return np.ascontiguousarray(vector, dtype="<f4").tobytes()

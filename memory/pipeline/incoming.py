@@ -1,6 +1,6 @@
-"""What waits in an inbox, read: a payload that can be stored, or the dead letter that it becomes.
+"""Decode and check inbox items: each becomes a payload that can be stored, or a dead letter.
 
-Anything may write to an inbox, so nothing is believed before it has been checked here.
+Any process may write to an inbox, so nothing is trusted before it has been checked here.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ DEFAULT_IMPORTANCE: Final = {"user": 0.5, "assistant": 0.5, "tool": 0.3, "system
 _decoder = msgspec.json.Decoder(MessagePayload | FilePayload)
 
 
-class _Whereabouts(msgspec.Struct):
-    """What is read of a payload that is at fault."""
+class _SessionOnly(msgspec.Struct):
+    """The one field that is read from an invalid payload."""
 
     session: str | None = None
 
 
-_whereabouts = msgspec.json.Decoder(_Whereabouts)
+_session_decoder = msgspec.json.Decoder(_SessionOnly)
 
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One taken item on its way: its payload, or the error that makes it a dead letter."""
+    """One taken item: its payload, or the error that makes it a dead letter."""
 
     taken: Taken
     payload: Payload | None
@@ -44,17 +44,17 @@ class Item:
 
     @property
     def agent(self) -> str:
-        """Whose it is."""
+        """Return the agent that the item belongs to."""
         return self.payload.agent if self.payload else parse_inbox_field(self.taken.field)[0]
 
     @property
     def id(self) -> str:
-        """Its id, unique for its agent."""
+        """Return the id of the item, unique per agent."""
         return self.payload.id if self.payload else parse_inbox_field(self.taken.field)[1]
 
 
 def decode(taken: Taken) -> Item:
-    """Read and check one taken item; one that has killed its worker too often is not even read."""
+    """Decode and check one taken item; an item whose worker died too often is not decoded."""
     if taken.tries > MAX_CRASHES:
         return Item(taken, None, WorkerCrashed(f"the worker died {taken.tries - 1} times while it stored this item"))
     if not taken.accepted_at:
@@ -72,10 +72,10 @@ def decode(taken: Taken) -> Item:
 
 
 def dead_letter(item: Item, error: ReverieError) -> NewDeadLetter:
-    """The dead letter of an item that can never be stored, with its payload as it came."""
+    """Return the dead letter of an item that can never be stored, with its original payload."""
     return NewDeadLetter(
         agent=item.agent,
-        session=item.payload.session if item.payload else _session_named(item.taken.payload),
+        session=item.payload.session if item.payload else _session_of_invalid(item.taken.payload),
         stage="ingest",
         item_id=item.id,
         payload=item.taken.payload,
@@ -87,7 +87,7 @@ def dead_letter(item: Item, error: ReverieError) -> NewDeadLetter:
 
 
 def new_message(item: Item, payload: MessagePayload) -> NewMessage:
-    """A message as the store takes it; an importance that was not given follows from the role (I4)."""
+    """Convert an item to a message to insert; the role decides an importance that is not given."""
     importance = payload.importance if payload.importance is not None else DEFAULT_IMPORTANCE[payload.role]
     return NewMessage(
         id=payload.id,
@@ -108,8 +108,8 @@ def new_message(item: Item, payload: MessagePayload) -> NewMessage:
     )
 
 
-def spoken_message(payload: MessagePayload, session_id: str, sequence: int, importance: float) -> Message:
-    """A message as working memory shows it."""
+def to_message(payload: MessagePayload, session_id: str, sequence: int, importance: float) -> Message:
+    """Convert a stored payload to a message for working memory."""
     return Message(
         id=payload.id,
         session=session_id,
@@ -128,14 +128,14 @@ def spoken_message(payload: MessagePayload, session_id: str, sequence: int, impo
     )
 
 
-def _session_named(payload: bytes) -> str | None:
-    """The session that a payload names which cannot be stored: forgetting that session takes its dead letters too."""
+def _session_of_invalid(payload: bytes) -> str | None:
+    """Return the session of an invalid payload: forgetting this session must remove the dead letter too."""
     try:
-        return _whereabouts.decode(payload).session
+        return _session_decoder.decode(payload).session
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return None
 
 
 def to_json(value: object) -> str:
-    """A list or an object as JSON text."""
+    """Encode a list or an object as JSON text."""
     return msgspec.json.encode(value).decode() if value else ("[]" if isinstance(value, list) else "{}")

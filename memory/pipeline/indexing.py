@@ -1,4 +1,4 @@
-"""Put vectors into the search index, and say of each message when it became searchable."""
+"""Add vectors to the search index, and report when messages became searchable."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crashed, run_batches
+from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crash_error, run_batches
 from storage.pipeline.records import ReadyMessage
 from storage.pipeline.work import Claim
 from storage.stores import Store
@@ -16,22 +16,22 @@ BATCH_VECTORS: Final = 512
 
 
 @dataclass(frozen=True, slots=True)
-class Indexed:
-    """What one batch made searchable."""
+class IndexedBatch:
+    """The messages that one batch made searchable, and when (microseconds)."""
 
     messages: Sequence[ReadyMessage]
     at: int
 
 
-def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[Indexed], None]) -> StageReport:
-    """Index all vectors that wait; `on_indexed` is called after each commit. Vectors and state commit together."""
+def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[IndexedBatch], None]) -> StageReport:
+    """Index all new vectors; call `on_indexed` after each commit. Vectors and state are committed together."""
 
     def batch(report: StageReport) -> bool:
         with store.writing() as tx:
             claim = tx.work.claim("index", now=now(), lease_seconds=STAGE_LEASE_SECONDS, limit=BATCH_VECTORS)
         if claim is None:
             return False
-        # The claim is committed before the work: that is how a row that kills its worker is found out.
+        # Commit the claim before the work, so that an item that kills its worker is counted.
         with store.writing() as tx:
             indexed = _index(tx, claim, now(), report)
         on_indexed(indexed)
@@ -40,17 +40,17 @@ def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[
     return run_batches(batch)
 
 
-def _index(tx: Transaction, claim: Claim, now: int, report: StageReport) -> Indexed:
+def _index(tx: Transaction, claim: Claim, now: int, report: StageReport) -> IndexedBatch:
     held = sorted(tx.work.still_held(claim))
-    error = crashed(claim)
+    error = crash_error(claim)
     if error is not None:
         for item in held:
             bury(tx, claim, item, owner=tx.chunks.owner(item), error=error, now=now)
         report.buried += len(held)
-        return Indexed([], now)
+        return IndexedBatch([], now)
     tx.index.add_vectors(tx.chunks.vectors(held))
     tx.chunks.mark_indexed(held, now=now)
     tx.work.finish(claim, held)
     report.done += len(held)
     report.traces |= set(tx.chunks.traces(held))
-    return Indexed(tx.chunks.ready_messages(held), now)
+    return IndexedBatch(tx.chunks.ready_messages(held), now)

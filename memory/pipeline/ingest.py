@@ -1,8 +1,8 @@
-"""From the inbox into the database: each accepted item is stored exactly once, and only then leaves the inbox.
+"""Ingest: store each accepted item exactly once, and only then remove it from the inbox.
 
-What can never be stored becomes a dead letter by itself; the rest of its batch goes on. An item of a session that
-was forgotten after it was accepted leaves nothing behind. Killed at any point, the next worker does the same again
-and changes nothing that is there.
+An item that can never be stored becomes a dead letter; the rest of its batch is stored. An item of a session that was
+forgotten after the item was accepted leaves no trace. If a worker is killed at any point, the next one repeats the work
+without changing what is already stored.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from reverie.errors import Permanent, StoreUnusable, Transient
 from storage.stores import Store
 
 BATCH_ITEMS: Final = 500
-# What a store that cannot be written now is given before the next try.
+# Pause before the next try when a store cannot be written now.
 RELEASE_SECONDS: Final = 5.0
-# How long the end of a stream is waited for: as long as it takes to start another task.
-_LINGER_LOOKS: Final = 5
+# How often, and at which interval, an empty inbox is looked at again: about as long as starting another task takes.
+_EMPTY_LOOKS: Final = 5
 _LOOK_SECONDS: Final = 0.004
-# Single messages that stream in are gathered for a moment: each batch costs six commits down to the index, and at 300
-# messages a second batches of two took the model half of its processor.
+# Single messages in a stream are gathered for a moment: each batch costs six commits down to the index, and at 300
+# messages per second, batches of two took half of the CPU away from the model.
 _SMALL_BATCH: Final = 50
 _GATHER_SECONDS: Final = 0.04
 
@@ -43,19 +43,19 @@ def drain_inbox(
     on_stored: Callable[[IngestReport], None],
     budget_seconds: float = STAGE_BUDGET_SECONDS,
 ) -> tuple[IngestReport, bool]:
-    """Store what waits in an inbox until it is empty or the time is up; returns whether more may wait.
+    """Store the items of an inbox until it is empty or the time is up; return the report and whether more may wait.
 
-    While messages stream in it stays a moment for the next, and the flag that says a worker is at it stays up: a
-    stream costs a task for each quarter of a second and not one for each call. The flag goes down before the last
-    look, so whatever comes after that look gets a task of its own.
+    While messages stream in, it waits briefly for the next ones and leaves the notification flag set: a stream costs
+    one task per quarter of a second rather than one per call. The flag is cleared before the last look, so items that
+    arrive after this look get a task of their own.
     """
     total = IngestReport()
     deadline = time.monotonic() + budget_seconds
-    looks, signed_off = 0, False
+    looks, flag_cleared = 0, False
     while time.monotonic() < deadline:
         # Look first: a task that arrives after its workspace was deleted must not create it anew.
-        waits = inbox.stats(workspace).size > 0
-        batch = ingest_batch(inbox, open_store(), working, now=now()) if waits else IngestReport()
+        has_items = inbox.stats(workspace).size > 0
+        batch = ingest_batch(inbox, open_store(), working, now=now()) if has_items else IngestReport()
         if batch.taken:
             looks = 0
             total.add(batch)
@@ -63,14 +63,14 @@ def drain_inbox(
                 on_stored(batch)
             if batch.taken < _SMALL_BATCH:
                 time.sleep(_GATHER_SECONDS)
-        elif signed_off:
+        elif flag_cleared:
             return total, False
-        elif looks < _LINGER_LOOKS and total.taken:
+        elif looks < _EMPTY_LOOKS and total.taken:
             looks += 1
             time.sleep(_LOOK_SECONDS)
         else:
             inbox.clear_notification(INGEST_MESSAGES, workspace)
-            signed_off = True
+            flag_cleared = True
     inbox.clear_notification(INGEST_MESSAGES, workspace)
     return total, True
 
@@ -78,33 +78,35 @@ def drain_inbox(
 def ingest_batch(
     inbox: WorkerInbox, store: Store, working: WorkingMemory, *, now: int, limit: int = BATCH_ITEMS
 ) -> IngestReport:
-    """Move up to `limit` items from the inbox into the database; an empty report means that nothing was due.
+    """Move up to `limit` items from the inbox into the database; the report is empty when none was due.
 
-    Raises `StoreUnavailable` or `StoreUnusable` after giving the items back: they stay accepted.
+    Raises `StoreUnavailable` or `StoreUnusable` after releasing the items: they stay accepted.
     """
     taken = inbox.take(store.name, limit=limit)
     report = IngestReport(taken=len(taken))
     groups = list(_groups(taken))
-    done, begun = 0, len(groups[0]) if groups else 0
+    done, tried = 0, len(groups[0]) if groups else 0
     try:
-        # Only what is in hand counts as tried: what merely lay beside it is not what kills a worker.
-        inbox.count_tries(store.name, [item.field for item in taken[begun:]], -1)
+        # Only the group in progress counts as tried: the other items of the batch cannot have killed the worker.
+        inbox.count_tries(store.name, [item.field for item in taken[tried:]], -1)
         for group in groups:
             if done:
                 inbox.count_tries(store.name, [item.field for item in group], 1)
-                begun += len(group)
+                tried += len(group)
             _store_group(inbox, store, working, group, report, now)
             done += len(group)
     except (Transient, StoreUnusable):
-        inbox.count_tries(store.name, [item.field for item in taken[begun:]], 1)
+        inbox.count_tries(store.name, [item.field for item in taken[tried:]], 1)
         inbox.release(store.name, [item.field for item in taken[done:]], delay_seconds=RELEASE_SECONDS)
         raise
     return report
 
 
 def _groups(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
-    """What is stored together, in the order of acceptance. An item whose worker died before is stored alone: if it
-    is what kills, it takes no other with it."""
+    """Split items into groups to store together, in the order of acceptance.
+
+    An item whose worker died before is stored alone: if it kills the worker again, no other item is affected.
+    """
     for suspect, group in groupby(taken, key=lambda item: item.tries > 1):
         if suspect:
             yield from ([item] for item in group)
@@ -122,19 +124,19 @@ def _store_group(
         raise
     except Permanent as error:
         if len(items) > 1:
-            for item in taken:  # one of them is at fault: find it, and store the others
+            for item in taken:  # one of them is at fault: store them one by one
                 _store_group(inbox, store, working, [item], report, now)
             return
         written = store_items(store, [Item(items[0].taken, items[0].payload, error)], now)
-    _tell(inbox, store, working, written)
+    _publish(inbox, store, working, written)
     inbox.settle(store.name, [item.field for item in taken])
     report.add(written.report)
 
 
-def _tell(inbox: WorkerInbox, store: Store, working: WorkingMemory, written: Written) -> None:
-    """Say what was committed. A broker that is away now will be told by the second delivery."""
-    working.drop(store.name, sorted(written.doubtful))
-    certain = {key: said for key, said in written.spoken.items() if key not in written.doubtful}
+def _publish(inbox: WorkerInbox, store: Store, working: WorkingMemory, written: Written) -> None:
+    """Update working memory and send outcomes after the commit. If the broker is down, the second delivery does so."""
+    working.drop(store.name, sorted(written.uncertain))
+    certain = {key: messages for key, messages in written.messages.items() if key not in written.uncertain}
     working.append(store.name, certain, accepted_at=written.accepted_at)
     if inbox.anyone_waiting(store.name):
         inbox.reply(store.name, written.outcomes)

@@ -1,7 +1,7 @@
-"""The sweeps that make good whatever was lost on the way: a killed worker, a lost task, a flushed broker.
+"""Sweeps that recover work after a killed worker, a lost task or a flushed broker.
 
-What they cost follows the work that waits. The inbox sweep asks the broker which inboxes are not empty; the stage
-sweep looks only into workspaces whose files were written since it last found nothing to do there.
+Their cost grows with the work to do, not with the number of workspaces. The inbox sweep asks the broker which inboxes
+are not empty; the stage sweep opens only workspaces whose files were written since it last found nothing to do there.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from storage.pipeline.work import Stage
 from storage.stores import FileStamp, Stores
 
 _SWEEP_BUDGET_SECONDS: Final = 10.0
-# The embed worker has nobody beside it: what comes in meanwhile waits for this long at most.
+# There is only one embed worker: new messages wait at most this long for the backfill.
 _BACKFILL_BUDGET_SECONDS: Final = 10.0
 
 
 @dataclass(slots=True)
 class SweepReport:
-    """What a sweep looked at and did; a workspace that cannot be used is an error for that workspace alone."""
+    """The counts of a sweep. `errors` are by workspace: one that cannot be used does not stop the sweep."""
 
     looked_at: int = 0
     notified: dict[str, int] = field(default_factory=dict)
@@ -35,7 +35,7 @@ class SweepReport:
     errors: dict[str, str] = field(default_factory=dict)
 
     def counts(self) -> dict[str, Any]:
-        """The numbers, for a log line and for `job_runs`."""
+        """Return the numbers, for a log line and for `job_runs`."""
         counts: dict[str, Any] = {"looked_at": self.looked_at, "recovered": self.recovered}
         if self.notified:
             counts["notified"] = self.notified
@@ -53,9 +53,9 @@ def recover_inbox(
     on_stored: Callable[[str], None],
     budget_seconds: float = _SWEEP_BUDGET_SECONDS,
 ) -> SweepReport:
-    """Store what has been in an inbox for more than 20 s, in bounded batches and within a time budget.
+    """Store items that have been in an inbox for more than 20 s, in bounded batches and within a time budget.
 
-    It drains the inbox itself instead of sending tasks, so behind a long backlog it multiplies nothing.
+    It stores the items itself instead of sending tasks, so a long backlog does not multiply tasks.
     """
     report = SweepReport()
     deadline = time.monotonic() + budget_seconds
@@ -63,7 +63,7 @@ def recover_inbox(
         report.looked_at += 1
         try:
             check_workspace(workspace)
-        except Rejected as error:  # written by something else than our client: there is no place to keep it
+        except Rejected as error:  # not written by the client: it cannot have a store
             inbox.forget_workspace(workspace)
             report.errors[workspace[:80]] = str(error)
             continue
@@ -85,9 +85,9 @@ def backfill(
     embed: Callable[[str], Mapping[str, Any]],
     budget_seconds: float = _BACKFILL_BUDGET_SECONDS,
 ) -> dict[str, Any]:
-    """Embed what has no vector yet, workspace by workspace; those that the time does not reach have the next turn.
+    """Embed chunks without a vector, workspace by workspace in random order, within a time budget.
 
-    `embed` is given the name of a workspace and returns its counts. One that cannot be used holds up no other.
+    `embed` gets the name of a workspace and returns its counts. An error in one workspace does not stop the others.
     """
     done = 0
     errors: dict[str, str] = {}
@@ -112,7 +112,7 @@ class StageSweep:
         self._idle: dict[str, FileStamp] = {}
 
     def run(self, stores: Stores, *, now: int, notify: Callable[[Stage, str], None]) -> SweepReport:
-        """Notify each stage that has something due in a workspace."""
+        """Notify each stage that has work due in a workspace."""
         report = SweepReport()
         for workspace in stores.all_names():
             stamp = stores.stamp(workspace)

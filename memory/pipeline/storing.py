@@ -1,6 +1,6 @@
-"""One transaction of ingest: items become messages, files or dead letters, exactly once, or leave nothing behind.
+"""One transaction of ingest: each item becomes a message, a file or a dead letter exactly once, or leaves no trace.
 
-Everything is decided by what the database says within the transaction, so a second delivery changes nothing.
+All decisions are based on reads in the same transaction, so a second delivery changes nothing.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 from blake3 import blake3
 
 from adapters.broker.inbox import LEASE_SECONDS
-from memory.pipeline.incoming import Item, dead_letter, new_message, spoken_message, to_json
+from memory.pipeline.incoming import Item, dead_letter, new_message, to_json, to_message
 from reverie.contract import FilePayload, MessagePayload, Outcome
 from reverie.errors import Conflict
 from reverie.types import Message
@@ -20,14 +20,14 @@ from storage.pipeline.records import NewDeadLetter, NewMessage
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
-# Whoever waits for the write lock until its lease is over has lost its items to the next, who counts the wait as a
-# death and waits for the same lock: held for two minutes, it would make dead letters of what is well.
+# A worker that waits for the write lock beyond its lease loses its items to the next worker, who counts this as a crash
+# and waits for the same lock: a lock held for two minutes would turn good items into dead letters.
 _LOCK_WAIT_SECONDS: Final = LEASE_SECONDS / 2
 
 
 @dataclass(slots=True)
 class IngestReport:
-    """What one batch came to."""
+    """The counts of one or more batches."""
 
     taken: int = 0
     stored: int = 0
@@ -38,11 +38,11 @@ class IngestReport:
     traces: set[str] = field(default_factory=set)
 
     def counts(self) -> dict[str, Any]:
-        """The numbers, for a log line."""
+        """Return the numbers, for a log line."""
         return {name: getattr(self, name) for name in ("taken", "stored", "repeated", "unchanged", "forgotten", "dead")}
 
     def add(self, other: IngestReport) -> None:
-        """Count what another batch came to as well."""
+        """Add the counts of another batch."""
         for name, value in other.counts().items():
             setattr(self, name, getattr(self, name) + value)
         self.traces |= other.traces
@@ -50,26 +50,38 @@ class IngestReport:
 
 @dataclass(slots=True)
 class Written:
-    """What a transaction wrote, to be told once it has committed."""
+    """What a transaction wrote, for working memory and waiting producers after the commit. Keys are (agent, session).
 
-    spoken: dict[tuple[str, str], list[Message]] = field(default_factory=dict)
+    `accepted_at` is the acceptance time of the oldest new message. Working memory of the `uncertain` sessions must be
+    dropped: an earlier delivery may have been committed without reaching it.
+    """
+
+    messages: dict[tuple[str, str], list[Message]] = field(default_factory=dict)
     accepted_at: dict[tuple[str, str], int] = field(default_factory=dict)
-    doubtful: set[tuple[str, str]] = field(default_factory=set)
+    uncertain: set[tuple[str, str]] = field(default_factory=set)
     outcomes: list[tuple[str, Outcome]] = field(default_factory=list)
     report: IngestReport = field(default_factory=IngestReport)
 
     def note(self, agent: str, item_id: str, state: Any, error: str = "") -> None:
-        """Keep an outcome for those who wait for it."""
+        """Record an outcome for waiting producers."""
         self.outcomes.append((agent, Outcome(id=item_id, state=state, error=error)))
+
+    def note_forgotten(self, agent: str, item_id: str) -> None:
+        """Count and record an item that was accepted before its session was forgotten."""
+        self.report.forgotten += 1
+        self.note(agent, item_id, "forgotten")
 
 
 def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
-    """Store items in one transaction. Raises `StoreUnavailable`, `StoreUnusable`, or `Permanent` for one at fault."""
+    """Store items in one transaction.
+
+    Raises `StoreUnavailable`, `StoreUnusable`, or `Permanent` if one of the items is at fault.
+    """
     written = Written()
     with store.writing(lock_wait_seconds=_LOCK_WAIT_SECONDS) as tx:
         for agent in dict.fromkeys(item.agent for item in items):
-            mine = [item for item in items if item.agent == agent]
-            _store_agent(tx, tx.for_agent(agent), mine, written, now)
+            agent_items = [item for item in items if item.agent == agent]
+            _store_agent(tx, tx.for_agent(agent), agent_items, written, now)
     return written
 
 
@@ -79,7 +91,7 @@ def _store_agent(tx: Transaction, rows: AgentRepositories, items: Sequence[Item]
     chats: dict[str, str] = {}
     for item in items:
         if item.error is not None:
-            dead += _set_aside(rows, dead_letter(item, item.error), item, written)
+            dead += _unless_forgotten(rows, dead_letter(item, item.error), item, written)
         elif isinstance(item.payload, FilePayload):
             _store_file(rows, item, item.payload, written, now)
         elif isinstance(item.payload, MessagePayload):
@@ -92,13 +104,14 @@ def _store_agent(tx: Transaction, rows: AgentRepositories, items: Sequence[Item]
         written.note(letter.agent, letter.item_id, "dead", letter.error)
 
 
-def _set_aside(rows: AgentRepositories, letter: NewDeadLetter, item: Item, written: Written) -> list[NewDeadLetter]:
-    """The letter of an item at fault, or none: what came for a session before it was forgotten is not kept."""
+def _unless_forgotten(
+    rows: AgentRepositories, letter: NewDeadLetter, item: Item, written: Written
+) -> list[NewDeadLetter]:
+    """Return the letter in a list, empty if the item was accepted before its session was forgotten."""
     forgotten_at = rows.sessions.forgotten_at(letter.session) if letter.session is not None else 0
     if not forgotten_at or item.taken.accepted_at > forgotten_at:
         return [letter]
-    written.report.forgotten += 1
-    written.note(letter.agent, letter.item_id, "forgotten")
+    written.note_forgotten(letter.agent, letter.item_id)
     return []
 
 
@@ -106,10 +119,12 @@ def _store_session(
     rows: AgentRepositories, session_id: str, group: Sequence[tuple[Item, MessagePayload]], written: Written, now: int
 ) -> list[NewDeadLetter]:
     forgotten_at = rows.sessions.forgotten_at(session_id)
-    live = [(item, payload) for item, payload in group if item.taken.accepted_at > forgotten_at]
-    for _, payload in _missing(group, live):
-        written.report.forgotten += 1
-        written.note(payload.agent, payload.id, "forgotten")
+    live: list[tuple[Item, MessagePayload]] = []
+    for item, payload in group:
+        if item.taken.accepted_at > forgotten_at:
+            live.append((item, payload))
+        else:
+            written.note_forgotten(payload.agent, payload.id)
     known = rows.messages.known(payload.id for _, payload in live)
     if known:
         _note_repeated(rows, session_id, known, written)
@@ -121,24 +136,24 @@ def _store_session(
     numbered, dead, last = _number(rows, row_id, last, fresh)
     if not numbered:
         return dead
-    session = rows.sessions.ensure(session_id, now=now, **_about(payload for _, payload in fresh))
+    session = rows.sessions.ensure(session_id, now=now, **_session_fields(payload for _, payload in fresh))
     rows.messages.insert(session.row_id, numbered, now=now)
     rows.sessions.touch(session.row_id, now=now, last_sequence=last)
     written.report.stored += len(numbered)
-    spoken = written.spoken.setdefault((rows.agent, session_id), [])
+    messages = written.messages.setdefault((rows.agent, session_id), [])
     written.accepted_at[rows.agent, session_id] = min(message.accepted_at for _, message in numbered)
     payloads = {payload.id: payload for _, payload in fresh}
     for sequence, message in numbered:
-        spoken.append(spoken_message(payloads[message.id], session_id, sequence, message.importance))
+        messages.append(to_message(payloads[message.id], session_id, sequence, message.importance))
         written.report.traces.add(message.trace)
         written.note(message.agent, message.id, "stored")
     return dead
 
 
 def _note_repeated(rows: AgentRepositories, session_id: str, known: set[str], written: Written) -> None:
-    """Second deliveries: what was told of the first may have been lost with its worker, so it is told again."""
+    """Record second deliveries: the outcome of the first may have been lost with its worker, so it is sent again."""
     written.report.repeated += len(known)
-    written.doubtful.add((rows.agent, session_id))
+    written.uncertain.add((rows.agent, session_id))
     for item_id in known:
         written.note(rows.agent, item_id, "stored")
     for item_id in rows.messages.searchable(known, with_vectors=_with_vectors(rows)):
@@ -146,55 +161,53 @@ def _note_repeated(rows: AgentRepositories, session_id: str, known: set[str], wr
 
 
 def _with_vectors(rows: AgentRepositories) -> bool:
-    """Whether what is searchable here has vectors: by words alone it is until the first one is made."""
+    """Return whether searchable chunks have vectors: search is keyword-only until the first vector is made."""
     return rows.found.index().active("vector") is not None
 
 
 def _number(
     rows: AgentRepositories, session_row: int, last: int, fresh: Sequence[tuple[Item, MessagePayload]]
 ) -> tuple[list[tuple[int, NewMessage]], list[NewDeadLetter], int]:
-    """Give each message its sequence: the caller's where it is free, else the next one (I6)."""
+    """Assign sequences: the caller's if it is free, otherwise the next one.
+
+    Return (sequence, message) pairs, dead letters of conflicts, and the new last sequence.
+    """
     taken = rows.messages.taken_sequences(session_row, (p.sequence for _, p in fresh if p.sequence is not None))
     numbered: list[tuple[int, NewMessage]] = []
     dead: list[NewDeadLetter] = []
     for item, payload in fresh:
         sequence = payload.sequence if payload.sequence is not None else last + 1
         if sequence in taken:
-            error = Conflict(
-                f"sequence {sequence} of session {payload.session!r} is taken by another message", field="sequence"
-            )
-            dead.append(dead_letter(item, error))
+            problem = "is taken by another message"
+        elif payload.strict and sequence <= last:
+            problem = f"comes after {last}: out of order"
+        else:
+            taken.add(sequence)
+            last = max(last, sequence)
+            numbered.append((sequence, new_message(item, payload)))
             continue
-        if payload.strict and sequence <= last:
-            error = Conflict(
-                f"sequence {sequence} of session {payload.session!r} comes after {last}: out of order", field="sequence"
-            )
-            dead.append(dead_letter(item, error))
-            continue
-        taken.add(sequence)
-        last = max(last, sequence)
-        numbered.append((sequence, new_message(item, payload)))
+        error = Conflict(f"sequence {sequence} of session {payload.session!r} {problem}", field="sequence")
+        dead.append(dead_letter(item, error))
     return numbered, dead, last
 
 
 def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, written: Written, now: int) -> None:
     if payload.session is not None and item.taken.accepted_at <= rows.sessions.forgotten_at(payload.session):
-        written.report.forgotten += 1
-        written.note(payload.agent, payload.id, "forgotten")
+        written.note_forgotten(payload.agent, payload.id)
         return
     session_row = rows.sessions.ensure(payload.session, now=now).row_id if payload.session is not None else None
     content_hash = blake3(payload.content.encode()).digest()
     written.note(payload.agent, payload.id, "stored")
-    held = rows.files.version(payload.source_uri, session_row)
-    # An older version that comes late, its worker having died, must not take the place of a newer one.
-    overtaken = held is not None and held.accepted_at > item.taken.accepted_at
-    if held is not None and (overtaken or held.content_hash == content_hash):
-        rows.files.note_seen(held.row_id, accepted_at=item.taken.accepted_at)
+    stored = rows.files.version(payload.source_uri, session_row)
+    # An older version that arrives late, because its worker died, must not replace a newer one.
+    outdated = stored is not None and stored.accepted_at > item.taken.accepted_at
+    if stored is not None and (outdated or stored.content_hash == content_hash):
+        rows.files.note_seen(stored.row_id, accepted_at=item.taken.accepted_at)
         written.report.unchanged += 1
-        if overtaken or rows.files.searchable(held.row_id, with_vectors=_with_vectors(rows)):
+        if outdated or rows.files.searchable(stored.row_id, with_vectors=_with_vectors(rows)):
             written.note(payload.agent, payload.id, "searchable")
         else:
-            rows.files.rename(held.row_id, payload.id)
+            rows.files.rename(stored.row_id, payload.id)
         return
     row = {
         "id": payload.id,
@@ -213,9 +226,9 @@ def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, writt
 
 
 def _session_id(rows: AgentRepositories, payload: MessagePayload, chats: dict[str, str]) -> str:
-    """The session a payload belongs to; one named only by its chat may exist under an id of the caller's.
+    """Return the session of a payload; a session named only by its chat may exist under another id.
 
-    `chats` are the ids that payloads before it in this batch gave to their chats.
+    `chats` maps the chats of earlier payloads in this batch to their session ids.
     """
     if not (payload.provider and payload.chat_id):
         return payload.session
@@ -226,16 +239,9 @@ def _session_id(rows: AgentRepositories, payload: MessagePayload, chats: dict[st
     return rows.sessions.id_of_chat(payload.provider, payload.chat_id) or chats.get(chat, chat)
 
 
-def _about(payloads: Iterable[MessagePayload]) -> dict[str, str | None]:
-    about: dict[str, str | None] = {"user": None, "provider": None, "chat_id": None, "channel": None}
+def _session_fields(payloads: Iterable[MessagePayload]) -> dict[str, str | None]:
+    fields: dict[str, str | None] = {"user": None, "provider": None, "chat_id": None, "channel": None}
     for payload in payloads:
-        for name in about:
-            about[name] = getattr(payload, name) or about[name]
-    return about
-
-
-def _missing(
-    group: Sequence[tuple[Item, MessagePayload]], live: Sequence[tuple[Item, MessagePayload]]
-) -> list[tuple[Item, MessagePayload]]:
-    kept = {item.taken.field for item, _ in live}
-    return [(item, payload) for item, payload in group if item.taken.field not in kept]
+        for name in fields:
+            fields[name] = getattr(payload, name) or fields[name]
+    return fields

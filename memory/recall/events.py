@@ -1,7 +1,7 @@
-"""What was recalled: from the log in the broker into the database, and back to whoever asks.
+"""Recall events: record them from the broker's log into the database, prune them, and read them.
 
-Reading never writes in its own path. The log is read without being emptied, a batch is committed in one transaction,
-and only then leaves the log; a worker killed in between has its batch delivered again, which changes nothing.
+A recall never writes to the database itself. A batch is committed in one transaction before it is removed from the log;
+if the worker is killed in between, the batch is delivered again, which changes nothing.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 
 @dataclass(slots=True)
 class RecordReport:
-    """What was recorded: recalls taken from the log, new events, entries that could not be read and were dropped."""
+    """The numbers of recalls read from the log, of new events, and of dropped entries that could not be decoded."""
 
     recalls: int = 0
     events: int = 0
@@ -39,17 +39,17 @@ class RecordReport:
     more: bool = False
 
     def counts(self) -> dict[str, Any]:
-        """The numbers, for a log line."""
+        """Return the numbers, for a log line."""
         return {"recalls": self.recalls, "events": self.events, "unreadable": self.unreadable, "more": self.more}
 
 
 def record_recalls(
     log: RecallLog, stores: Stores, *, workspace: str, budget_seconds: float = _BUDGET_SECONDS
 ) -> RecordReport:
-    """Record what a workspace's log holds, batch by batch, within a time budget.
+    """Record a workspace's log, batch by batch, within a time budget.
 
-    Of a workspace that does not exist any more, the log is dropped. Raises `Unavailable` and `StoreUnavailable`; what
-    was not recorded then stays in the log.
+    The log of a deleted workspace is dropped. Raises `Unavailable` and `StoreUnavailable`; entries that were not
+    recorded stay in the log.
     """
     report = RecordReport()
     try:
@@ -66,7 +66,7 @@ def record_recalls(
 
 
 def _record_batch(log: RecallLog, store: Store, report: RecordReport) -> int:
-    """Record one batch; returns how many recalls are left in the log."""
+    """Record one batch; return how many recalls are left in the log."""
     logged = log.read(store.name, limit=BATCH_RECALLS)
     notes = [entry.note for entry in logged if entry.note is not None]
     if notes:
@@ -85,7 +85,7 @@ def sweep_recalls(log: RecallLog, *, notify: Callable[[str], None]) -> dict[str,
         try:
             if workspace != ACCOUNT_STORE:
                 check_workspace(workspace)
-        except Rejected as error:  # written by something else than our server: there is no place to keep it
+        except Rejected as error:  # not written by the server: it cannot have a store
             log.forget_workspace(workspace)
             errors[workspace[:80]] = str(error)
             continue
@@ -95,9 +95,9 @@ def sweep_recalls(log: RecallLog, *, notify: Callable[[str], None]) -> dict[str,
 
 
 def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: float = _PRUNE_BUDGET_SECONDS) -> int:
-    """Delete events that are older than so many days, in short transactions; returns how many.
+    """Delete events older than `keep_days`, in short transactions; return how many.
 
-    What the time does not reach goes another day. The access counts of chunks stay as they are.
+    Events that the time does not suffice for are deleted by a later run. The access counts of chunks do not change.
     """
     before = now - int(keep_days * _DAY_MICROS)
     deadline = time.monotonic() + budget_seconds
@@ -122,28 +122,28 @@ def recent_recalls(
     explain: bool = False,
     account: Store | None = None,
 ) -> list[RecallEvent]:
-    """What an agent's recalls have found, the newest first; scores only with `explain`.
+    """Return the results of an agent's recalls, newest first; scores only with `explain`.
 
-    With `account`, what they found among the memories that hold across workspaces stands among it.
+    With `account`, results from the account store are included.
     """
     if account is None:
         found = _events(store, agent, limit, offset)
     else:
         found = [*_events(store, agent, limit + offset, 0), *_events(account, agent, limit + offset, 0)]
-        # What one recall found in both stands together, the best first.
-        found.sort(key=lambda one: (one[0].at, one[0].recall, one[0].score), reverse=True)
+        # Keep the results of one recall from both stores together, best first.
+        found.sort(key=lambda pair: (pair[0].at, pair[0].recall, pair[0].score), reverse=True)
         found = found[offset : offset + limit]
-    return [_event(event, of_account, explain) for event, of_account in found]
+    return [_event(event, in_account, explain) for event, in_account in found]
 
 
 def _events(store: Store, agent: str, limit: int, offset: int) -> list[tuple[StoredEvent, bool]]:
-    """Events of one store, and whether that is the account's."""
+    """Return events of one store, each with whether it is the account store."""
     with store.reading() as tx:
         events = tx.for_agent(agent).recalls.recent(limit=limit, offset=offset)
     return [(event, store.name == ACCOUNT_STORE) for event in events]
 
 
-def _event(event: StoredEvent, of_account: bool, explain: bool) -> RecallEvent:
+def _event(event: StoredEvent, in_account: bool, explain: bool) -> RecallEvent:
     return RecallEvent(
         recall=event.recall,
         query=event.query,
@@ -153,5 +153,5 @@ def _event(event: StoredEvent, of_account: bool, explain: bool) -> RecallEvent:
         session=event.session,
         access_count=event.access_count,
         score=event.score if explain else None,
-        account=of_account,
+        account=in_account,
     )

@@ -152,7 +152,7 @@ def _publish(run: JobRun, ending: SessionEndHooks) -> None:
         agents = tx.leases.items(run.job)
     failed: StoreUnavailable | None = None
     for agent in agents:
-        run.keep_lease()
+        run.renew_lease()
         try:
             ending.publish(run.store, agent)
         except StoreUnavailable as error:

@@ -66,7 +66,7 @@ class _Sweep:
                     counts["due"] += 1
                     counts["messages"] += len(due.messages)
                     return True
-                self.run.keep_lease()
+                self.run.renew_lease()
                 step = condense(store, self.condenser, due, self.run.writing, job=self.run.job, now=self.run.now)
                 counts["stale" if step.stale else "summaries"] += 1
                 counts["messages"] += step.messages
@@ -86,7 +86,7 @@ def summarize_sessions(run: JobRun, condenser: Condenser, numbers: SummaryNumber
     with run.store.reading() as tx:
         again = [item for item in tx.leases.items(run.job) if item != _LOOKED_TO]
         looked_to = tx.leases.progress(run.job, _LOOKED_TO)
-    for item in run.while_time_lasts(again, left="not_reached"):
+    for item in run.until_deadline(again, remaining="not_reached"):
         if sweep.session(SessionName(*json.loads(item)), numbers.decide) and not run.dry_run:
             with run.writing() as tx:
                 tx.leases.drop(run.job, item)

@@ -47,7 +47,7 @@ def plan_consolidation(run: JobRun, agent: str, policy: CurationPolicy) -> Plan:
     plan.pruned = memories.prune()
     for scope in mergeable(memories.rows.values()):
         if len(scope) > _LARGE_SCOPE:
-            run.keep_lease()
+            run.renew_lease()
         rows = [memory.row_id for memory in scope]
         with run.store.reading() as tx:
             sweeps = MemorySweeps(tx.connection, agent)
@@ -71,7 +71,7 @@ def agents(run: JobRun) -> Iterator[str]:
     """The agents of a store that have memories, while there is time."""
     with run.store.reading() as tx:
         names = tx.memories.agents()
-    yield from run.while_time_lasts(names, left="agents_left")
+    yield from run.until_deadline(names, remaining="agents_left")
 
 
 def count_or_carry_out(run: JobRun, agent: str, policy: CurationPolicy, plan: Plan) -> None:

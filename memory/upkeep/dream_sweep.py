@@ -75,7 +75,7 @@ def dream_sweep(
     def work(run: JobRun) -> None:
         with run.store.reading() as tx:
             agents = tx.recalls.agents()
-        for agent in run.while_time_lasts(agents, left="agents_not_reached"):
+        for agent in run.until_deadline(agents, remaining="agents_not_reached"):
             sweep_agent(run, agent, rules)
         if run.counts["made_of_messages"]:
             on_made(run.store.name)
@@ -143,7 +143,7 @@ def _events(run: JobRun, agent: str, rules: DreamRules) -> Iterator[tuple[DreamE
             return
         last = page[-1]
         if pages % _PAGES_A_LEASE == 0:
-            run.keep_lease()
+            run.renew_lease()
 
 
 def _choose(run: JobRun, agent: str, candidates: Sequence[Candidate], most: int) -> list[Candidate]:
@@ -282,8 +282,8 @@ def _refresh_files(run: JobRun, repositories: Repositories, memory_file_bytes: i
     with run.store.reading() as tx:
         dreaming = tx.dreams.agents()
     agents = sorted({*dreaming, *repositories.agents(run.store.name)})
-    for agent in run.while_time_lasts(agents, left="notebooks_not_reached"):
-        run.keep_lease()
+    for agent in run.until_deadline(agents, remaining="notebooks_not_reached"):
+        run.renew_lease()
         try:
             done = refresh(run.store, repositories, agent, now=run.now, memory_file_bytes=memory_file_bytes)
         except StoreUnavailable as error:

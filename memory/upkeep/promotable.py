@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final, Literal
 
 from memory.memories.secrets import announces_secret, asks_for_secret, looks_secret
-from memory.pipeline.questions import only_asks
+from memory.pipeline.questions import is_only_questions
 from storage.memories.records import MemoryRecord
 from storage.pipeline.records import MessageRecord
 
@@ -72,7 +72,7 @@ def why_not_message(message: MessageRecord, before: str) -> Refusal | None:
     if message.role in _TOOLS or message.tool_call_id or message.tool_name or message.tool_calls:
         return "tool_output"
     # Found by those who ask the same, and not the answer to anything.
-    return "question" if only_asks(message.content) else why_not_text(message.content)
+    return "question" if is_only_questions(message.content) else why_not_text(message.content)
 
 
 def why_not_text(text: str) -> Refusal | None:

@@ -215,7 +215,7 @@ def test_a_row_set_aside_while_its_session_is_forgotten_leaves_no_dead_letter(
         with pipe.store.writing() as tx:
             tx.work.claim("chunk", now=pipe.now(), lease_seconds=1, limit=1)
         pipe.advance(2)
-    monkeypatch.setattr(chunking, "crashed", after(pipe.forget, chunking.crashed))
+    monkeypatch.setattr(chunking, "crash_error", after(pipe.forget, chunking.crash_error))
     pipe.chunk()
     assert_nothing_left(pipe)
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from memory.pipeline.chunking import cut
-from memory.pipeline.questions import LEAD_CHARACTERS, only_asks, questions_in, text_to_embed, without_questions
+from memory.pipeline.questions import LEAD_CHARACTERS, is_only_questions, questions_in, text_to_embed, without_questions
 from storage.pipeline.records import SourceText
 
 MEBIBYTE = 2**20
@@ -41,7 +41,7 @@ def test_a_text_is_parted_into_what_it_asks_and_tells(text: str, asked: str, tol
 )
 def test_a_text_that_only_asks_is_told_from_one_that_tells(text: str, alone: bool) -> None:
     """Given a text, then it only asks where there is a question and nothing else."""
-    assert only_asks(text) == alone
+    assert is_only_questions(text) == alone
 
 
 def test_of_many_questions_the_last_are_kept() -> None:
