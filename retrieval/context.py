@@ -22,7 +22,7 @@ from reverie.clock import to_micros
 from reverie.types import ContextMemory, LeftOut
 from storage.pipeline.records import MessageRecord
 from storage.recall.records import Hit
-from storage.sessions.summary_text import without_shown
+from storage.sessions.summary_text import without_quoted
 from storage.stores import Store
 
 # Lines are counted in groups of about this many characters, so that no more is counted than fits.
@@ -122,7 +122,7 @@ def _frame(selected: Selected, counter: TokenCounter, room: int) -> Frame:
 def _without_shown(frame: Frame, summary: str, shown: Sequence[Item], counter: TokenCounter) -> Frame:
     """The frame with other lines of the summary in place of those that quote what is shown as it was said."""
     (room,) = counter.count([frame.summary])
-    rest = without_shown(summary, [item.text for item in shown])
+    rest = without_quoted(summary, [item.text for item in shown])
     return replace(frame, summary=newest_lines(rest, room, counter) if frame.summary else "")
 
 

@@ -34,12 +34,12 @@ def _confined(
     """The sessions that messages and files must be of, and the memories that are seen; None for all."""
     own: tuple[int, ...] | None = None if session is None else (session.row_id,)
     if own is not None and request.scope in (None, "conversation"):
-        if request.channel is not None and not set(own) & set(rows.sessions.rows_of_channel(request.channel)):
+        if request.channel is not None and not set(own) & set(rows.sessions.rows_in_channel(request.channel)):
             own = ()
         return own, MemoryScope(own, None, wider=False)
     channel = request.channel or (session.channel if session is not None else None)
     if request.channel is not None or request.scope == "channel":
-        sessions = rows.sessions.rows_of_channel(channel)
+        sessions = rows.sessions.rows_in_channel(channel)
         return sessions, MemoryScope(sessions if own is None else own, channel or DEFAULT_CHANNEL, wider=False)
     if own is None:
         return None, None

@@ -25,7 +25,7 @@ from storage.scheduling.reminders import AllReminders, Reminders
 from storage.scheduling.runs import OpenRuns, ScheduleRuns
 from storage.scheduling.schedules import Schedules
 from storage.sessions.channels import Channels
-from storage.sessions.lifecycle import AllSessionLives, SessionLife
+from storage.sessions.lifecycle import AllSessionLifecycles, SessionLifecycle
 from storage.sessions.scratchpads import Scratchpads
 from storage.sessions.sessions import Sessions
 from storage.sessions.summaries import AllSummaries, Summaries
@@ -56,7 +56,7 @@ class AgentRepositories:
     """The repositories of one agent within one transaction: none of their queries reaches another agent's rows."""
 
     sessions = _Lazy(Sessions)
-    session_life = _Lazy(SessionLife)
+    session_lifecycle = _Lazy(SessionLifecycle)
     channels = _Lazy(Channels)
     scratchpads = _Lazy(Scratchpads)
     messages = _Lazy(Messages)
@@ -91,7 +91,7 @@ class Transaction:
     curation = _Lazy(CurationLog)
     dreams = _Lazy(AllDreams)
     leases = _Lazy(JobLeases)
-    session_lives = _Lazy(AllSessionLives)
+    session_lifecycles = _Lazy(AllSessionLifecycles)
     retention = _Lazy(Retention)
     summaries = _Lazy(AllSummaries)
     dead_letters = _Lazy(DeadLetters)

@@ -236,7 +236,7 @@ def _session_id(rows: AgentRepositories, payload: MessagePayload, chats: dict[st
     if payload.session != chat:
         chats.setdefault(chat, payload.session)
         return payload.session
-    return rows.sessions.id_of_chat(payload.provider, payload.chat_id) or chats.get(chat, chat)
+    return rows.sessions.id_by_chat(payload.provider, payload.chat_id) or chats.get(chat, chat)
 
 
 def _session_fields(payloads: Iterable[MessagePayload]) -> dict[str, str | None]:

@@ -34,7 +34,7 @@ def create_channel(store: Store, *, agent: str, channel: str, description: str =
     name, said = check_channel(channel), check_description(description)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
-        if name == DEFAULT_CHANNEL or rows.channels.is_made(name):
+        if name == DEFAULT_CHANNEL or rows.channels.has_row(name):
             raise Conflict(f"agent {agent} has a channel {name!r} already: describe that one", field="id")
         _make_default(rows, now)
         rows.channels.ensure(name, now=now, description=said)

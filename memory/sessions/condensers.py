@@ -13,7 +13,7 @@ from memory.sessions.line_selection import extract
 from memory.sessions.passages import ChunkVector, passages_of, passages_of_lines, unquoted
 from reverie.errors import Transient
 from storage.pipeline.records import MessageRecord
-from storage.sessions.summary_text import Line, written
+from storage.sessions.summary_text import Line, format_summary
 
 # A question may take as long as the model's timeout: 20 s by default.
 _QUESTIONS_A_STEP: Final = 4
@@ -53,7 +53,7 @@ class Condenser:
         `vectors` has the chunks of each message's row, as far as they have any.
         """
         told = unquoted(messages)
-        room = limit_tokens - (self.counter.count([written(told)])[0] + 1 if told else 0)
+        room = limit_tokens - (self.counter.count([format_summary(told)])[0] + 1 if told else 0)
         if room < 1 or not any(
             message.role in ("user", "assistant") and message.content.strip() for message in messages
         ):
@@ -72,7 +72,7 @@ class Condenser:
         )
 
     def _within(self, lines: list[Line], limit_tokens: int) -> list[Line]:
-        return lines if self.counter.count([written(lines)])[0] <= limit_tokens else []
+        return lines if self.counter.count([format_summary(lines)])[0] <= limit_tokens else []
 
 
 def appended(old: Sequence[Line], new: Sequence[Line], most_tokens: int, counter: TokenCounter) -> list[Line]:
@@ -82,7 +82,7 @@ def appended(old: Sequence[Line], new: Sequence[Line], most_tokens: int, counter
     they are too many by themselves.
     """
     lines = [*old, *new]
-    while (excess := counter.count([written(lines)])[0] - most_tokens) > 0:
+    while (excess := counter.count([format_summary(lines)])[0] - most_tokens) > 0:
         fading = len(lines) - len(new) if len(lines) > len(new) else len(lines)
         costs = [tokens + 1 for tokens in counter.count([str(line) for line in lines[:fading]])]
         block, size = 0, 0

@@ -21,7 +21,7 @@ from memory.sessions.passages import Passage, passages_of
 from reverie.clock import from_micros
 from reverie.errors import Permanent, Transient
 from storage.pipeline.records import MessageRecord
-from storage.sessions.summary_text import Line, parsed, speaker_label, written
+from storage.sessions.summary_text import Line, format_summary, parse_summary, speaker_label
 
 # What one question holds of a conversation: a small model's window, with room for the answer.
 INPUT_TOKENS: Final = 6_000
@@ -89,14 +89,14 @@ def _asked(model: LanguageModel, turns: Sequence[_Turn], limit_tokens: int, coun
 
 def _checked(answer: str, turns: Sequence[_Turn], limit_tokens: int, counter: TokenCounter) -> list[Line]:
     """The lines of an answer. Raises NoSummary unless each has the form, a date and a speaker of the conversation."""
-    lines = parsed(answer)
+    lines = parse_summary(answer)
     if not lines:
         raise NoSummary("the language model gave an empty summary")
     dates, speakers = {turn.date for turn in turns}, {turn.speaker.casefold() for turn in turns}
     for line in lines:
         if line.date not in dates or line.speaker.casefold() not in speakers:
             raise NoSummary("the language model did not answer with dated lines of this conversation")
-    if counter.count([written(lines)])[0] > limit_tokens:
+    if counter.count([format_summary(lines)])[0] > limit_tokens:
         raise NoSummary(f"the language model wrote more than the {limit_tokens} tokens that it was given")
     # It may have put together what stood apart: a secret is looked for again.
     return [replace(line, text=redacted(line.text)) for line in sorted(lines, key=lambda line: line.date)]

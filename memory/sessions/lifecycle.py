@@ -64,7 +64,7 @@ def start_session(
         if found.status == "archived":
             raise Conflict(f"session {session!r} is archived: it cannot be started again", field="session")
         if noted:
-            rows.sessions.describe(found.row_id, {**found.metadata, **noted})
+            rows.sessions.set_metadata(found.row_id, {**found.metadata, **noted})
         rows.sessions.touch(found.row_id, now=now, last_sequence=found.last_sequence)
         return to_session(rows.sessions.get(session))
 
@@ -85,7 +85,7 @@ def session_of_ref(store: Store, *, agent: str, ref_code: str) -> Session:
     """The session with this reference code. Raises `NotFound`."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
-        found = rows.sessions.id_of_ref(ref_code)
+        found = rows.sessions.id_by_ref_code(ref_code)
         if found is None:
             raise NotFound(f"agent {agent} has no session with reference code {ref_code!r}", field="ref_code")
         return to_session(rows.sessions.get(found))
@@ -110,7 +110,7 @@ def close_idle_sessions(
         with store.reading() as tx:
             if tx.leases.items(contract.CLOSE_IDLE_SESSIONS):  # ended, and its files not committed yet
                 return now
-            since = tx.session_lives.quiet_since()
+            since = tx.session_lifecycles.oldest_change()
         return None if since is None else since + silence + 1
 
     return run_where_due(
@@ -124,8 +124,8 @@ def close_idle_sessions(
 
 def _close_silent(run: JobRun, ending: SessionEndHooks, before: int) -> None:
     with run.store.reading() as tx:
-        silent = tx.session_lives.silent(before=before, limit=MOST_AT_ONCE)
-        left = tx.session_lives.left_behind(before=before, limit=MOST_AT_ONCE)
+        silent = tx.session_lifecycles.inactive(before=before, limit=MOST_AT_ONCE)
+        left = tx.session_lifecycles.with_leftover_memories(before=before, limit=MOST_AT_ONCE)
     for place, name in enumerate(silent):
         if run.time_is_up:
             run.counts["not_reached"] += len(silent) - place
@@ -182,7 +182,7 @@ def _clear_left(run: JobRun, agent: str, session: str) -> None:
     if run.dry_run:
         with run.store.reading() as tx:
             rows = tx.for_agent(agent)
-            run.counts["cleared"] += len(rows.session_life.clearable(rows.sessions.get(session).row_id))
+            run.counts["cleared"] += len(rows.session_lifecycle.clearable(rows.sessions.get(session).row_id))
         return
     with run.writing() as tx:
         found = tx.for_agent(agent).sessions.find(session)
@@ -229,13 +229,13 @@ def _end(tx: Transaction, session: SessionRecord, status: str, *, job: str, why:
     cleared = _clear(tx, session, job=job, why=why, now=now)
     with tx.curation.entry(job=job, agent=session.agent, action=CLOSE, why=why, session=session.id, at=now):
         ended_at = session.ended_at if session.ended_at is not None else now
-        _rows(tx, session).session_life.step(session.row_id, status, ended_at=ended_at)
+        _rows(tx, session).session_lifecycle.set_status(session.row_id, status, ended_at=ended_at)
     return cleared
 
 
 def _clear(tx: Transaction, session: SessionRecord, *, job: str, why: str, now: int) -> int:
     rows = _rows(tx, session)
-    clearable = rows.session_life.clearable(session.row_id)
+    clearable = rows.session_lifecycle.clearable(session.row_id)
     if not clearable:
         return 0
     with tx.curation.entry(job=job, agent=session.agent, action=CLEAR, why=why, session=session.id, at=now):

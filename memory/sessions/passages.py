@@ -19,7 +19,7 @@ from memory.sessions.sentences import asks, sentences_of
 from reverie.clock import from_micros
 from storage.pipeline.records import MessageRecord
 from storage.recall.words import words_of
-from storage.sessions.summary_text import LONGEST_QUESTION, Line, speaker_label
+from storage.sessions.summary_text import MAX_QUESTION, Line, speaker_label
 
 # After such a pause a conversation begins anew; and so many messages are a stretch in any case.
 _PAUSE_MICROS: Final = 3 * 3_600 * 1_000_000
@@ -134,7 +134,7 @@ def _without_secrets(text: str) -> str:
 def _last_question(sentences: Sequence[str]) -> str:
     """What a message asks at its end, as a label can hold it; empty where it ends with no question."""
     last = sentences[-1] if sentences else ""
-    return last.replace(":", ",") if asks(last) and len(last) <= LONGEST_QUESTION else ""
+    return last.replace(":", ",") if asks(last) and len(last) <= MAX_QUESTION else ""
 
 
 def _stretches(messages: Sequence[MessageRecord]) -> list[int]:

@@ -16,7 +16,7 @@ from memory.sessions.sessions import to_message
 from reverie.errors import Rejected
 from reverie.types import Restored
 from storage.pipeline.records import MessageRecord
-from storage.sessions.summary_text import without_shown
+from storage.sessions.summary_text import without_quoted
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 
@@ -49,7 +49,7 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
         kept, shortened = _shortened(_last_exchange(newest), counter, token_budget - used)
         costs = costs_of(kept, counter)
         first = 0
-    summary = newest_lines(without_shown(whole, [message.content for message in kept]), used, counter)
+    summary = newest_lines(without_quoted(whole, [message.content for message in kept]), used, counter)
     (used,) = counter.count([summary])
     return Restored(
         session=session,

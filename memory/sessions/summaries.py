@@ -22,7 +22,7 @@ from memory.sessions.passages import ChunkVector
 from memory.sessions.summary_plan import CompactionNumbers, RollingNumbers, Usage
 from storage.pipeline.records import MessageRecord
 from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState
-from storage.sessions.summary_text import parsed, written
+from storage.sessions.summary_text import format_summary, parse_summary
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
@@ -129,7 +129,7 @@ def condense(store: Store, condenser: Condenser, due: Due, writing: Writing, *, 
         before = rows.messages.just_before([message.id for message in due.messages[:1]])
     said = redact_secret_answers(due.messages, "".join(before.values()))
     condensed = condenser.condense(said, vectors, room)
-    lines = appended(parsed(state.text), condensed.lines, most, condenser.counter)
+    lines = appended(parse_summary(state.text), condensed.lines, most, condenser.counter)
     covered = [message.row_id for message in due.messages]
     try:
         with (
@@ -143,7 +143,7 @@ def condense(store: Store, condenser: Condenser, due: Due, writing: Writing, *, 
                 session=state.session,
             ),
         ):
-            if not tx.for_agent(state.agent).summaries.write(state, written(lines), covered, now=now):
+            if not tx.for_agent(state.agent).summaries.write(state, format_summary(lines), covered, now=now):
                 raise _Stale
     except _Stale:
         return Step(stale=True)

@@ -160,7 +160,7 @@ def consolidate_conversations(
 def _over(run: JobRun, *, before: int, after: int) -> Iterator[tuple[int, SessionName]]:
     while True:
         with run.store.reading() as tx:
-            page = tx.summaries.over(before=before, after=after, limit=_SESSIONS_AT_ONCE)
+            page = tx.summaries.inactive_unsummarised(before=before, after=after, limit=_SESSIONS_AT_ONCE)
         if not page:
             return
         yield from page

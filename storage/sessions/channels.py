@@ -1,19 +1,18 @@
-"""Channels of one agent: topics that sessions and memories lie in.
+"""Channels of one agent: topics that sessions and memories belong to.
 
-One is there without being made: the default, in which every session lies that names none. A channel that only messages
-have named is one as well; a row of its own gives it a description.
+The default channel always exists and holds every session that names no channel. A channel also exists once a message
+has named it; a row in `channels` only adds a description.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
-
-from sqlalchemy import Connection, Row, text
+from typing import Final
 
 from reverie.contract import DEFAULT_CHANNEL
+from storage.repository import AgentRepository
 
-# Sessions without a channel, and memories of the channel tier without one, lie in the default.
+# Sessions without a channel, and memories of the channel tier without one, are in the default channel.
 _ALL: Final = """
     WITH known (id, sessions, memories, first_at) AS (
         SELECT id, 0, 0, created_at FROM channels WHERE agent_id = :agent
@@ -24,8 +23,8 @@ _ALL: Final = """
             WHERE agent_id = :agent AND superseded_by IS NULL AND (channel_id IS NOT NULL OR tier = 'channel')
             GROUP BY 1
     )
-    SELECT k.id, coalesce(c.description, ''), k.id = :default, coalesce(c.created_at, min(k.first_at)),
-        sum(k.sessions), sum(k.memories)
+    SELECT k.id AS id, coalesce(c.description, '') AS description, k.id = :default AS is_default,
+        coalesce(c.created_at, min(k.first_at)) AS created_at, sum(k.sessions) AS sessions, sum(k.memories) AS memories
     FROM known AS k LEFT JOIN channels AS c ON c.agent_id = :agent AND c.id = k.id
     WHERE :id IS NULL OR k.id = :id GROUP BY k.id ORDER BY k.id <> :default, k.id
 """
@@ -33,7 +32,7 @@ _ALL: Final = """
 
 @dataclass(frozen=True, slots=True)
 class ChannelRecord:
-    """A channel with what lies in it. `created_at` is None for a default that nothing has been put into yet."""
+    """A channel with the numbers of its sessions and memories. `created_at` is None for an unused default channel."""
 
     id: str
     description: str
@@ -43,72 +42,48 @@ class ChannelRecord:
     memories: int
 
 
-class Channels:
+class Channels(AgentRepository):
     """The channels of one agent within one transaction."""
 
-    def __init__(self, connection: Connection, agent: str) -> None:
-        self._connection = connection
-        self._agent = agent
-
     def list(self) -> list[ChannelRecord]:
-        """All channels: the default first, then by id."""
-        rows = self._connection.execute(text(_ALL), {"agent": self._agent, "default": DEFAULT_CHANNEL, "id": None})
-        return [_channel(row) for row in rows]
+        """Return all channels: the default first, then by id."""
+        return self._records(ChannelRecord, _ALL, default=DEFAULT_CHANNEL, id=None)
 
     def find(self, channel: str) -> ChannelRecord | None:
-        """One channel, made or only named."""
-        row = self._connection.execute(
-            text(_ALL), {"agent": self._agent, "default": DEFAULT_CHANNEL, "id": channel}
-        ).one_or_none()
-        return _channel(row) if row else None
+        """Return one channel, with a row of its own or only named by messages."""
+        return self._record(ChannelRecord, _ALL, default=DEFAULT_CHANNEL, id=channel)
 
-    def is_made(self, channel: str) -> bool:
-        """Whether a channel has a row of its own."""
-        found = self._connection.execute(
-            text("SELECT 1 FROM channels WHERE agent_id = :agent AND id = :id"), {"agent": self._agent, "id": channel}
-        )
-        return found.scalar() is not None
+    def has_row(self, channel: str) -> bool:
+        """Return whether a channel has a row of its own."""
+        return self._value("SELECT 1 FROM channels WHERE agent_id = :agent AND id = :id", id=channel) is not None
 
     def ensure(self, channel: str, *, now: int, description: str | None = None) -> None:
-        """Make a channel, if it is not there; a description given takes the place of what it had."""
-        self._connection.execute(
-            text(
-                "INSERT INTO channels (agent_id, id, description, is_default, created_at)"
-                " VALUES (:agent, :id, coalesce(:description, ''), :is_default, :now)"
-                " ON CONFLICT (agent_id, id) DO UPDATE SET description = coalesce(:description, description)"
-            ),
-            {
-                "agent": self._agent,
-                "id": channel,
-                "description": description,
-                "is_default": channel == DEFAULT_CHANNEL,
-                "now": now,
-            },
+        """Create a channel if it does not exist, and set its description unless that is None."""
+        self._execute(
+            "INSERT INTO channels (agent_id, id, description, is_default, created_at)"
+            " VALUES (:agent, :id, coalesce(:description, ''), :is_default, :now)"
+            " ON CONFLICT (agent_id, id) DO UPDATE SET description = coalesce(:description, description)",
+            id=channel,
+            description=description,
+            is_default=channel == DEFAULT_CHANNEL,
+            now=now,
         )
 
     def delete(self, channel: str) -> bool:
-        """Remove a channel's row; what lies in it stays. False where there was none."""
-        gone = self._connection.execute(
-            text("DELETE FROM channels WHERE agent_id = :agent AND id = :id AND NOT is_default"),
-            {"agent": self._agent, "id": channel},
-        )
-        return gone.rowcount > 0
+        """Delete a channel's row, but nothing in the channel; False when it has none."""
+        sql = "DELETE FROM channels WHERE agent_id = :agent AND id = :id AND NOT is_default"
+        return self._execute(sql, id=channel).rowcount > 0
 
     def move_session(self, session_row: int, channel: str) -> None:
-        """Put a session into a channel, with the memories that serve its conversation alone."""
-        parameters = {"agent": self._agent, "row": session_row, "channel": channel}
-        self._connection.execute(
-            text("UPDATE sessions SET channel_id = :channel WHERE row_id = :row AND agent_id = :agent"), parameters
+        """Move a session to a channel, together with the memories of its conversation tier."""
+        self._execute(
+            "UPDATE sessions SET channel_id = :channel WHERE row_id = :row AND agent_id = :agent",
+            row=session_row,
+            channel=channel,
         )
-        self._connection.execute(
-            text(
-                "UPDATE memories SET channel_id = :channel WHERE session_row = :row AND agent_id = :agent"
-                " AND tier = 'conversation' AND channel_id IS NOT NULL"
-            ),
-            parameters,
+        self._execute(
+            "UPDATE memories SET channel_id = :channel WHERE session_row = :row AND agent_id = :agent"
+            " AND tier = 'conversation' AND channel_id IS NOT NULL",
+            row=session_row,
+            channel=channel,
         )
-
-
-def _channel(row: Row[Any]) -> ChannelRecord:
-    channel, description, is_default, created_at, sessions, memories = list(row)
-    return ChannelRecord(channel, description, bool(is_default), created_at, sessions, memories)

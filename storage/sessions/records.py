@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """One conversation of an agent. `messages` is their count, where it was asked for."""
+    """One conversation of an agent. `messages` is how many it has."""
 
     row_id: int
     id: str

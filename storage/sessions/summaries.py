@@ -1,36 +1,35 @@
-"""Summaries of sessions: what one says and covers, what is not yet in it, and the swap that writes a newer one.
+"""Summaries of sessions: their text, the messages they cover, and the conditional write of a newer one.
 
-A message is in the summary when its `consolidated_at` is set, and only then: one that comes late with an early time or
-sequence is not, whatever stands around it. `summary_upper_sequence` is the highest up to which none is missing.
+A summary covers a message if and only if the message's `consolidated_at` is set; a late message with an early time or
+sequence is not covered. `summary_upper_sequence` is the highest sequence up to which every message is covered.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
-from sqlalchemy import Connection, text
-
 from reverie.errors import NotFound
+from storage.repository import AgentRepository, Repository
 from storage.sessions.records import SessionName
 
-# What the curation log calls the writing of a summary.
+# The action of a written summary in the curation log.
 SUMMARISE: Final = "summarise"
 
 _STATE: Final = """
-    SELECT s.row_id, s.id, s.agent_id, coalesce(s.summary_text, ''), s.summary_epoch, s.summary_upper_sequence,
-        coalesce((SELECT max(l.undone_at) FROM curation_log AS l WHERE l.agent_id = s.agent_id AND l.session_id = s.id
-            AND l.action = :action AND l.undone_at IS NOT NULL), 0)
+    SELECT s.row_id AS row_id, s.id AS session, s.agent_id AS agent, coalesce(s.summary_text, '') AS text,
+        s.summary_epoch AS epoch, s.summary_upper_sequence AS upper_sequence,
+        coalesce((SELECT max(l.undone_at) FROM curation_log AS l
+            WHERE l.agent_id = s.agent_id AND l.session_id = s.id AND l.action = :action), 0) AS undone_at
     FROM sessions AS s WHERE s.agent_id = :agent AND s.id = :id
 """
 _SIZES: Final = """
-    SELECT row_id, octet_length(content) + coalesce(octet_length(tool_calls), 0)
+    SELECT row_id, octet_length(content) + coalesce(octet_length(tool_calls), 0) AS size_bytes
     FROM messages INDEXED BY messages_unsummarised
     WHERE session_row = :row AND consolidated_at IS NULL AND agent_id = :agent ORDER BY created_at, id
 """
-_CONDENSED: Final = """
+_MARK_COVERED: Final = """
     UPDATE messages SET consolidated_at = :now WHERE session_row = :row AND agent_id = :agent
     AND consolidated_at IS NULL AND row_id IN (SELECT value FROM json_each(:rows))
 """
@@ -38,7 +37,7 @@ _WRITE: Final = """
     UPDATE sessions SET summary_text = :text, summary_epoch = summary_epoch + 1, summary_upper_sequence = coalesce(
         (SELECT max(sequence) FROM messages WHERE session_row = :row AND sequence < coalesce(
             (SELECT min(sequence) FROM messages INDEXED BY messages_unsummarised
-                WHERE session_row = :row AND consolidated_at IS NULL), :endless)), 0)
+                WHERE session_row = :row AND consolidated_at IS NULL), :max_sequence)), 0)
     WHERE row_id = :row AND agent_id = :agent AND id = :id AND summary_epoch = :epoch
 """
 _VECTORS: Final = """
@@ -52,19 +51,19 @@ _WITH_MESSAGES: Final = """
         (SELECT row_id, session_row FROM messages WHERE row_id > :after ORDER BY row_id LIMIT :limit) AS m
     CROSS JOIN sessions AS s ON s.row_id = m.session_row GROUP BY s.row_id ORDER BY min(m.row_id)
 """
-_OVER: Final = """
+_UNSUMMARISED_INACTIVE: Final = """
     SELECT s.row_id, s.agent_id, s.id FROM sessions AS s
     WHERE s.row_id > :after AND (s.status <> 'active' OR s.updated_at < :before)
     AND EXISTS (SELECT 1 FROM messages AS m INDEXED BY messages_unsummarised
         WHERE m.session_row = s.row_id AND m.consolidated_at IS NULL)
     ORDER BY s.row_id LIMIT :limit
 """
-_ENDLESS: Final = 2**63 - 1
+_MAX_SEQUENCE: Final = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class SummaryState:
-    """A session's summary as it was read. `undone_at` is when one was last undone, 0 when never (microseconds)."""
+    """A session's summary as it was read. `undone_at` is when one was last undone, 0 if never (microseconds)."""
 
     row_id: int
     session: str
@@ -83,97 +82,82 @@ class MessageSize(NamedTuple):
 
 
 class Coverage(NamedTuple):
-    """How many messages of a session are in its summary, and how many are not."""
+    """How many messages of a session its summary covers, and how many it does not."""
 
     covered: int
     uncovered: int
 
 
-class Summaries:
+class Summaries(AgentRepository):
     """The summaries of one agent's sessions within one transaction."""
 
-    def __init__(self, connection: Connection, agent: str) -> None:
-        self._connection = connection
-        self._agent = agent
-
     def state(self, session: str) -> SummaryState:
-        """A session's summary as it is. Raises `NotFound`."""
-        parameters = {"agent": self._agent, "id": session, "action": SUMMARISE}
-        row = self._connection.execute(text(_STATE), parameters).one_or_none()
-        if row is None:
+        """Return a session's current summary. Raises `NotFound`."""
+        state = self._record(SummaryState, _STATE, id=session, action=SUMMARISE)
+        if state is None:
             raise NotFound(f"agent {self._agent} has no session {session!r}", field="session")
-        return SummaryState(*row)
+        return state
 
     def coverage(self, session_row: int) -> Coverage:
-        """How many of a session's messages are in its summary."""
-        row = self._connection.execute(
-            text(
-                "SELECT count(consolidated_at), count(*) - count(consolidated_at) FROM messages"
-                " WHERE session_row = :row AND agent_id = :agent"
-            ),
-            {"row": session_row, "agent": self._agent},
-        ).one()
-        return Coverage(int(row[0]), int(row[1]))
+        """Return how many of a session's messages its summary covers."""
+        sql = (
+            "SELECT count(consolidated_at), count(*) - count(consolidated_at) FROM messages"
+            " WHERE session_row = :row AND agent_id = :agent"
+        )
+        return Coverage._make(self._execute(sql, row=session_row).one())
 
     def unsummarised(self, session_row: int) -> list[MessageSize]:
-        """The messages that are in no summary, in the order in which they were said."""
-        rows = self._connection.execute(text(_SIZES), {"row": session_row, "agent": self._agent})
-        return [MessageSize(int(row[0]), int(row[1])) for row in rows]
+        """Return the messages that no summary covers, in the order of `created_at`, then id."""
+        return self._records(MessageSize, _SIZES, row=session_row)
 
     def newest_stored_at(self, session_row: int) -> int:
-        """When the last message of a session was stored, in microseconds; 0 where there is none."""
-        found = self._connection.execute(
-            text("SELECT max(stored_at) FROM messages WHERE session_row = :row AND agent_id = :agent"),
-            {"row": session_row, "agent": self._agent},
-        ).scalar()
-        return int(found or 0)
+        """Return when the last message of a session was stored, in microseconds; 0 without any."""
+        sql = "SELECT max(stored_at) FROM messages WHERE session_row = :row AND agent_id = :agent"
+        return int(self._value(sql, row=session_row) or 0)
 
     def vectors(self, message_rows: Sequence[int], model: str) -> list[tuple[int, str, bytes]]:
-        """The chunks of these messages that have a vector of this model: the message's row, the text, the vector."""
-        rows = self._connection.execute(
-            text(_VECTORS), {"rows": json.dumps(list(message_rows)), "agent": self._agent, "model": model}
-        )
+        """Return the chunks of these messages that have a vector of a model: message row, text and vector."""
+        rows = self._execute(_VECTORS, rows=message_rows, model=model)
         return [(int(row[0]), str(row[1]), bytes(row[2])) for row in rows]
 
     def write(self, state: SummaryState, summary: str, message_rows: Sequence[int], *, now: int) -> bool:
-        """Write a summary that covers these messages too, if nothing happened since `state` was read.
+        """Write a summary that also covers these messages, unless something changed since `state` was read.
 
-        False when another summary was written, or one undone, when one of the messages is gone or already covered, or
-        when the session is another: then the transaction has to be rolled back.
+        False when another summary was written or one undone, when one of the messages is gone or already covered, or
+        when the session was replaced: the caller must then roll the transaction back.
         """
-        if self.state(state.session) != state:  # an undo takes the epoch back: it alone does not tell
+        if self.state(state.session) != state:  # an undo restores the epoch, so the epoch alone proves nothing
             return False
-        parameters = {"row": state.row_id, "agent": self._agent, "now": now}
-        condensed = self._connection.execute(text(_CONDENSED), {**parameters, "rows": json.dumps(list(message_rows))})
-        if condensed.rowcount != len(message_rows):
+        covered = self._execute(_MARK_COVERED, row=state.row_id, now=now, rows=message_rows)
+        if covered.rowcount != len(message_rows):
             return False
-        written = self._connection.execute(
-            text(_WRITE),
-            {**parameters, "text": summary, "id": state.session, "epoch": state.epoch, "endless": _ENDLESS},
+        written = self._execute(
+            _WRITE,
+            row=state.row_id,
+            text=summary,
+            id=state.session,
+            epoch=state.epoch,
+            max_sequence=_MAX_SEQUENCE,
         )
         return written.rowcount == 1
 
 
-class AllSummaries:
-    """Sessions of every agent that may need a summary, within one transaction."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class AllSummaries(Repository):
+    """Sessions of all agents that may need a summary, within one transaction."""
 
     def sessions_with_messages(self, after: int, *, limit: int) -> tuple[list[SessionName], int]:
-        """The sessions of the next `limit` messages stored after one, and the last of these messages.
+        """Return the sessions of the next `limit` messages after a message row, and the last of these rows.
 
-        Rows of messages ascend as they are committed and none is given twice: nothing is passed over.
+        Message rows ascend in commit order and are never reused, so none is skipped.
         """
-        rows = self._connection.execute(text(_WITH_MESSAGES), {"after": after, "limit": limit}).all()
-        return [SessionName(str(row[0]), str(row[1])) for row in rows], max(
-            (int(row[2]) for row in rows), default=after
-        )
+        rows = self._execute(_WITH_MESSAGES, after=after, limit=limit).all()
+        last = max((int(row[2]) for row in rows), default=after)
+        return [SessionName(row[0], row[1]) for row in rows], last
 
-    def over(self, *, before: int, after: int, limit: int) -> list[tuple[int, SessionName]]:
-        """Sessions that ended, or in which nothing was said since `before`, and that are not all summary.
+    def inactive_unsummarised(self, *, before: int, after: int, limit: int) -> list[tuple[int, SessionName]]:
+        """Return sessions that ended, or had no message since `before`, and have messages no summary covers.
 
-        Each with its row, by which they are ordered: those after a row, to go on there.
+        Each with its row, ascending from the first row past `after`.
         """
-        rows = self._connection.execute(text(_OVER), {"before": before, "after": after, "limit": limit})
-        return [(int(row[0]), SessionName(str(row[1]), str(row[2]))) for row in rows]
+        rows = self._execute(_UNSUMMARISED_INACTIVE, before=before, after=after, limit=limit)
+        return [(int(row[0]), SessionName(row[1], row[2])) for row in rows]

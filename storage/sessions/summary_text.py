@@ -1,9 +1,9 @@
-"""The text of a summary: a line for each thing said, with its date and speaker, the oldest first.
+"""The text of a summary: one line for each statement, with its date and speaker, oldest first.
 
     - 2026-05-03 Ann: I moved to Lisbon in May.
     - 2026-05-03 Ann, asked "Do you like it there?": Very much.
 
-Who wrote it (a job, a language model) makes no difference to its form.
+The form is the same whether a job or a language model wrote the summary.
 """
 
 from __future__ import annotations
@@ -16,49 +16,49 @@ from typing import Final
 OMISSION: Final = "…"
 _LINE = re.compile(r"- (?P<date>\d{4}-\d\d-\d\d) (?P<speaker>[^:]{1,240}): (?P<text>.+)")
 _NOT_IN_A_LABEL = re.compile(r"[:\s]+")
-_LONGEST_LABEL: Final = 60
-# What may stand behind a name: the question that a short answer answers.
-LONGEST_QUESTION: Final = 120
+_MAX_LABEL: Final = 60
+# Characters of the question quoted after a speaker's name, where the line is a short answer to it.
+MAX_QUESTION: Final = 120
 
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One line of a summary; a text of another form has neither date nor speaker."""
+    """One line of a summary; text in another form has an empty date and speaker."""
 
     date: str
     speaker: str
     text: str
 
     def __str__(self) -> str:
-        """The line as it stands in the summary."""
+        """Return the line as it is written in a summary."""
         return f"- {self.date} {self.speaker}: {self.text}" if self.date else self.text
 
 
-def parsed(summary: str) -> list[Line]:
-    """The lines of a summary, the oldest first."""
-    found = []
+def parse_summary(summary: str) -> list[Line]:
+    """Return the lines of a summary, oldest first."""
+    lines = []
     for raw in summary.splitlines():
-        line = _LINE.fullmatch(raw)
-        if line is not None:
-            found.append(Line(line["date"], line["speaker"], line["text"]))
+        match = _LINE.fullmatch(raw)
+        if match is not None:
+            lines.append(Line(match["date"], match["speaker"], match["text"]))
         elif raw.strip():
-            found.append(Line("", "", raw))
-    return found
+            lines.append(Line("", "", raw))
+    return lines
 
 
-def written(lines: Iterable[Line]) -> str:
-    """Lines as the text of a summary."""
+def format_summary(lines: Iterable[Line]) -> str:
+    """Return lines as the text of a summary."""
     return "\n".join(map(str, lines))
 
 
 def speaker_label(name: str) -> str:
-    """A name as a line can hold it: on one line, without a colon, at most 60 characters."""
+    """Return a name in the form a line can hold: on one line, without a colon, at most 60 characters."""
     label = _NOT_IN_A_LABEL.sub(" ", name).strip() or "someone"
-    return label if len(label) <= _LONGEST_LABEL else label[: _LONGEST_LABEL - 1] + OMISSION
+    return label if len(label) <= _MAX_LABEL else label[: _MAX_LABEL - 1] + OMISSION
 
 
-def without_shown(summary: str, texts: Iterable[str]) -> str:
-    """A summary without the lines that quote one of these texts: what is shown as it was said needs no summary."""
+def without_quoted(summary: str, texts: Iterable[str]) -> str:
+    """Return a summary without the lines that quote one of these texts: they are shown in full elsewhere."""
     shown = [" ".join(text.split()) for text in texts]
     return "\n".join(raw for raw in summary.splitlines() if not _is_quoted(raw, shown))
 

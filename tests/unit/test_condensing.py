@@ -15,7 +15,7 @@ from memory.sessions.line_selection import AT_ONCE, extract
 from memory.sessions.passages import passages_of, unquoted
 from memory.sessions.sentences import sentences_of
 from storage.pipeline.records import MessageRecord
-from storage.sessions.summary_text import Line, parsed, speaker_label, without_shown, written
+from storage.sessions.summary_text import Line, format_summary, parse_summary, speaker_label, without_quoted
 from support.contexts import MORNING, message
 from support.talks import MINUTE, MOVE, long_talk, talk
 
@@ -27,7 +27,7 @@ def summary(messages: list[MessageRecord], limit: int = 160) -> list[str]:
 
 
 def tokens(lines: list[Line]) -> int:
-    return COUNTER.count([written(lines)])[0]
+    return COUNTER.count([format_summary(lines)])[0]
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_a_summary_tells_what_matters_with_date_and_speaker_in_order() -> None:
 def test_what_is_quoted_stands_so_in_the_conversation() -> None:
     """Given a summary, then each line is a sentence of its speaker, word for word."""
     said = {name: " ".join(text for who, text in MOVE if who == name) for name in ("Ann", "Ben")}
-    lines = parsed("\n".join(summary(talk(), 400)))
+    lines = parse_summary("\n".join(summary(talk(), 400)))
     assert {line.speaker.partition(",")[0] for line in lines} == {"Ann", "Ben"}
     for line in lines:
         assert line.text in said[line.speaker.partition(",")[0]]
@@ -88,7 +88,7 @@ def test_a_short_answer_carries_its_question() -> None:
     """Given a question and "In Porto.", then the line says what was asked; a bare question is no line."""
     lines = summary(talk((("Ben", "Where did you study biology?"), ("Ann", "In Porto, until 2019."))))
     assert '- 2026-05-01 Ann, asked "Where did you study biology?": In Porto, until 2019.' in lines
-    (line,) = (line for line in parsed("\n".join(lines)) if line.text == "In Porto, until 2019.")
+    (line,) = (line for line in parse_summary("\n".join(lines)) if line.text == "In Porto, until 2019.")
     assert line.date == "2026-05-01"
 
 
@@ -226,7 +226,7 @@ def test_whatever_is_appended_the_most_is_kept_and_the_newest_line_stays(
 def test_lines_are_read_as_they_are_written() -> None:
     """Given lines of both forms, then reading gives them back; names that would break the form are mended."""
     lines = [Line("2026-05-01", 'Ann, asked "Where?"', "In Porto: by the sea."), Line("", "", "free text: as it is")]
-    assert parsed(written(lines)) == lines
+    assert parse_summary(format_summary(lines)) == lines
     assert speaker_label("A:\nB" + "x" * 100) == "A B" + "x" * 56 + "…"
     assert speaker_label(" : ") == "someone"
 
@@ -234,9 +234,9 @@ def test_lines_are_read_as_they_are_written() -> None:
 def test_what_is_shown_as_it_was_said_is_left_out_of_a_summary() -> None:
     """Given a message that a line quotes, whole or its beginning, then the line goes, and others stay."""
     text = "- 2026-05-01 Ann: I moved to Lisbon.\n- 2026-05-01 Ben: I booked a very…\nfree"
-    assert without_shown(text, ["Hi!  I moved\nto Lisbon. Bye"]) == "- 2026-05-01 Ben: I booked a very…\nfree"
-    assert without_shown(text, ["I booked a very long ticket"]).endswith("Lisbon.\nfree")
-    assert without_shown("", ["x"]) == ""
+    assert without_quoted(text, ["Hi!  I moved\nto Lisbon. Bye"]) == "- 2026-05-01 Ben: I booked a very…\nfree"
+    assert without_quoted(text, ["I booked a very long ticket"]).endswith("Lisbon.\nfree")
+    assert without_quoted("", ["x"]) == ""
 
 
 def test_a_pause_begins_another_stretch() -> None:
