@@ -74,7 +74,7 @@ class StoreEmbedders:
             return made, True
 
     def _make(self, written: str) -> GuardedEmbedder | None:
-        record = EmbedderRecord.read(written)
+        record = EmbedderRecord.decode(written)
         if record is None:
             return None
         configured = self._configured.inner if self._configured is not None else None

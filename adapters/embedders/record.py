@@ -1,7 +1,7 @@
-"""How an embedder is written down beside the vectors it made, so that any process can make it again.
+"""The record of an embedder, stored with the index of its vectors, from which any process can build it again.
 
-A record holds what decides the vectors and nothing secret: keys, timeouts, device and number type come from the
-settings of the process that makes the embedder.
+A record holds what determines the vectors, and nothing secret: keys, timeouts, device and dtype come from the settings
+of the process that builds the embedder.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from adapters.embedders.base import Embedder, EmbedderSpec, Provider
 
 
 class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The provider, the model under its own name, the dimension that it has, and the endpoint of a remote one.
+    """Provider, model, dimension, and the URL of a remote endpoint.
 
-    `revision` counts from 1 how often a workspace was embedded anew with one and the same model: vectors of two
-    revisions are vectors of two models, even where only the text that is embedded has changed.
+    `revision` counts from 1 how often a workspace was re-embedded with the same model. Vectors of two revisions are
+    treated as vectors of two models, since the text that is embedded may have changed.
     """
 
     provider: Provider
@@ -30,8 +30,8 @@ class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     revision: int = 1
 
     @classmethod
-    def of(cls, spec: EmbedderSpec, embedder: Embedder) -> Self:
-        """The record of an embedder made from a spec, loaded: only then is its dimension known."""
+    def from_embedder(cls, spec: EmbedderSpec, embedder: Embedder) -> Self:
+        """Return the record of a loaded embedder built from `spec`; its dimension is unknown before `load`."""
         remote = spec.provider == "openai"
         return cls(
             provider=spec.provider,
@@ -41,35 +41,39 @@ class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         )
 
     @classmethod
-    def read(cls, written: str) -> Self | None:
-        """The record as `written` gave it; None for an empty text, and for one of a newer version."""
+    def decode(cls, text: str) -> Self | None:
+        """Decode the text of `encode`; return None for an empty text or one of a newer version."""
         try:
-            return msgspec.json.decode(written, type=cls)
+            return msgspec.json.decode(text, type=cls)
         except msgspec.DecodeError:
             return None
 
-    def written(self) -> str:
-        """The record as text."""
+    def encode(self) -> str:
+        """Encode the record as JSON text."""
         return msgspec.json.encode(self).decode()
 
     @property
     def name(self) -> str:
-        """The name that its vectors are stored under."""
+        """Return the name that its vectors are stored under."""
         return self.model if self.revision == 1 else f"{self.model}@{self.revision}"
 
     def same_embedder(self, other: Self) -> bool:
-        """Whether the two name one embedder, whatever their revisions."""
-        return replace_revision(self, 1) == replace_revision(other, 1)
+        """Return whether both are of one embedder, whatever their revisions."""
+        return self.with_revision(1) == other.with_revision(1)
+
+    def with_revision(self, revision: int) -> Self:
+        """Return the record of another revision of the same embedder."""
+        return msgspec.structs.replace(self, revision=revision)
 
     def spec(self, settings: EmbedderSpec) -> EmbedderSpec:
-        """What to make the embedder from; what is not recorded is as the settings say."""
+        """Return the spec to build the embedder from; the settings supply what is not recorded."""
         return replace(
             settings, provider=self.provider, model=self.model, base_url=self.base_url, dimension=self.dimension
         )
 
 
 class RevisedEmbedder(AroundEmbedder):
-    """An embedder under the name of a revision."""
+    """An embedder whose model name is that of a revision."""
 
     def __init__(self, inner: Embedder, name: str) -> None:
         super().__init__(inner)
@@ -77,20 +81,15 @@ class RevisedEmbedder(AroundEmbedder):
 
     @property
     def model(self) -> str:
-        """The name of the revision."""
+        """Return the name of the revision."""
         return self._name
 
 
-def replace_revision(record: EmbedderRecord, revision: int) -> EmbedderRecord:
-    """The record of another revision of the same embedder."""
-    return msgspec.structs.replace(record, revision=revision)
-
-
 def recorded_embedder(record: EmbedderRecord, settings: EmbedderSpec, configured: Embedder | None) -> Embedder | None:
-    """The embedder of a record under the name of its vectors, not loaded yet; None where it cannot be made.
+    """Return the embedder of a record, not loaded, under the name of its vectors; None if it cannot be built.
 
-    Where the record names the embedder that the settings name, that one (`configured`) is used: a model is not
-    loaded twice for the sake of its revision.
+    If the record is of the embedder of the settings (`configured`), that instance is used, so that a model is not
+    loaded twice because of its revision.
     """
     try:
         inner = configured if _is_configured(record, settings, configured) else build_embedder(record.spec(settings))

@@ -16,7 +16,7 @@ from adapters.embedders.record import EmbedderRecord
 from memory.memories.agent_memories import AgentMemories
 from memory.pipeline import chunking
 from memory.pipeline.chunking import cut
-from memory.pipeline.reembedding import reembed
+from memory.pipeline.reembedding import ReembedControl, ReembedTarget, reembed
 from memory.sessions.forgetting import forget_workspace
 from memory.upkeep.curation import undo_all, undo_entry
 from memory.upkeep.curation_logs import list_entries
@@ -385,7 +385,8 @@ def go_over(pipe: Pipeline, **options: Any) -> None:
         EmbedderRecord(provider="hash", model=model, dimension=HashEmbedder.dimension)
         for model in (HashEmbedder.model, OtherModel.model)
     )
-    reembed(pipe.store, OtherModel(), new, now=pipe.now, configured=old, **options)
+    target = ReembedTarget(OtherModel(), new, configured=old)
+    reembed(pipe.store, target, now=pipe.now, control=ReembedControl(**options))
 
 
 def test_after_a_change_of_the_model_what_comes_back_is_embedded_anew(pipe: Pipeline) -> None:

@@ -15,7 +15,7 @@ from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefu
 from adapters.embedders.record import EmbedderRecord
 from memory.pipeline import reembedding
 from memory.pipeline.questions import text_to_embed
-from memory.pipeline.reembedding import Begun, ReembedReport, reembed
+from memory.pipeline.reembedding import ReembedControl, ReembedReport, ReembedStart, ReembedTarget, reembed
 from memory.upkeep.store_files import optimize_stores
 from reverie.errors import Conflict
 from reverie.types import RecallResponse
@@ -101,8 +101,9 @@ def say(pipe: Pipeline, number: int) -> None:
 
 
 def change(pipe: Pipeline, embedder: Embedder = NEW, **options: Any) -> ReembedReport:
-    options = {"now": pipe.now, "batch_size": BATCH, "configured": record(OLD), **options}
-    return reembed(pipe.store, embedder, record(embedder), **options)
+    target = ReembedTarget(embedder, record(embedder), options.pop("force", False), record(OLD))
+    control = ReembedControl(**{"batch_size": BATCH, **options})
+    return reembed(pipe.store, target, now=pipe.now, control=control)
 
 
 def change_until(pipe: Pipeline, batches: int, embedder: Embedder = NEW, **options: Any) -> ReembedReport:
@@ -195,7 +196,7 @@ def test_a_change_of_model_and_dimension_is_searchable_and_true_at_every_step(pi
     assert (report.old, report.new, report.embedded, report.finished) == ("old-model", "new-model", 25, True)
     assert (report.old_vectors_removed, report.left_to_workers) == (25, 0)
     assert (active(pipe).model, active(pipe).dim) == ("new-model", 96)
-    assert EmbedderRecord.read(active(pipe).embedder) == record(NEW)
+    assert EmbedderRecord.decode(active(pipe).embedder) == record(NEW)
     assert pipe.count("indexes", "kind = 'vector'") == 1
     assert pipe.count("chunks_vec", "model <> 'new-model'") == 0
     assert_true_to_one_model(pipe)
@@ -239,9 +240,9 @@ def test_an_interrupted_change_goes_on_where_it_was_and_ends_like_one_that_was_n
     assert active(cut).model == "old-model"
     assert_true_to_one_model(cut)
 
-    begun: list[Begun] = []
-    report = change(cut, on_begun=begun.append)
-    assert (report.resumed, begun[0].resumed, report.embedded) == (True, True, MESSAGES - done)
+    starts: list[ReembedStart] = []
+    report = change(cut, on_start=starts.append)
+    assert (report.resumed, starts[0].resumed, report.embedded) == (True, True, MESSAGES - done)
     assert state(cut) == state(whole)
     assert_true_to_one_model(cut)
     for pipe in (whole, cut):
@@ -302,7 +303,7 @@ def test_what_a_death_after_the_switch_leaves_is_cleaned_up(
     if cleaner == "the daily upkeep":
         assert optimize(pipe.store, now=pipe.now())["old_vectors_removed"] == 25
     else:
-        report = change(pipe, anew="without" in cleaner)
+        report = change(pipe, force="without" in cleaner)
         assert (report.embedded, report.old_vectors_removed) == (0, 25)
     assert active(pipe).model == "new-model"
     assert_true_to_one_model(pipe)
@@ -459,7 +460,7 @@ def test_a_text_that_the_new_model_refuses_becomes_a_dead_letter_and_keeps_its_w
 
 def test_a_model_that_takes_none_of_the_texts_changes_nothing(pipe: Pipeline) -> None:
     """Given a model that refuses everything, then that is said, recall stays as it was, and the old model can stay."""
-    with pytest.raises(EmbeddingRefused, match=r"new-model refused \d+ of 25 texts .*recall stays with old-model"):
+    with pytest.raises(EmbeddingRefused, match=r"new-model refused \d+ of 25 texts .*recall keeps using old-model"):
         change(pipe, WordEmbedder("new-model", 96, refuses="zanzibar"), batch_size=100)
     assert_true_to_one_model(pipe)
     report = change(pipe, OLD)
@@ -501,11 +502,11 @@ def test_the_same_model_anew_is_a_new_revision_beside_the_old(pipe: Pipeline) ->
         seen.append(active(pipe).model)
         assert_true_to_one_model(pipe)
 
-    report = change(pipe, OLD, anew=True, progress=progress)
+    report = change(pipe, OLD, force=True, progress=progress)
     assert seen == ["old-model"] * 3
     assert (report.old, report.new, report.embedded) == ("old-model", "old-model@2", 25)
     assert_true_to_one_model(pipe)
-    assert change(pipe, OLD, anew=True).new == "old-model@3"
+    assert change(pipe, OLD, force=True).new == "old-model@3"
     assert pipe.count("chunks_vec") == 25
     assert_true_to_one_model(pipe)
     say(pipe, 25)
@@ -540,10 +541,10 @@ def test_a_half_done_change_to_another_model_is_given_up_first(pipe: Pipeline) -
     """Given ten vectors of one model, when a change to another begins, then they go first and that is told."""
     change_until(pipe, 1, OTHER)
     assert pipe.count("chunks_vec", "model = 'other-model'") == 10
-    begun: list[Begun] = []
+    starts: list[ReembedStart] = []
     looks = iter([False, True])
-    report = change(pipe, on_begun=begun.append, stop=lambda: next(looks))
-    assert (report.dropped, begun[0].dropped, report.resumed) == ("other-model", "other-model", False)
+    report = change(pipe, on_start=starts.append, stop=lambda: next(looks))
+    assert (report.dropped, starts[0].dropped, report.resumed) == ("other-model", "other-model", False)
     assert pipe.count("chunks_vec", "model = 'other-model'") == 0
     assert_true_to_one_model(pipe)
     assert change(pipe).embedded == 15
@@ -580,7 +581,7 @@ def test_a_change_that_another_process_gives_up_stops_with_a_reason(pipe: Pipeli
     """Given another change begun in the middle of this one, even with its number, then this one writes no more."""
     new = WordEmbedder("new-model", 96)
     new.before_embedding = lambda: change_until(pipe, 1, OTHER) and None
-    with pytest.raises(Conflict, match="another process began another change"):
+    with pytest.raises(Conflict, match="another process started another change"):
         change(pipe, new)
     assert_true_to_one_model(pipe)
     change(pipe, OTHER)
@@ -596,7 +597,7 @@ def test_a_rebuild_of_the_vectors_is_refused_while_the_model_is_changed(pipe: Pi
     assert pipe.count("chunks_vec", "model = 'new-model'") == 10
     assert change(pipe).embedded == 15
     assert reindex(pipe.store, "vector", now=1) == 25
-    assert EmbedderRecord.read(active(pipe).embedder) == record(NEW), "a rebuild keeps how to make the embedder"
+    assert EmbedderRecord.decode(active(pipe).embedder) == record(NEW), "a rebuild keeps how to make the embedder"
     assert_true_to_one_model(pipe)
 
 

@@ -60,7 +60,7 @@ def configured() -> GuardedEmbedder:
 
 
 def record(model: str, **more: int) -> str:
-    return EmbedderRecord(provider="sentence-transformers", model=model, dimension=64, **more).written()
+    return EmbedderRecord(provider="sentence-transformers", model=model, dimension=64, **more).encode()
 
 
 def index(pipe: Pipeline, model: str, written: str = "", *, active: bool = True) -> Generation:
@@ -159,9 +159,9 @@ def test_a_record_holds_no_secret_and_takes_the_rest_from_the_settings() -> None
     """Given an endpoint's embedder, when it is written and read, then its spec is whole and its record has no key."""
     spec = EmbedderSpec(provider="openai", model="m", base_url="http://here/v1", api_key="s3cret", dimension=8)
     embedder = HashEmbedder()
-    written = EmbedderRecord.of(spec, embedder).written()
+    written = EmbedderRecord.from_embedder(spec, embedder).encode()
     assert "s3cret" not in written
-    read = EmbedderRecord.read(written)
+    read = EmbedderRecord.decode(written)
     assert read is not None
     made_from = read.spec(SETTINGS)
     assert (made_from.provider, made_from.base_url, made_from.dimension) == ("openai", "http://here/v1", 64)
@@ -171,7 +171,7 @@ def test_a_record_holds_no_secret_and_takes_the_rest_from_the_settings() -> None
 @pytest.mark.parametrize("written", ["", "{", "[]", '{"provider": "crystal", "model": "m", "dimension": 3}'])
 def test_what_is_no_record_is_none(written: str) -> None:
     """Given an empty text, broken JSON or an unknown provider, then there is no record."""
-    assert EmbedderRecord.read(written) is None
+    assert EmbedderRecord.decode(written) is None
 
 
 def test_a_revision_shares_the_model_of_the_settings() -> None:

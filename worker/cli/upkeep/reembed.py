@@ -16,7 +16,7 @@ from adapters.embedders import Embedder, EmbedderSpec, EmbedderUnavailable, buil
 from adapters.embedders.base import Provider
 from adapters.embedders.record import EmbedderRecord
 from memory.pipeline.embedding import BATCH_CHUNKS
-from memory.pipeline.reembedding import Begun, ReembedReport
+from memory.pipeline.reembedding import ReembedControl, ReembedReport, ReembedStart, ReembedTarget
 from memory.pipeline.reembedding import reembed as embed_anew
 from reverie.errors import Rejected
 from storage.stores import Store
@@ -110,14 +110,18 @@ def _reembed(
 
         report = embed_anew(
             store,
-            embedder,
-            record,
+            ReembedTarget(
+                embedder,
+                record,
+                force=anew,
+                configured=EmbedderRecord.from_embedder(settings, here.embedder) if here.embedder else None,
+            ),
             now=here.now,
-            anew=anew,
-            configured=EmbedderRecord.of(settings, here.embedder) if here.embedder else None,
-            batch_size=here.chunks_at_once(BATCH_CHUNKS, embedder),
-            on_begun=lambda begun: _tell(store, begun),
-            progress=progress,
+            control=ReembedControl(
+                batch_size=here.chunks_at_once(BATCH_CHUNKS, embedder),
+                on_start=lambda start: _tell(store, start),
+                progress=progress,
+            ),
         )
     if report.left_to_workers:
         here.notify_stage("embed", store.name)
@@ -165,7 +169,7 @@ def _own(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
     """The embedder that a workspace goes to if a change is half done, else the one that it has."""
     with store.reading() as tx:
         generation = tx.index.changing() or tx.index.active("vector")
-    record = EmbedderRecord.read(generation.embedder) if generation else None
+    record = EmbedderRecord.decode(generation.embedder) if generation else None
     if record is not None:
         return record.spec(settings)
     if settings.provider == "none":
@@ -174,7 +178,7 @@ def _own(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
 
 
 def _loaded(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
-    """An embedder that has answered once: a mistake shows before anything is begun."""
+    """An embedder that has answered once: a mistake shows before anything is start."""
     try:
         embedder = build_embedder(spec)
     except ValueError as error:
@@ -184,7 +188,7 @@ def _loaded(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
     length = len(embedder.embed_query("Does it answer?"))
     if spec.dimension is not None and length != spec.dimension:
         raise Rejected(f"--dimension: {embedder.model} has {length}, not {spec.dimension}", field="dimension")
-    return embedder, EmbedderRecord.of(spec, embedder)
+    return embedder, EmbedderRecord.from_embedder(spec, embedder)
 
 
 @contextmanager
@@ -207,15 +211,15 @@ def _reached(seen: _Seen) -> str:
     return f"{seen.workspace}: {seen.done:,} of {seen.total:,} chunks done, `reverie db reembed` goes on from there"
 
 
-def _tell(store: Store, begun: Begun) -> None:
+def _tell(store: Store, start: ReembedStart) -> None:
     """What a person should know before it takes its time."""
     lines = []
-    if begun.dropped:
-        lines.append(f"{store.name}: the half-done change to {begun.dropped} is given up")
-    if begun.resumed and begun.change is None:
-        lines.append(f"{store.name}: removing what is left of the change to {begun.new}, nothing is embedded anew")
-    elif begun.resumed:
-        lines.append(f"{store.name}: going on with the half-done change to {begun.new}")
+    if start.dropped:
+        lines.append(f"{store.name}: the half-done change to {start.dropped} is given up")
+    if start.resumed and start.change is None:
+        lines.append(f"{store.name}: removing what is left of the change to {start.new}, nothing is embedded anew")
+    elif start.resumed:
+        lines.append(f"{store.name}: going on with the half-done change to {start.new}")
     for line in lines:
         messages.print(line, markup=False, highlight=False, soft_wrap=True)
 
