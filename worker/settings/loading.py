@@ -27,9 +27,9 @@ from worker.settings.memories import MemorySettings
 from worker.settings.models import ModelSettings, check_models
 from worker.settings.pipeline import PipelineSettings
 from worker.settings.recall import RecallSettings
+from worker.settings.scheduling import SchedulingSettings
 from worker.settings.sessions import SessionSettings, check_sessions
 from worker.settings.upkeep import UpkeepSettings
-from worker.time_settings import TimeSettings
 
 PREFIX: Final = "REVERIE_"
 # Variables that are read elsewhere: by the client, the server or the supervisor.
@@ -44,7 +44,7 @@ class Settings(
     MemorySettings,
     RecallSettings,
     UpkeepSettings,
-    TimeSettings,
+    SchedulingSettings,
 ):
     """All settings of an installation."""
 

@@ -10,7 +10,7 @@ from pydantic_settings import BaseSettings
 from memory.scheduling.rules import ScheduleRules
 
 
-class TimeSettings(BaseSettings):
+class SchedulingSettings(BaseSettings):
     """What an operator can set of schedules, of reminders, and of the webhooks that both go to."""
 
     title: ClassVar[str] = "Schedules and reminders"
