@@ -106,7 +106,7 @@ def _make(stack: Stack, texts: Texts, count: int, url: str, *, quick: bool) -> N
                 store,
                 check_schedule(draft, agent=_AGENT),
                 agent=_AGENT,
-                rules=ScheduleRules(a_user=_USER_SCHEDULES),
+                rules=ScheduleRules(max_per_user=_USER_SCHEDULES),
                 check_url=lambda _: None,
                 now=now_micros(),
             )

@@ -65,7 +65,10 @@ def audit_told(
     rows = [_failures_at(known, run, runs) for run in runs if run.status in _FAILURES]
     counts = Counter(kind for kind, _ in told)
     once = isinstance(known.cadence, Once)
-    for kind, number in (("alert", rules.alert_after), ("disabled", 10**9 if once else rules.disable_after)):
+    for kind, number in (
+        ("alert", rules.alert_after_failures),
+        ("disabled", 10**9 if once else rules.disable_after_failures),
+    ):
         if counts[kind] != rows.count(number):
             found.inconsistent.append(f"schedule {known.id}: {counts[kind]} {kind}, {rows.count(number)} are due")
 
@@ -115,7 +118,7 @@ def _wrong_with(
     failures = 0 if last is None or resumed_since else _failures_at(known, last, ended)
     if record.consecutive_failures != failures:
         yield f"{record.consecutive_failures} failures in a row are counted, and were {failures}"
-    wanted = "disabled" if failures >= rules.disable_after else "active"
+    wanted = "disabled" if failures >= rules.disable_after_failures else "active"
     if isinstance(known.cadence, Once):
         wanted = "completed"
     if record.status != wanted or (record.next_run_at is None) != (wanted != "active"):

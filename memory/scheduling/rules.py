@@ -27,11 +27,11 @@ _FAILURES: Final = ("failed", "timed_out")
 class ScheduleRules:
     """What an operator sets of schedules: of one user, of the history, and of failures in a row."""
 
-    shortest_seconds: int = 60
-    a_user: int = 50
+    min_interval_seconds: int = 60
+    max_per_user: int = 50
     runs_kept: int = 20
-    alert_after: int = 3
-    disable_after: int = 5
+    alert_after_failures: int = 3
+    disable_after_failures: int = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,14 +115,14 @@ def consequences_of(
     }
     if (at := _only_time_of(schedule)) is not None:
         values |= _one_shot(schedule, run, result.status, at=at, now=now)
-    elif schedule.status == "active" and result.status in _FAILURES and failures >= rules.disable_after:
+    elif schedule.status == "active" and result.status in _FAILURES and failures >= rules.disable_after_failures:
         values |= {"status": "disabled", "next_run_at": None}
     if result.gone and schedule.status == "active":
         values |= {"status": "disabled", "next_run_at": None}
     after = Consequences(values)
     if _is_told(schedule, result):
         after.told.append(_about_run(schedule, run, result.status, summary))
-    if result.status in _FAILURES and failures == rules.alert_after and schedule.policy != "never":
+    if result.status in _FAILURES and failures == rules.alert_after_failures and schedule.policy != "never":
         after.told.append(_alert(schedule, run, failures, summary))
     if values.get("status") == "disabled":
         after.told.append(_disabled(schedule, run, failures, summary))

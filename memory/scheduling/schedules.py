@@ -74,9 +74,10 @@ def create_schedule(
         stands = rows.find(new.id)
         if stands is not None:  # sent twice at once
             return as_schedule(_the_same(stands, draft))
-        if rows.living(new.user) >= rules.a_user:
+        if rows.living(new.user) >= rules.max_per_user:
             raise Rejected(
-                f"user {new.user} has {rules.a_user} schedules, the limit: delete one, or raise schedules_per_user",
+                f"user {new.user} has {rules.max_per_user} schedules, the limit: delete one, or raise"
+                " schedules_per_user",
                 field="user",
             )
         rows.add(new, now=now)
@@ -249,7 +250,7 @@ def _begun(cadence: Cadence, rules: ScheduleRules, now: int) -> tuple[Cadence, i
     present = from_micros(now)
     if isinstance(cadence, Interval) and cadence.anchor is None:
         cadence = replace(cadence, anchor=present)
-    validate_cadence(cadence, now=present, min_interval_seconds=rules.shortest_seconds)
+    validate_cadence(cadence, now=present, min_interval_seconds=rules.min_interval_seconds)
     first = next_run_for_cadence(cadence, present)
     if first is None:  # which the validation has refused; for one that passes just now
         raise Rejected("the schedule would never fire", field="cadence")
@@ -266,8 +267,8 @@ def _with_cadence(stands: ScheduleRecord, cadence: Cadence, next_run_at: int) ->
 def _check_room(living: int, stands: ScheduleRecord, values: dict[str, Any], rules: ScheduleRules) -> None:
     """Raise `Rejected` where a schedule that had ended would be one too many."""
     revived = stands.status in ("completed", "failed") and values.get("status") == "active"
-    if revived and living >= rules.a_user:
-        raise Rejected(f"user {stands.user} has {rules.a_user} schedules, the limit: delete one", field="user")
+    if revived and living >= rules.max_per_user:
+        raise Rejected(f"user {stands.user} has {rules.max_per_user} schedules, the limit: delete one", field="user")
 
 
 def _resumed_at(stands: ScheduleRecord, now: int) -> int:

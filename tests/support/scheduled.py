@@ -37,7 +37,7 @@ SKEW: Final = 43_200 * SECOND
 HOOK: Final = WebhookExecutor(url="https://example.org/hook")
 WORKERS: Final = TaskExecutor(task="agent.work", queue="agents")
 # Rules under which nothing is forgotten, and nothing disabled.
-PATIENT: Final = {"runs_kept": 100_000, "alert_after": 1_000_000, "disable_after": 1_000_000}
+PATIENT: Final = {"runs_kept": 100_000, "alert_after_failures": 1_000_000, "disable_after_failures": 1_000_000}
 GOOD: Final = RunResult("success", output="done")
 BAD: Final = RunResult("failed", error="it broke")
 

@@ -224,7 +224,7 @@ def test_what_was_disabled_begins_anew_when_resumed(time: Scheduled) -> None:
 
 def test_the_limits_are_an_operators(tmp_path: Path) -> None:
     """Given other rules, then the alert and the end come by them."""
-    time = Scheduled(tmp_path / "data", alert_after=1, disable_after=2)
+    time = Scheduled(tmp_path / "data", alert_after_failures=1, disable_after_failures=2)
     schedule = time.every(60, notification_policy="on_failure")
     time.fire(schedule, BAD)
     time.fire(schedule, BAD)

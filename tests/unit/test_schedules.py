@@ -167,7 +167,7 @@ def test_a_cadence_at_fault_makes_no_schedule(time: Scheduled, cadence: Cadence,
 
 def test_the_shortest_interval_is_an_operators(tmp_path: Path) -> None:
     """Given a longer minimum, then a cron is held to it at its closest times, not at its next two."""
-    time = Scheduled(tmp_path / "data", shortest_seconds=3_600)
+    time = Scheduled(tmp_path / "data", min_interval_seconds=3_600)
     create(time, draft(Cron("0 9,11 * * *")))
     with pytest.raises(Rejected, match="1,800 seconds apart"):
         create(time, draft(Cron("0,30 20 * * 5"), id="two"))
@@ -270,7 +270,7 @@ def test_the_51st_schedule_of_a_user_is_one_too_many(time: Scheduled) -> None:
 def test_a_failed_one_shot_is_resumed_only_where_there_is_room(tmp_path: Path) -> None:
     """Given a limit of one, and a one-shot that has failed beside another schedule, then it stays failed until that
     is deleted."""
-    time = Scheduled(tmp_path / "data", a_user=1)
+    time = Scheduled(tmp_path / "data", max_per_user=1)
     one = time.once(60)
     for _ in range(4):
         time.fire(one, BAD)

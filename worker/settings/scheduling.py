@@ -1,4 +1,4 @@
-"""The settings of time: schedules, reminders, webhooks and who is told."""
+"""Settings of schedules, reminders, webhooks and notifications."""
 
 from __future__ import annotations
 
@@ -11,57 +11,76 @@ from memory.scheduling.rules import ScheduleRules
 
 
 class SchedulingSettings(BaseSettings):
-    """What an operator can set of schedules, of reminders, and of the webhooks that both go to."""
+    """How schedules fire and run, and how reminders and notifications are delivered."""
 
     title: ClassVar[str] = "Schedules and reminders"
 
     schedule_interval_seconds: float = Field(
-        5.0, ge=0.2, le=60, description="How often it is looked for schedules and reminders that are due."
+        5.0, ge=0.2, le=60, description="Seconds between checks for due schedules and reminders."
     )
     schedule_workers: int = Field(
-        2, ge=1, le=16, description="Processes that carry out schedules, each 16 at once, as `reverie up` starts them."
+        2,
+        ge=1,
+        le=16,
+        description="Number of processes that `reverie up` starts to execute schedules. Each executes 16 runs at once.",
     )
-    schedule_min_interval_seconds: int = Field(60, ge=1, description="The shortest time between two firings.")
-    schedules_per_user: int = Field(50, ge=1, description="Schedules of a user that fire, or can be made to.")
-    schedule_runs_kept: int = Field(20, ge=1, description="Ended runs that are kept of each schedule.")
-    schedule_alert_failures: int = Field(3, ge=1, description="Failures in a row after which somebody is told,")
-    schedule_disable_failures: int = Field(5, ge=1, description="and after which the schedule is disabled.")
+    schedule_min_interval_seconds: int = Field(
+        60, ge=1, description="Minimum number of seconds between two firings of a schedule."
+    )
+    schedules_per_user: int = Field(
+        50, ge=1, description="Maximum number of schedules of a user. Completed and failed ones do not count."
+    )
+    schedule_runs_kept: int = Field(20, ge=1, description="Number of ended runs that are kept of each schedule.")
+    schedule_alert_failures: int = Field(
+        3, ge=1, description="Number of failures in a row after which a notification is created."
+    )
+    schedule_disable_failures: int = Field(
+        5, ge=1, description="Number of failures in a row after which a schedule is disabled."
+    )
     schedule_llm_seconds: float = Field(
-        120.0, gt=0, le=300, description="How long the language model may take over a goal."
+        120.0, gt=0, le=300, description="Maximum seconds for the language model to answer the goal of a schedule."
     )
     webhook_secret: str | None = Field(
         None,
-        description="Signs webhooks: `whsec_...`, several with blanks between while one takes another's place."
-        " Without it, one is made and kept in the data folder: `reverie schedules secret`.",
+        description="Key that signs webhooks: `whsec_...`, or several separated by spaces while one replaces another."
+        " Default: a key that is created in the data folder; `reverie schedules secret` prints it.",
     )
-    webhook_timeout_seconds: float = Field(15.0, gt=0, le=120, description="How long a receiver may take to answer.")
+    webhook_timeout_seconds: float = Field(
+        15.0, gt=0, le=120, description="Maximum seconds for a receiver to answer a webhook."
+    )
     webhook_attempts: int = Field(
-        4, ge=1, le=10, description="How often a webhook is tried in one run: again after 2 s, 8 s, 32 s."
+        4, ge=1, le=10, description="Maximum number of attempts at a webhook in one run, with pauses of 2 s, 8 s, 32 s."
     )
     webhook_allow_private: str = Field(
         "",
-        description="Names, addresses and networks, with commas between, that webhooks may go to though they are not"
-        " public: `127.0.0.1, 10.0.0.0/8, agent.internal`; `*` for all.",
+        description="Host names, addresses and networks that webhooks may go to although they are not public, separated"
+        " by commas: `127.0.0.1, 10.0.0.0/8, agent.internal`; `*` for all.",
     )
     notifier_webhook_url: str | None = Field(
-        None, description="Where notifications and reminders are posted to; without it, they are pulled."
+        None,
+        description="URL to which due reminders and notifications are posted. Without it, agents have to ask for them.",
     )
-    notification_days: float = Field(30.0, gt=0, description="How long notifications and delivered reminders are kept.")
+    notification_days: float = Field(
+        30.0, gt=0, description="Days for which notifications and delivered reminders are kept."
+    )
     agent_broker_url: str | None = Field(
-        None, description="The broker of your own Celery workers, for schedules with a task; else Reverie's own."
+        None,
+        description="Broker of your agents' own Celery workers, for schedules whose executor is a task. Default:"
+        " Reverie's own broker.",
     )
     agent_broker_prefix: str | None = Field(
         None,
-        description="The prefix of their keys (`global_keyprefix`); else Reverie's own, or none on another broker.",
+        description="Key prefix of those workers (`global_keyprefix`). Default: Reverie's own on its own broker,"
+        " none on a different one.",
     )
 
     @property
     def schedule_rules(self) -> ScheduleRules:
-        """What schedules are held to."""
+        """The limits of schedules and their reaction to failures."""
         return ScheduleRules(
-            shortest_seconds=self.schedule_min_interval_seconds,
-            a_user=self.schedules_per_user,
+            min_interval_seconds=self.schedule_min_interval_seconds,
+            max_per_user=self.schedules_per_user,
             runs_kept=self.schedule_runs_kept,
-            alert_after=self.schedule_alert_failures,
-            disable_after=self.schedule_disable_failures,
+            alert_after_failures=self.schedule_alert_failures,
+            disable_after_failures=self.schedule_disable_failures,
         )
