@@ -1,6 +1,6 @@
-"""One log for everything: structlog's own events and those of Celery, Uvicorn and the rest, in one form.
+"""Configures one log for structlog and the standard library, so for Celery, Uvicorn and all other packages.
 
-Every line carries the process and, within a task or a request, the trace id. Content of messages is never logged.
+Every line has the process and, within a task or a request, the trace id. Message content is never logged.
 """
 
 from __future__ import annotations
@@ -15,9 +15,11 @@ import structlog
 
 from worker.settings import Settings
 
-# What these say at INFO is about themselves, a line for each request or task.
-_QUIET = ("httpx2", "httpcore2", "uvicorn.access", "celery.worker.strategy", "celery.app.trace", "kombu", "alembic",
-          "sentence_transformers", "filelock", "transformers", "celery.beat", "celery.redirected")  # fmt: skip
+# Loggers with a line for each request or task at INFO, which are limited to warnings.
+_NOISY_LOGGERS = (
+    "alembic", "celery.app.trace", "celery.beat", "celery.redirected", "celery.worker.strategy", "filelock",
+    "httpcore2", "httpx2", "kombu", "sentence_transformers", "transformers", "uvicorn.access",
+)  # fmt: skip
 
 
 def configure_logging(settings: Settings, *, process: str) -> None:
@@ -38,18 +40,18 @@ def configure_logging(settings: Settings, *, process: str) -> None:
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[_drop_meta, *_renderer(settings)])
     )
-    # A full disk is told where it is met; a traceback for each line that could not be written would bury that.
+    # A full disk is reported where it is met; a traceback for each failed log line would hide that report.
     logging.raiseExceptions = False
     root = logging.getLogger()
     root.handlers[:] = [handler]
     root.setLevel(settings.log_level.upper())
-    for name in _QUIET:
+    for name in _NOISY_LOGGERS:
         logging.getLogger(name).setLevel(max(logging.WARNING, root.level))
     structlog.contextvars.bind_contextvars(process=process, pid=os.getpid())
 
 
 def log_to_standard_error() -> None:
-    """Keep what is logged out of the answer of a command, which stands on standard output. A log that is set stays."""
+    """Log to standard error, because the output of a command goes to standard output. A configured log is kept."""
     if structlog.is_configured():
         return
     structlog.configure(
@@ -59,7 +61,7 @@ def log_to_standard_error() -> None:
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _plain(colors=False),
         ],
-        # Looked up for each line: who runs commands in its own process may put another stream there.
+        # Looked up for each line: a test that runs commands in its own process may replace the stream.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
     )
 
@@ -72,7 +74,7 @@ def _renderer(settings: Settings) -> list[Any]:
 
 
 def _plain(*, colors: bool) -> structlog.dev.ConsoleRenderer:
-    """For people. The default shows local variables with an error, and with them what was said."""
+    """Return the renderer for terminals. The default would print local variables, and so message content, on errors."""
     return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
 
 

@@ -1,7 +1,7 @@
-"""Which embedder a workspace needs: the one that made its vectors, whatever the settings name.
+"""Selects the embedder of each store: the one that made its vectors, even if the settings name another.
 
-A change of model is seen by every process the next time it looks, without a restart. Invariant: a model is loaded
-once in a process, however many workspaces and revisions use it.
+Every process notices a change of model on its next use, without a restart. Invariant: a model is loaded once in a
+process, however many workspaces and revisions use it.
 """
 
 from __future__ import annotations
@@ -19,14 +19,15 @@ from reverie.errors import Unavailable
 from storage.recall.index import Generation
 from storage.stores import Store
 
-# Beside that of the settings. A model takes hundreds of megabytes; workspaces of more models than this load in turns.
-_MODELS_KEPT: Final = 4
+# Models in memory in addition to the configured one. A model takes hundreds of megabytes; the least recently used is
+# dropped first.
+_MAX_MODELS: Final = 4
 
 log = structlog.get_logger(__name__)
 
 
 class StoreEmbedders:
-    """The embedders of one process by workspace. Safe to use from several threads."""
+    """The embedders of one process, by store. Thread-safe."""
 
     def __init__(self, settings: EmbedderSpec, configured: GuardedEmbedder | None) -> None:
         self._settings = settings
@@ -35,11 +36,11 @@ class StoreEmbedders:
         self._lock = threading.Lock()
 
     def of(self, store: Store) -> GuardedEmbedder | None:
-        """The embedder of the vectors that a store searches, not necessarily loaded; None where words must do.
+        """Return the embedder of the vectors that a store searches, loaded or not; None for keyword search only.
 
-        That is the configured one where there are no vectors yet, where it made them, and where the store does not
-        say how to make another: then recall and the embed stage find that it does not fit. Settings that name no
-        embedder hold for every workspace.
+        That is the configured one if the store has no vectors yet, if it made them, or if the store does not record how
+        to make another: then recall and the embed stage find that it does not match. Without a configured embedder
+        every store is searched by keywords only.
         """
         if self._configured is None:
             return None
@@ -51,30 +52,30 @@ class StoreEmbedders:
         active = next((generation for generation in vectors if generation.state == "active"), None)
         if active is None or not active.embedder or self._is_configured(active):
             return self._configured
-        return self._made(active.embedder)[0] or self._configured
+        return self._recorded_embedder(active.embedder)[0] or self._configured
 
     def _is_configured(self, generation: Generation) -> bool:
         configured = self._configured
-        # Some models know their dimension once they are loaded; whoever uses one compares again then.
+        # Some models know their dimension only when loaded, so it is compared again on use.
         return (
             configured is not None
             and configured.model == generation.model
             and configured.dimension in (0, generation.dim)
         )
 
-    def _made(self, written: str) -> tuple[GuardedEmbedder | None, bool]:
-        """The embedder of a record, and whether it was made just now."""
+    def _recorded_embedder(self, record_text: str) -> tuple[GuardedEmbedder | None, bool]:
+        """Return the embedder of a record, and whether it is new in this process."""
         with self._lock:
-            if written in self._recorded:
-                self._recorded.move_to_end(written)
-                return self._recorded[written], False
-            self._recorded[written] = made = self._make(written)
-            while len(self._recorded) > _MODELS_KEPT:
+            if record_text in self._recorded:
+                self._recorded.move_to_end(record_text)
+                return self._recorded[record_text], False
+            self._recorded[record_text] = embedder = self._make(record_text)
+            while len(self._recorded) > _MAX_MODELS:
                 self._recorded.popitem(last=False)
-            return made, True
+            return embedder, True
 
-    def _make(self, written: str) -> GuardedEmbedder | None:
-        record = EmbedderRecord.decode(written)
+    def _make(self, record_text: str) -> GuardedEmbedder | None:
+        record = EmbedderRecord.decode(record_text)
         if record is None:
             return None
         configured = self._configured.inner if self._configured is not None else None
@@ -82,10 +83,10 @@ class StoreEmbedders:
         return GuardedEmbedder(embedder) if embedder is not None else None
 
     def _prepare(self, generation: Generation) -> None:
-        """Load the next model while the old one is still searched: no recall shall wait for it at the switch."""
+        """Load the next model while the old one is still in use, so that no recall waits for it at the switch."""
         if not generation.embedder:
             return
-        embedder, new = self._made(generation.embedder)
+        embedder, new = self._recorded_embedder(generation.embedder)
         if new and embedder is not None:
             threading.Thread(target=_load, args=(embedder,), name="next-embedder", daemon=True).start()
 

@@ -155,7 +155,7 @@ def test_a_clock_that_was_set_back_holds_up_no_job() -> None:
     for name, ran_at in (("ahead", now + timedelta(hours=3)), ("as usual", now - timedelta(seconds=2))):
         beat.schedule[name] = ScheduleEntry(name=name, task=name, schedule=every, last_run_at=ran_at, app=app)
     beat._heap = []
-    beat._mend_clock()
+    beat._follow_clock()
     assert abs((beat.schedule["ahead"].last_run_at - now).total_seconds()) < 60
     assert beat.schedule["as usual"].last_run_at == now - timedelta(seconds=2)
     assert beat._heap is None, "the order in which jobs are due is made anew"
