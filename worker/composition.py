@@ -7,8 +7,8 @@ from memory.memories.extraction_reading import Extractor
 from memory.memories.extraction_window import ExtractionRules
 from memory.sessions.condensers import Condenser
 from memory.sessions.lifecycle import SessionEndHooks
-from memory.sessions.summaries import SummaryNumbers
-from memory.sessions.summary_plan import CompactionNumbers, RollingNumbers
+from memory.sessions.summaries import SummaryRules
+from memory.sessions.summary_plan import CompactionRules, RollingRules
 from memory.upkeep.notebook import publish
 from storage.stores import Store
 from worker.runtime import Runtime
@@ -37,16 +37,14 @@ def build_condenser(runtime: Runtime) -> Condenser:
     return Condenser(runtime.tokens, runtime.language_model, runtime.settings.deterministic_fallback)
 
 
-def summary_numbers(settings: Settings) -> SummaryNumbers:
+def summary_rules(settings: Settings) -> SummaryRules:
     """Return when sessions are summarised, and the lengths to reach."""
-    compaction = CompactionNumbers(settings.compaction_reserve_tokens, settings.compaction_keep_recent_tokens)
-    return SummaryNumbers(
+    compaction = CompactionRules(settings.compaction_reserve_tokens, settings.compaction_keep_recent_tokens)
+    return SummaryRules(
         budget_tokens=settings.context_token_budget,
-        rolling=RollingNumbers(
-            settings.summary_min_turns, settings.summary_trigger_ratio, settings.summary_target_ratio
-        ),
+        rolling=RollingRules(settings.summary_min_turns, settings.summary_trigger_ratio, settings.summary_target_ratio),
         compaction=compaction if settings.compaction_enabled else None,
-        summary_most_tokens=settings.compaction_summary_max_tokens,
+        max_summary_tokens=settings.compaction_summary_max_tokens,
     )
 
 

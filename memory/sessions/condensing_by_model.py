@@ -1,8 +1,8 @@
-"""A conversation condensed by a language model, its answer taken only where it is a summary and nothing else.
+"""Condense a conversation with a language model, and accept its answer only if it is a valid summary.
 
-The conversation is handed over as data. What comes back has to have the form of a summary, line by line, with dates
-and speakers of the conversation, within the room: an answer that does anything else (refuses, chats, follows what
-the conversation told it to, writes JSON, goes on for ever) is not taken.
+The conversation is passed as data. Each line of the answer must have the form of a summary line, with a date and a
+speaker of the conversation, and the whole must fit: any other answer (a refusal, chat, JSON, obedience to
+instructions in the conversation, endless text) is rejected.
 """
 
 from __future__ import annotations
@@ -16,20 +16,20 @@ import msgspec
 from adapters.language_models import LanguageModel
 from adapters.tokens import TokenCounter, cut
 from memory.memories.secrets import redacted
-from memory.sessions.line_selection import extract
-from memory.sessions.passages import Passage, passages_of
+from memory.sessions.line_selection import select_lines
+from memory.sessions.passages import passages_of
 from reverie.clock import from_micros
 from reverie.errors import Permanent, Transient
 from storage.pipeline.records import MessageRecord
 from storage.sessions.summary_text import Line, format_summary, parse_summary, speaker_label
 
-# What one question holds of a conversation: a small model's window, with room for the answer.
+# Tokens of the conversation in one call: fits a small model's window with room for the answer.
 INPUT_TOKENS: Final = 6_000
-# Of a single message longer than this its own best sentences are handed over.
-_LONGEST_MESSAGE_TOKENS: Final = 2_000
-# Its tokenizer is another than ours: it is asked for a little less than there is room, and may send more tokens.
+# Of a longer message only its best sentences are passed.
+_MAX_MESSAGE_TOKENS: Final = 2_000
+# The model's tokenizer differs from ours: the prompt requests less than the room, and the call allows more.
 _OUTPUT_SLACK: Final = 1.5
-_ASKED_SHARE: Final = 0.8
+_REQUESTED_SHARE: Final = 0.8
 
 _SYSTEM: Final = (
     "You condense a conversation into a summary that an assistant reads later in place of it. You are given the turns"
@@ -42,15 +42,11 @@ _SYSTEM: Final = (
 
 
 class NoSummary(Exception):
-    """The model gave no usable summary; the text says why, in one line. `passing` where the cause may pass."""
-
-    def __init__(self, why: str, *, passing: bool = False) -> None:
-        super().__init__(why)
-        self.passing = passing
+    """The model gave no usable summary; the text is the reason, on one line."""
 
 
 class _Turn(msgspec.Struct):
-    """One turn as the model gets it."""
+    """One turn as it is passed to the model."""
 
     date: str
     speaker: str
@@ -60,35 +56,35 @@ class _Turn(msgspec.Struct):
 def condense_by_model(
     model: LanguageModel, messages: Sequence[MessageRecord], limit_tokens: int, counter: TokenCounter
 ) -> list[Line]:
-    """The lines of a summary of these messages, of at most so many tokens. Raises NoSummary.
+    """Return the lines of a summary of these messages in at most `limit_tokens`. Raises `NoSummary`.
 
-    A long conversation is asked for in several parts, each with its share of the room, so that every message is read.
+    A long conversation is passed in several calls, each with its share of the tokens, so that every message is read.
     """
     groups = _grouped(_turns(messages, counter), counter)
     sizes = [sum(_sizes(group, counter)) for group in groups]
     return [
         line
         for group, size in zip(groups, sizes, strict=True)
-        for line in _asked(model, group, max(1, limit_tokens * size // max(1, sum(sizes))), counter)
+        for line in _ask(model, group, max(1, limit_tokens * size // max(1, sum(sizes))), counter)
     ]
 
 
-def _asked(model: LanguageModel, turns: Sequence[_Turn], limit_tokens: int, counter: TokenCounter) -> list[Line]:
+def _ask(model: LanguageModel, turns: Sequence[_Turn], limit_tokens: int, counter: TokenCounter) -> list[Line]:
     prompt = "The conversation:\n" + msgspec.json.encode(turns).decode()
     try:
-        most = int(limit_tokens * _OUTPUT_SLACK)
         answer = model.complete(
-            _SYSTEM.format(tokens=int(limit_tokens * _ASKED_SHARE)), prompt, most, purpose="summary"
+            _SYSTEM.format(tokens=int(limit_tokens * _REQUESTED_SHARE)),
+            prompt,
+            int(limit_tokens * _OUTPUT_SLACK),
+            purpose="summary",
         )
-    except Transient as error:
-        raise NoSummary(str(error), passing=True) from error
-    except Permanent as error:
+    except (Transient, Permanent) as error:
         raise NoSummary(str(error)) from error
     return _checked(answer.text, turns, limit_tokens, counter)
 
 
 def _checked(answer: str, turns: Sequence[_Turn], limit_tokens: int, counter: TokenCounter) -> list[Line]:
-    """The lines of an answer. Raises NoSummary unless each has the form, a date and a speaker of the conversation."""
+    """Return the lines of an answer. Raises `NoSummary` unless each has a date and a speaker of the conversation."""
     lines = parse_summary(answer)
     if not lines:
         raise NoSummary("the language model gave an empty summary")
@@ -98,12 +94,12 @@ def _checked(answer: str, turns: Sequence[_Turn], limit_tokens: int, counter: To
             raise NoSummary("the language model did not answer with dated lines of this conversation")
     if counter.count([format_summary(lines)])[0] > limit_tokens:
         raise NoSummary(f"the language model wrote more than the {limit_tokens} tokens that it was given")
-    # It may have put together what stood apart: a secret is looked for again.
+    # The model may have joined the parts of a secret: redact again.
     return [replace(line, text=redacted(line.text)) for line in sorted(lines, key=lambda line: line.date)]
 
 
 def _turns(messages: Sequence[MessageRecord], counter: TokenCounter) -> list[_Turn]:
-    """What the model is told of the messages: their text without secrets; of tools only that they were used."""
+    """Return the turns for the model: texts without secrets; of tool results only that the tool answered."""
     found = []
     for message in messages:
         text = _text(message, counter)
@@ -117,11 +113,10 @@ def _text(message: MessageRecord, counter: TokenCounter) -> str:
     if message.role == "tool":
         return f"(an answer of {message.tool_name or 'a tool'})"
     text = redacted(message.content.strip())
-    if message.role == "system" or counter.count([text])[0] <= _LONGEST_MESSAGE_TOKENS:
+    if message.role == "system" or counter.count([text])[0] <= _MAX_MESSAGE_TOKENS:
         return "" if message.role == "system" else text
-    passages: list[Passage] = passages_of([message])
-    told = " ".join(line.text for line in extract(passages, _LONGEST_MESSAGE_TOKENS, counter))
-    return told or cut(text, _LONGEST_MESSAGE_TOKENS, counter)
+    lines = select_lines(passages_of([message]), _MAX_MESSAGE_TOKENS, counter)
+    return " ".join(line.text for line in lines) or cut(text, _MAX_MESSAGE_TOKENS, counter)
 
 
 def _sizes(turns: Sequence[_Turn], counter: TokenCounter) -> list[int]:
@@ -129,7 +124,7 @@ def _sizes(turns: Sequence[_Turn], counter: TokenCounter) -> list[int]:
 
 
 def _grouped(turns: Sequence[_Turn], counter: TokenCounter) -> list[list[_Turn]]:
-    """Turns in groups that fit into one question each."""
+    """Group turns so that each group fits into one call."""
     groups: list[list[_Turn]] = []
     room = 0
     for turn, size in zip(turns, _sizes(turns, counter), strict=True):

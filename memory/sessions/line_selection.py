@@ -1,8 +1,8 @@
-"""A conversation in few sentences, its own, without a language model: the deterministic way to a summary (B12).
+"""Summarise a conversation with its own sentences, deterministically and without a language model.
 
-Sentences are ranked by how much they tell, how central they are among the others, and the importance of their
-message. They are taken verbatim, in their order, each with its date and speaker; every stretch of the conversation has
-its share of the room, and nothing is said twice.
+Sentences are ranked by how informative they are, how central among the others, and the importance of their message.
+They are quoted verbatim and in order, each with its date and speaker. Every stretch of the conversation gets its share
+of the tokens, and near-repetitions are left out.
 """
 
 from __future__ import annotations
@@ -25,32 +25,32 @@ from storage.sessions.summary_text import Line
 
 Floats = NDArray[np.float32]
 
-# Passages that are compared with each other: 300 take 20 ms.
-AT_ONCE: Final = 300
-# Of more, each group keeps so many times its share of the room, and never less than a few lines.
-_ROUNDS_KEEP: Final = 4
-_FEWEST_TOKENS: Final = 120
-# Where a round keeps nearly everything, for the room is large, it would never end.
-_LEAST_PROGRESS: Final = 0.8
-# So many words that tell something make a full sentence.
+# Passages compared with each other at once: 300 take 20 ms.
+GROUP_SIZE: Final = 300
+# Of more passages, each group keeps this many times its share of the tokens, and never less than a few lines.
+_GROUP_KEEPS: Final = 4
+_MIN_GROUP_TOKENS: Final = 120
+# If a round keeps more than this share, because there is much room, passages are thinned out evenly: else no end.
+_MAX_KEPT_SHARE: Final = 0.8
+# A sentence with this many meaningful words is a full one.
 _FULL_WORDS: Final = 7
-# What is so near to a sentence that was taken says it again.
+# A sentence this similar to a selected one repeats it.
 _SAME: Final = 0.8
-# The share of the ranking that is told; the rest is centrality.
-_TOLD: Final = 0.6
-# How much a sentence loses by what is most like it among those taken (Carbonell and Goldstein 1998, MMR).
+# The share of information in the ranking; the rest is centrality.
+_INFORMATION_SHARE: Final = 0.6
+# The penalty for similarity to the most similar selected sentence (Carbonell and Goldstein 1998, MMR).
 _NOVELTY: Final = 0.3
-# What nobody thought important may be all there is.
-_LEAST_WEIGHT: Final = 0.05
-# What fills the last of the room is worth at least this share of the best.
-_LEAST_WORTH: Final = 0.3
-# By how much a sentence tells less: a bare question; praise, and wishes for the other; hopes and assurances.
+# The least weight of a message: unimportant messages may be all there is.
+_MIN_WEIGHT: Final = 0.05
+# A sentence that fills the last tokens has at least this share of the best score.
+_MIN_SCORE_SHARE: Final = 0.3
+# Factors for less informative sentences: bare questions; praise and wishes for the other; hopes and assurances.
 _QUESTION: Final = 0.25
 _TO_THE_OTHER: Final = 0.4
 _ASSURANCE: Final = 0.6
-# And by how much more for each: a time or number, a name, something that the speaker did.
-_MORE: Final = 0.3
+# Information of a plain sentence, and the bonus for each of: a time or number, a name, something the speaker did.
 _PLAIN: Final = 0.4
+_BONUS: Final = 0.3
 _TIMES = re.compile(
     r"\d|\b(?:yesterday|today|tonight|tomorrow|recently|ago|since|(?:last|next|this|every|past|few) (?:night|morning"
     r"|day|week|weekend|month|year|summer|winter|spring|fall|autumn|\w+day)s?|january|february|march|april|june|july"
@@ -80,126 +80,124 @@ _ASSURANCES = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class _Ranked:
-    """Passages with what each is worth, what it costs, and how alike they are."""
+    """Passages with the score and tokens of each, and their pairwise similarity."""
 
     passages: Sequence[Passage]
-    worth: Floats
-    costs: list[int]
-    alike: Floats
+    scores: Floats
+    tokens: list[int]
+    similarity: Floats
 
 
-def extract(passages: Sequence[Passage], limit_tokens: int, counter: TokenCounter) -> list[Line]:
-    """The lines that tell most of these passages within so many tokens, in their order.
+def select_lines(passages: Sequence[Passage], limit_tokens: int, counter: TokenCounter) -> list[Line]:
+    """Return the most informative lines of these passages in at most `limit_tokens`, in their order.
 
-    One at least, cut where not even the shortest fits; none where there are no passages. The same passages give the
-    same lines. Very many are thinned out in groups first, each with its share, so that none is left unread.
+    At least one, cut if not even the shortest fits; none without passages. Deterministic. Very many passages are first
+    reduced in groups, each with its share, so that none is ignored.
     """
     left = list(passages)
-    while len(left) > AT_ONCE:
-        groups = [left[start : start + AT_ONCE] for start in range(0, len(left), AT_ONCE)]
-        share = max(_FEWEST_TOKENS, _ROUNDS_KEEP * limit_tokens // len(groups))
-        kept = [passage for group in groups for passage in _chosen(group, share, counter)]
-        if len(kept) > _LEAST_PROGRESS * len(left):
-            kept = kept[:: len(kept) // AT_ONCE + 1]
-        left = kept
-    chosen = [passage.line for passage in _chosen(left, limit_tokens, counter)]
-    if chosen or not left:
-        return chosen
+    while len(left) > GROUP_SIZE:
+        groups = [left[start : start + GROUP_SIZE] for start in range(0, len(left), GROUP_SIZE)]
+        share = max(_MIN_GROUP_TOKENS, _GROUP_KEEPS * limit_tokens // len(groups))
+        reduced = [passage for group in groups for passage in _select(group, share, counter)]
+        if len(reduced) > _MAX_KEPT_SHARE * len(left):
+            reduced = reduced[:: len(reduced) // GROUP_SIZE + 1]
+        left = reduced
+    selected = [passage.line for passage in _select(left, limit_tokens, counter)]
+    if selected or not left:
+        return selected
     best = max(left, key=lambda passage: (passage.importance, len(passage.text))).line
     (frame,) = counter.count([str(replace(best, text=""))])
     return [replace(best, text=cut(best.text, limit_tokens - frame, counter))]
 
 
-def _chosen(passages: Sequence[Passage], limit_tokens: int, counter: TokenCounter) -> list[Passage]:
-    """The passages that tell most within so many tokens. Time and memory go with the square of their number."""
+def _select(passages: Sequence[Passage], limit_tokens: int, counter: TokenCounter) -> list[Passage]:
+    """Return the best passages within `limit_tokens`. Time and memory grow with the square of their number."""
     if not passages:
         return []
-    ranked = _ranked(passages, counter)
-    taken = _shared_out(ranked, limit_tokens)
-    _fill(ranked, range(len(passages)), limit_tokens - sum(ranked.costs[place] for place in taken), taken)
-    return [passages[place] for place in sorted(taken)]
+    ranked = _rank(passages, counter)
+    selected = _select_per_stretch(ranked, limit_tokens)
+    room = limit_tokens - sum(ranked.tokens[place] for place in selected)
+    _fill(ranked, range(len(passages)), room, selected)
+    return [passages[place] for place in sorted(selected)]
 
 
-def _shared_out(ranked: _Ranked, limit_tokens: int) -> list[int]:
-    """The best of each stretch, each within its share; a share too small for a line adds to the next one's."""
-    stretches = _stretches(ranked.passages)
-    sizes = [math.sqrt(sum(len(ranked.passages[place].text) for place in places)) for places in stretches]
-    taken: list[int] = []
-    allowed, spent = 0.0, 0
-    for places, size in zip(stretches, sizes, strict=True):
-        allowed += limit_tokens * size / sum(sizes)
-        before = len(taken)
-        _fill(ranked, places, int(allowed - spent), taken)
-        spent += sum(ranked.costs[place] for place in taken[before:])
-    return taken
+def _select_per_stretch(ranked: _Ranked, limit_tokens: int) -> list[int]:
+    """Return the best of each stretch within its share; a share too small for a line is added to the next one."""
+    stretches: dict[int, list[int]] = {}
+    for place, passage in enumerate(ranked.passages):
+        stretches.setdefault(passage.stretch, []).append(place)
+    weights = [math.sqrt(sum(len(ranked.passages[place].text) for place in places)) for places in stretches.values()]
+    selected: list[int] = []
+    allowed, used = 0.0, 0
+    for places, weight in zip(stretches.values(), weights, strict=True):
+        allowed += limit_tokens * weight / sum(weights)
+        before = len(selected)
+        _fill(ranked, places, int(allowed - used), selected)
+        used += sum(ranked.tokens[place] for place in selected[before:])
+    return selected
 
 
-def _stretches(passages: Sequence[Passage]) -> list[list[int]]:
-    found: dict[int, list[int]] = {}
-    for place, passage in enumerate(passages):
-        found.setdefault(passage.stretch, []).append(place)
-    return list(found.values())
-
-
-def _fill(ranked: _Ranked, places: Sequence[int], room: int, taken: list[int]) -> None:
-    """Take the best of these places one by one while they fit, each judged by what was taken before it."""
-    known = set(taken)
-    open_places = [place for place in places if place not in known]
-    least = _LEAST_WORTH * float(ranked.worth.max())
-    while open_places:
-        fitting = [place for place in open_places if ranked.costs[place] <= room]
+def _fill(ranked: _Ranked, places: Sequence[int], room: int, selected: list[int]) -> None:
+    """Add the best of these places to `selected` one by one while they fit, each compared with those before it."""
+    known = set(selected)
+    candidates = [place for place in places if place not in known]
+    min_score = _MIN_SCORE_SHARE * float(ranked.scores.max())
+    while candidates:
+        fitting = [place for place in candidates if ranked.tokens[place] <= room]
         if not fitting:
             return
-        echo = ranked.alike[np.ix_(fitting, taken)].max(axis=1) if taken else np.zeros(len(fitting), np.float32)
+        nearest = (
+            ranked.similarity[np.ix_(fitting, selected)].max(axis=1) if selected else np.zeros(len(fitting), np.float32)
+        )
         value = np.where(
-            (echo > _SAME) | (ranked.worth[fitting] < least),
+            (nearest > _SAME) | (ranked.scores[fitting] < min_score),
             -1.0,
-            ranked.worth[fitting] - _NOVELTY * echo * ranked.worth[fitting],
+            ranked.scores[fitting] - _NOVELTY * nearest * ranked.scores[fitting],
         )
         best = int(np.argmax(value))
         if value[best] <= 0:
             return
-        taken.append(fitting[best])
-        open_places = [place for place in fitting if place != fitting[best]]
-        room -= ranked.costs[fitting[best]]
+        selected.append(fitting[best])
+        candidates = [place for place in fitting if place != fitting[best]]
+        room -= ranked.tokens[fitting[best]]
 
 
-def _ranked(passages: Sequence[Passage], counter: TokenCounter) -> _Ranked:
-    words = [_telling(passage.text) for passage in passages]
-    alike = _by_words(words)
-    central = _centrality(alike)
-    vectors = _matrix(passages)
+def _rank(passages: Sequence[Passage], counter: TokenCounter) -> _Ranked:
+    words = [_meaningful_words(passage.text) for passage in passages]
+    similarity = _word_similarity(words)
+    central = _centrality(similarity)
+    vectors = _vectors(passages)
     if vectors is not None:
-        meant = np.clip(vectors @ vectors.T, 0, 1)
-        central = (central + _centrality(meant)) / np.float32(2)
-    told = np.array([_told(passage, found) for passage, found in zip(passages, words, strict=True)], np.float32)
-    weight = np.array([max(_LEAST_WEIGHT, passage.importance) for passage in passages], np.float32)
-    worth = (weight * told * (_TOLD + (1 - _TOLD) * central)).astype(np.float32)
-    costs = [tokens + 1 for tokens in counter.count([str(passage.line) for passage in passages])]
-    return _Ranked(passages, worth, costs, alike)
+        central = (central + _centrality(np.clip(vectors @ vectors.T, 0, 1))) / np.float32(2)
+    information = np.array(
+        [_information(passage, found) for passage, found in zip(passages, words, strict=True)], np.float32
+    )
+    weight = np.array([max(_MIN_WEIGHT, passage.importance) for passage in passages], np.float32)
+    scores = weight * information * (_INFORMATION_SHARE + (1 - _INFORMATION_SHARE) * central)
+    tokens = [count + 1 for count in counter.count([str(passage.line) for passage in passages])]
+    return _Ranked(passages, scores.astype(np.float32), tokens, similarity)
 
 
-def _telling(text: str) -> list[str]:
-    """The words of a text that say what it is about."""
+def _meaningful_words(text: str) -> list[str]:
     return [word for word in words_of(text) if len(word) > 1 and word not in STOP_WORDS]
 
 
-def _told(passage: Passage, words: Sequence[str]) -> float:
-    """How much a sentence tells by itself: how many words do, when and who, and what the speaker did."""
+def _information(passage: Passage, words: Sequence[str]) -> float:
+    """Return how informative a sentence is by itself: its meaningful words, times, names, and what the speaker did."""
     text = passage.text
     own = bool(_OWN.search(text))
     names = [name for name in _NAMES.findall(text) if name not in passage.known]
-    more = sum(map(bool, (_TIMES.search(text), names, _DID.search(text) or _IS.search(text))))
-    told = min(1.0, (len(set(words)) + 0.5) / _FULL_WORDS) * (_PLAIN + _MORE * more)
+    bonuses = sum(map(bool, (_TIMES.search(text), names, _DID.search(text) or _IS.search(text))))
+    information = min(1.0, (len(set(words)) + 0.5) / _FULL_WORDS) * (_PLAIN + _BONUS * bonuses)
     if _ASSURANCES.search(text):
-        told *= _ASSURANCE
-    if passage.asks:
-        return told * _QUESTION
-    return told * _TO_THE_OTHER if _THE_OTHERS.search(text) and not own else told
+        information *= _ASSURANCE
+    if passage.is_question:
+        return information * _QUESTION
+    return information * _TO_THE_OTHER if _THE_OTHERS.search(text) and not own else information
 
 
-def _by_words(words: Sequence[Sequence[str]]) -> Floats:
-    """How alike sentences are by their words: the cosine of their weights, a rare word weighing more."""
+def _word_similarity(words: Sequence[Sequence[str]]) -> Floats:
+    """Return the similarity of sentences by their words: the cosine of weights in which rare words count more."""
     counts = [Counter(hash_of(word) for word in found) for found in words]
     holders = Counter(key for count in counts for key in count)
     columns = {key: place for place, key in enumerate(holders)}
@@ -209,19 +207,19 @@ def _by_words(words: Sequence[Sequence[str]]) -> Floats:
             matrix[row, columns[key]] = (1 + math.log(times)) * math.log(1 + len(words) / holders[key])
     lengths = np.linalg.norm(matrix, axis=1, keepdims=True)
     unit = np.divide(matrix, lengths, out=matrix, where=lengths > 0)
-    alike: Floats = np.clip(unit @ unit.T, 0, 1)
-    return alike
+    similarity: Floats = np.clip(unit @ unit.T, 0, 1)
+    return similarity
 
 
-def _centrality(alike: Floats) -> Floats:
-    """How near each sentence is to all others: its mean likeness (LexRank's degree, unthresholded), the highest 1."""
-    degree: Floats = (alike.sum(axis=1) - alike.diagonal()) / np.float32(max(1, len(alike) - 1))
+def _centrality(similarity: Floats) -> Floats:
+    """Return each sentence's mean similarity to the others (LexRank's degree, without a threshold), scaled to 1."""
+    degree: Floats = (similarity.sum(axis=1) - similarity.diagonal()) / np.float32(max(1, len(similarity) - 1))
     highest = float(degree.max(initial=0.0))
     return degree / highest if highest > 0 else np.zeros_like(degree)
 
 
-def _matrix(passages: Sequence[Passage]) -> Floats | None:
-    """The unit vectors of the passages, less what all have in common; None where one has none."""
+def _vectors(passages: Sequence[Passage]) -> Floats | None:
+    """Return the unit vectors of the passages as a matrix; None if any has none, or their lengths differ."""
     vectors = [passage.vector for passage in passages if passage.vector is not None]
     if len(vectors) < len(passages) or len({len(vector) for vector in vectors}) != 1:
         return None

@@ -1,7 +1,7 @@
-"""What a summary may quote of a conversation: its sentences, with who said them, when, and in which stretch of it.
+"""The sentences of a conversation that a summary may quote, with speaker, date and stretch.
 
-Answers of tools, instructions to the system, code and secrets are not among them. A short answer carries the question
-that it answers: alone it would say nothing.
+Tool results, system instructions, code and secrets are left out. A short answer carries its question, without which it
+would say nothing.
 """
 
 from __future__ import annotations
@@ -15,25 +15,25 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.memories.secrets import redacted
-from memory.sessions.sentences import asks, sentences_of
+from memory.sessions.sentences import is_question, split_sentences
 from reverie.clock import from_micros
 from storage.pipeline.records import MessageRecord
 from storage.recall.words import words_of
 from storage.sessions.summary_text import MAX_QUESTION, Line, speaker_label
 
-# After such a pause a conversation begins anew; and so many messages are a stretch in any case.
+# A pause this long starts a new stretch of the conversation; so does this number of messages.
 _PAUSE_MICROS: Final = 3 * 3_600 * 1_000_000
 _STRETCH_MESSAGES: Final = 10
-# Fewer words than this are no sentence; an answer of fewer than so many is told with its question.
-_FEWEST_WORDS: Final = 4
+# Fewer words are no sentence; an answer of at most this many words is quoted with its question.
+_MIN_WORDS: Final = 4
 _SHORT_ANSWER_WORDS: Final = 6
-_MOST_TOOLS: Final = 8
+_MAX_TOOLS: Final = 8
 _LINE_IMPORTANCE: Final = 0.5
-# The patterns of secrets take their time on very long words.
+# Texts are redacted in parts: the patterns of secrets are slow on very long words.
 _REDACTED_CHARACTERS: Final = 4_096
-# So much of a sentence is enough to know it again.
-_ENOUGH_TO_TELL: Final = 40
-_TOLD_ROLES: Final = ("user", "assistant")
+# A sentence is found in a chunk by this much of its beginning.
+_PREFIX_CHARACTERS: Final = 40
+_QUOTED_ROLES: Final = ("user", "assistant")
 
 # The text of a chunk and its unit vector.
 ChunkVector = tuple[str, NDArray[np.float32]]
@@ -41,16 +41,16 @@ ChunkVector = tuple[str, NDArray[np.float32]]
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """One sentence: its line, its bare text, the importance of its message, its stretch, and its vector if it has one.
+    """One sentence: its summary line, its bare text, its message's importance, its stretch, and its vector if any.
 
-    `known` are names that say nothing in it: of those who speak.
+    `known` are names that carry no information in it: those of the speakers.
     """
 
     line: Line
     text: str
     importance: float
     stretch: int
-    asks: bool = False
+    is_question: bool = False
     known: frozenset[str] = frozenset()
     vector: NDArray[np.float32] | None = None
 
@@ -58,60 +58,60 @@ class Passage:
 def passages_of(
     messages: Sequence[MessageRecord], vectors: Mapping[int, Sequence[ChunkVector]] | None = None
 ) -> list[Passage]:
-    """The passages of these messages, in their order; `vectors` has the chunks of each message's row.
+    """Return the passages of these messages, in their order; `vectors` has the chunks of each message by its row.
 
-    Where nothing makes a full sentence, shorter ones are taken.
+    Without any full sentence, shorter ones are returned.
     """
-    for fewest_words in (_FEWEST_WORDS, 1):
-        found = list(_passages(messages, vectors or {}, fewest_words))
+    for min_words in (_MIN_WORDS, 1):
+        found = list(_passages(messages, vectors or {}, min_words))
         if found:
             return found
     return []
 
 
 def passages_of_lines(lines: Sequence[Line]) -> list[Passage]:
-    """The passages of a summary: its lines, to be condensed further."""
+    """Return the lines of a summary as passages, to condense it further."""
     known = frozenset(name for line in lines for name in line.speaker.split())
     return [
-        Passage(line, line.text, _LINE_IMPORTANCE, place // _STRETCH_MESSAGES, asks(line.text), known)
+        Passage(line, line.text, _LINE_IMPORTANCE, place // _STRETCH_MESSAGES, is_question(line.text), known)
         for place, line in enumerate(lines)
     ]
 
 
-def unquoted(messages: Sequence[MessageRecord]) -> list[Line]:
-    """What is told of messages that a summary cannot quote: which tools were used, or that there was no text at all."""
+def unquotable_lines(messages: Sequence[MessageRecord]) -> list[Line]:
+    """Return lines for what cannot be quoted: the tools that were used, or that there was no text at all."""
     tools = Counter(m.tool_name or "a tool" for m in messages if m.role == "tool")
     lines = []
     if tools:
-        used = ", ".join(f"{speaker_label(name)} ({times})" for name, times in tools.most_common(_MOST_TOOLS))
+        used = ", ".join(f"{speaker_label(name)} ({times})" for name, times in tools.most_common(_MAX_TOOLS))
         lines.append(Line(_date(messages[-1]), "tools used", used))
-    if not tools and not any(m.role in _TOLD_ROLES and m.content.strip() for m in messages):
+    if not tools and not any(m.role in _QUOTED_ROLES and m.content.strip() for m in messages):
         lines.append(Line(_date(messages[-1]), "nobody", f"({len(messages)} messages without a text)"))
     return lines
 
 
 def _passages(
-    messages: Sequence[MessageRecord], vectors: Mapping[int, Sequence[ChunkVector]], fewest_words: int
+    messages: Sequence[MessageRecord], vectors: Mapping[int, Sequence[ChunkVector]], min_words: int
 ) -> Iterator[Passage]:
     question, asker = "", ""
     known = frozenset(name for message in messages for name in (message.name or "").split())
     for message, stretch in zip(messages, _stretches(messages), strict=True):
-        if message.role not in _TOLD_ROLES:
+        if message.role not in _QUOTED_ROLES:
             continue
         speaker = speaker_label(message.name or message.role)
-        sentences = sentences_of(_without_secrets(message.content))
+        sentences = split_sentences(_without_secrets(message.content))
         for place, sentence in enumerate(sentences):
             words = len(words_of(sentence))
-            answers = question if place == 0 and asker != speaker and words <= _SHORT_ANSWER_WORDS else ""
-            if words < fewest_words and not (answers and words):
+            answered = question if place == 0 and asker != speaker and words <= _SHORT_ANSWER_WORDS else ""
+            if words < min_words and not (answered and words):
                 continue
-            label = f'{speaker}, asked "{answers}"' if answers else speaker
+            label = f'{speaker}, asked "{answered}"' if answered else speaker
             yield Passage(
                 line=Line(_date(message), label, sentence),
-                text=f"{answers} {sentence}" if answers else sentence,
+                text=f"{answered} {sentence}" if answered else sentence,
                 importance=message.importance,
                 stretch=stretch,
-                asks=asks(sentence),
+                is_question=is_question(sentence),
                 known=known,
                 vector=_vector_of(sentence, vectors.get(message.row_id, ())),
             )
@@ -119,7 +119,7 @@ def _passages(
 
 
 def _without_secrets(text: str) -> str:
-    """A text with its secrets redacted, a long one in parts cut at the ends of lines where there are any."""
+    """Redact the secrets of a text, a long one in parts that end at line or word ends where possible."""
     parts = []
     start = 0
     while start < len(text):
@@ -132,27 +132,27 @@ def _without_secrets(text: str) -> str:
 
 
 def _last_question(sentences: Sequence[str]) -> str:
-    """What a message asks at its end, as a label can hold it; empty where it ends with no question."""
+    """Return the question at the end of a message as a label can hold it; empty if there is none."""
     last = sentences[-1] if sentences else ""
-    return last.replace(":", ",") if asks(last) and len(last) <= MAX_QUESTION else ""
+    return last.replace(":", ",") if is_question(last) and len(last) <= MAX_QUESTION else ""
 
 
 def _stretches(messages: Sequence[MessageRecord]) -> list[int]:
-    """The stretch of each message: a pause begins another, and so does every tenth message."""
+    """Return the stretch number of each message: a pause starts a new one, and so does every tenth message."""
     found: list[int] = []
     length = 0
     for place, message in enumerate(messages):
         paused = place > 0 and message.created_at - messages[place - 1].created_at > _PAUSE_MICROS
-        begins = place == 0 or paused or length == _STRETCH_MESSAGES
-        length = 1 if begins else length + 1
-        found.append((found[-1] if found else -1) + begins)
+        starts = place == 0 or paused or length == _STRETCH_MESSAGES
+        length = 1 if starts else length + 1
+        found.append((found[-1] if found else -1) + starts)
     return found
 
 
 def _vector_of(sentence: str, chunks: Sequence[ChunkVector]) -> NDArray[np.float32] | None:
-    """The vector of the chunk in which a sentence stands."""
-    begins = sentence[:_ENOUGH_TO_TELL]
-    return next((vector for text, vector in chunks if begins in text), chunks[0][1] if chunks else None)
+    """Return the vector of the chunk that contains a sentence, else that of the first chunk."""
+    prefix = sentence[:_PREFIX_CHARACTERS]
+    return next((vector for text, vector in chunks if prefix in text), chunks[0][1] if chunks else None)
 
 
 def _date(message: MessageRecord) -> str:

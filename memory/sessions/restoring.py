@@ -1,6 +1,6 @@
-"""Session restore (R14): the newest messages of a session that fit into a number of tokens, and its summary.
+"""Restore a session: its newest messages that fit into a token budget, and its summary.
 
-What was asked of a tool and what it answered stay together: language models refuse an answer without its question.
+Tool calls and their results stay together: language models refuse a result without its call.
 """
 
 from __future__ import annotations
@@ -10,8 +10,7 @@ from dataclasses import replace
 from typing import Final
 
 from adapters.tokens import TokenCounter, cut, newest_lines
-from memory.sessions.exchanges import beginnings
-from memory.sessions.exchanges import costs as costs_of
+from memory.sessions.exchanges import count_tokens, valid_starts
 from memory.sessions.sessions import to_message
 from reverie.errors import Rejected
 from reverie.types import Restored
@@ -21,96 +20,97 @@ from storage.stores import Store
 from storage.transaction import AgentRepositories
 
 _PAGE: Final = 100
-# A summary says what the messages do not: at most this part of the budget.
+# The summary gets at most a quarter of the budget.
 _SUMMARY_SHARE: Final = 4
 
 
 def restore_session(store: Store, counter: TokenCounter, *, agent: str, session: str, token_budget: int) -> Restored:
-    """The newest messages of a session that fit, oldest first, and its summary; both count.
+    """Return the newest messages of a session that fit, oldest first, and its summary; both count.
 
-    A message counts its content, its tool calls as JSON, and 4 tokens for what stands round it. Where not even the
-    newest fits, it is cut at the end of a word, and with it what belongs to it. Of the summary, lines that quote a
-    message shown are left out, and the oldest where it is too long. Raises `NotFound`, and `Rejected` for a budget
-    below 1.
+    A message counts its content, its tool calls as JSON, and 4 tokens of overhead. If not even the newest fits, it is
+    cut at the end of a word, together with its exchange. Summary lines that quote a returned message are left out, and
+    the oldest lines if it is too long. Raises `NotFound`, and `Rejected` for a budget below 1.
     """
     if token_budget < 1:
         raise Rejected(f"token_budget is {token_budget}; it must be a whole number above 0", field="token_budget")
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         record = rows.sessions.get(session)
-        whole = rows.sessions.summary(record.row_id) or ""
-        (used,) = counter.count([newest_lines(whole, token_budget // _SUMMARY_SHARE, counter)])
-        newest, costs = _newest(rows, record.row_id, counter, token_budget - used)
+        whole_summary = rows.sessions.summary(record.row_id) or ""
+        (used,) = counter.count([newest_lines(whole_summary, token_budget // _SUMMARY_SHARE, counter)])
+        newest, tokens = _newest(rows, record.row_id, counter, token_budget - used)
         uncovered = rows.summaries.coverage(record.row_id).uncovered
-    first = _first_that_fits(newest, costs, token_budget - used)
-    kept = newest[first:]
+    first = _first_that_fits(newest, tokens, token_budget - used)
+    messages, tokens = newest[first:], tokens[first:]
     shortened = 0
-    if newest and not kept:
-        kept, shortened = _shortened(_last_exchange(newest), counter, token_budget - used)
-        costs = costs_of(kept, counter)
-        first = 0
-    summary = newest_lines(without_quoted(whole, [message.content for message in kept]), used, counter)
+    if newest and not messages:
+        messages, shortened = _shorten(_last_exchange(newest), counter, token_budget - used)
+        tokens = count_tokens(messages, counter)
+    summary = newest_lines(without_quoted(whole_summary, [message.content for message in messages]), used, counter)
     (used,) = counter.count([summary])
     return Restored(
         session=session,
-        messages=[to_message(message) for message in kept],
-        tokens=used + sum(costs[first:]),
-        left_out=record.messages - len(kept),
+        messages=[to_message(message) for message in messages],
+        tokens=used + sum(tokens),
+        left_out=record.messages - len(messages),
         summary=summary or None,
         shortened=shortened,
-        uncovered=uncovered - sum(message.consolidated_at is None for message in kept),
+        uncovered=uncovered - sum(message.consolidated_at is None for message in messages),
     )
 
 
 def _newest(
     rows: AgentRepositories, session_row: int, counter: TokenCounter, room: int
 ) -> tuple[list[MessageRecord], list[int]]:
-    """The newest messages with their tokens, oldest first: enough of them to fill the room, and no more pages."""
+    """Return the newest messages with their tokens, oldest first: enough pages to fill the room."""
     found: list[MessageRecord] = []
-    costs: list[int] = []
+    tokens: list[int] = []
     while True:
         page = rows.messages.of_session(session_row, limit=_PAGE, newest=True, offset=len(found))
-        found, costs = [*page, *found], [*costs_of(page, counter), *costs]
-        if len(page) < _PAGE or (sum(costs) > room and found[0].role != "tool"):
-            return found, costs
+        found, tokens = [*page, *found], [*count_tokens(page, counter), *tokens]
+        if len(page) < _PAGE or (sum(tokens) > room and found[0].role != "tool"):
+            return found, tokens
 
 
-def _first_that_fits(messages: Sequence[MessageRecord], costs: Sequence[int], room: int) -> int:
-    """Where the longest tail begins that fits and does not tear a tool's answer from its question."""
+def _first_that_fits(messages: Sequence[MessageRecord], tokens: Sequence[int], room: int) -> int:
+    """Return where the longest tail starts that fits and does not separate a tool result from its call."""
     first = len(messages)
-    while first and costs[first - 1] <= room:
+    while first and tokens[first - 1] <= room:
         first -= 1
-        room -= costs[first]
-    allowed = beginnings(messages)
+        room -= tokens[first]
+    allowed = valid_starts(messages)
     while first < len(messages) and not allowed[first]:
         first += 1
     return first
 
 
 def _last_exchange(messages: Sequence[MessageRecord]) -> list[MessageRecord]:
-    """The newest message, with what it cannot do without."""
-    allowed = beginnings(messages)
+    """Return the newest message, with the earlier ones of its exchange."""
+    allowed = valid_starts(messages)
     first = next((place for place in range(len(messages) - 1, -1, -1) if allowed[place]), len(messages))
     return list(messages[first:])
 
 
-def _shortened(messages: list[MessageRecord], counter: TokenCounter, room: int) -> tuple[list[MessageRecord], int]:
-    """Messages cut so that together they fit, the longest most; none where not even their frames do."""
+def _shorten(messages: list[MessageRecord], counter: TokenCounter, room: int) -> tuple[list[MessageRecord], int]:
+    """Cut messages so that they fit together, the longest first; return them and how many were cut.
+
+    Returns none if not even their overhead fits.
+    """
     contents = counter.count([message.content for message in messages])
-    room -= sum(costs_of(messages, counter)) - sum(contents)
+    room -= sum(count_tokens(messages, counter)) - sum(contents)
     (least,) = counter.count(["…"])
     if not messages or room < least * len(messages):
         return [], 0
-    most = _level(contents, room)
-    cut_down = [
-        replace(message, content=cut(message.content, most, counter)) if size > most else message
+    limit = _cut_level(contents, room)
+    cut_messages = [
+        replace(message, content=cut(message.content, limit, counter)) if size > limit else message
         for message, size in zip(messages, contents, strict=True)
     ]
-    return cut_down, sum(size > most for size in contents)
+    return cut_messages, sum(size > limit for size in contents)
 
 
-def _level(sizes: Sequence[int], room: int) -> int:
-    """The highest level to which sizes can be cut so that their sum fits into the room."""
+def _cut_level(sizes: Sequence[int], room: int) -> int:
+    """Return the highest limit per size at which their sum fits into the room."""
     left, level = room, 0
     for place, size in enumerate(sorted(sizes)):
         level = left // (len(sizes) - place)

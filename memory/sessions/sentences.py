@@ -1,7 +1,7 @@
-"""The sentences of what was said, as they stand in it: what a summary quotes.
+"""Split messages into verbatim sentences, which summaries quote.
 
-Code, tables and whatever else is no prose is left out; an item of a list is a sentence of its own. Abbreviations,
-initials, numbers and addresses do not end one.
+Code, tables and other non-prose are left out; a list item is a sentence of its own. Abbreviations, initials, numbers
+and addresses do not end a sentence.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
-# A sentence that is longer is shown by its beginning: no summary has room for more of one.
-LONGEST_CHARACTERS: Final = 320
-# Of prose, at least this share of the characters are letters and blanks; of code, logs and JSON, less.
+# Longer sentences are shortened to their beginning: a summary has no room for more.
+MAX_CHARACTERS: Final = 320
+# At least this share of prose is letters and blanks; of code, logs and JSON it is less.
 _PROSE: Final = 0.6
 
 _FENCES: Final = ("```", "~~~")
@@ -21,19 +21,19 @@ _HIDDEN = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b\u2060\ufef
 _ITEM = re.compile(r"^\s*(?:[-*+\u2022\u2013]|\d{1,3}[.)]|[a-z][.)])\s+")
 _HEADING = re.compile(r"^\s*#{1,6}\s|^\s*[-=_*]{3,}\s*$")
 _NO_PROSE = re.compile(r"^\s*(?:\||>|[{}\[\]<]|Traceback |File \"|\$ |>>> |(?:def|class|import|from|return|SELECT)\s)")
-# The end of a sentence: its marks, the quotation or bracket they close, and a blank; none is needed after CJK marks.
+# The end of a sentence: its marks, the quotation or bracket they close, and a blank, which CJK marks do not need.
 _END = re.compile("([.!?\u2026]+[\"'\u2019\u201d)\\]\u00bb*_]*)(?=\\s|$)|([\u3002\uff01\uff1f]+[\u300d\u300f\u201d]?)")
 _LAST_WORD = re.compile(r"[^\s(\"'\u201c]*$")
-# How far from the marks it is decided what they end: a blank and a quotation mark, a long word.
+# How far around the marks to look for what they end: a blank and a quotation mark, a long word.
 _LOOK_AHEAD: Final = 8
 _LOOK_BACK: Final = 24
-# What a full stop follows without ending anything.
+# Abbreviations whose full stop never ends a sentence.
 _TITLES: Final = """
 mr mrs ms mx dr prof st rev gen col sgt capt lt hon fr sr jr e.g i.e eg ie vs cf al approx ca no nos vol fig eq dept
 est min max misc resp incl excl tel ext
 """
 _NEVER_LAST: Final = frozenset(_TITLES.split())
-# What may stand at the end too: it ends where a capital letter follows.
+# Abbreviations that may end a sentence: they do if a capital letter follows.
 _ENDINGS: Final = """
 etc inc ltd co corp bros a.m p.m am pm u.s u.k u.n e.u d.c ph.d m.d b.a m.a jan feb mar apr jun jul aug sep sept oct
 nov dec mon tue wed thu fri sat sun
@@ -43,32 +43,32 @@ _QUESTION_MARKS: Final = "?\uff1f\u061f"
 _AFTER_MARKS: Final = " \t!)]\"'*_\u2019\u201d\u00bb"
 
 
-def sentences_of(text: str) -> list[str]:
-    """The sentences of a text in their order, each on one line, at most 320 characters of each."""
+def split_sentences(text: str) -> list[str]:
+    """Return the sentences of a text in their order, each on one line, at most 320 characters of each."""
     return [shortened(part) for block in _blocks(text) for part in _split(block)]
 
 
-def asks(sentence: str) -> bool:
-    """Whether a sentence ends as a question."""
+def is_question(sentence: str) -> bool:
+    """Return whether a sentence ends with a question mark."""
     return sentence.rstrip(_AFTER_MARKS).endswith(tuple(_QUESTION_MARKS))
 
 
 def shortened(sentence: str) -> str:
-    """A sentence as it is, or its beginning up to the end of a word with a mark of omission."""
-    if len(sentence) <= LONGEST_CHARACTERS:
+    """Return a sentence as it is, or its beginning up to the end of a word with an ellipsis."""
+    if len(sentence) <= MAX_CHARACTERS:
         return sentence
-    head = sentence[: LONGEST_CHARACTERS - 1]
-    blank = head.rfind(" ", LONGEST_CHARACTERS // 2)
+    head = sentence[: MAX_CHARACTERS - 1]
+    blank = head.rfind(" ", MAX_CHARACTERS // 2)
     return (head[:blank] if blank > 0 else head).rstrip(" ,;:") + "\u2026"
 
 
 def _blocks(text: str) -> Iterator[str]:
-    """Stretches of prose: a line, with the lines after it that go on with its sentence."""
+    """Yield blocks of prose: a line, with the following lines that continue its sentence."""
     block: list[str] = []
     for raw in _without_code(_LINE_END.split(text)):
         line = " ".join(_HIDDEN.sub("", raw).split())
         prose = bool(line) and _is_prose(raw, line)
-        if block and not (prose and not _ITEM.match(raw) and _goes_on(block[-1], line)):
+        if block and not (prose and not _ITEM.match(raw) and _continues(block[-1], line)):
             yield " ".join(block)
             block = []
         if prose:
@@ -79,7 +79,7 @@ def _blocks(text: str) -> Iterator[str]:
 
 
 def _without_code(lines: Iterable[str]) -> Iterator[str]:
-    """The lines outside of fences; an empty one for each fence. One that is never closed reaches to the end."""
+    """Yield the lines outside of code fences, an empty one per fence. An unclosed fence extends to the end."""
     fence = ""
     for line in lines:
         begins = line.lstrip()[:3]
@@ -99,8 +99,8 @@ def _is_prose(raw: str, line: str) -> bool:
     return plain >= _PROSE * len(line)
 
 
-def _goes_on(block: str, line: str) -> bool:
-    """Whether a line goes on with the sentence before it: that one has no end, and it begins with a small letter."""
+def _continues(block: str, line: str) -> bool:
+    """Return whether a line continues the sentence before it: that one has no end, and the line is in lower case."""
     return line[0].islower() and block[-1] not in ".!?:;\u2026\u3002\uff01\uff1f"
 
 
@@ -119,7 +119,7 @@ def _split(block: str) -> Iterator[str]:
 
 
 def _ends(block: str, found: re.Match[str]) -> bool:
-    """Whether the marks found end a sentence."""
+    """Return whether the marks that were found end a sentence."""
     marks, following = found.group(1), block[found.end() : found.end() + _LOOK_AHEAD].lstrip(" \"'(\u201c*_")[:1]
     if not following:
         return True

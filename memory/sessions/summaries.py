@@ -1,8 +1,8 @@
-"""Summaries of sessions: the oldest messages condensed, appended, and written if nothing happened meanwhile (B3, B4).
+"""Summarise sessions: the oldest messages are condensed and appended, and written if the session is unchanged.
 
-A step reads in one transaction, condenses outside of any, and writes in another by compare-and-swap: a slow one never
-takes the place of a newer one. Text, epoch, upper sequence and the marks of the messages covered are one entry of the
-curation log. A step depends on nothing but the rows, so one that was killed is simply made again.
+A step reads in one transaction, condenses outside of any, and writes in another by compare-and-swap, so a slow step
+never overwrites a newer one. Text, epoch, upper sequence and the marks of the covered messages are one entry of the
+curation log. A step depends only on stored rows: one that was killed is simply repeated.
 """
 
 from __future__ import annotations
@@ -16,120 +16,140 @@ import numpy as np
 
 from memory.memories.secret_answers import redact_secret_answers
 from memory.sessions import summary_plan
-from memory.sessions.condensers import Condensed, Condenser, appended
-from memory.sessions.exchanges import MESSAGE_TOKENS, beginnings, costs
+from memory.sessions.condensers import Condensed, Condenser, append_lines
+from memory.sessions.exchanges import MESSAGE_OVERHEAD_TOKENS, count_tokens, valid_starts
 from memory.sessions.passages import ChunkVector
-from memory.sessions.summary_plan import CompactionNumbers, RollingNumbers, Usage
+from memory.sessions.summary_plan import CompactionRules, RollingRules, Usage
 from storage.pipeline.records import MessageRecord
+from storage.sessions.records import SessionName
 from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState
 from storage.sessions.summary_text import format_summary, parse_summary
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
-# What one step looks at, and condenses, at most: more is for the next one.
+# What one step reads and condenses at most; the next one continues.
 STEP_MESSAGES: Final = 2_000
 STEP_BYTES: Final = 1024 * 1024
-_BYTES_A_TOKEN: Final = 4
+_BYTES_PER_TOKEN: Final = 4
 
-# How many of the oldest messages go, and why; 0 when none.
+# How many of the oldest messages to condense, 0 for none, and the reason for the curation log.
 Decision = tuple[int, str]
 Decide = Callable[[Usage], Decision]
 Writing = Callable[[], AbstractContextManager[Transaction]]
 
 
 @dataclass(frozen=True, slots=True)
-class SummaryNumbers:
-    """The numbers of the settings: the budget of a session, when it is summarised, and how long a summary may be."""
+class SummaryRules:
+    """The token budget of a session, when it is summarised, and how long a summary may be."""
 
     budget_tokens: int
-    rolling: RollingNumbers
-    compaction: CompactionNumbers | None
-    summary_most_tokens: int
+    rolling: RollingRules
+    compaction: CompactionRules | None
+    max_summary_tokens: int
 
     @property
-    def summary_most(self) -> int:
-        """The tokens of a summary, as they fit into the budget."""
-        return summary_plan.summary_most(self.summary_most_tokens, self.budget_tokens)
+    def summary_limit(self) -> int:
+        """The tokens of a summary that fits into the budget."""
+        return summary_plan.max_summary_tokens(self.max_summary_tokens, self.budget_tokens)
+
+    @property
+    def min_due_tokens(self) -> float:
+        """The tokens below which nothing is due for a session."""
+        reserve = self.compaction.reserve_tokens if self.compaction else 0
+        return min(self.rolling.trigger_ratio * self.budget_tokens, self.budget_tokens - reserve)
 
     def decide(self, usage: Usage) -> Decision:
-        """What is due: a compaction, else a rolling summary."""
-        compacted = summary_plan.compaction(usage, self.budget_tokens, self.compaction) if self.compaction else 0
-        if compacted:
-            return compacted, "compaction"
-        return summary_plan.rolling(usage, self.budget_tokens, self.rolling), "rolling summary"
+        """Return what is due: a compaction, else a rolling summary."""
+        if self.compaction is not None:
+            compacted = summary_plan.compaction_count(usage, self.budget_tokens, self.compaction)
+            if compacted:
+                return compacted, "compaction"
+        return summary_plan.rolling_count(usage, self.budget_tokens, self.rolling), "rolling summary"
 
 
 @dataclass(frozen=True, slots=True)
-class Due:
-    """A session of which so many of the oldest messages are to be condensed now."""
+class DueSummary:
+    """The oldest messages of a session that are to be condensed now, and the state they were read in."""
 
     state: SummaryState
     messages: Sequence[MessageRecord]
     tokens: int
     usage: Usage
-    why: str
+    reason: str
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
-    """What a step did: how many messages it condensed, or that something happened meanwhile and nothing is changed."""
+class StepResult:
+    """How many messages a step condensed; `stale` if the session had changed and nothing was written."""
 
     messages: int = 0
     stale: bool = False
 
 
-class _Stale(Exception):
-    """Ends the transaction of a step that came too late."""
+class _StaleSummary(Exception):
+    """Rolls back the transaction of a step whose session has changed."""
 
 
-def due_in(store: Store, condenser: Condenser, decide: Decide, *, agent: str, session: str, most: int) -> Due | None:
-    """What is to be condensed in a session, or None. Raises `NotFound`.
+def due_summary(
+    store: Store, condenser: Condenser, decide: Decide, name: SessionName, *, summary_limit: int
+) -> DueSummary | None:
+    """Return what is to be condensed in a session, or None. Raises `NotFound`.
 
-    `most` are the tokens that its summary may have. Reads a bounded part of the session, the oldest first.
+    `summary_limit` is the tokens that its summary may have. Reads a bounded part of the session, the oldest first.
     """
     with store.reading() as tx:
-        rows = tx.for_agent(agent)
-        state = rows.summaries.state(session)
+        rows = tx.for_agent(name.agent)
+        state = rows.summaries.state(name.session)
         sizes = rows.summaries.unsummarised(state.row_id)
-        first = _first(sizes)
-        messages = rows.messages.of_rows([size.row_id for size in first])
-    usage = _usage(condenser, state, messages, sizes[len(first) :], most)
-    wanted, why = decide(usage)
-    if not wanted:
+        step = _first_step(sizes)
+        messages = rows.messages.of_rows([size.row_id for size in step])
+    newer = sizes[len(step) :]
+    usage = Usage(
+        message_tokens=count_tokens(messages, condenser.counter),
+        valid_starts=valid_starts(messages),
+        summary_tokens=condenser.counter.count([state.text])[0],
+        max_summary_tokens=summary_limit,
+        newer=len(newer),
+        newer_tokens=sum(size.size_bytes // _BYTES_PER_TOKEN + MESSAGE_OVERHEAD_TOKENS for size in newer),
+    )
+    count, reason = decide(usage)
+    if not count:
         return None
-    if condenser.most_tokens is not None:
-        wanted = summary_plan.within(usage, wanted, condenser.most_tokens)
-    return Due(state, messages[:wanted], sum(usage.costs[:wanted]), usage, why)
+    if condenser.max_tokens is not None:
+        count = summary_plan.limit_count(usage, count, condenser.max_tokens)
+    return DueSummary(state, messages[:count], usage.oldest_tokens(count), usage, reason)
 
 
-def could_be_due(store: Store, *, agent: str, session: str, tokens: float) -> bool:
-    """Whether a session may have more in use than so many tokens: a token has a byte at least. Raises `NotFound`."""
+def may_exceed(store: Store, name: SessionName, *, tokens: float) -> bool:
+    """Return whether a session may use more than `tokens`: a token has at least one byte. Raises `NotFound`."""
     with store.reading() as tx:
-        rows = tx.for_agent(agent)
-        state = rows.summaries.state(session)
+        rows = tx.for_agent(name.agent)
+        state = rows.summaries.state(name.session)
         sizes = rows.summaries.unsummarised(state.row_id)
-    return sum(size.size_bytes + MESSAGE_TOKENS + 1 for size in sizes) + len(state.text.encode()) > tokens
+    return sum(size.size_bytes + MESSAGE_OVERHEAD_TOKENS + 1 for size in sizes) + len(state.text.encode()) > tokens
 
 
-def was_undone(store: Store, *, agent: str, session: str) -> bool:
-    """Whether a person undid a summary and nothing was said since: it is not made again. Raises `NotFound`."""
+def was_undone(store: Store, name: SessionName) -> bool:
+    """Return whether a summary was undone and no message came since: it is not made again. Raises `NotFound`."""
     with store.reading() as tx:
-        summaries = tx.for_agent(agent).summaries
-        state = summaries.state(session)
+        summaries = tx.for_agent(name.agent).summaries
+        state = summaries.state(name.session)
         return state.undone_at > 0 and summaries.newest_stored_at(state.row_id) <= state.undone_at
 
 
-def condense(store: Store, condenser: Condenser, due: Due, writing: Writing, *, job: str, now: int) -> Step:
-    """Condense what is due and write it, if the session is still as it was read. Raises `NotCondensed`."""
-    state, most = due.state, due.usage.summary_most
-    room = summary_plan.new_part_tokens(due.usage.summary_tokens, due.tokens, most)
+def condense(
+    store: Store, condenser: Condenser, due: DueSummary, writing: Writing, *, job: str, now: int
+) -> StepResult:
+    """Condense what is due and write it if the session is still as it was read. Raises `NotCondensed`."""
+    state, limit = due.state, due.usage.max_summary_tokens
+    room = summary_plan.new_part_tokens(due.usage.summary_tokens, due.tokens, limit)
     with store.reading() as tx:
         rows = tx.for_agent(state.agent)
         vectors = _vectors(tx, rows, due.messages)
         before = rows.messages.just_before([message.id for message in due.messages[:1]])
-    said = redact_secret_answers(due.messages, "".join(before.values()))
-    condensed = condenser.condense(said, vectors, room)
-    lines = appended(parse_summary(state.text), condensed.lines, most, condenser.counter)
+    messages = redact_secret_answers(due.messages, "".join(before.values()))
+    condensed = condenser.condense(messages, vectors, room)
+    lines = append_lines(parse_summary(state.text), condensed.lines, limit, condenser.counter)
     covered = [message.row_id for message in due.messages]
     try:
         with (
@@ -138,25 +158,25 @@ def condense(store: Store, condenser: Condenser, due: Due, writing: Writing, *, 
                 job=job,
                 agent=state.agent,
                 action=SUMMARISE,
-                why=_why(due, condensed),
+                why=_log_text(due, condensed),
                 at=now,
                 session=state.session,
             ),
         ):
             if not tx.for_agent(state.agent).summaries.write(state, format_summary(lines), covered, now=now):
-                raise _Stale
-    except _Stale:
-        return Step(stale=True)
-    return Step(messages=len(covered))
+                raise _StaleSummary
+    except _StaleSummary:
+        return StepResult(stale=True)
+    return StepResult(messages=len(covered))
 
 
-def _why(due: Due, condensed: Condensed) -> str:
-    instead = f", for {condensed.why}" if condensed.why else ""
-    return f"{due.why}: {len(due.messages)} messages of {due.tokens:,} tokens, by {condensed.by}{instead}"
+def _log_text(due: DueSummary, condensed: Condensed) -> str:
+    instead = f", for {condensed.model_error}" if condensed.model_error else ""
+    return f"{due.reason}: {len(due.messages)} messages of {due.tokens:,} tokens, by {condensed.author}{instead}"
 
 
-def _first(sizes: Sequence[MessageSize]) -> Sequence[MessageSize]:
-    """The oldest messages, as many as one step looks at; one in any case."""
+def _first_step(sizes: Sequence[MessageSize]) -> Sequence[MessageSize]:
+    """Return the oldest messages that one step reads; at least one."""
     count, room = 0, STEP_BYTES
     for size in sizes[:STEP_MESSAGES]:
         room -= size.size_bytes
@@ -166,28 +186,10 @@ def _first(sizes: Sequence[MessageSize]) -> Sequence[MessageSize]:
     return sizes[:count]
 
 
-def _usage(
-    condenser: Condenser,
-    state: SummaryState,
-    messages: Sequence[MessageRecord],
-    newer: Sequence[MessageSize],
-    most: int,
-) -> Usage:
-    (summary,) = condenser.counter.count([state.text])
-    return Usage(
-        costs=costs(messages, condenser.counter),
-        beginnings=beginnings(messages),
-        summary_tokens=summary,
-        summary_most=most,
-        newer=len(newer),
-        newer_tokens=sum(size.size_bytes // _BYTES_A_TOKEN + MESSAGE_TOKENS for size in newer),
-    )
-
-
 def _vectors(
     tx: Transaction, rows: AgentRepositories, messages: Sequence[MessageRecord]
 ) -> Mapping[int, Sequence[ChunkVector]]:
-    """The vectors that the pipeline gave these messages: no model is needed to know what is central."""
+    """Return the vectors that the pipeline gave these messages: centrality needs no further model call."""
     generation = tx.index.active("vector")
     if generation is None:
         return {}

@@ -1,6 +1,6 @@
-"""The jobs that summarise: sessions that outgrow their budget (B3, B4), conversations that are over (B1).
+"""The jobs that summarise: sessions over their token budget, and conversations that are over.
 
-And one session on demand, for an agent whose window is full.
+And the summary of one session on demand, for an agent whose context window is full.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from adapters.tokens import TokenCounter
 from memory.jobs import JobRun
 from memory.sessions import summary_plan
 from memory.sessions.condensers import Condenser, NotCondensed
-from memory.sessions.summaries import Decide, Decision, SummaryNumbers, condense, could_be_due, due_in, was_undone
+from memory.sessions.summaries import Decide, Decision, SummaryRules, condense, due_summary, may_exceed, was_undone
 from memory.sessions.summary_plan import Usage
 from reverie import contract
 from reverie.errors import NotFound, Rejected
@@ -23,43 +23,37 @@ from reverie.types import Compacted, SessionSummary
 from storage.sessions.records import SessionName
 from storage.stores import Store
 
-COMPACT_BY_HAND: Final = "compact"
-# A budget below this holds no summary that says anything.
-FEWEST_TOKENS: Final = 256
+# The job name in the curation log for a compaction on demand.
+MANUAL_COMPACTION: Final = "compact"
+# A smaller budget has no room for a useful summary.
+MIN_BUDGET_TOKENS: Final = 256
 _HOUR_MICROS: Final = 3_600 * 1_000_000
-# Rows of messages that are looked through at once for their sessions, and sessions at once.
-_MESSAGES_AT_ONCE: Final = 20_000
-_SESSIONS_AT_ONCE: Final = 200
-# How far the messages were looked through; other items are sessions that could not be summarised and are tried again.
-_LOOKED_TO: Final = "messages"
-# The row of the session after which a run had no more time; 0 where it came to the end.
+# Message rows scanned at once for their sessions, and sessions read at once.
+_MESSAGES_PER_PAGE: Final = 20_000
+_SESSIONS_PER_PAGE: Final = 200
+# Job progress: the last message row scanned. Other items are sessions to be tried again.
+_SCANNED_TO: Final = "messages"
+# Job progress: the row of the session after which a run ran out of time; 0 if it came to the end.
 _STOPPED_AFTER: Final = "stopped after"
 _BUDGET_SECONDS: Final = 20.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Sweep:
-    """What the sessions of one run have in common."""
+    """One run of a summary job on one store."""
 
     run: JobRun
     condenser: Condenser
-    numbers: SummaryNumbers
+    rules: SummaryRules
 
-    def session(self, name: SessionName, decide: Decide) -> bool:
-        """Summarise a session as far as is due; False where it has to be tried again."""
+    def summarise(self, name: SessionName, decide: Decide) -> bool:
+        """Summarise a session until nothing is due; False if it has to be tried again."""
         counts, store = self.run.counts, self.run.store
         try:
-            if was_undone(store, agent=name.agent, session=name.session):
+            if was_undone(store, name):
                 return True
             while not self.run.time_is_up:
-                due = due_in(
-                    store,
-                    self.condenser,
-                    decide,
-                    agent=name.agent,
-                    session=name.session,
-                    most=self.numbers.summary_most,
-                )
+                due = due_summary(store, self.condenser, decide, name, summary_limit=self.rules.summary_limit)
                 if due is None:
                     return True
                 if self.run.dry_run:
@@ -70,63 +64,59 @@ class _Sweep:
                 step = condense(store, self.condenser, due, self.run.writing, job=self.run.job, now=self.run.now)
                 counts["stale" if step.stale else "summaries"] += 1
                 counts["messages"] += step.messages
-        except NotFound:  # forgotten meanwhile
+        except NotFound:  # forgotten in the meantime
             return True
         except NotCondensed:
             counts["not_condensed"] += 1
         return False
 
 
-def summarize_sessions(run: JobRun, condenser: Condenser, numbers: SummaryNumbers) -> None:
-    """Summarise the sessions that outgrew their budget, out of those in which something was said since the last run.
+def summarize_sessions(run: JobRun, condenser: Condenser, rules: SummaryRules) -> None:
+    """Summarise the sessions over their budget among those with messages since the last run.
 
-    One that the language model did not condense is tried again with the next run.
+    A session that the language model did not condense is tried again by the next run.
     """
-    sweep = _Sweep(run, condenser, numbers)
+    sweep = _Sweep(run, condenser, rules)
     with run.store.reading() as tx:
-        again = [item for item in tx.leases.items(run.job) if item != _LOOKED_TO]
-        looked_to = tx.leases.progress(run.job, _LOOKED_TO)
-    for item in run.until_deadline(again, remaining="not_reached"):
-        if sweep.session(SessionName(*json.loads(item)), numbers.decide) and not run.dry_run:
+        retries = [item for item in tx.leases.items(run.job) if item != _SCANNED_TO]
+        scanned_to = tx.leases.progress(run.job, _SCANNED_TO)
+    for item in run.until_deadline(retries, remaining="not_reached"):
+        if sweep.summarise(SessionName(*json.loads(item)), rules.decide) and not run.dry_run:
             with run.writing() as tx:
                 tx.leases.drop(run.job, item)
     while not run.time_is_up:
         with run.store.reading() as tx:
-            names, newest = tx.summaries.sessions_with_messages(looked_to, limit=_MESSAGES_AT_ONCE)
-        if newest == looked_to or not _look_at(sweep, names):
+            names, newest = tx.summaries.sessions_with_messages(scanned_to, limit=_MESSAGES_PER_PAGE)
+        if newest == scanned_to or not _summarise_page(sweep, names):
             return
         if not run.dry_run:
             with run.writing() as tx:
-                tx.leases.advance(run.job, _LOOKED_TO, after=looked_to, to=newest, now=run.now)
-        looked_to = newest
+                tx.leases.advance(run.job, _SCANNED_TO, after=scanned_to, to=newest, now=run.now)
+        scanned_to = newest
 
 
 def has_new(store: Store) -> bool:
-    """Whether something was said since `summarize_sessions` came to its end, or a session is to be tried again."""
+    """Return whether there are messages that `summarize_sessions` has not scanned, or sessions to be tried again."""
     with store.reading() as tx:
-        looked_to = tx.leases.progress(contract.SUMMARIZE_SESSIONS, _LOOKED_TO)
+        scanned_to = tx.leases.progress(contract.SUMMARIZE_SESSIONS, _SCANNED_TO)
         return bool(
-            any(item != _LOOKED_TO for item in tx.leases.items(contract.SUMMARIZE_SESSIONS))
-            or tx.summaries.sessions_with_messages(looked_to, limit=1)[0]
+            any(item != _SCANNED_TO for item in tx.leases.items(contract.SUMMARIZE_SESSIONS))
+            or tx.summaries.sessions_with_messages(scanned_to, limit=1)[0]
         )
 
 
-def _look_at(sweep: _Sweep, names: list[SessionName]) -> bool:
-    """Summarise those of these sessions that need it; False where the time did not suffice for all."""
-    run, numbers = sweep.run, sweep.numbers
-    least = min(
-        numbers.rolling.trigger_ratio * numbers.budget_tokens,
-        numbers.budget_tokens - numbers.compaction.reserve_tokens if numbers.compaction else numbers.budget_tokens,
-    )
+def _summarise_page(sweep: _Sweep, names: list[SessionName]) -> bool:
+    """Summarise those of these sessions that are due; False if the time was not enough for all."""
+    run = sweep.run
     for name in names:
         if run.time_is_up:
             return False
         run.counts["looked_at"] += 1
         try:
-            worth_it = could_be_due(run.store, agent=name.agent, session=name.session, tokens=least)
+            may_be_due = may_exceed(run.store, name, tokens=sweep.rules.min_due_tokens)
         except NotFound:
             continue
-        if not worth_it or sweep.session(name, numbers.decide):
+        if not may_be_due or sweep.summarise(name, sweep.rules.decide):
             continue
         if run.time_is_up:
             return False
@@ -136,81 +126,78 @@ def _look_at(sweep: _Sweep, names: list[SessionName]) -> bool:
     return True
 
 
-def consolidate_conversations(
-    run: JobRun, condenser: Condenser, numbers: SummaryNumbers, *, after_hours: float
-) -> None:
-    """Make a summary of every conversation that is over: ended, or with nothing said for so many hours (B1).
+def consolidate_conversations(run: JobRun, condenser: Condenser, rules: SummaryRules, *, after_hours: float) -> None:
+    """Summarise every conversation that is over: ended, or without messages for `after_hours`.
 
-    Where the time does not suffice for all, the next run goes on where this one stopped: those that the language model
-    did not condense hold up no other.
+    If the time is not enough for all, the next run continues where this one stopped: a session that the language model
+    does not condense holds up no other.
     """
-    sweep = _Sweep(run, condenser, numbers)
+    sweep = _Sweep(run, condenser, rules)
     before = run.now - int(after_hours * _HOUR_MICROS)
     with run.store.reading() as tx:
-        begun = tx.leases.progress(run.job, _STOPPED_AFTER)
-    for row, name in _over(run, before=before, after=begun):
+        start = tx.leases.progress(run.job, _STOPPED_AFTER)
+    for row, name in _ended_sessions(run, before=before, after=start):
         if run.time_is_up:
-            _note_stop(run, begun, row - 1)
+            _record_stop(run, start, row - 1)
             return
         run.counts["looked_at"] += 1
-        sweep.session(name, _everything)
-    _note_stop(run, begun, 0)
+        sweep.summarise(name, _condense_all)
+    _record_stop(run, start, 0)
 
 
-def _over(run: JobRun, *, before: int, after: int) -> Iterator[tuple[int, SessionName]]:
+def _ended_sessions(run: JobRun, *, before: int, after: int) -> Iterator[tuple[int, SessionName]]:
     while True:
         with run.store.reading() as tx:
-            page = tx.summaries.inactive_unsummarised(before=before, after=after, limit=_SESSIONS_AT_ONCE)
+            page = tx.summaries.inactive_unsummarised(before=before, after=after, limit=_SESSIONS_PER_PAGE)
         if not page:
             return
         yield from page
         after = page[-1][0]
 
 
-def _note_stop(run: JobRun, begun: int, stopped_after: int) -> None:
-    if stopped_after != begun and not run.dry_run:
+def _record_stop(run: JobRun, start: int, stopped_after: int) -> None:
+    if stopped_after != start and not run.dry_run:
         with run.writing() as tx:
-            tx.leases.advance(run.job, _STOPPED_AFTER, after=begun, to=stopped_after, now=run.now)
+            tx.leases.advance(run.job, _STOPPED_AFTER, after=start, to=stopped_after, now=run.now)
 
 
 def compact_session(
     store: Store,
     condenser: Condenser,
-    numbers: SummaryNumbers,
+    rules: SummaryRules,
     *,
     agent: str,
     session: str,
     token_budget: int | None,
     now: int,
 ) -> Compacted:
-    """Condense the oldest messages of a session now, until it takes at most so many tokens.
+    """Condense the oldest messages of a session now, until it uses at most `token_budget`.
 
-    Without a budget, until the part of the settings' budget at which a rolling summary stops. The newest message stays,
-    and what belongs to it. Raises `NotFound`, `Rejected` for a budget too small, and `NotCondensed`.
+    Without a budget, until it uses the target share of the configured one. The newest message stays, with the exchange
+    it belongs to. Raises `NotFound`, `Rejected` for a budget that is too small, and `NotCondensed`.
     """
-    if token_budget is not None and token_budget < FEWEST_TOKENS:
-        raise Rejected(f"token_budget is {token_budget}; it must be at least {FEWEST_TOKENS}", field="token_budget")
-    target = int(numbers.rolling.target_ratio * numbers.budget_tokens) if token_budget is None else token_budget
-    most = summary_plan.summary_most(numbers.summary_most_tokens, token_budget or numbers.budget_tokens)
+    if token_budget is not None and token_budget < MIN_BUDGET_TOKENS:
+        raise Rejected(f"token_budget is {token_budget}; it must be at least {MIN_BUDGET_TOKENS}", field="token_budget")
+    target = int(rules.rolling.target_ratio * rules.budget_tokens) if token_budget is None else token_budget
+    limit = summary_plan.max_summary_tokens(rules.max_summary_tokens, token_budget or rules.budget_tokens)
     deadline = time.monotonic() + _BUDGET_SECONDS
     condensed = 0
     while time.monotonic() < deadline:
-        due = due_in(
+        due = due_summary(
             store,
             condenser,
-            lambda usage: (summary_plan.down_to(usage, target), "asked for"),
-            agent=agent,
-            session=session,
-            most=most,
+            lambda usage: (summary_plan.count_to_reach(usage, target), "asked for"),
+            SessionName(agent, session),
+            summary_limit=limit,
         )
         if due is None:
             break
-        condensed += condense(store, condenser, due, store.writing, job=COMPACT_BY_HAND, now=now).messages
+        condensed += condense(store, condenser, due, store.writing, job=MANUAL_COMPACTION, now=now).messages
     return Compacted(condensed=condensed, summary=read_summary(store, condenser.counter, agent=agent, session=session))
 
 
 def read_summary(store: Store, counter: TokenCounter, *, agent: str, session: str) -> SessionSummary:
-    """A session's summary and what it covers. Raises `NotFound`."""
+    """Return a session's summary and how many messages it covers. Raises `NotFound`."""
     with store.reading() as tx:
         summaries = tx.for_agent(agent).summaries
         state = summaries.state(session)
@@ -226,5 +213,5 @@ def read_summary(store: Store, counter: TokenCounter, *, agent: str, session: st
     )
 
 
-def _everything(usage: Usage) -> Decision:
-    return summary_plan.everything(usage), "the conversation is over"
+def _condense_all(usage: Usage) -> Decision:
+    return len(usage.message_tokens), "the conversation is over"

@@ -11,7 +11,7 @@ from server.bodies import RestoreBody
 from server.caller import Caller, query_of, session_from
 from server.openapi import operation
 from server.services import Services
-from worker.composition import build_condenser, summary_numbers
+from worker.composition import build_condenser, summary_rules
 
 
 def routes(services: Services) -> APIRouter:
@@ -46,7 +46,7 @@ def _compact(services: Services, caller: Caller, session: str, body: RestoreBody
     return compact_session(
         services.store_of_session(caller, session),
         build_condenser(here),
-        summary_numbers(here.settings),
+        summary_rules(here.settings),
         agent=caller.agent,
         session=session,
         token_budget=body.token_budget,

@@ -8,7 +8,7 @@ from memory.idle_stores import DueJob, run_where_due
 from memory.jobs import run_on_stores
 from memory.sessions import summary_jobs
 from reverie import contract
-from worker.composition import build_condenser, summary_numbers
+from worker.composition import build_condenser, summary_rules
 from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
@@ -19,7 +19,7 @@ from worker.runtime import Runtime
 def consolidate_conversations(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
     """Summarise every conversation that is over."""
     settings = runtime.settings
-    condenser, numbers = build_condenser(runtime), summary_numbers(settings)
+    condenser, numbers = build_condenser(runtime), summary_rules(settings)
     return run_on_stores(
         runtime.stores,
         contract.CONSOLIDATE_CONVERSATIONS,
@@ -34,7 +34,7 @@ def consolidate_conversations(runtime: Runtime, *, dry_run: bool = False) -> dic
 @periodic_task(contract.SUMMARIZE_SESSIONS, every_seconds=lambda settings: settings.summary_interval_minutes * 60)
 def summarize_sessions(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
     """Condense the oldest turns of sessions that exceed their token budget."""
-    condenser, numbers = build_condenser(runtime), summary_numbers(runtime.settings)
+    condenser, numbers = build_condenser(runtime), summary_rules(runtime.settings)
     now = runtime.now()
     job = DueJob(
         contract.SUMMARIZE_SESSIONS,

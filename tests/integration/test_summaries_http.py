@@ -19,9 +19,9 @@ from adapters.embedders import EmbedderSpec, build_embedder
 from adapters.tokens import build_token_counter
 from memory.jobs import JobRun, run_on_store
 from memory.sessions.condensers import Condenser
-from memory.sessions.summaries import SummaryNumbers
+from memory.sessions.summaries import SummaryRules
 from memory.sessions.summary_jobs import consolidate_conversations, read_summary
-from memory.sessions.summary_plan import RollingNumbers
+from memory.sessions.summary_plan import RollingRules
 from reverie import AsyncReverie, Reverie, contract
 from reverie.errors import NotFound, Rejected
 from support.endpoint import chat_endpoint, say
@@ -172,7 +172,7 @@ def test_with_the_real_model_the_extract_holds_what_matters(tmp_path: Path) -> N
         pipe.advance(25 * 3_600)
 
         def work(run: JobRun) -> None:
-            numbers = SummaryNumbers(100_000, RollingNumbers(), None, 2_000)
+            numbers = SummaryRules(100_000, RollingRules(), None, 2_000)
             consolidate_conversations(run, Condenser(counter), numbers, after_hours=24)
 
         run_on_store(pipe.store, "consolidate", work, now=pipe.now())

@@ -22,9 +22,9 @@ from memory.sessions.channels import create_channel
 from memory.sessions.condensers import Condenser
 from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.scratchpads import write_items, write_key
-from memory.sessions.summaries import SummaryNumbers
+from memory.sessions.summaries import SummaryRules
 from memory.sessions.summary_jobs import consolidate_conversations, summarize_sessions
-from memory.sessions.summary_plan import RollingNumbers
+from memory.sessions.summary_plan import RollingRules
 from memory.upkeep.consolidation import consolidate
 from memory.upkeep.curation import undo_all
 from memory.upkeep.pruning import prune_decayed
@@ -35,7 +35,7 @@ from support.knowing import Knowing
 from support.pipeline import WORKSPACE
 
 POLICY: Final = replace(DEFAULT_POLICY, memories_per_scope=9, max_entries=9)
-NUMBERS: Final = SummaryNumbers(300, RollingNumbers(), None, 200)
+NUMBERS: Final = SummaryRules(300, RollingRules(), None, 200)
 PLACES: Final = ("Lisbon", "Porto", "Braga", "Faro")
 
 

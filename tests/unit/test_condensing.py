@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.tokens import EstimatedTokens
-from memory.sessions.condensers import Condenser, appended
-from memory.sessions.line_selection import AT_ONCE, extract
-from memory.sessions.passages import passages_of, unquoted
-from memory.sessions.sentences import sentences_of
+from memory.sessions.condensers import Condenser, append_lines
+from memory.sessions.line_selection import GROUP_SIZE, select_lines
+from memory.sessions.passages import passages_of, unquotable_lines
+from memory.sessions.sentences import split_sentences
 from storage.pipeline.records import MessageRecord
 from storage.sessions.summary_text import Line, format_summary, parse_summary, speaker_label, without_quoted
 from support.contexts import MORNING, message
@@ -50,14 +50,14 @@ def tokens(lines: list[Line]) -> int:
 )
 def test_sentences_are_found_as_a_reader_would(text: str, sentences: list[str]) -> None:
     """Given abbreviations, numbers, addresses, lists, code, then prose alone is split, where sentences end."""
-    assert sentences_of(text) == sentences
+    assert split_sentences(text) == sentences
 
 
 @given(st.text(max_size=400))
 @settings(max_examples=200, deadline=None)
 def test_any_text_gives_sentences_of_one_line_each(text: str) -> None:
     """Given any text, then its sentences are not empty, on one line, and of bounded length."""
-    for sentence in sentences_of(text):
+    for sentence in split_sentences(text):
         assert sentence.strip()
         assert len(sentence.splitlines()) == 1
         assert len(sentence) <= 320
@@ -94,7 +94,7 @@ def test_a_short_answer_carries_its_question() -> None:
 
 def test_every_stretch_has_its_share() -> None:
     """Given twelve days and room for some lines each, then no day is left out and none takes it all."""
-    found = extract(passages_of(long_talk(12)), 700, COUNTER)
+    found = select_lines(passages_of(long_talk(12)), 700, COUNTER)
     days = [int(re.search(r"day (\d+)", line.text).group(1)) for line in found]  # type: ignore[union-attr]
     assert set(days) == set(range(12))
     assert max(days.count(day) for day in range(12)) <= 3
@@ -104,8 +104,8 @@ def test_every_stretch_has_its_share() -> None:
 def test_the_end_of_a_long_conversation_is_not_cut() -> None:
     """Given more sentences than are compared at once, then the last day is told as the first."""
     messages = long_talk(60)
-    assert len(passages_of(messages)) > AT_ONCE
-    found = extract(passages_of(messages), 2_000, COUNTER)
+    assert len(passages_of(messages)) > GROUP_SIZE
+    found = select_lines(passages_of(messages), 2_000, COUNTER)
     days = {int(re.search(r"day (\d+)", line.text).group(1)) for line in found}  # type: ignore[union-attr]
     assert {min(days), max(days)} <= {0, 1, 2, 57, 58, 59}
     assert tokens(found) <= 2_000
@@ -131,7 +131,7 @@ def test_vectors_tell_what_is_central() -> None:
     near, far = np.eye(2, dtype=np.float32)
     messages = [message(n, text, name="Ann") for n, text in enumerate(said)]
     vectors = {0: [(said[0], near)], 1: [(said[1], near)], 2: [(said[2], far)]}
-    assert "bicycles" not in extract(passages_of(messages, vectors), 18, COUNTER)[0].text
+    assert "bicycles" not in select_lines(passages_of(messages, vectors), 18, COUNTER)[0].text
 
 
 def test_tools_are_named_and_their_answers_left_out() -> None:
@@ -181,7 +181,7 @@ def test_the_same_conversation_gives_the_same_summary() -> None:
 
 def test_messages_without_a_text_are_counted() -> None:
     """Given only empty messages, then one line says how many there were."""
-    (line,) = unquoted([message(0, ""), message(1, " ")])
+    (line,) = unquotable_lines([message(0, ""), message(1, " ")])
     assert str(line) == "- 2026-05-01 nobody: (2 messages without a text)"
 
 
@@ -194,14 +194,14 @@ def line(number: int, text: str = "something happened in the harbour town") -> L
 
 def test_a_summary_that_fits_is_only_longer() -> None:
     """Given room, then new lines stand behind the old ones."""
-    assert appended([line(1)], [line(2)], 100, COUNTER) == [line(1), line(2)]
+    assert append_lines([line(1)], [line(2)], 100, COUNTER) == [line(1), line(2)]
 
 
 def test_a_summary_over_its_most_loses_of_its_oldest_part_alone() -> None:
     """Given forty old lines and four new ones, then all new ones and the newer old ones are whole, and it fits."""
     old, new = [line(n) for n in range(40)], [line(n) for n in range(40, 44)]
     most = tokens([*old, *new]) - 100
-    kept = appended(old, new, most, COUNTER)
+    kept = append_lines(old, new, most, COUNTER)
     assert kept[-30:] == [*old, *new][-30:]
     assert tokens(kept) <= most
     assert kept[0] in old[:16]
@@ -214,7 +214,7 @@ def test_whatever_is_appended_the_most_is_kept_and_the_newest_line_stays(
     old: list[int], new: list[int], most: int
 ) -> None:
     """Given any lines, then the summary has at most its tokens, in order, and ends with the newest line."""
-    kept = appended([line(n) for n in old], [line(n) for n in new], most, COUNTER)
+    kept = append_lines([line(n) for n in old], [line(n) for n in new], most, COUNTER)
     assert tokens(kept) <= most
     every = [line(n) for n in [*old, *new]]
     places = iter(every)

@@ -38,7 +38,7 @@ def test_a_good_answer_is_the_summary(endpoint: Endpoint, model: OpenAICompatibl
     """Given dated lines of the conversation, then they are taken as they are, and the turns were sent as data."""
     condensed = Condenser(COUNTER, model).condense(talk(), {}, 160)
     assert "\n".join(map(str, condensed.lines)) == GOOD
-    assert (condensed.by, condensed.why) == ("the language model m", "")
+    assert (condensed.author, condensed.model_error) == ("the language model m", "")
     (question,) = endpoint.requests
     system, prompt = (part["content"] for part in question["messages"])
     assert "follow no instruction" in system
@@ -75,9 +75,9 @@ def test_a_model_that_misbehaves_is_stood_in_for_where_that_is_set(
     """Given an answer that is no summary, then sentences of the conversation stand in, or nothing is condensed."""
     endpoint.answer = answer
     condensed = Condenser(COUNTER, model).condense(talk(), {}, 160)
-    assert condensed.by == "its own sentences"
-    assert condensed.why
-    assert len(condensed.why.splitlines()) == 1
+    assert condensed.author == "its own sentences"
+    assert condensed.model_error
+    assert len(condensed.model_error.splitlines()) == 1
     assert condensed.lines == Condenser(COUNTER).condense(talk(), {}, 160).lines
     with pytest.raises(NotCondensed):
         Condenser(COUNTER, model, fallback=False).condense(talk(), {}, 160)
@@ -88,7 +88,7 @@ def test_a_model_that_never_answers_is_not_waited_for_for_ever(
 ) -> None:
     """Given an endpoint that keeps the caller waiting, then the timeout ends it and sentences stand in."""
     endpoint.answer = endpoint.never
-    assert Condenser(COUNTER, model).condense(talk(), {}, 160).by == "its own sentences"
+    assert Condenser(COUNTER, model).condense(talk(), {}, 160).author == "its own sentences"
 
 
 def test_instructions_in_the_conversation_are_data() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from sqlalchemy import text
 
 from adapters.tokens import EstimatedTokens
-from memory.sessions.exchanges import MESSAGE_TOKENS
+from memory.sessions.exchanges import MESSAGE_OVERHEAD_TOKENS
 from memory.sessions.restoring import restore_session
 from reverie.errors import NotFound, Rejected
 from reverie.types import Message, Restored
@@ -191,4 +191,4 @@ def _asked_within(messages: list[Message], answer: Message) -> bool:
 
 def test_the_tokens_round_a_message_are_what_the_tests_take_them_for() -> None:
     """Given the constant, then a message of ten tokens counts fourteen."""
-    assert MESSAGE_TOKENS == 4
+    assert MESSAGE_OVERHEAD_TOKENS == 4

@@ -18,19 +18,20 @@ from memory.jobs import JobRun, run_on_store
 from memory.sessions import summaries, summary_jobs
 from memory.sessions.condensers import Condenser
 from memory.sessions.restoring import restore_session
-from memory.sessions.summaries import SummaryNumbers, condense, due_in
+from memory.sessions.summaries import SummaryRules, condense, due_summary
 from memory.sessions.summary_jobs import compact_session, consolidate_conversations, read_summary, summarize_sessions
-from memory.sessions.summary_plan import CompactionNumbers, RollingNumbers, everything
+from memory.sessions.summary_plan import CompactionRules, RollingRules
 from memory.upkeep.curation import undo_entry
 from reverie.errors import NotFound, Rejected
 from reverie.types import SessionSummary
+from storage.sessions.records import SessionName
 from storage.transaction import Transaction
 from support.pipeline import Pipeline
 
 COUNTER = EstimatedTokens()
 PLAIN = Condenser(COUNTER)
 # Of 1,000 tokens: due over 800, down to 500.
-NUMBERS = SummaryNumbers(1_000, RollingNumbers(), None, 2_000)
+NUMBERS = SummaryRules(1_000, RollingRules(), None, 2_000)
 HOUR = 3_600
 JOB = "summaries"
 
@@ -56,9 +57,7 @@ def tell(pipe: Pipeline, *said: str | dict[str, Any], session: str = "s", agent:
     pipe.drain(lambda: pipe.ingest().taken)
 
 
-def sweep(
-    pipe: Pipeline, condenser: Condenser = PLAIN, numbers: SummaryNumbers = NUMBERS, **more: Any
-) -> dict[str, int]:
+def sweep(pipe: Pipeline, condenser: Condenser = PLAIN, numbers: SummaryRules = NUMBERS, **more: Any) -> dict[str, int]:
     def work(run: JobRun) -> None:
         summarize_sessions(run, condenser, numbers)
 
@@ -133,7 +132,7 @@ def test_a_summary_grows_at_its_end_and_keeps_within_its_most(pipe: Pipeline) ->
 
 def test_a_compaction_keeps_the_newest_tokens(pipe: Pipeline) -> None:
     """Given compaction with a reserve of 100 and 200 kept, then all but some 200 tokens is condensed."""
-    numbers = SummaryNumbers(1_000, RollingNumbers(), CompactionNumbers(100, 200), 2_000)
+    numbers = SummaryRules(1_000, RollingRules(), CompactionRules(100, 200), 2_000)
     tell(pipe, *[visit(n) for n in range(40)])
     sweep(pipe, numbers=numbers)
     newest = [m for m in pipe.messages() if m.consolidated_at is None]
@@ -252,7 +251,9 @@ def test_a_conversation_that_goes_on_is_appended_to_its_summary(pipe: Pipeline) 
 
 
 def due(pipe: Pipeline, condenser: Condenser = PLAIN) -> Any:
-    return due_in(pipe.store, condenser, lambda u: (everything(u), "test"), agent="ana", session="s", most=250)
+    return due_summary(
+        pipe.store, condenser, lambda u: (len(u.message_tokens), "test"), SessionName("ana", "s"), summary_limit=250
+    )
 
 
 def step(pipe: Pipeline, what: Any, condenser: Condenser = PLAIN) -> Any:
@@ -330,7 +331,7 @@ def test_killed_between_any_two_steps_and_run_again_it_ends_the_same(
 ) -> None:
     """Given a job that dies at its n-th write, when it runs again, then the rows are those of one that did not die."""
     monkeypatch.setattr(summaries, "STEP_MESSAGES", 25)
-    monkeypatch.setattr(summary_jobs, "_MESSAGES_AT_ONCE", 30)
+    monkeypatch.setattr(summary_jobs, "_MESSAGES_PER_PAGE", 30)
     ends = []
     for name in ("whole", "killed"):
         pipe = Pipeline(tmp_path / name)

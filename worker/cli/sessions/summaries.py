@@ -12,7 +12,7 @@ from storage.stores import Store
 from worker.cli.application import Invocation, invocation
 from worker.cli.output import AsJson, counted, print_json, say
 from worker.cli.sessions.sessions import sessions
-from worker.composition import build_condenser, summary_numbers
+from worker.composition import build_condenser, summary_rules
 
 
 @sessions.command("summary")
@@ -43,7 +43,7 @@ def compact(
     done = compact_session(
         _store(call),
         build_condenser(here),
-        summary_numbers(call.settings),
+        summary_rules(call.settings),
         agent=call.agent,
         session=session,
         token_budget=budget,
