@@ -44,7 +44,7 @@ class Services:
     @cached_property
     def _status_reader(self) -> StatusReader:
         here = self.runtime
-        return StatusReader(here.stores, here.inbox, here.pulse, here.embedder, here.language_model)
+        return StatusReader(here.stores, here.inbox, here.monitor, here.embedder, here.language_model)
 
     def status(self) -> PipelineStatus:
         """The state of the pipeline."""

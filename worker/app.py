@@ -220,7 +220,7 @@ def _count_task(**_: Any) -> None:
 @signals.worker_ready.connect  # type: ignore[untyped-decorator]
 def _start_heartbeat(sender: Any = None, **_: Any) -> None:
     queues = sorted(str(queue) for queue in sender.app.amqp.queues.consume_from)
-    threading.Thread(target=_send_heartbeats, args=(queues,), name="pulse", daemon=True).start()
+    threading.Thread(target=_send_heartbeats, args=(queues,), name="heartbeat", daemon=True).start()
 
 
 def _send_heartbeats(queues: list[str]) -> None:

@@ -14,7 +14,7 @@ from typing import Final
 
 import structlog
 
-from adapters.broker.pulse import WorkerPulse
+from adapters.broker.monitor import WorkerHeartbeat
 from reverie.errors import Unavailable
 from worker.runtime import Runtime
 
@@ -25,7 +25,7 @@ log = structlog.get_logger(__name__)
 
 def send_heartbeat(runtime: Runtime, name: str, *, queues: Sequence[str] = (), started_at: float) -> None:
     """Report that the process `name` is alive. `started_at` is in seconds. Broker errors are suppressed."""
-    pulse = WorkerPulse(
+    heartbeat = WorkerHeartbeat(
         name=name,
         host=socket.gethostname(),
         pid=os.getpid(),
@@ -34,9 +34,9 @@ def send_heartbeat(runtime: Runtime, name: str, *, queues: Sequence[str] = (), s
         seen_at=time.time(),
     )
     try:
-        runtime.pulse.beat(pulse)
+        runtime.monitor.heartbeat(heartbeat)
     except Unavailable:
-        log.debug("pulse_not_sent")
+        log.debug("heartbeat_not_sent")
 
 
 class TaskReporter:
@@ -66,7 +66,7 @@ class TaskReporter:
         runtime = self._current_runtime()
         embedder, models = _embedder_state(runtime), _language_model_states(runtime)
         try:
-            runtime.pulse.progress(
+            runtime.monitor.record_progress(
                 runtime.worker_name, now=time.time(), tasks=tasks, embedder=embedder, language_model=models
             )
         except Unavailable:

@@ -15,7 +15,7 @@ import redis
 import structlog
 
 from adapters.broker.inbox import WorkerInbox
-from adapters.broker.pulse import Pulse
+from adapters.broker.monitor import Monitor
 from adapters.broker.recall_buffer import RecallBuffer
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
@@ -142,9 +142,9 @@ class Runtime:
         return AgentIndexes(self.settings.recall_memory_mb * 1024 * 1024)
 
     @cached_property
-    def pulse(self) -> Pulse:
+    def monitor(self) -> Monitor:
         """The heartbeats of the processes, and the pipeline's lag."""
-        return Pulse(self.broker, prefix=self.settings.broker_prefix)
+        return Monitor(self.broker, prefix=self.settings.broker_prefix)
 
     @cached_property
     def task_sender(self) -> TaskSender:
@@ -159,7 +159,7 @@ class Runtime:
             self.settings,
             self.task_sender,
             self.inbox,
-            self.pulse,
+            self.monitor,
             lambda: DueLoop(self.stores, self.idle_stores, now=self.now, turn_seconds=turn_seconds),
             **self.schedule_parts,
         )
@@ -278,7 +278,7 @@ class Runtime:
             return
         with contextlib.suppress(Unavailable):
             if not degraded:
-                self.pulse.record_lags([(at - message.accepted_at) / 1_000_000 for message in messages])
+                self.monitor.record_lags([(at - message.accepted_at) / 1_000_000 for message in messages])
             if self.inbox.anyone_waiting(store.name):
                 outcomes = [
                     (message.agent, Outcome(id=message.id, state="searchable", degraded=degraded))

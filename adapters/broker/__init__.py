@@ -1,1 +1,1 @@
-"""What Reverie keeps in the broker beside the inbox: heartbeats, lag, working memory, and the recall log."""
+"""What workers and the server keep in the broker: inbox, monitoring data, working memory and the recall log."""

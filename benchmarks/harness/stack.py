@@ -24,7 +24,7 @@ from typing import Final, Self
 import psutil
 
 from adapters.broker.inbox import WorkerInbox
-from adapters.broker.pulse import Pulse, WorkerPulse
+from adapters.broker.monitor import Monitor, WorkerHeartbeat
 from benchmarks.harness.options import ROOT
 from benchmarks.harness.watch import Watch
 from reverie import contract
@@ -143,10 +143,10 @@ class Stack:
             time.sleep(0.2)
         return True
 
-    def pulse(self) -> list[WorkerPulse]:
+    def monitor(self) -> list[WorkerHeartbeat]:
         """The workers that have been heard of."""
         with connect(self.broker_url) as broker:
-            return Pulse(broker, prefix=contract.DEFAULT_PREFIX).workers()
+            return Monitor(broker, prefix=contract.DEFAULT_PREFIX).workers()
 
     def _environment(self) -> dict[str, str]:
         # An empty variable counts as not set: what the caller's shell says of its own Reverie is not meant for this.
@@ -159,7 +159,7 @@ class Stack:
         while True:
             self._check_alive(deadline)
             with contextlib.suppress(Unavailable):
-                if wanted <= {queue for worker in self.pulse() for queue in worker.queues}:
+                if wanted <= {queue for worker in self.monitor() for queue in worker.queues}:
                     return
             time.sleep(0.1)
 
@@ -173,7 +173,7 @@ class Stack:
         producer = self.producer(_WARM_WORKSPACE)
         for number in range(_WARM_MESSAGES):
             producer.enqueue([_warm_message(number)], wait="searchable", timeout_seconds=_START_SECONDS)
-        described = [worker.embedder for worker in self.pulse() if worker.embedder]
+        described = [worker.embedder for worker in self.monitor() if worker.embedder]
         self.embedder = described[0] if described else ""
 
 

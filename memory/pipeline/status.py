@@ -17,7 +17,7 @@ from typing import Final
 import msgspec
 
 from adapters.broker.inbox import WorkerInbox
-from adapters.broker.pulse import Pulse, WorkerPulse
+from adapters.broker.monitor import Monitor, WorkerHeartbeat
 from adapters.embedders.resilience import GuardedEmbedder
 from adapters.language_models import GuardedLanguageModel
 from memory.scheduling.status import time_status
@@ -64,13 +64,13 @@ class StatusReader:
         self,
         stores: Stores,
         inbox: WorkerInbox,
-        pulse: Pulse,
+        monitor: Monitor,
         embedder: GuardedEmbedder | None,
         language_model: GuardedLanguageModel | None = None,
     ) -> None:
         self._stores = stores
         self._inbox = inbox
-        self._pulse = pulse
+        self._monitor = monitor
         self._embedder = embedder
         self._language_model = language_model
         self._seen: dict[str, tuple[FileStamp, Peek]] = {}
@@ -196,10 +196,10 @@ class StatusReader:
     def _from_broker(self) -> tuple[dict[str, int], list[InboxStatus], list[WorkerStatus], LagStatus, str]:
         """What only the broker knows, and the error where it does not answer."""
         try:
-            queues = self._pulse.queue_depths()
+            queues = self._monitor.queue_depths()
             stats = [(name, self._inbox.stats(name)) for name in self._inbox.workspaces()]
-            workers = [_worker(pulse) for pulse in self._pulse.workers()]
-            lag = self._pulse.lag()
+            workers = [_worker(heartbeat) for heartbeat in self._monitor.workers()]
+            lag = self._monitor.lag()
         except Unavailable as error:
             return {}, [], [], LagStatus(), str(error)
         inboxes = [
@@ -241,18 +241,18 @@ def _sum(stages: Iterable[StageStatus | None]) -> StageStatus:
     )
 
 
-def _worker(pulse: WorkerPulse) -> WorkerStatus:
+def _worker(heartbeat: WorkerHeartbeat) -> WorkerStatus:
     return WorkerStatus(
-        name=pulse.name,
-        host=pulse.host,
-        pid=pulse.pid,
-        queues=pulse.queues,
-        started_at=_moment(pulse.started_at),
-        seen_at=_moment(pulse.seen_at),
-        progress_at=_moment(pulse.progress_at) if pulse.progress_at else None,
-        tasks_done=pulse.tasks_done,
-        embedder=pulse.embedder,
-        language_model=pulse.language_model,
+        name=heartbeat.name,
+        host=heartbeat.host,
+        pid=heartbeat.pid,
+        queues=heartbeat.queues,
+        started_at=_moment(heartbeat.started_at),
+        seen_at=_moment(heartbeat.seen_at),
+        progress_at=_moment(heartbeat.progress_at) if heartbeat.progress_at else None,
+        tasks_done=heartbeat.tasks_done,
+        embedder=heartbeat.embedder,
+        language_model=heartbeat.language_model,
     )
 
 

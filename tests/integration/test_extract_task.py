@@ -61,9 +61,9 @@ def test_what_was_extracted_wakes_the_pipeline_and_is_recalled(start: Callable[.
     tell(here, "Hello! I'm allergic to walnuts.")
     for stage in STAGES[1:]:
         run(stage, workspace=WORKSPACE)
-    before = here.pulse.queue_depths()[contract.QUEUE_INDEX]
+    before = here.monitor.queue_depths()[contract.QUEUE_INDEX]
     assert extract()["added"] == 1
-    assert here.pulse.queue_depths()[contract.QUEUE_INDEX] == before + 1
+    assert here.monitor.queue_depths()[contract.QUEUE_INDEX] == before + 1
     for stage in STAGES[1:]:
         run(stage, workspace=WORKSPACE)
     request = RecallRequest(query="walnuts allergic", agent="ana", mode="keyword", kinds=("memory",))

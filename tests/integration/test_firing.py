@@ -45,7 +45,7 @@ def runs_of(store: Store, schedule: str) -> list[RunRecord]:
 
 
 def tasks_sent(here: Runtime) -> int:
-    return here.pulse.queue_depths()[contract.QUEUE_SCHEDULES]
+    return here.monitor.queue_depths()[contract.QUEUE_SCHEDULES]
 
 
 def overdue(here: Runtime, store: Store) -> str:

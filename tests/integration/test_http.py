@@ -251,7 +251,7 @@ def test_a_dead_letter_is_told_shown_replayed_and_dropped(
 
     assert memory.replay(letters[0].id).item_id == "later"
     # The replay sends a notification of its own at once: no sweep is needed.
-    assert runtime.pulse.queue_depths()["ingest"] >= 1
+    assert runtime.monitor.queue_depths()["ingest"] >= 1
     drain(runtime)
     assert [letter.item_id for letter in memory.dead_letters()] == ["later", "late"]
     assert memory.drop(memory.dead_letters()[0].id) is True

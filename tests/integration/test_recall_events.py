@@ -193,12 +193,12 @@ def test_a_worker_that_dies_between_writing_and_removing_counts_nothing_twice(
 def test_a_log_nobody_was_woken_for_is_found_by_the_sweep(here: Runtime, ana: Reverie) -> None:
     """Given a lost notification, when the sweep runs, then the recording is on its way again."""
     ana.recall("boats")
-    until(lambda: here.pulse.queue_depths()["maintenance"] == 1)
+    until(lambda: here.monitor.queue_depths()["maintenance"] == 1)
     assert here.recall_log.workspaces() == [WORKSPACE]
     here.broker.delete(here.settings.broker_prefix + "maintenance")
     here.inbox.clear_notification(contract.RECORD_RECALLS, WORKSPACE)
     assert run(contract.SWEEP_STAGES, manual=True)["recall_logs"] == 1
-    assert here.pulse.queue_depths()["maintenance"] == 1
+    assert here.monitor.queue_depths()["maintenance"] == 1
     record(here, 1)
     assert run(contract.SWEEP_STAGES, manual=True)["recall_logs"] == 0
 

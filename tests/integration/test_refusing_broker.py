@@ -14,7 +14,7 @@ from pathlib import Path
 
 import redis
 
-from adapters.broker.pulse import Pulse, WorkerPulse
+from adapters.broker.monitor import Monitor, WorkerHeartbeat
 from reverie import Reverie
 from support.broker import running_valkey
 
@@ -74,12 +74,12 @@ def test_a_worker_outlives_a_broker_that_refuses_to_write(tmp_path: Path) -> Non
 def test_a_worker_is_not_judged_by_the_embedder_of_the_one_before_it(valkey_url: str, broker_prefix: str) -> None:
     """Given a worker that was started again with another model, then the status does not tell of the old one."""
     with redis.Redis.from_url(valkey_url) as broker:
-        pulse = Pulse(broker, prefix=broker_prefix)
-        pulse.progress("embed@here", now=100.0, embedder="missing: down")
-        started = WorkerPulse(
+        monitor = Monitor(broker, prefix=broker_prefix)
+        monitor.record_progress("embed@here", now=100.0, embedder="missing: down")
+        started = WorkerHeartbeat(
             name="embed@here", host=socket.gethostname(), pid=1, queues=["embed"], started_at=200.0, seen_at=200.0
         )
-        pulse.beat(started)
-        assert [found.embedder for found in pulse.workers(now=201.0)] == [""]
-        pulse.progress("embed@here", now=202.0, embedder="there: up")
-        assert [found.embedder for found in pulse.workers(now=203.0)] == ["there: up"]
+        monitor.heartbeat(started)
+        assert [found.embedder for found in monitor.workers(now=201.0)] == [""]
+        monitor.record_progress("embed@here", now=202.0, embedder="there: up")
+        assert [found.embedder for found in monitor.workers(now=203.0)] == ["there: up"]

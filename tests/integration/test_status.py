@@ -10,7 +10,7 @@ from pathlib import Path
 import pysqlite3
 import pytest
 
-from adapters.broker.pulse import WorkerPulse
+from adapters.broker.monitor import WorkerHeartbeat
 from memory.pipeline.status import StatusReader
 from reverie.client import Reverie
 from reverie.contract import ACCOUNT_STORE
@@ -41,7 +41,7 @@ def read(runtime: Runtime) -> PipelineStatus:
 
 
 def reader(runtime: Runtime) -> StatusReader:
-    return StatusReader(runtime.stores, runtime.inbox, runtime.pulse, runtime.embedder)
+    return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, runtime.embedder)
 
 
 def say(runtime: Runtime, *texts: str, workspace: str = "default") -> None:
@@ -74,10 +74,10 @@ def test_the_status_follows_messages_through_the_stages(runtime: Runtime) -> Non
 
 
 def test_workers_and_jobs_are_listed(runtime: Runtime) -> None:
-    """Given a worker's pulse and runs of jobs, then both are in the status, a failed run with its error."""
+    """Given a worker's heartbeat and runs of jobs, then both are in the status, a failed run with its error."""
     now = time.time()
-    pulse = WorkerPulse(name="embed@h", host="h", pid=1, queues=["embed"], started_at=now, seen_at=now)
-    runtime.pulse.beat(pulse)
+    heartbeat = WorkerHeartbeat(name="embed@h", host="h", pid=1, queues=["embed"], started_at=now, seen_at=now)
+    runtime.monitor.heartbeat(heartbeat)
     run_job(runtime, "good", every_seconds=15, work=lambda: {"done": 3})
 
     def fail() -> dict[str, int]:
@@ -240,7 +240,9 @@ def test_the_command_line_tells_of_time_and_finds_fault_with_what_is_late(
 ) -> None:
     """Given live workers and a schedule 30 s late, then all is well; 90 s late, `--check` says what to look at."""
     now = time.time()
-    runtime.pulse.beat(WorkerPulse(name="w@h", host="h", pid=1, queues=["schedules"], started_at=now, seen_at=now))
+    runtime.monitor.heartbeat(
+        WorkerHeartbeat(name="w@h", host="h", pid=1, queues=["schedules"], started_at=now, seen_at=now)
+    )
     schedule(runtime, due_in_seconds=-30, workspace="a")
     ended = reverie("status", "--check")
     assert ended.code == 0, ended.out
@@ -257,7 +259,9 @@ def test_reminders_are_late_only_where_they_are_pushed(
 ) -> None:
     """Given a reminder that nobody took for minutes, then `--check` finds fault where a notifier should have."""
     now = time.time()
-    runtime.pulse.beat(WorkerPulse(name="w@h", host="h", pid=1, queues=["schedules"], started_at=now, seen_at=now))
+    runtime.monitor.heartbeat(
+        WorkerHeartbeat(name="w@h", host="h", pid=1, queues=["schedules"], started_at=now, seen_at=now)
+    )
     due_at = runtime.now() - 300_000_000
     with runtime.stores.workspace("default").writing() as tx:
         tx.for_agent("ana").reminders.add(NewReminder("r", "s", None, "kate", "call", "auto", due_at), now=due_at)

@@ -54,7 +54,7 @@ def run(task: str, **arguments: Any) -> Mapping[str, Any]:
 
 
 def queued(here: Runtime) -> int:
-    return sum(here.pulse.queue_depths().values())
+    return sum(here.monitor.queue_depths().values())
 
 
 def state(here: Runtime) -> dict[str, list[tuple[Any, ...]]]:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from adapters.broker.inbox import GRACE_SECONDS
-from adapters.broker.pulse import ALIVE_SECONDS
+from adapters.broker.monitor import ALIVE_SECONDS
 from memory.pipeline.chunking import BATCH_SOURCES, CHUNK_CHARACTERS, OVERLAP_CHARACTERS
 from memory.pipeline.embedding import BATCH_CHUNKS
 from memory.pipeline.indexing import BATCH_VECTORS

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from adapters.broker.pulse import WorkerPulse
+from adapters.broker.monitor import WorkerHeartbeat
 from memory.pipeline.status import StatusReader
 from reverie.clock import to_micros
 from reverie.pipeline.status import LanguageModelUse
@@ -98,7 +98,7 @@ def runtime(endpoint: Endpoint, make_runtime: Callable[..., Runtime]) -> Runtime
 
 
 def read(runtime: Runtime) -> StatusReader:
-    return StatusReader(runtime.stores, runtime.inbox, runtime.pulse, runtime.embedder, runtime.language_model)
+    return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, runtime.embedder, runtime.language_model)
 
 
 def test_the_runtimes_model_records_what_it_takes(runtime: Runtime, endpoint: Endpoint) -> None:
@@ -173,6 +173,6 @@ def test_the_status_of_the_command_line_tells_the_model(
     assert json.loads(status("--json"))["language_model"]["today"]["calls"] == 1
 
     now = time.time()
-    runtime.pulse.beat(WorkerPulse(name="w@h", host="h", pid=1, queues=["q"], started_at=now, seen_at=now))
-    runtime.pulse.progress("w@h", now=now, language_model="m: down (503)")
+    runtime.monitor.heartbeat(WorkerHeartbeat(name="w@h", host="h", pid=1, queues=["q"], started_at=now, seen_at=now))
+    runtime.monitor.record_progress("w@h", now=now, language_model="m: down (503)")
     assert "Model m: down (503)" in " ".join(status().split())

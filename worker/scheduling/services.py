@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import cached_property
 from typing import TypedDict, Unpack
 
-from adapters.broker.pulse import Pulse
+from adapters.broker.monitor import Monitor
 from adapters.webhooks import (
     AllowedHosts,
     HttpWebhookSender,
@@ -45,14 +45,14 @@ class ScheduleServices:
         settings: Settings,
         task_sender: TaskSender,
         inbox: Inbox,
-        pulse: Pulse,
+        monitor: Monitor,
         make_loop: Callable[[], DueLoop],
         **parts: Unpack[ScheduleParts],
     ) -> None:
         self._settings = settings
         self._task_sender = task_sender
         self._inbox = inbox
-        self._pulse = pulse
+        self._monitor = monitor
         self.destinations = Destinations()
         self.firing_loop = make_loop()
         self.delivery_loop = make_loop()
@@ -108,7 +108,7 @@ class ScheduleServices:
     def tasks_wait(self) -> bool:
         """Whether tasks wait in the queue of schedules; no, where the broker cannot say."""
         try:
-            return self._pulse.queue_depths()[contract.QUEUE_SCHEDULES] > 0
+            return self._monitor.queue_depths()[contract.QUEUE_SCHEDULES] > 0
         except Unavailable:
             return False
 

@@ -64,11 +64,11 @@ def worker(
             f"no such queue: {', '.join(sorted(unknown)) or '(none)'}; there are {', '.join(contract.QUEUES)}",
             field="queues",
         )
-    pulse = invocation(context).runtime.pulse
-    mine = [w for w in pulse.workers() if w.host == socket.gethostname() and wanted <= set(w.queues)]
+    monitor = invocation(context).runtime.monitor
+    mine = [w for w in monitor.workers() if w.host == socket.gethostname() and wanted <= set(w.queues)]
     if not mine:
         raise Unavailable(f"no worker of this host takes {', '.join(sorted(wanted))}")
-    depths = pulse.queue_depths()
+    depths = monitor.queue_depths()
     last = max(max(w.progress_at, w.started_at) for w in mine)
     if any(depths[queue] for queue in wanted) and time.time() - last > _STUCK_SECONDS:
         raise Unavailable(f"tasks wait, but none has ended for {time.time() - last:.0f} s")
@@ -76,7 +76,7 @@ def worker(
 
 
 def _alive(context: typer.Context, kind: str) -> None:
-    workers = invocation(context).runtime.pulse.workers()
+    workers = invocation(context).runtime.monitor.workers()
     if not any(w.host == socket.gethostname() and w.name.startswith(kind + "@") for w in workers):
         raise Unavailable(f"no {kind} of this host has been heard of in the last 30 s")
     say("ok")

@@ -41,7 +41,7 @@ def read_status(call: Invocation) -> PipelineStatus:
     """The status as this process sees it. It loads no model: what the embedder does, the workers tell."""
     here = call.runtime
     no_embedder: GuardedEmbedder | None = None
-    return StatusReader(here.stores, here.inbox, here.pulse, no_embedder).read(now=here.now())
+    return StatusReader(here.stores, here.inbox, here.monitor, no_embedder).read(now=here.now())
 
 
 def _print(call: Invocation, found: PipelineStatus) -> None:
