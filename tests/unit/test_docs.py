@@ -130,7 +130,7 @@ def anchors_of(path: Path) -> set[str]:
         ("architecture.md", f"SQLite {'.'.join(map(str, OLDEST_SAFE_SQLITE))} or newer"),
         ("architecture.md", f"{GRACE_SECONDS + SWEEP_SECONDS:g} s: in the inbox for {GRACE_SECONDS} s"),
         ("architecture.md", f"{STAGE_LEASE_SECONDS + SWEEP_SECONDS:g} s: a lease of {STAGE_LEASE_SECONDS:g} s"),
-        ("operations.md", f"not been heard of for {ALIVE_SECONDS} s"),
+        ("operations.md", f"not reported for {ALIVE_SECONDS} s"),
     ],
 )
 def test_a_number_on_a_page_is_the_one_in_the_code(page_name: str, says: str) -> None:
