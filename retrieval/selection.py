@@ -103,15 +103,15 @@ def _begin(store: Store, asking: Asking) -> _Start:
     with store.reading() as tx:
         rows = tx.for_agent(asking.agent)
         session = rows.sessions.get(asking.session)
-        recent = rows.messages.of_session(session.row_id, limit=asking.recency_window, newest=True)
+        recent = rows.messages.in_session(session.row_id, limit=asking.recency_window, newest=True)
         query = (asking.query or "").strip()
         if not query:
             asked = next((m for m in reversed(recent) if m.role == "user"), None)
-            asked = asked or rows.messages.newest_by(session.row_id, "user")
+            asked = asked or rows.messages.newest_with_role(session.row_id, "user")
             query = asked.content[:_QUERY_CHARACTERS].strip() if asked else ""
         elif len(query) > MAX_QUERY_CHARACTERS:
             raise Rejected(f"query has {len(query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query")
-        first = rows.messages.of_session(session.row_id, limit=1)
+        first = rows.messages.in_session(session.row_id, limit=1)
         if first:  # what was handed in later may have been said long before the session was made
             session = replace(session, started_at=min(session.started_at, first[0].created_at))
         return _Start(session, rows.sessions.summary(session.row_id) or "", query, recent)
@@ -146,7 +146,10 @@ def _search(search: Search, query: str, asking: Asking) -> _Found:
 
 def _conversation(rows: AgentRepositories, start: _Start, found: _Found | None, asking: Asking) -> Conversation:
     important = rows.messages.important(
-        start.session.row_id, at_least=IMPORTANT, limit=MOST_IMPORTANT, but=[message.id for message in start.recent]
+        start.session.row_id,
+        min_importance=IMPORTANT,
+        limit=MOST_IMPORTANT,
+        exclude=[message.id for message in start.recent],
     )
     wanted = [memory.id for memory in _relevant(found.within)] if found else []
     there = rows.messages.with_ids(wanted)

@@ -108,7 +108,7 @@ def write_sessions(tx: Transaction, sessions: Sequence[_Session], model: Model) 
         _write_messages(tx, session)
     rows = range(first_row, _highest(tx, "messages") + 1)
     first_chunk = _highest(tx, "chunks") + 1
-    tx.chunks.add_of_messages([(source, cut(source)) for source in tx.chunks.sources("message", rows)], now=now)
+    tx.chunks.add_message_chunks([(source, cut(source)) for source in tx.chunks.sources("message", rows)], now=now)
     tx.chunks.mark_chunked("message", rows, now=now)
     chunks = range(first_chunk, _highest(tx, "chunks") + 1)
     if len(chunks) != len(rows):

@@ -116,7 +116,7 @@ def _write(tx: Transaction, part: Sequence[_Made], model: Model) -> None:
         rows.append(row)
     before = _highest_chunk(tx)
     for source in tx.chunks.sources("memory", rows):
-        tx.chunks.add_of_document("memory", source, cut(source), now=NOW_MICROS)
+        tx.chunks.add_document_chunks("memory", source, cut(source), now=NOW_MICROS)
     tx.chunks.mark_chunked("memory", rows, now=NOW_MICROS)
     chunks = range(before + 1, _highest_chunk(tx) + 1)
     if len(chunks) != len(rows):

@@ -116,20 +116,20 @@ def _store_chunks(
     store: Store, claim: Claim, kind: SourceKind, sources: list[SourceText], pieces: dict[int, list[NewChunk]], now: int
 ) -> None:
     with store.writing() as tx:
-        held = tx.work.still_held(claim)
+        held = tx.work.still_claimed(claim)
         chunked = [(source, pieces[source.row_id]) for source in sources if source.row_id in held]
         if kind == "message":
-            tx.chunks.add_of_messages(chunked, now=now)
+            tx.chunks.add_message_chunks(chunked, now=now)
         else:
             for source, parts in chunked:
-                tx.chunks.add_of_document(kind, source, parts, now=now)
+                tx.chunks.add_document_chunks(kind, source, parts, now=now)
         tx.chunks.mark_chunked(kind, [source.row_id for source, _ in chunked], now=now)
         tx.work.finish(claim, claim.items)  # sources that there was no time for can be claimed again
 
 
 def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: Exception, now: int) -> None:
     with store.writing() as tx:
-        held = tx.work.still_held(claim)
+        held = tx.work.still_claimed(claim)
         for source in sources:
             if source.row_id in held:
                 owner = (source.agent, tx.chunks.session_id(source.session_row))

@@ -33,7 +33,7 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
         with store.writing() as tx:
             tx.work.revive(cast("Stage", letter.stage), int(letter.item_id))
             if letter.stage == "embed":
-                tx.chunks.note_embedding_error([int(letter.item_id)], None)
+                tx.chunks.set_embedding_error([int(letter.item_id)], None)
             tx.dead_letters.remove(letter)
     return letter
 

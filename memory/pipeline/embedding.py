@@ -135,13 +135,13 @@ def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tu
     if not vectors:
         return 0
     with store.writing() as tx:
-        held = tx.work.still_held(claim, [item for item, _ in vectors])
+        held = tx.work.still_claimed(claim, [item for item, _ in vectors])
         current = [(item, blob) for item, blob in vectors if item in held]
         if current:
             _ensure_index(tx, embedder, now)
             tx.chunks.store_vectors(embedder.model, embedder.dimension, current, now=now)
             if claim.attempts:
-                tx.chunks.note_embedding_error(sorted(held), None)
+                tx.chunks.set_embedding_error(sorted(held), None)
         tx.work.finish(claim, [item for item, _ in vectors])
     return len(current)
 
@@ -157,9 +157,9 @@ def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
 
 def _schedule_retry(store: Store, claim: Claim, now: int, error: str) -> None:
     with store.writing() as tx:
-        held = sorted(tx.work.still_held(claim))  # other workers may have embedded the rest
+        held = sorted(tx.work.still_claimed(claim))  # other workers may have embedded the rest
         tx.work.retry(claim, held, at=retry_at(now, claim.attempts), error=error)
-        tx.chunks.note_embedding_error(held, error)
+        tx.chunks.set_embedding_error(held, error)
 
 
 def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, hooks: EmbedHooks) -> int:
@@ -167,10 +167,10 @@ def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, h
     if not refused:
         return 0
     with store.writing() as tx:
-        held = tx.work.still_held(claim, list(refused))
+        held = tx.work.still_claimed(claim, list(refused))
         for item in held:
             bury(tx, claim, item, owner=tx.chunks.owner(item), error=refused[item], now=now)
-            tx.chunks.note_embedding_error([item], str(refused[item]))
+            tx.chunks.set_embedding_error([item], str(refused[item]))
     for item in sorted(held):
         hooks.on_unavailable([item], str(refused[item]))
     return len(held)

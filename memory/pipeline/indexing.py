@@ -41,7 +41,7 @@ def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[
 
 
 def _index(tx: Transaction, claim: Claim, now: int, report: StageReport) -> IndexedBatch:
-    held = sorted(tx.work.still_held(claim))
+    held = sorted(tx.work.still_claimed(claim))
     error = crash_error(claim)
     if error is not None:
         for item in held:
@@ -53,4 +53,4 @@ def _index(tx: Transaction, claim: Claim, now: int, report: StageReport) -> Inde
     tx.work.finish(claim, held)
     report.done += len(held)
     report.traces |= set(tx.chunks.traces(held))
-    return IndexedBatch(tx.chunks.ready_messages(held), now)
+    return IndexedBatch(tx.chunks.completed_by(held), now)

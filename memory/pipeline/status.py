@@ -227,7 +227,7 @@ def _has_work(line: WorkspaceStatus) -> bool:
 def _stage(backlog: StageBacklog, now: int) -> StageStatus:
     age = max(0.0, (now - backlog.oldest) / 1_000_000) if backlog.waiting else 0.0
     return StageStatus(
-        waiting=backlog.waiting, oldest_age_seconds=round(age, 3), held=backlog.held, retrying=backlog.retrying
+        waiting=backlog.waiting, oldest_age_seconds=round(age, 3), held=backlog.claimed, retrying=backlog.retrying
     )
 
 

@@ -125,7 +125,7 @@ def _store_session(
             live.append((item, payload))
         else:
             written.note_forgotten(payload.agent, payload.id)
-    known = rows.messages.known(payload.id for _, payload in live)
+    known = rows.messages.existing_ids(payload.id for _, payload in live)
     if known:
         _note_repeated(rows, session_id, known, written)
     fresh = [(item, payload) for item, payload in live if payload.id not in known]
@@ -172,7 +172,7 @@ def _number(
 
     Return (sequence, message) pairs, dead letters of conflicts, and the new last sequence.
     """
-    taken = rows.messages.taken_sequences(session_row, (p.sequence for _, p in fresh if p.sequence is not None))
+    taken = rows.messages.used_sequences(session_row, (p.sequence for _, p in fresh if p.sequence is not None))
     numbered: list[tuple[int, NewMessage]] = []
     dead: list[NewDeadLetter] = []
     for item, payload in fresh:
@@ -202,9 +202,9 @@ def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, writt
     # An older version that arrives late, because its worker died, must not replace a newer one.
     outdated = stored is not None and stored.accepted_at > item.taken.accepted_at
     if stored is not None and (outdated or stored.content_hash == content_hash):
-        rows.files.note_seen(stored.row_id, accepted_at=item.taken.accepted_at)
+        rows.files.set_accepted_at(stored.row_id, accepted_at=item.taken.accepted_at)
         written.report.unchanged += 1
-        if outdated or rows.files.searchable(stored.row_id, with_vectors=_with_vectors(rows)):
+        if outdated or rows.files.is_searchable(stored.row_id, with_vectors=_with_vectors(rows)):
             written.note(payload.agent, payload.id, "searchable")
         else:
             rows.files.rename(stored.row_id, payload.id)

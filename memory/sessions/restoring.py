@@ -66,7 +66,7 @@ def _newest(
     found: list[MessageRecord] = []
     tokens: list[int] = []
     while True:
-        page = rows.messages.of_session(session_row, limit=_PAGE, newest=True, offset=len(found))
+        page = rows.messages.in_session(session_row, limit=_PAGE, newest=True, offset=len(found))
         found, tokens = [*page, *found], [*count_tokens(page, counter), *tokens]
         if len(page) < _PAGE or (sum(tokens) > room and found[0].role != "tool"):
             return found, tokens

@@ -35,7 +35,7 @@ def read_messages(store: Store, *, agent: str, session: str, limit: int, offset:
     """Return a page of a session's messages, oldest first. Raises `NotFound`."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
-        found = rows.messages.of_session(rows.sessions.get(session).row_id, limit=limit, offset=offset)
+        found = rows.messages.in_session(rows.sessions.get(session).row_id, limit=limit, offset=offset)
     return [to_message(record) for record in found]
 
 
@@ -63,7 +63,7 @@ def export_session(store: Store, *, agent: str, session: str) -> SessionExport:
         rows = tx.for_agent(agent)
         record = rows.sessions.get(session)
         while True:
-            page = rows.messages.of_session(record.row_id, limit=_EXPORT_PAGE, offset=len(messages))
+            page = rows.messages.in_session(record.row_id, limit=_EXPORT_PAGE, offset=len(messages))
             messages += map(to_message, page)
             if len(page) < _EXPORT_PAGE:
                 return SessionExport(session=to_session(record), messages=messages)
@@ -82,5 +82,5 @@ def to_message(record: MessageRecord) -> Message:
 def _newest_stored(store: Store, agent: str, session: str, limit: int) -> list[Message]:
     with store.reading() as tx:
         rows = tx.for_agent(agent)
-        found = rows.messages.of_session(rows.sessions.get(session).row_id, limit=limit, newest=True)
+        found = rows.messages.in_session(rows.sessions.get(session).row_id, limit=limit, newest=True)
     return [to_message(record) for record in found]

@@ -102,7 +102,7 @@ def due_summary(
         state = rows.summaries.state(name.session)
         sizes = rows.summaries.unsummarised(state.row_id)
         step = _first_step(sizes)
-        messages = rows.messages.of_rows([size.row_id for size in step])
+        messages = rows.messages.by_rows([size.row_id for size in step])
     newer = sizes[len(step) :]
     usage = Usage(
         message_tokens=count_tokens(messages, condenser.counter),
@@ -146,7 +146,7 @@ def condense(
     with store.reading() as tx:
         rows = tx.for_agent(state.agent)
         vectors = _vectors(tx, rows, due.messages)
-        before = rows.messages.just_before([message.id for message in due.messages[:1]])
+        before = rows.messages.preceding_texts([message.id for message in due.messages[:1]])
     messages = redact_secret_answers(due.messages, "".join(before.values()))
     condensed = condenser.condense(messages, vectors, room)
     lines = append_lines(parse_summary(state.text), condensed.lines, limit, condenser.counter)

@@ -160,7 +160,7 @@ def _choose(run: JobRun, agent: str, candidates: Sequence[Candidate], most: int)
             spared = undone | rows.dreams.promoted([_memory_id(agent, one) for one in batch])
             memories = rows.memories.by_rows([one.source.memory_row for one in batch if one.source.memory_row])
             messages = rows.messages.with_ids([*_message_ids(batch), *_sources_of(memories.values())])
-            before = rows.messages.just_before(_message_ids(batch))
+            before = rows.messages.preceding_texts(_message_ids(batch))
         for one in batch:
             if _memory_id(agent, one) in spared:
                 continue
@@ -227,7 +227,7 @@ def _keep(tx: Transaction, rows: AgentRepositories, one: Candidate, now: int) ->
 
 def _make(tx: Transaction, rows: AgentRepositories, one: Candidate, memory_id: str, now: int) -> Phase | None:
     message = rows.messages.with_ids([one.source.id]).get(one.source.id)
-    before = rows.messages.just_before([one.source.id]).get(one.source.id, "")
+    before = rows.messages.preceding_texts([one.source.id]).get(one.source.id, "")
     if message is None or why_not_message(message, before) is not None:
         return None
     found = rows.found.texts([one.chunk_id]).get(one.chunk_id)

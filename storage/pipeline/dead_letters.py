@@ -1,78 +1,56 @@
-"""Dead letters of a workspace: work kept with its error until a person replays or drops it."""
+"""Dead letters of a workspace: failed work, kept with its error until a person replays or deletes it."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from reverie.errors import NotFound
 from storage.pipeline.records import DeadLetter, NewDeadLetter
+from storage.repository import Repository
+from storage.rows import insert_sql, select_list, to_parameters
 
-_COLUMNS: Final = "id, agent_id, session_id, stage, item_id, payload, error_type, error, attempts, trace_id, created_at"
+_SELECT: Final = f"SELECT {select_list(DeadLetter)} FROM dead_letters WHERE coalesce(:agent, agent_id) = agent_id"
+_INSERT: Final = f"""
+    {insert_sql("dead_letters", NewDeadLetter, created_at=":now")}
+    ON CONFLICT (agent_id, stage, item_id) DO UPDATE SET payload = excluded.payload, error_type = excluded.error_type,
+        error = excluded.error, attempts = excluded.attempts, created_at = excluded.created_at
+"""
 
 
-class DeadLetters:
+class DeadLetters(Repository):
     """The dead letters of a workspace within one transaction; with an agent, only that agent's."""
 
     def __init__(self, connection: Connection, agent: str | None = None) -> None:
-        self._connection = connection
-        self._agent = agent
+        super().__init__(connection)
+        self._bound = {"agent": agent}
 
     def add(self, letters: Sequence[NewDeadLetter], *, now: int) -> None:
-        """Keep work that cannot succeed. The same item of the same stage is kept once, with its newest error."""
-        if not letters:
-            return
-        self._connection.execute(
-            text(
-                "INSERT INTO dead_letters (agent_id, session_id, stage, item_id, payload, error_type, error, attempts,"
-                " trace_id, created_at) VALUES (:agent, :session, :stage, :item_id, :payload, :error_type, :error,"
-                " :attempts, :trace, :now) ON CONFLICT (agent_id, stage, item_id) DO UPDATE SET"
-                " payload = excluded.payload, error_type = excluded.error_type, error = excluded.error,"
-                " attempts = excluded.attempts, created_at = excluded.created_at"
-            ),
-            [{**asdict(letter), "now": now} for letter in letters],
-        )
+        """Store dead letters; one letter is kept for each item of a stage, with its newest error."""
+        self._execute_many(_INSERT, [{**to_parameters(letter), "now": now} for letter in letters])
 
     def list(self, *, limit: int = 50, offset: int = 0) -> list[DeadLetter]:
-        """Dead letters, the newest first."""
-        rows = self._connection.execute(
-            text(
-                f"SELECT {_COLUMNS} FROM dead_letters WHERE :agent IS NULL OR agent_id = :agent"
-                " ORDER BY id DESC LIMIT :limit OFFSET :offset"
-            ),
-            {"agent": self._agent, "limit": limit, "offset": offset},
-        )
-        return [DeadLetter(*row) for row in rows]
+        """Return dead letters, newest first."""
+        sql = f"{_SELECT} ORDER BY id DESC LIMIT :limit OFFSET :offset"
+        return self._records(DeadLetter, sql, limit=limit, offset=offset)
 
     def get(self, letter_id: int) -> DeadLetter:
-        """One dead letter. Raises `NotFound`."""
-        row = self._connection.execute(
-            text(f"SELECT {_COLUMNS} FROM dead_letters WHERE id = :id AND (:agent IS NULL OR agent_id = :agent)"),
-            {"agent": self._agent, "id": letter_id},
-        ).one_or_none()
-        if row is None:
+        """Return one dead letter. Raises `NotFound`."""
+        letter = self._record(DeadLetter, f"{_SELECT} AND id = :id", id=letter_id)
+        if letter is None:
             raise NotFound(f"there is no dead letter {letter_id}", field="id")
-        return DeadLetter(*row)
+        return letter
 
     def remove(self, letter: DeadLetter) -> bool:
-        """Drop a dead letter as it was read; False when it is gone, or has come back with a newer error."""
-        gone = self._connection.execute(
-            text(
-                "DELETE FROM dead_letters WHERE id = :id AND created_at = :created_at"
-                " AND (:agent IS NULL OR agent_id = :agent)"
-            ),
-            {"agent": self._agent, "id": letter.id, "created_at": letter.created_at},
+        """Delete a dead letter as it was read; False when it is gone, or was stored again with a newer error."""
+        sql = (
+            "DELETE FROM dead_letters WHERE id = :id AND created_at = :created_at"
+            " AND coalesce(:agent, agent_id) = agent_id"
         )
-        return gone.rowcount > 0
+        return self._execute(sql, id=letter.id, created_at=letter.created_at).rowcount > 0
 
     def count(self) -> int:
-        """How many there are."""
-        return int(
-            self._connection.execute(
-                text("SELECT count(*) FROM dead_letters WHERE :agent IS NULL OR agent_id = :agent"),
-                {"agent": self._agent},
-            ).scalar_one()
-        )
+        """Return the number of dead letters."""
+        return int(self._value("SELECT count(*) FROM dead_letters WHERE coalesce(:agent, agent_id) = agent_id"))

@@ -8,7 +8,10 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True)
 class NewMessage:
-    """A message to be stored; `row_id` and, where the caller gave none, the sequence are the store's to assign."""
+    """A message to store; the store assigns its row and, where the caller gave none, its sequence.
+
+    `tool_calls`, `tags` and `metadata` are JSON.
+    """
 
     id: str
     agent: str
@@ -29,7 +32,7 @@ class NewMessage:
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """One stored turn of a session."""
+    """One stored message of a session."""
 
     row_id: int
     id: str
@@ -56,7 +59,7 @@ class MessageRecord:
 
 @dataclass(frozen=True, slots=True)
 class SourceText:
-    """A message or file that waits for chunking. `before` is the end of what was said just before it."""
+    """A message, file or memory that waits to be chunked. `before` is the end of the message just before it."""
 
     row_id: int
     id: str
@@ -76,9 +79,9 @@ class SourceText:
 
 @dataclass(frozen=True, slots=True)
 class NewChunk:
-    """A stretch of text cut from a source. `content_hash` decides what is a repeat within its session or file.
+    """A piece of text cut from a source. Chunks with the same `content_hash` in a session or file are stored once.
 
-    `lead` is the question that was asked just before: the text is found by its words too. `speaker` is who says it.
+    `lead` is the question asked just before: recall also finds the chunk by its words.
     """
 
     text: str
@@ -89,7 +92,7 @@ class NewChunk:
 
 @dataclass(frozen=True, slots=True)
 class PendingChunk:
-    """A chunk that waits for its vector, with the question that it answers."""
+    """A chunk that waits for its vector; `lead` is the question that it answers."""
 
     id: int
     agent: str
@@ -100,7 +103,7 @@ class PendingChunk:
 
 @dataclass(frozen=True, slots=True)
 class ReadyMessage:
-    """A message all of whose chunks are searchable, with the time at which it was accepted."""
+    """A message or file that recall can find, and when it was accepted."""
 
     id: str
     agent: str
@@ -108,25 +111,8 @@ class ReadyMessage:
 
 
 @dataclass(frozen=True, slots=True)
-class DeadLetter:
-    """Work that cannot succeed by itself, kept until a person replays or drops it."""
-
-    id: int
-    agent: str
-    session: str | None
-    stage: str
-    item_id: str
-    payload: bytes | None
-    error_type: str
-    error: str
-    attempts: int
-    trace: str
-    created_at: int
-
-
-@dataclass(frozen=True, slots=True)
 class NewDeadLetter:
-    """A dead letter to be kept; the time is the store's."""
+    """A dead letter to store; the store sets its time."""
 
     agent: str
     session: str | None
@@ -137,3 +123,11 @@ class NewDeadLetter:
     error: str
     attempts: int
     trace: str = ""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeadLetter(NewDeadLetter):
+    """Work that failed for good, kept until a person replays or deletes it."""
+
+    id: int
+    created_at: int

@@ -22,12 +22,12 @@ def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
         if with_vectors:
             runtime.notify_stage("embed", workspace)
         with store.reading() as tx:
-            ready = tx.chunks.messages_ready(message_rows, with_vectors=with_vectors)
+            ready = tx.chunks.ready_messages(message_rows, with_vectors=with_vectors)
         runtime.searchable(store, ready, at=runtime.now())
 
     def on_files(file_rows: list[int]) -> None:
         with store.reading() as tx:
-            ready = tx.chunks.files_ready(file_rows, with_vectors=with_vectors)
+            ready = tx.chunks.ready_files(file_rows, with_vectors=with_vectors)
         runtime.searchable(store, ready, at=runtime.now())
 
     report = chunking.chunk_messages(store, now=runtime.now, on_batch=on_batch, on_files=on_files)

@@ -30,7 +30,7 @@ def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int) -> dic
         if not chunk_ids or not runtime.anyone_waiting(store):
             return
         with store.reading() as tx:
-            messages = tx.chunks.messages_of(chunk_ids)
+            messages = tx.chunks.source_messages(chunk_ids)
         runtime.searchable(store, messages, at=runtime.now(), degraded=f"keyword only: {reason}")
 
     hooks = embedding.EmbedHooks(lambda: runtime.notify_stage("index", workspace), on_unavailable)

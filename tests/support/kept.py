@@ -145,7 +145,7 @@ class Kept:
         if tx.index.active("vector") is None:
             tx.index.create("vector", now=NOW, model=MODEL, dim=DIM, active=True)
         (source,) = tx.chunks.sources("memory", [record.row_id])
-        tx.chunks.add_of_document("memory", source, cut(source), now=NOW)
+        tx.chunks.add_document_chunks("memory", source, cut(source), now=NOW)
         tx.chunks.mark_chunked("memory", [record.row_id], now=NOW)
         chunks = tx.connection.exec_driver_sql(
             "SELECT id FROM chunks WHERE memory_row = ? ORDER BY id", (record.row_id,)

@@ -134,7 +134,7 @@ class Pipeline:
     def embed(self, embedder: Embedder | None = None, *, batch_size: int = 256) -> StageReport:
         def unavailable(chunk_ids: Sequence[int], why: str) -> None:
             with self.store.reading() as tx:
-                self.told_degraded += [ready.id for ready in tx.chunks.messages_of(chunk_ids)]
+                self.told_degraded += [ready.id for ready in tx.chunks.source_messages(chunk_ids)]
 
         hooks = EmbedHooks(lambda: None, unavailable)
         return embed_chunks(self.store, embedder or self.embedder, now=self.now, hooks=hooks, batch_size=batch_size)
@@ -170,7 +170,7 @@ class Pipeline:
         with self.store.reading() as tx:
             rows = tx.for_agent(agent)
             found = rows.sessions.find(session)
-            return rows.messages.of_session(found.row_id, limit=10_000) if found else []
+            return rows.messages.in_session(found.row_id, limit=10_000) if found else []
 
     def contents(self, session: str = "s", *, agent: str = "ana") -> list[str]:
         return [message.content for message in self.messages(session, agent=agent)]

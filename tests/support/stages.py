@@ -57,12 +57,12 @@ def _chunk(runtime: Runtime, store: Store) -> bool:
 
     def on_batch(rows: list[int]) -> None:
         with store.reading() as tx:
-            ready = tx.chunks.messages_ready(rows, with_vectors=with_vectors)
+            ready = tx.chunks.ready_messages(rows, with_vectors=with_vectors)
         runtime.searchable(store, ready, at=runtime.now())
 
     def on_files(rows: list[int]) -> None:
         with store.reading() as tx:
-            ready = tx.chunks.files_ready(rows, with_vectors=with_vectors)
+            ready = tx.chunks.ready_files(rows, with_vectors=with_vectors)
         runtime.searchable(store, ready, at=runtime.now())
 
     return chunk_messages(store, now=runtime.now, on_batch=on_batch, on_files=on_files).done > 0

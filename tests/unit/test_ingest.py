@@ -247,8 +247,8 @@ def test_a_late_arrival_is_stored_and_read_where_it_was_said(pipe: Pipeline) -> 
     with pipe.store.reading() as tx:
         rows = tx.for_agent("ana")
         row = rows.sessions.get("s").row_id
-        assert [m.content for m in rows.messages.of_session(row, limit=2, newest=True)] == ["second b", "third"]
-        assert [m.content for m in rows.messages.of_session(row, limit=2, offset=1)] == ["second a", "second b"]
+        assert [m.content for m in rows.messages.in_session(row, limit=2, newest=True)] == ["second b", "third"]
+        assert [m.content for m in rows.messages.in_session(row, limit=2, offset=1)] == ["second a", "second b"]
 
 
 def test_a_session_of_another_agent_cannot_be_read(pipe: Pipeline) -> None:
@@ -257,7 +257,7 @@ def test_a_session_of_another_agent_cannot_be_read(pipe: Pipeline) -> None:
     pipe.ingest()
     with pipe.store.reading() as tx:
         row = tx.for_agent("bob").sessions.get("s").row_id
-        assert tx.for_agent("ana").messages.of_session(row, limit=10) == []
+        assert tx.for_agent("ana").messages.in_session(row, limit=10) == []
         with pytest.raises(NotFound, match="agent ana has no session 's'"):
             tx.for_agent("ana").sessions.get("s")
 

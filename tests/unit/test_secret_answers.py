@@ -30,7 +30,7 @@ def test_the_answer_is_redacted_and_all_else_stays(tmp_path: Path) -> None:
     assert [message.content for message in whole] == ["Hello", ASKED["content"], REDACTED, "Thanks for that"]
     assert rest == whole[2:]
     with pipe.store.reading() as tx:
-        before = tx.for_agent("ana").messages.just_before([hello.id, given.id])
+        before = tx.for_agent("ana").messages.preceding_texts([hello.id, given.id])
     assert before == {given.id: asked.content}
     pipe.close()
 

@@ -87,12 +87,12 @@ def test_a_slow_worker_whose_lease_ended_holds_nothing_and_commits_nothing(pipe:
     assert quick.items == slow.items
 
     def come_back(tx: Transaction) -> None:
-        assert tx.work.still_held(slow) == set()
+        assert tx.work.still_claimed(slow) == set()
         tx.work.finish(slow, slow.items)
         tx.work.retry(slow, slow.items, at=0, error="late")
         tx.work.bury(slow, slow.items, error="late")
         tx.work.release(slow)
-        assert tx.work.still_held(quick) == set(quick.items)
+        assert tx.work.still_claimed(quick) == set(quick.items)
 
     change(pipe, come_back)
 
@@ -191,7 +191,7 @@ def test_every_way_to_ask_whether_a_workspace_is_idle_says_the_same(pipe: Pipeli
         assert tx.work.is_waiting("chunk", now=1) is (state == "fresh")
         backlog = tx.work.backlog("chunk")
     expected = {"fresh": (6, 0, 0), "held": (6, 6, 0), "retrying": (6, 0, 6), "buried": (0, 0, 0), "done": (0, 0, 0)}
-    assert (backlog.waiting, backlog.held, backlog.retrying) == expected[state]
+    assert (backlog.waiting, backlog.claimed, backlog.retrying) == expected[state]
 
 
 def test_asking_whether_a_missing_file_is_idle_makes_no_file(tmp_path: Path) -> None:

@@ -58,7 +58,7 @@ def show_session(
     shown = _by_id_or_ref(store, call.agent, session)
     with store.reading() as tx:
         rows = tx.for_agent(call.agent)
-        found = rows.messages.of_session(rows.sessions.get(shown.id).row_id, limit=limit, newest=True)
+        found = rows.messages.in_session(rows.sessions.get(shown.id).row_id, limit=limit, newest=True)
     if as_json:
         print_json({"session": shown, "messages": [to_message(message) for message in found]})
         return
