@@ -86,6 +86,10 @@ class IndexSnapshot:
             return len(rows)
         return int(np.count_nonzero(self.roles[rows] != _ROLE_NUMBERS["memory"]))
 
+    def searched(self, allowed: NDArray[np.bool_] | None) -> NDArray[np.bool_]:
+        """Mark the live rows, of them only the allowed ones if there is a filter."""
+        return self.alive if allowed is None else self.alive & allowed
+
     def rows_of(self, chunk_ids: NDArray[np.int64]) -> NDArray[np.int64]:
         """Return the rows of these chunks; unknown ids are left out."""
         return _find_sorted(self.chunk_ids, chunk_ids)

@@ -81,7 +81,7 @@ def score(
     `statistics` is the snapshot that word counts, speakers and times are compared with, by default `snapshot` itself.
     """
     statistics = statistics or snapshot
-    searched = snapshot.alive if allowed is None else snapshot.alive & allowed
+    searched = snapshot.searched(allowed)
     words = list(dict.fromkeys(map(hash_of, query.words)))[:MAX_WORDS]
     own = bm25.own_scores(snapshot, words, statistics=statistics)
     near = _scored_rows(snapshot, own, vector, searched, exhaustive=exhaustive)

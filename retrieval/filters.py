@@ -1,7 +1,7 @@
-"""What a recall is confined to: a session, a channel, tags, kinds. Within the search, never afterwards.
+"""Limits a recall to a session, a channel, tags or kinds: inside the search, never afterwards.
 
-Whoever looks from a session sees of the memories that hold in one conversation those of his own alone, and of those
-that hold in one channel those of the channel at hand. Without a session there is no place to look from.
+A recall from a session sees the conversation memories of that session only, and the channel memories of one channel
+only. A recall without a session sees all memories.
 """
 
 from __future__ import annotations
@@ -15,51 +15,35 @@ from retrieval.agent_index import IndexSnapshot
 from retrieval.request import RecallRequest
 from reverie.contract import DEFAULT_CHANNEL
 from storage.recall.chunk_filter import ChunkFilter, MemoryScope
+from storage.recall.found import FoundChunks
 from storage.sessions.records import SessionRecord
-from storage.transaction import AgentRepositories, Transaction
+from storage.transaction import AgentRepositories
 
 
-def chunk_filter(tx: Transaction, request: RecallRequest) -> ChunkFilter:
-    """The filter that a request asks for. Raises `NotFound` for a session that the agent does not have."""
-    rows = tx.for_agent(request.agent)
-    session = None if request.session is None else rows.sessions.get(request.session)
+def chunk_filter(repositories: AgentRepositories, request: RecallRequest) -> ChunkFilter:
+    """Return the filter of a request. Raises `NotFound` for a session that the agent does not have."""
+    session = None if request.session is None else repositories.sessions.get(request.session)
     tags, kinds = tuple(dict.fromkeys(request.tags)), tuple(dict.fromkeys(request.kinds))
-    sessions, memories = _confined(rows, request, session)
+    sessions, memories = _scope(repositories, request, session)
     return ChunkFilter(request.agent, sessions, tags, kinds, memories)
 
 
-def _confined(
-    rows: AgentRepositories, request: RecallRequest, session: SessionRecord | None
-) -> tuple[tuple[int, ...] | None, MemoryScope | None]:
-    """The sessions that messages and files must be of, and the memories that are seen; None for all."""
-    own: tuple[int, ...] | None = None if session is None else (session.row_id,)
-    if own is not None and request.scope in (None, "conversation"):
-        if request.channel is not None and not set(own) & set(rows.sessions.rows_in_channel(request.channel)):
-            own = ()
-        return own, MemoryScope(own, None, wider=False)
-    channel = request.channel or (session.channel if session is not None else None)
-    if request.channel is not None or request.scope == "channel":
-        sessions = rows.sessions.rows_in_channel(channel)
-        return sessions, MemoryScope(sessions if own is None else own, channel or DEFAULT_CHANNEL, wider=False)
-    if own is None:
-        return None, None
-    return None, MemoryScope(own, request.at_hand or channel or DEFAULT_CHANNEL, wider=True)
-
-
-def allowed_rows(tx: Transaction, snapshot: IndexSnapshot, within: ChunkFilter) -> NDArray[np.bool_] | None:
-    """Which rows of a snapshot pass a filter; None when all do."""
-    found = tx.for_agent(within.agent).found
+def allowed_rows(found: FoundChunks, snapshot: IndexSnapshot, filter: ChunkFilter) -> NDArray[np.bool_] | None:
+    """Mark the rows that pass a filter; None if all rows do."""
     parts: list[NDArray[np.bool_]] = []
-    if within.kinds:
-        parts.append(_of_kinds(tx, snapshot, within))
-    if within.sessions is not None:
-        parts.append(_of_sessions(tx, snapshot, within))
-    elif within.memories is not None and snapshot.has_memories:
-        beyond = found.memories_beyond(within.memories)
-        if beyond:
-            parts.append(~_marked(snapshot, beyond))
-    if within.tags:
-        parts.append(_marked(snapshot, found.with_tags(within.tags)))
+    if filter.kinds:
+        parts.append(_rows_of_kinds(found, snapshot, filter.kinds))
+    if filter.sessions is not None:
+        in_sessions: NDArray[np.bool_] = np.isin(snapshot.threads, found.threads_of(filter.sessions))
+        if snapshot.has_memories and filter.memories is not None:
+            in_sessions |= _mark(snapshot, found.memories_in(filter.memories))
+        parts.append(in_sessions)
+    elif filter.memories is not None and snapshot.has_memories:
+        hidden = found.memories_beyond(filter.memories)
+        if hidden:
+            parts.append(~_mark(snapshot, hidden))
+    if filter.tags:
+        parts.append(_mark(snapshot, found.with_tags(filter.tags)))
     if not parts:
         return None
     allowed = parts[0]
@@ -68,32 +52,41 @@ def allowed_rows(tx: Transaction, snapshot: IndexSnapshot, within: ChunkFilter) 
     return allowed
 
 
-def _of_kinds(tx: Transaction, snapshot: IndexSnapshot, within: ChunkFilter) -> NDArray[np.bool_]:
+def _scope(
+    repositories: AgentRepositories, request: RecallRequest, session: SessionRecord | None
+) -> tuple[tuple[int, ...] | None, MemoryScope | None]:
+    """Return the session rows that messages and files must belong to, and the visible memories; None for all."""
+    sessions = repositories.sessions
+    own: tuple[int, ...] | None = None if session is None else (session.row_id,)
+    if own is not None and request.scope in (None, "conversation"):
+        if request.channel is not None and not set(own) & set(sessions.rows_in_channel(request.channel)):
+            own = ()
+        return own, MemoryScope(own, None, wider=False)
+    channel = request.channel or (session.channel if session is not None else None)
+    if request.channel is not None or request.scope == "channel":
+        in_channel = sessions.rows_in_channel(channel)
+        return in_channel, MemoryScope(in_channel if own is None else own, channel or DEFAULT_CHANNEL, wider=False)
+    if own is None:
+        return None, None
+    return None, MemoryScope(own, request.at_hand or channel or DEFAULT_CHANNEL, wider=True)
+
+
+def _rows_of_kinds(found: FoundChunks, snapshot: IndexSnapshot, kinds: Sequence[str]) -> NDArray[np.bool_]:
     file, memory = snapshot.rows_of_role("file"), snapshot.rows_of_role("memory")
     of_kinds = np.zeros(snapshot.rows, np.bool_)
-    if "message" in within.kinds:
+    if "message" in kinds:
         of_kinds |= ~(file | memory)
-    if "file" in within.kinds:
+    if "file" in kinds:
         of_kinds |= file
-    if "memory" in within.kinds:
+    if "memory" in kinds:
         of_kinds |= memory
-    elif "note" in within.kinds and snapshot.has_memories:
-        of_kinds |= _marked(snapshot, list(tx.for_agent(within.agent).found.notes()))
+    elif "note" in kinds and snapshot.has_memories:
+        of_kinds |= _mark(snapshot, list(found.notes()))
     return of_kinds
 
 
-def _of_sessions(tx: Transaction, snapshot: IndexSnapshot, within: ChunkFilter) -> NDArray[np.bool_]:
-    """The rows of messages and files of the sessions, and of the memories that are seen with them."""
-    assert within.sessions is not None
-    found = tx.for_agent(within.agent).found
-    allowed: NDArray[np.bool_] = np.isin(snapshot.threads, found.threads_of(within.sessions))
-    if snapshot.has_memories and within.memories is not None:
-        allowed |= _marked(snapshot, found.memories_in(within.memories))
-    return allowed
-
-
-def _marked(snapshot: IndexSnapshot, chunk_ids: Sequence[int]) -> NDArray[np.bool_]:
-    """The rows of these chunks, as far as the snapshot has them."""
+def _mark(snapshot: IndexSnapshot, chunk_ids: Sequence[int]) -> NDArray[np.bool_]:
+    """Mark the rows of these chunks; unknown ids are ignored."""
     marked = np.zeros(snapshot.rows, np.bool_)
     marked[snapshot.rows_of(np.asarray(chunk_ids, np.int64))] = True
     return marked

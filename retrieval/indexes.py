@@ -9,7 +9,6 @@ from __future__ import annotations
 import threading
 from collections import OrderedDict
 from typing import Final, NamedTuple
-from weakref import WeakKeyDictionary
 
 import structlog
 
@@ -172,13 +171,3 @@ def _over() -> threading.Event:
     done = threading.Event()
     done.set()
     return done
-
-
-def indexes_of(store: Store) -> AgentIndexes:
-    """The indexes for who calls a recall without bringing any: kept for as long as the store is open."""
-    with _default_lock:
-        return _defaults.setdefault(store, AgentIndexes())
-
-
-_default_lock = threading.Lock()
-_defaults: WeakKeyDictionary[Store, AgentIndexes] = WeakKeyDictionary()

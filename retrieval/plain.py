@@ -1,7 +1,7 @@
 """The two plain retrievers: the best chunks by words (BM25), and the nearest by meaning (exact cosine).
 
-From the agent's index in memory, or, while a very large one is still being made, from the indexes on disk. What the
-seed systems fuse (weighted, rrf), and what the modes `keyword` and `vector` answer with alone.
+They search the agent's index in memory or, while that of a very large agent is being built, the indexes on disk. The
+fusions `weighted` and `rrf` fuse both; the modes `keyword` and `vector` use one of them.
 """
 
 from __future__ import annotations
@@ -24,64 +24,67 @@ from storage.recall.index import SearchIndex
 from storage.recall.records import Hit
 from storage.recall.words import hash_of, words_of
 
-# Cosines of codes are off by some 0.002: the exact nearest are among this many more, whose own vectors are read.
+# The cosine of a code is off by about 0.002, so the exact nearest are among this many more, which are scored exactly.
 _RESCORED_MORE: Final = 50
-# Beyond `SCORED_WHOLE` chunks, so many of the nearest by signs are looked at for each hit that is wanted.
-_SIGNS_A_HIT: Final = 20
-_FEWEST_BY_SIGNS: Final = 1_000
+# In indexes of more than `SCORED_WHOLE` chunks: rows taken by their signs, for each hit and at least.
+_SIGNS_PER_HIT: Final = 20
+_MIN_BY_SIGNS: Final = 1_000
 
-Exact = Callable[[list[int]], tuple[list[int], bytes]]
+ExactVectors = Callable[[list[int]], tuple[list[int], bytes]]
 
 
 def by_words(
     snapshot: IndexSnapshot,
     query: str,
-    among: NDArray[np.bool_],
+    allowed: NDArray[np.bool_] | None,
     limit: int,
     *,
     statistics: IndexSnapshot | None = None,
 ) -> list[Hit]:
-    """The best chunks for the words of a query, those with none of them left out; `statistics` as for BM25."""
+    """Return the best chunks that contain a word of the query; `statistics` as for BM25."""
     words = list(dict.fromkeys(map(hash_of, words_of(query))))[:MAX_WORDS]
-    scores = np.where(among, bm25.own_scores(snapshot, words, statistics=statistics), 0.0)
+    scores = np.where(snapshot.searched(allowed), bm25.own_scores(snapshot, words, statistics=statistics), 0.0)
     rows = np.flatnonzero(scores > 0)
     rows = rows[_best_first(snapshot, scores[rows], rows, limit)]
     return [Hit(int(snapshot.chunk_ids[row]), float(scores[row])) for row in rows]
 
 
 def by_meaning(
-    snapshot: IndexSnapshot, vector: Floats, among: NDArray[np.bool_], limit: int, exact: Exact
+    snapshot: IndexSnapshot, vector: Floats, allowed: NDArray[np.bool_] | None, limit: int, exact: ExactVectors
 ) -> list[Hit]:
-    """The nearest chunks by the exact cosine. `exact` reads canonical vectors: ids, and their float32 one by one."""
+    """Return the nearest chunks by exact cosine.
+
+    `exact` reads canonical vectors by chunk ids: it returns the ids that have one, and their float32 concatenated.
+    """
     if snapshot.codes is None:
         return []
-    among = among & snapshot.embedded
+    searched = snapshot.searched(allowed) & snapshot.embedded
     if len(snapshot.order) > SCORED_WHOLE:
-        rows = snapshot.codes.nearest(vector, among, max(_FEWEST_BY_SIGNS, _SIGNS_A_HIT * limit))
+        rows = snapshot.codes.nearest(vector, searched, max(_MIN_BY_SIGNS, _SIGNS_PER_HIT * limit))
     else:
-        rows = np.flatnonzero(among)
+        rows = np.flatnonzero(searched)
     cosines = snapshot.codes.cosines(vector, rows)
     first = rows[_best_first(snapshot, cosines, rows, limit + _RESCORED_MORE)]
     ids, blob = exact(sorted(snapshot.chunk_ids[first].tolist()))
-    found = np.frombuffer(blob, "<f4").reshape(len(ids), len(vector)) @ vector
-    order = _best_first(snapshot, found, np.searchsorted(snapshot.chunk_ids, ids), limit)
-    return [Hit(ids[place], float(found[place])) for place in order]
+    exact_cosines = np.frombuffer(blob, "<f4").reshape(len(ids), len(vector)) @ vector
+    order = _best_first(snapshot, exact_cosines, np.searchsorted(snapshot.chunk_ids, ids), limit)
+    return [Hit(ids[place], float(exact_cosines[place])) for place in order]
 
 
-def exact_vectors(forward: ForwardIndex, model: str) -> Exact:
-    """Reads the canonical vectors of one model within the caller's transaction."""
+def exact_vectors(forward: ForwardIndex, model: str) -> ExactVectors:
+    """Return a reader of the canonical vectors of a model, within the caller's transaction."""
     return lambda chunk_ids: forward.vectors_of(chunk_ids, model)
 
 
-def on_disk_by_words(index: SearchIndex, query: str, within: ChunkFilter, limit: int) -> list[Hit]:
-    """As `by_words` from the full-text index: it is counted over all agents, and a common word is slow in it."""
+def on_disk_by_words(index: SearchIndex, query: str, chunks: ChunkFilter, limit: int) -> list[Hit]:
+    """As `by_words`, from the full-text index. Its statistics cover all agents, and common words are slow."""
     match = match_expression(query)
-    return index.search_text(match, within, limit) if match else []
+    return index.search_text(match, chunks, limit) if match else []
 
 
-def on_disk_by_meaning(index: SearchIndex, vector: Floats, within: ChunkFilter, limit: int) -> list[Hit]:
-    """As `by_meaning` from the vector index."""
-    return index.search_vectors(vector.tobytes(), within, limit)
+def on_disk_by_meaning(index: SearchIndex, vector: Floats, chunks: ChunkFilter, limit: int) -> list[Hit]:
+    """As `by_meaning`, from the vector index."""
+    return index.search_vectors(vector.tobytes(), chunks, limit)
 
 
 def _best_first(snapshot: IndexSnapshot, scores: Floats, rows: Rows, limit: int) -> Rows:

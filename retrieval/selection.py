@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.dedup import distinct
-from retrieval.recall import RecallOutcome
+from retrieval.recaller import RecallOutcome
 from retrieval.request import MAX_LIMIT, MAX_QUERY_CHARACTERS, RecallRequest
 from retrieval.scopes import Candidate, ranked, tier_of
 from retrieval.trihybrid import IMPORTANT, MOST_IMPORTANT, MOST_RELEVANT, RELEVANT, Conversation, choose

@@ -9,20 +9,19 @@ from typing import TypeVar
 from fastapi import Request
 
 from memory.pipeline.status import StatusReader
-from retrieval.recall import AccountSide, RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.clock import new_id
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
 from reverie.pipeline.producer import Producer
 from reverie.pipeline.status import PipelineStatus
+from reverie.types import RecallResponse
 from server.answers import Threads
 from server.bodies import read_body
 from server.caller import Caller, caller_of
 from server.metrics import Metrics
 from storage.recall.records import Hit
 from storage.stores import Store
-from worker.recalling import account_side, find_in, store_to_read
 from worker.runtime import Runtime
 
 _T = TypeVar("_T")
@@ -69,37 +68,28 @@ class Services:
             task_sender=here.task_sender,
         )
 
-    def find(self, caller: Caller, request: RecallRequest) -> RecallOutcome | None:
-        """What a request finds in the caller's workspace and, where it looks so far, across workspaces.
+    def recall(self, caller: Caller, request: RecallRequest) -> RecallResponse:
+        """Recall in the caller's workspace and record the hits. Raises as `Recaller.recall`."""
+        outcome = self.runtime.recaller.recall(caller.workspace, request)
+        self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded))
+        return outcome.response
 
-        None while nothing has been stored in either. Raises as `retrieval.recall.find`.
-        """
-        return find_in(self.runtime, caller.workspace, request)
-
-    def note_recall(self, caller: Caller, query: str, hits: Sequence[Hit]) -> None:
-        """Remember what a recall found, if anything: microseconds here, written later by a worker.
-
-        What it found in the account's store is recorded there, as of the same recall.
-        """
+    def record_recall(self, caller: Caller, query: str, hits: Sequence[Hit]) -> None:
+        """Record the hits of a recall, each in its own store. Takes microseconds: a worker writes them later."""
         if not hits or not self.runtime.settings.recall_events:
             return
         recall, at = new_id(), self.runtime.now()
         for store in (caller.workspace, ACCOUNT_STORE):
-            of_account = store == ACCOUNT_STORE
-            found = [(hit.chunk_id, hit.score) for hit in hits if (hit.store == ACCOUNT_STORE) is of_account]
+            found = [(hit.chunk_id, hit.score) for hit in hits if hit.store == store]
             if found:
                 self.runtime.recalls.note(store, caller.agent, query, found, recall=recall, at=at)
 
     def store_to_read(self, workspace: str) -> Store | None:
-        """A workspace's store, None while nothing has been stored in it: reading never makes one."""
-        return store_to_read(self.runtime, workspace)
-
-    def account_side(self, agent: str) -> AccountSide | None:
-        """Where an agent's memories lie that hold across workspaces; None while it has none."""
-        return account_side(self.runtime, agent)
+        """Return a workspace's store; None if nothing has been stored in it."""
+        return self.runtime.recaller.find_store(workspace)
 
     def store_of_session(self, caller: Caller, session: str) -> Store:
-        """The store in which a session would lie. Raises `NotFound` for the session where there is none."""
+        """Return the caller's store. Raises `NotFound`, naming the session, if there is none."""
         store = self.store_to_read(caller.workspace)
         if store is None:
             raise NotFound(f"agent {caller.agent} has no session {session!r}", field="session")

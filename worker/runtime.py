@@ -36,6 +36,7 @@ from memory.memories.secrets import looks_secret
 from memory.pipeline.recovery import StageSweep
 from memory.scheduling.due_loop import DueLoop
 from retrieval.indexes import AgentIndexes
+from retrieval.recaller import Recaller
 from reverie import contract
 from reverie.clock import now_micros
 from reverie.contract import Outcome
@@ -210,6 +211,11 @@ class Runtime:
     def store_embedders(self) -> StoreEmbedders:
         """The embedders by store: a store may still be searched by the vectors of an earlier model."""
         return StoreEmbedders(embedder_spec(self.settings), self.embedder)
+
+    @cached_property
+    def recaller(self) -> Recaller:
+        """The recall over all stores of this process."""
+        return Recaller(self.stores, lambda tx: self.store_embedders.within(tx), self.indexes, self.now)
 
     @cached_property
     def repositories(self) -> GitFolders | None:

@@ -18,6 +18,7 @@ from adapters.embedders.resilience import GuardedEmbedder
 from reverie.errors import Unavailable
 from storage.recall.index import Generation
 from storage.stores import Store
+from storage.transaction import Transaction
 
 # Models in memory in addition to the configured one. A model takes hundreds of megabytes; the least recently used is
 # dropped first.
@@ -45,7 +46,13 @@ class StoreEmbedders:
         if self._configured is None:
             return None
         with store.reading() as tx:
-            vectors = [generation for generation in tx.index.generations() if generation.kind == "vector"]
+            return self.within(tx)
+
+    def within(self, tx: Transaction) -> GuardedEmbedder | None:
+        """As `of`, for the store of an open transaction. Loads no model in it."""
+        if self._configured is None:
+            return None
+        vectors = [generation for generation in tx.index.generations() if generation.kind == "vector"]
         for generation in vectors:
             if generation.state == "building" and not self._is_configured(generation):
                 self._prepare(generation)

@@ -23,11 +23,12 @@ from retrieval.agent_index import IndexSnapshot
 from retrieval.codes import Floats, Rows, VectorCodes
 from retrieval.indexes import AgentIndexes
 from retrieval.names import without_names
-from retrieval.recall import RecallRequest, find
-from retrieval.request import Mode
+from retrieval.request import Mode, RecallRequest
 from storage.stores import Store
+from worker.runtime import Runtime
 
 DEPTH: Final = 10
+_MODES: Final[tuple[Mode, Mode]] = ("vector", "hybrid")
 # Two orders of adding up float32 differ by less: what is this near the last one counts as equally near.
 _ROUNDING: Final = 1e-5
 
@@ -60,21 +61,18 @@ class _ExactCosines(VectorCodes):
         return found
 
 
-def compare_with_exact(
-    store: Store, embedder: Embedder, indexes: AgentIndexes, questions: Sequence[Asked]
-) -> Exactness:
+def compare_with_exact(runtime: Runtime, workspace: str, questions: Sequence[Asked]) -> Exactness:
     """Ask each question by meaning and by the default ranking, and compare the first ten with the exact ones."""
     vector: list[float] = []
     hybrid: list[float] = []
+    store, embedder = runtime.store(workspace), runtime.embedder
+    assert embedder is not None, "exact results need an embedder"
     for agent, of_agent in groupby(sorted(questions), key=lambda question: question.agent):
-        here = _load(store, indexes, agent)
+        here = _load(store, runtime.indexes, agent)
         for question in of_agent:
-            vector.append(
-                _vector_recall(here, question, embedder, _found(store, embedder, indexes, question, "vector"))
-            )
-            hybrid.append(
-                _hybrid_recall(here, question, embedder, _found(store, embedder, indexes, question, "hybrid"))
-            )
+            by_meaning, by_default = (_found(runtime, workspace, question, mode) for mode in _MODES)
+            vector.append(_vector_recall(here, question, embedder, by_meaning))
+            hybrid.append(_hybrid_recall(here, question, embedder, by_default))
     return Exactness(vector=fmean(vector), hybrid=fmean(hybrid), questions=len(vector))
 
 
@@ -92,9 +90,9 @@ def _load(store: Store, indexes: AgentIndexes, agent: str) -> _OneAgent:
     return _OneAgent(snapshot, vectors)
 
 
-def _found(store: Store, embedder: Embedder, indexes: AgentIndexes, question: Asked, mode: Mode) -> list[int]:
+def _found(runtime: Runtime, workspace: str, question: Asked, mode: Mode) -> list[int]:
     request = RecallRequest(query=question.text, agent=question.agent, mode=mode, limit=DEPTH)
-    return [hit.chunk_id for hit in find(store, embedder, request, indexes=indexes).hits]
+    return [hit.chunk_id for hit in runtime.recaller.recall(workspace, request).hits]
 
 
 def _vector_recall(here: _OneAgent, question: Asked, embedder: Embedder, found: Sequence[int]) -> float:

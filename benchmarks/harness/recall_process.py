@@ -17,10 +17,8 @@ import psutil
 
 from benchmarks.harness.exact import Exactness, compare_with_exact
 from benchmarks.harness.timed import Asked, Timings, WarmUp, timed, warm_up
-from retrieval.indexes import AgentIndexes
-from retrieval.recall import RecallRequest, recall
+from retrieval.request import RecallRequest
 from reverie.types import RecallResponse
-from storage.stores import Store
 from worker.runtime import Runtime
 from worker.settings import load_settings
 
@@ -74,7 +72,7 @@ def main(path: str) -> None:
 
 
 def _measured(plan: Plan, runtime: Runtime) -> InProcess:
-    store, embedder, indexes = runtime.store(plan.workspace), runtime.embedder, AgentIndexes()
+    embedder = runtime.embedder
     assert embedder is not None, "this benchmark needs an embedder"
     started = time.perf_counter()
     embedder.load()
@@ -82,7 +80,7 @@ def _measured(plan: Plan, runtime: Runtime) -> InProcess:
     model_seconds = time.perf_counter() - started
 
     def ask(question: Asked) -> str:
-        return _recall(runtime, store, indexes, question, plan.limit).degraded
+        return _recall(runtime, plan.workspace, question, plan.limit).degraded
 
     def embed(question: Asked) -> str:
         embedder.embed_query(question.text)
@@ -100,13 +98,13 @@ def _measured(plan: Plan, runtime: Runtime) -> InProcess:
         embed=timed(embed, plan.questions),
         memory_before=before,
         memory_after=after,
-        exact=compare_with_exact(store, embedder, indexes, plan.questions[: plan.exact]) if plan.exact else None,
+        exact=compare_with_exact(runtime, plan.workspace, plan.questions[: plan.exact]) if plan.exact else None,
     )
 
 
-def _recall(runtime: Runtime, store: Store, indexes: AgentIndexes, question: Asked, limit: int) -> RecallResponse:
+def _recall(runtime: Runtime, workspace: str, question: Asked, limit: int) -> RecallResponse:
     request = RecallRequest(query=question.text, agent=question.agent, limit=limit)
-    return recall(store, runtime.embedder, request, indexes=indexes)
+    return runtime.recaller.recall(workspace, request).response
 
 
 def memory(pid: int | None = None) -> int:

@@ -24,9 +24,8 @@ from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from memory.pipeline.ingest import ingest_batch
 from memory.stage import StageReport
-from retrieval.recall import AccountSide, RecallOutcome, find
+from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
-from retrieval.sessions import search_sessions
 from reverie.clock import to_micros
 from reverie.memories.checks import check_memory
 from reverie.memories.types import MemoryDraft
@@ -122,16 +121,8 @@ class World:
 
     def recall(self, agent: str, query: str, *, limit: int = 5, noted: bool = True, **more: Any) -> RecallOutcome:
         """Ask as an agent does; with `noted` it is recorded what was found."""
-        here = self.runtime
-        account = here.stores.account_store()
-        found = find(
-            self.store,
-            here.embedder_of(self.store),
-            RecallRequest(query=query, agent=agent, limit=limit, **more),
-            indexes=here.indexes,
-            account=AccountSide(account, here.embedder_of(account)),
-            now=self.now,
-        )
+        request = RecallRequest(query=query, agent=agent, limit=limit, **more)
+        found = self.runtime.recaller.recall(WORKSPACE, request)
         if noted:
             self.recalls += 1
             self._note(agent, query, found)
@@ -140,7 +131,7 @@ class World:
     def search_sessions(self, agent: str, query: str, *, limit: int) -> FoundSessions:
         """Ask which conversation it was."""
         request = RecallRequest(query=query, agent=agent, limit=limit)
-        return search_sessions(self.store, self.runtime.embedder_of(self.store), request, indexes=self.runtime.indexes)
+        return self.runtime.recaller.search_sessions(WORKSPACE, request)
 
     def remember(self, agent: str, draft: MemoryDraft) -> str:
         """Have an agent remember something now, as its call does; returns the memory's id."""

@@ -9,7 +9,6 @@ from reverie.checks import check_query, normalise_tags
 from reverie.memories.types import FoundMemories
 from server.caller import Caller
 from server.memories.bodies import MemorySearchBody
-from server.recall.recall import recalled
 from server.services import Services
 
 
@@ -23,5 +22,5 @@ def search_memories(services: Services, caller: Caller, here: AgentMemories, bod
         mode=body.mode,
         limit=body.limit,
     )
-    found = recalled(services, caller, request)
+    found = services.recall(caller, request)
     return FoundMemories(results=read_memories(here, [result.id for result in found.results]), degraded=found.degraded)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from fastapi import APIRouter, Request, Response
 
-from adapters.embedders.once import OnceEmbedder
 from adapters.language_models import LanguageModel
 from memory.sessions.restoring import restore_session
 from memory.sessions.sessions import to_message
 from retrieval.budget import room_of
 from retrieval.context import Built, build_context
-from retrieval.recall import RecallOutcome, find
-from retrieval.request import RecallRequest
 from retrieval.selection import Asking
 from reverie.checks import check_label, check_query, check_session
 from reverie.errors import Rejected
@@ -63,23 +62,10 @@ def _context(services: Services, caller: Caller, body: ContextBody) -> Context:
     room = room_of(budget, buffer=settings.system_prompt_buffer)
     refiner = _refiner(services) if body.refine else None
     store = services.store_of_session(caller, asking.session)
-    of_store = runtime.embedder_of(store)
-    embedder = OnceEmbedder(of_store) if of_store is not None else None
-    account = services.account_side(caller.agent)
-
-    def search(request: RecallRequest) -> RecallOutcome:
-        return find(store, embedder, request, indexes=runtime.indexes, account=account, now=asking.now)
-
-    built = build_context(
-        store,
-        search,
-        runtime.tokens,
-        asking,
-        room=room,
-        refiner=refiner,
-        account=account.store if account is not None else None,
-    )
-    services.note_recall(caller, built.query, built.hits)
+    search = partial(runtime.recaller.embedding_once().recall, caller.workspace)
+    account = runtime.stores.account_store()
+    built = build_context(store, search, runtime.tokens, asking, room=room, refiner=refiner, account=account)
+    services.record_recall(caller, built.query, built.hits)
     return _answer(built)
 
 

@@ -31,14 +31,14 @@ def routes(services: Services) -> APIRouter:
         explain = _explain(request)
 
         def work() -> RecallEventList:
-            store, account = services.store_to_read(caller.workspace), services.account_side(caller.agent)
-            across = account.store if account is not None else None
-            if store is None:
-                store, across = across, None
-            if store is None:
-                return RecallEventList(recall_events=[])
+            store, account = services.store_to_read(caller.workspace), services.runtime.stores.account_store()
             found = recent_recalls(
-                store, agent=caller.agent, limit=limit, offset=offset, explain=explain, account=across
+                store or account,
+                agent=caller.agent,
+                limit=limit,
+                offset=offset,
+                explain=explain,
+                account=account if store is not None else None,
             )
             return RecallEventList(recall_events=found)
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from fastapi import APIRouter, Request, Response
 
 from retrieval.request import RecallRequest
-from retrieval.sessions import search_sessions
 from reverie.checks import check_label, check_query, check_session, normalise_tags
 from reverie.types import FoundSessions, RecallResponse
 from server.answers import answer
@@ -16,12 +15,12 @@ from server.services import Services
 
 
 def routes(services: Services) -> APIRouter:
-    """The route by which memories come back."""
+    """Return the routes of recall and of the search for sessions."""
     router = APIRouter(tags=["recall"])
 
     @router.post("/v1/recall", openapi_extra=operation(RecallResponse, body=RecallBody))
     async def post_recall(request: Request) -> Response:
-        """What this agent was told that fits the query, best first. Scores are given only with `explain`."""
+        """Return the agent's messages, files and memories that fit a query, best first; scores only with `explain`."""
         query_of(request)
         caller = services.caller(request)
         body = await services.body(request, RecallBody)
@@ -29,7 +28,7 @@ def routes(services: Services) -> APIRouter:
 
     @router.post("/v1/sessions/search", openapi_extra=operation(FoundSessions, body=SessionSearchBody))
     async def post_session_search(request: Request) -> Response:
-        """Which conversation was that? Sessions that fit the query, best first."""
+        """Return the agent's sessions that fit a query, best first."""
         query_of(request)
         caller = services.caller(request)
         body = await services.body(request, SessionSearchBody)
@@ -46,15 +45,7 @@ def _search_sessions(services: Services, caller: Caller, body: SessionSearchBody
         mode=body.mode,
         limit=body.limit,
     )
-    request.check()
-    store = services.store_to_read(caller.workspace)
-    if store is None:
-        return FoundSessions(results=[], degraded=_nothing_yet(caller))
-    return search_sessions(store, services.runtime.embedder_of(store), request, indexes=services.runtime.indexes)
-
-
-def _nothing_yet(caller: Caller) -> str:
-    return f"nothing has been stored in workspace {caller.workspace!r} yet"
+    return services.runtime.recaller.search_sessions(caller.workspace, request)
 
 
 def _recall(services: Services, caller: Caller, body: RecallBody) -> RecallResponse:
@@ -75,13 +66,4 @@ def _recall(services: Services, caller: Caller, body: RecallBody) -> RecallRespo
         neighbours=body.neighbours,
         explain=body.explain,
     )
-    return recalled(services, caller, request)
-
-
-def recalled(services: Services, caller: Caller, request: RecallRequest) -> RecallResponse:
-    """What a request finds in the workspace and beyond, noted as recalled. Raises `Rejected` and `NotFound`."""
-    found = services.find(caller, request)
-    if found is None:
-        return RecallResponse(results=[], mode=request.mode, degraded=_nothing_yet(caller))
-    services.note_recall(caller, request.query, (*found.hits, *found.folded))
-    return found.response
+    return services.recall(caller, request)

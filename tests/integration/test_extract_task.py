@@ -8,11 +8,12 @@ from typing import Any
 
 import pytest
 
-from retrieval.recall import RecallRequest, recall
+from retrieval.request import RecallRequest
 from reverie import contract
 from reverie.pipeline.producer import Producer
 from storage.memories.records import MemoryFilter
 from support.pipeline import turns
+from support.recalling import recall
 from worker import app as worker_app
 from worker.runtime import Runtime
 

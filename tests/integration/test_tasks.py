@@ -12,13 +12,14 @@ import pytest
 
 from memory.sessions.forgetting import forget_workspace
 from memory.sessions.sessions import newest_messages
-from retrieval.recall import RecallRequest, recall
+from retrieval.request import RecallRequest
 from reverie import contract
 from reverie.errors import NotFound
 from reverie.pipeline.items import build_file
 from reverie.pipeline.producer import Producer
 from storage.upkeep.verify import verify
 from support.pipeline import turns
+from support.recalling import recall
 from worker import app as worker_app
 from worker.runtime import Runtime
 

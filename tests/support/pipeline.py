@@ -28,7 +28,6 @@ from memory.pipeline.storing import IngestReport
 from memory.sessions.forgetting import forget_session
 from memory.stage import StageReport
 from retrieval.indexes import AgentIndexes
-from retrieval.recall import recall
 from retrieval.request import RecallRequest
 from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload
@@ -37,6 +36,7 @@ from reverie.pipeline.items import build_file, build_messages, build_session
 from reverie.types import Message, RecallResponse
 from storage.pipeline.records import DeadLetter, MessageRecord, ReadyMessage
 from storage.stores import Store, Stores
+from support.recalling import recall
 
 PREFIX = "test:"
 WORKSPACE = "ws"

@@ -1,18 +1,24 @@
-"""What recalls are tested with: an embedder that can be predicted, and indexes that are always still being made."""
+"""Helpers for tests of recall: a predictable embedder, indexes that are never built, recalls in given stores."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Callable, Sequence
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import normalised, require_text
+from adapters.embedders.base import Embedder, normalised, require_text
 from retrieval.agent_index import IndexSnapshot
 from retrieval.indexes import AgentIndexes
+from retrieval.recaller import Recaller, RecallOutcome
+from retrieval.request import RecallRequest
+from reverie.clock import now_micros
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import NotFound
+from reverie.types import FoundSessions, RecallResponse
 from storage.recall.words import hash_of, words_of
-from storage.stores import Store
+from storage.stores import Store, Stores
 from storage.transaction import Transaction
 
 _SAME: Final = {"boat": "ship", "vessel": "ship", "cat": "pet", "dog": "pet"}
@@ -50,3 +56,53 @@ class OnDiskOnly(AgentIndexes):
     def snapshot(self, store: Store, tx: Transaction, agent: str) -> IndexSnapshot | None:
         """None, always."""
         return None
+
+
+class GivenStores(Stores):
+    """One store, whatever its workspace is called, and the account's if it is given."""
+
+    def __init__(self, store: Store, account: Store | None) -> None:
+        self._store = store
+        self._given_account = account
+
+    def workspace(self, name: str, *, create: bool = True) -> Store:
+        """The store given for a name; `NotFound` for the account if there is none."""
+        if name != ACCOUNT_STORE:
+            return self._store
+        if self._given_account is None:
+            raise NotFound("there is no account", field="workspace")
+        return self._given_account
+
+
+def recaller(
+    store: Store,
+    embedder: Embedder | None,
+    *,
+    indexes: AgentIndexes | None = None,
+    account: Store | None = None,
+    account_embedder: Embedder | None = None,
+    now: int | None = None,
+) -> Recaller:
+    """A recaller over one store, and the account's if it is given, which may have an embedder of its own."""
+
+    def embedder_for(tx: Transaction) -> Embedder | None:
+        of_account = account is not None and tx.connection.engine is account.database.engine
+        return account_embedder if of_account and account_embedder is not None else embedder
+
+    clock: Callable[[], int] = now_micros if now is None else lambda: now
+    return Recaller(GivenStores(store, account), embedder_for, indexes or AgentIndexes(), clock)
+
+
+def find(store: Store, embedder: Embedder | None, request: RecallRequest, **more: Any) -> RecallOutcome:
+    """Recall from one store, or also from the account's; `more` as for `recaller`."""
+    return recaller(store, embedder, **more).recall("ws", request)
+
+
+def recall(store: Store, embedder: Embedder | None, request: RecallRequest, **more: Any) -> RecallResponse:
+    """As `find`, the response alone."""
+    return find(store, embedder, request, **more).response
+
+
+def search_sessions(store: Store, embedder: Embedder | None, request: RecallRequest, **more: Any) -> FoundSessions:
+    """Search the sessions of one store; `more` as for `recaller`."""
+    return recaller(store, embedder, **more).search_sessions("ws", request)

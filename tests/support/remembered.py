@@ -7,11 +7,12 @@ from typing import Any
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
-from retrieval.recall import AccountSide, RecallOutcome, find
+from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.stores import Store
 from support.pipeline import Pipeline
+from support.recalling import find
 
 # 2026-05-01 09:00 in UTC.
 MORNING = 1_777_626_000_000_000
@@ -40,7 +41,7 @@ def settle(pipe: Pipeline, *, vectors: bool = True) -> None:
 
 def over_both(pipe: Pipeline, query: str, *, agent: str = "ana", **more: Any) -> RecallOutcome:
     """A recall over the workspace and the account."""
-    account = AccountSide(pipe.stores.account_store(), pipe.embedder)
+    account = pipe.stores.account_store()
     request = RecallRequest(query=query, agent=agent, **more)
     return find(pipe.store, pipe.embedder, request, indexes=pipe.indexes, account=account)
 

@@ -11,11 +11,11 @@ import pytest
 from numpy.typing import NDArray
 
 from adapters.embedders.base import EmbedderUnavailable
-from retrieval.recall import AccountSide, RecallOutcome, find
+from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.errors import NotFound
 from support.pipeline import Pipeline
-from support.recalling import BagOfWords, OnDiskOnly
+from support.recalling import BagOfWords, OnDiskOnly, find
 from support.remembered import ids, keep, over_both, settle
 
 WAYS = [
@@ -150,7 +150,7 @@ def test_what_holds_in_every_workspace_is_found_in_each(pipe: Pipeline) -> None:
     other = pipe.stores.workspace("other")
     keep(pipe, "o", "the window is dirty", store=other)
     settle(pipe)
-    account = AccountSide(pipe.stores.account_store(), pipe.embedder)
+    account = pipe.stores.account_store()
     there = find(other, pipe.embedder, RecallRequest(query="window", agent="ana"), account=account)
     assert ids(there) == ["a"]  # the other one's own memory has not been cut yet
     assert sorted(ids(over_both(pipe, "window"))) == ["a", "w"]
@@ -195,10 +195,11 @@ def test_stores_of_two_models_are_each_asked_in_their_own(pipe: Pipeline) -> Non
     keep(pipe, "a", "prefers the boat", tier="account")
     settle(pipe)
     mine = Counting()
-    account = AccountSide(pipe.stores.account_store(), other)
+    account = pipe.stores.account_store()
 
     def asked(query: str, **more: Any) -> RecallOutcome:
-        return find(pipe.store, mine, RecallRequest(query=query, agent="ana", **more), account=account)
+        request = RecallRequest(query=query, agent="ana", **more)
+        return find(pipe.store, mine, request, account=account, account_embedder=other)
 
     assert ids(asked("vessel"))[0] == "a"  # found by meaning alone
     assert (mine.asked, other.asked) == (1, 1)

@@ -11,13 +11,12 @@ from structlog.testing import capture_logs
 
 from retrieval.agent_index import AgentIndex, IndexSnapshot
 from retrieval.indexes import AgentIndexes
-from retrieval.recall import recall
 from retrieval.request import RecallRequest
-from retrieval.sessions import search_sessions
 from reverie.errors import Unavailable
 from storage.recall.forward import ForwardIndex
 from storage.recall.reindex import reindex
 from support.pipeline import WORKSPACE, Pipeline
+from support.recalling import recall, recaller, search_sessions
 
 
 @pytest.fixture
@@ -88,13 +87,14 @@ def test_a_caller_waits_a_little_for_a_large_index(pipe: Pipeline) -> None:
     assert (found.degraded, found.results[0].text) == ("", "ana was in the harbour 7")
 
 
-def test_a_caller_without_indexes_finds_those_of_the_store(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given calls that bring no indexes, then the index of their agent is made once."""
+def test_one_recaller_keeps_its_indexes(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given recalls by one recaller, then the index of their agent is made once."""
     made_before = []
     real = AgentIndex._load
     monkeypatch.setattr(AgentIndex, "_load", lambda *given: made_before.append(1) or real(*given))
+    kept = recaller(pipe.store, pipe.embedder)
     for _ in range(3):
-        assert recall(pipe.store, pipe.embedder, RecallRequest(query="harbour", agent="ana")).results
+        assert kept.recall("ws", RecallRequest(query="harbour", agent="ana")).response.results
     assert len(made_before) == 1
 
 

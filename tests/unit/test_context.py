@@ -15,11 +15,11 @@ from sqlalchemy import text
 from adapters.embedders.base import EmbedderUnavailable
 from adapters.tokens import EstimatedTokens
 from retrieval.context import Built, build_context
-from retrieval.recall import find
 from retrieval.selection import Asking
 from reverie.errors import NotFound, Rejected
 from storage.memories.decay import RATES
 from support.pipeline import Pipeline
+from support.recalling import find
 
 CANARY = "zanzibar"
 START = datetime(2026, 5, 1, 9, tzinfo=UTC)

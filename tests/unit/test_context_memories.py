@@ -10,13 +10,13 @@ import pytest
 
 from adapters.tokens import EstimatedTokens
 from retrieval.context import Built, build_context
-from retrieval.recall import AccountSide, RecallOutcome, find
+from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from retrieval.selection import Asking
 from reverie.clock import from_micros
 from storage.memories.decay import RATES
 from support.pipeline import Pipeline
-from support.recalling import BagOfWords
+from support.recalling import BagOfWords, find
 from support.remembered import MORNING, keep, settle
 
 HOUR = 3_600_000_000
@@ -48,14 +48,12 @@ def context(
         rates=RATES["standard"],
         now=now,
     )
-    account = AccountSide(pipe.stores.account_store(), pipe.embedder)
+    account = pipe.stores.account_store()
 
     def search(request: RecallRequest) -> RecallOutcome:
         return find(pipe.store, pipe.embedder, request, indexes=pipe.indexes, account=account, now=now)
 
-    return build_context(
-        pipe.store, search, EstimatedTokens(), asking, room=10_000, refiner=None, account=account.store
-    )
+    return build_context(pipe.store, search, EstimatedTokens(), asking, room=10_000, refiner=None, account=account)
 
 
 def told(built: Built) -> dict[str, str]:

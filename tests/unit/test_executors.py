@@ -342,7 +342,7 @@ def test_a_task_is_handed_over(here: CarryingOut) -> None:
 def test_a_task_recalls_nothing(here: CarryingOut, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a task, then no context is made for it: its worker recalls what it wants."""
     here.queue_tasks()
-    monkeypatch.setattr("worker.scheduling.jobs.recalled_for", None)
+    monkeypatch.setattr("worker.scheduling.jobs.recall_for_goal", None)
     schedule = here.time.hourly(executor=WORKERS)
     assert here.fire(schedule).status == "running"
 

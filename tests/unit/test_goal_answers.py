@@ -16,13 +16,14 @@ from adapters.embedders.hashing import HashEmbedder
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable
 from memory.scheduling.goal_answers import GoalContext
 from memory.scheduling.goals import embed_goals
+from retrieval.recaller import Recaller
 from reverie import contract
 from reverie.scheduling.schedule_types import LlmExecutor
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.remembered import keep, settle
 from worker.app import app, use_runtime
-from worker.scheduling.goal_context import recalled_for
+from worker.scheduling.goal_context import recall_for_goal
 
 LLM = LlmExecutor()
 KEY = "sk-" + "ant-api03-" + "q7Rz81LmXw0Tb5Vn" * 6 + "A"
@@ -65,7 +66,7 @@ def fired(here: CarryingOut, goal: str = "water the ferns", **fields: Any) -> Ru
 
 
 def context_of(here: CarryingOut, schedule: str, *, agent: str = "ana") -> GoalContext:
-    return recalled_for(here.here, "ws", here.time.schedule(schedule, agent=agent))
+    return recall_for_goal(here.here, "ws", here.time.schedule(schedule, agent=agent))
 
 
 # --- with a model ---
@@ -317,7 +318,7 @@ def test_a_session_that_was_forgotten_takes_only_its_own_words_along(here: Carry
     assert [result.text for result in context_of(here, schedule).results] == [FERNS]
 
 
-def test_memories_that_hold_everywhere_are_recalled_for_a_session(here: CarryingOut) -> None:
+def test_memories_that_hold_everywhere_are_recall_for_goal_a_session(here: CarryingOut) -> None:
     """Given a memory in the account, then a schedule that belongs to a conversation recalls it, too."""
     say(here, FERNS)
     keep(here.said, "m1", "Ferns of hers like rain", tier="account", lifetime="long_term", kind="preference",
@@ -340,7 +341,7 @@ def test_a_recall_that_fails_costs_the_run_its_context_alone(
     def fail(*_: object, **__: object) -> None:
         raise EmbedderUnavailable("the disk is full")
 
-    monkeypatch.setattr("worker.scheduling.goal_context.find_in", fail)
+    monkeypatch.setattr(Recaller, "recall", fail)
     say(here, FERNS)
     model = here.answer_goals("done")
     schedule = scheduled(here)

@@ -10,12 +10,10 @@ from typing import Any
 import pytest
 
 from retrieval import contextual
-from retrieval.recall import find
 from retrieval.request import RecallRequest
-from retrieval.sessions import search_sessions
 from reverie.errors import Rejected
 from support.pipeline import Pipeline
-from support.recalling import BagOfWords, OnDiskOnly
+from support.recalling import BagOfWords, OnDiskOnly, find, search_sessions
 from support.remembered import MORNING, ids, keep, over_both, settle
 
 WAYS = [{}, {"mode": "keyword"}, {"mode": "vector"}, {"fusion": "weighted"}, {"fusion": "rrf"}]

@@ -12,12 +12,11 @@ from sqlalchemy import text
 
 from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefused
 from retrieval import plain
-from retrieval.recall import recall
 from retrieval.request import RecallRequest
 from reverie.errors import Rejected
 from reverie.types import RecallResponse, RecallResult
 from support.pipeline import Pipeline
-from support.recalling import BagOfWords, OnDiskOnly
+from support.recalling import BagOfWords, OnDiskOnly, recall
 
 WORDS = ["harbour", "boat", "violin", "strings", "garden", "tomatoes", "winter", "coat", "train", "tickets"]
 

@@ -16,12 +16,12 @@ from memory.recall import events as recalls
 from memory.recall.events import RecordReport, prune_recalls, recent_recalls, record_recalls, sweep_recalls
 from memory.sessions.forgetting import forget_workspace
 from memory.upkeep.store_files import optimize_stores
-from retrieval.recall import find
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros, new_id
 from storage.recall.events import RecallEvents
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
+from support.recalling import find
 from worker.settings import Settings
 
 DAY = 24 * 3_600 * 1_000_000

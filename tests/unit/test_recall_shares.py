@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from retrieval.recall import RecallOutcome, find
+from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from support.pipeline import Pipeline
-from support.recalling import BagOfWords
+from support.recalling import BagOfWords, find
 
 
 @pytest.fixture

@@ -10,10 +10,9 @@ from typing import Any
 import pytest
 
 from retrieval.request import RecallRequest
-from retrieval.sessions import search_sessions
 from reverie.errors import NotFound
 from support.pipeline import Pipeline
-from support.recalling import BagOfWords, OnDiskOnly
+from support.recalling import BagOfWords, OnDiskOnly, search_sessions
 
 JUNE = datetime(2023, 6, 1, 12, tzinfo=UTC)
 

@@ -1,4 +1,4 @@
-"""What is recalled for the goal of a schedule, without a model at hand: by the vector that was made beforehand."""
+"""Recalls context for the goal of a schedule, without loading a model: the goal's vector was made beforehand."""
 
 from __future__ import annotations
 
@@ -16,28 +16,25 @@ from reverie.errors import NotFound, ReverieError
 from reverie.types import RecallResult
 from storage.scheduling.records import ScheduleRecord
 from storage.stores import Store
-from worker.recalling import find_in, store_to_read
 from worker.runtime import Runtime
 
-# Of one text so much goes along: a chunk, and a word of where it is from.
-_LONGEST_CHARACTERS: Final = 1_000
+# Longest text of one result: a chunk, and a few words of where it comes from.
+_MAX_CHARACTERS: Final = 1_000
 
 
-def recalled_for(here: Runtime, workspace: str, schedule: ScheduleRecord) -> GoalContext:
-    """The texts that fit a goal best, at most as many as the schedule wants. Never fails: then there is less."""
-    if not schedule.recall_limit:
-        return GoalContext()
-    store = store_to_read(here, workspace)
+def recall_for_goal(runtime: Runtime, workspace: str, schedule: ScheduleRecord) -> GoalContext:
+    """Recall what fits a schedule's goal, at most its `recall_limit` results. Errors leave the context empty."""
+    store = runtime.recaller.find_store(workspace) if schedule.recall_limit else None
     if store is None:
         return GoalContext()
     try:
-        return _recalled(here, store, schedule)
+        return _recall(runtime, store, schedule)
     except ReverieError as error:
         return GoalContext(degraded=f"nothing was recalled: {error}")
 
 
-def _recalled(here: Runtime, store: Store, schedule: ScheduleRecord) -> GoalContext:
-    vector, why = _vector_of(here, store, schedule)
+def _recall(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> GoalContext:
+    vector, degraded = _goal_vector(runtime, store, schedule)
     request = RecallRequest(
         query=schedule.goal,
         agent=schedule.agent,
@@ -48,19 +45,17 @@ def _recalled(here: Runtime, store: Store, schedule: ScheduleRecord) -> GoalCont
         query_embedding=vector,
     )
     try:
-        found = find_in(here, store.name, request, embedding=False)
-    except NotFound:  # its session was forgotten, or has not begun: what is known elsewhere goes along
-        found = find_in(here, store.name, replace(request, session=None, scope=None), embedding=False)
-    if found is None:
-        return GoalContext()
-    results = tuple(found.response.results)
-    return GoalContext(tuple(map(_line, results)), results, why or found.response.degraded)
+        outcome = runtime.recaller.recall(store.name, request)
+    except NotFound:  # the session was forgotten or has not begun: recall without it
+        outcome = runtime.recaller.recall(store.name, replace(request, session=None, scope=None))
+    results = tuple(outcome.response.results)
+    return GoalContext(tuple(map(_line, results)), results, degraded or outcome.response.degraded)
 
 
-def _vector_of(here: Runtime, store: Store, schedule: ScheduleRecord) -> tuple[list[float] | None, str]:
-    """The goal's vector, where it is of the model that the store searches by; else why there is none.
+def _goal_vector(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> tuple[list[float] | None, str]:
+    """Return the goal's vector if it is of the model that the store searches, else None and why.
 
-    One that is missing is asked for, for the next run.
+    A missing vector is requested, for the next run.
     """
     with store.reading() as tx:
         generation = tx.index.active("vector")
@@ -70,11 +65,11 @@ def _vector_of(here: Runtime, store: Store, schedule: ScheduleRecord) -> tuple[l
         vector = np.frombuffer(schedule.goal_vector, dtype="<f4")
         if vector.size == generation.dim:
             return vector.tolist(), ""
-    here.schedules.notify_goals(store.name)
+    runtime.schedules.notify_goals(store.name)
     return None, "keyword only: the goal has no vector yet"
 
 
 def _line(result: RecallResult) -> str:
-    text = " ".join(" ".join(lines_of(shown_text(result))).split())[:_LONGEST_CHARACTERS]
-    who = label(result.name or result.role or result.kind)
-    return f"{rfc3339(to_micros(result.created_at))[:10]}, {who}: {text}"
+    text = " ".join(" ".join(lines_of(shown_text(result))).split())[:_MAX_CHARACTERS]
+    speaker = label(result.name or result.role or result.kind)
+    return f"{rfc3339(to_micros(result.created_at))[:10]}, {speaker}: {text}"

@@ -13,7 +13,7 @@ from memory.scheduling.goal_answers import GoalAnswers
 from memory.scheduling.pushing import Pushing
 from reverie.clock import now_micros
 from worker.runtime import Runtime
-from worker.scheduling.goal_context import recalled_for
+from worker.scheduling.goal_context import recall_for_goal
 from worker.settings import Settings
 
 _DAY_SECONDS: Final = 86_400
@@ -85,7 +85,7 @@ def executors(runtime: Runtime, workspace: str) -> Executors:
     settings, services = runtime.settings, runtime.schedules
     return Executors(
         workspace=workspace,
-        recall=lambda schedule: recalled_for(runtime, workspace, schedule),
+        recall=lambda schedule: recall_for_goal(runtime, workspace, schedule),
         goal_answers=GoalAnswers(
             runtime.schedule_model,
             Prices(settings.language_model_input_price, settings.language_model_output_price),

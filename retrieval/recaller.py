@@ -1,0 +1,128 @@
+"""Recall of an agent's messages, files and memories: finds the stores, prepares the query, searches and ranks.
+
+A request is answered from the workspace's store and, if nothing limits it to less, from the memories of the account's
+store, in one ranking. Ties go to the newer chunk, and all chunks of one message, file or memory are one result. Without
+an embedder or vectors, recall is by words alone and the response says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from contextlib import ExitStack
+from dataclasses import dataclass
+
+from adapters.embedders.base import Embedder
+from adapters.embedders.once import OnceEmbedder
+from retrieval.candidates import Candidates
+from retrieval.indexes import AgentIndexes
+from retrieval.request import RecallRequest
+from retrieval.results import find_results
+from retrieval.sessions import find_sessions
+from retrieval.store_query import EmbedderFor, StoreQuery, open_account_query, prepare_query
+from reverie.clock import now_micros
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import NotFound
+from reverie.types import FoundSessions, RecallResponse
+from storage.recall.records import Hit
+from storage.stores import Store, Stores
+from storage.transaction import Transaction
+
+
+@dataclass(frozen=True, slots=True)
+class RecallOutcome:
+    """The response to a recall, and the hit behind each of its results.
+
+    A hit's score is a share of the best possible score, on [0, 1], so that scores of different queries and rankings can
+    be recorded and compared. `folded` are the hits of memories whose source message was returned in their place.
+    """
+
+    response: RecallResponse
+    hits: tuple[Hit, ...] = ()
+    folded: tuple[Hit, ...] = ()
+
+    def hits_in(self, store: str) -> list[Hit]:
+        """Return all hits in one store, folded ones last: what is recorded there as recalled."""
+        return [hit for hit in (*self.hits, *self.folded) if hit.store == store]
+
+
+class Recaller:
+    """Answers recalls in any workspace. One per process; thread-safe."""
+
+    def __init__(
+        self,
+        stores: Stores,
+        embedder_for: EmbedderFor,
+        indexes: AgentIndexes,
+        clock: Callable[[], int] = now_micros,
+    ) -> None:
+        self._stores = stores
+        self._embedder_for = embedder_for
+        self._indexes = indexes
+        self._clock = clock
+
+    def find_store(self, workspace: str) -> Store | None:
+        """Return a workspace's store; None if nothing has been stored in it, as reading creates no store."""
+        try:
+            return self._stores.workspace(workspace, create=False)
+        except NotFound:
+            return None
+
+    def recall(self, workspace: str, request: RecallRequest) -> RecallOutcome:
+        """Return the best matches for a query among what one agent has stored; none for an empty query.
+
+        Raises `Rejected` for an invalid request and `NotFound` for an unknown session.
+        """
+        request.check()
+        store = self.find_store(workspace)
+        account = self.find_store(ACCOUNT_STORE) if request.spans_workspaces else None
+        if store is None:
+            if request.session is not None:
+                raise NotFound(f"agent {request.agent} has no session {request.session!r}", field="session")
+            if account is None or not _has_chunks(account, request.agent):
+                return RecallOutcome(RecallResponse(results=[], mode=request.mode, degraded=_empty(workspace)))
+            store, account = account, None  # the account's memories are found in a new workspace too
+        prepared = prepare_query(store, request, self._indexes, self._embedder_for)
+        with ExitStack() as transactions:
+            across = None
+            if account is not None and not request.is_empty:
+                across = open_account_query(transactions, account, prepared, self._indexes, self._embedder_for)
+            tx = transactions.enter_context(store.reading())
+            query = StoreQuery.bind(prepared, store, tx, self._indexes)
+            found = find_results(Candidates(query, across), now=self._clock())
+        return RecallOutcome(
+            RecallResponse(results=[one.result for one in found], mode=request.mode, degraded=query.degraded),
+            tuple(one.hit for one in found),
+            tuple(hit for one in found for hit in one.folded.values()),
+        )
+
+    def search_sessions(self, workspace: str, request: RecallRequest) -> FoundSessions:
+        """Return the sessions that fit a query, best first, each with the text that fits best.
+
+        Takes the same request as `recall`; `limit` counts sessions. Raises as `recall` does.
+        """
+        request.check()
+        store = self.find_store(workspace)
+        if store is None:
+            return FoundSessions(results=[], degraded=_empty(workspace))
+        prepared = prepare_query(store, request, self._indexes, self._embedder_for)
+        with store.reading() as tx:
+            return find_sessions(StoreQuery.bind(prepared, store, tx, self._indexes))
+
+    def embedding_once(self) -> Recaller:
+        """Return a recaller for one call that searches several times: it embeds the same query only once."""
+        made: dict[int, OnceEmbedder] = {}
+
+        def embedder_for(tx: Transaction) -> Embedder | None:
+            embedder = self._embedder_for(tx)
+            return None if embedder is None else made.setdefault(id(embedder), OnceEmbedder(embedder))
+
+        return Recaller(self._stores, embedder_for, self._indexes, self._clock)
+
+
+def _has_chunks(store: Store, agent: str) -> bool:
+    with store.reading() as tx:
+        return tx.for_agent(agent).forward.any()
+
+
+def _empty(workspace: str) -> str:
+    return f"nothing has been stored in workspace {workspace!r} yet"
