@@ -1,4 +1,4 @@
-"""Notifications as an agent sees them: read from a list, and taken off it (T5)."""
+"""The notifications of an agent: listed until they are acknowledged."""
 
 from __future__ import annotations
 
@@ -6,40 +6,30 @@ from collections.abc import Sequence
 
 from reverie.clock import from_micros
 from reverie.scheduling.notification_types import Acknowledged, Notification, NotificationPage
-from storage.scheduling.records import NotificationRecord
+from storage.scheduling.records import NotificationFilter, NotificationRecord
 from storage.stores import Store
 
 
 def list_notifications(
-    store: Store,
-    *,
-    agent: str,
-    limit: int,
-    offset: int,
-    user: str | None = None,
-    schedule: str | None = None,
-    channel: str | None = None,
-    everything: bool = False,
+    store: Store, filter: NotificationFilter, *, agent: str, limit: int, offset: int
 ) -> NotificationPage:
-    """Those to which everything given applies, the oldest first; with `everything` what was acknowledged, too."""
+    """Return a page of the notifications that match, oldest first."""
     with store.reading() as tx:
-        found, total = tx.for_agent(agent).notifications.page(
-            user=user, schedule=schedule, channel=channel, everything=everything, limit=limit, offset=offset
-        )
-    return NotificationPage(notifications=[as_notification(one) for one in found], total=total)
+        records, total = tx.for_agent(agent).notifications.page(filter, limit=limit, offset=offset)
+    return NotificationPage(notifications=[to_notification(record) for record in records], total=total)
 
 
 def acknowledge(store: Store, ids: Sequence[str], *, agent: str, now: int) -> Acknowledged:
-    """Take notifications off the list, and note that somebody was told of their runs; unknown ids are passed over."""
+    """Mark notifications as acknowledged and their runs as notified; unknown ids are ignored."""
     with store.writing() as tx:
         rows = tx.for_agent(agent)
-        taken = rows.notifications.acknowledge(ids, now=now)
-        rows.runs.notified([one.run for one in taken if one.run is not None and one.kind == "run"])
-    return Acknowledged(acknowledged=len(taken))
+        records = rows.notifications.acknowledge(ids, now=now)
+        rows.runs.notified([record.run for record in records if record.run is not None and record.kind == "run"])
+    return Acknowledged(acknowledged=len(records))
 
 
-def as_notification(record: NotificationRecord) -> Notification:
-    """A stored notification as the client sees it."""
+def to_notification(record: NotificationRecord) -> Notification:
+    """Return a stored notification as the client sees it."""
     return Notification(
         id=record.id,
         agent=record.agent,

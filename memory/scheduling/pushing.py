@@ -12,8 +12,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from memory.scheduling.notifications import as_notification
-from memory.scheduling.reminders import as_reminder
+from memory.scheduling.notifications import to_notification
+from memory.scheduling.reminders import to_reminder
 from reverie.scheduling.notification_types import Notification
 from reverie.scheduling.reminder_types import Reminder
 from storage.scheduling.records import NotificationRecord, ReminderRecord
@@ -99,7 +99,7 @@ def _push_next_notification(store: Store, pushing: Pushing) -> dict[str, int] | 
 def _push_reminder(store: Store, reminder: ReminderRecord, pushing: Pushing) -> dict[str, int]:
     assert reminder.token is not None
     try:
-        pushing.push(store.name, as_reminder(reminder, now=pushing.now()))
+        pushing.push(store.name, to_reminder(reminder, now=pushing.now()))
     except NotPushed as error:
         not_before = pushing.clock() + _wait(reminder.attempts, error)
         with store.writing() as tx:
@@ -113,7 +113,7 @@ def _push_reminder(store: Store, reminder: ReminderRecord, pushing: Pushing) -> 
 def _push_notification(store: Store, notification: NotificationRecord, pushing: Pushing) -> dict[str, int]:
     assert notification.token is not None
     try:
-        pushing.push(store.name, as_notification(notification))
+        pushing.push(store.name, to_notification(notification))
     except NotPushed as error:
         not_before = pushing.clock() + _wait(notification.attempts, error)
         with store.writing() as tx:

@@ -14,7 +14,7 @@ from reverie.scheduling.reminder_types import (
     ReminderPage,
     ReminderStatus,
 )
-from storage.scheduling.records import NewReminder, ReminderRecord
+from storage.scheduling.records import NewReminder, ReminderFilter, ReminderRecord
 from storage.stores import Store
 
 
@@ -50,38 +50,24 @@ def remind(store: Store, draft: ReminderDraft, *, agent: str, now: int) -> Remin
             rows.add(new, now=now)
         elif (stands.session, stands.recipient, stands.message) != (draft.session, draft.recipient, draft.message):
             raise Conflict(f"reminder {draft.id} is another one: leave the id out, or choose another", field="id")
-        return as_reminder(rows.get(draft.id), now=now)
+        return to_reminder(rows.get(draft.id), now=now)
 
 
 def read_reminder(store: Store, reminder_id: str, *, agent: str, now: int) -> Reminder:
     """One reminder. Raises `NotFound`."""
     with store.reading() as tx:
-        return as_reminder(tx.for_agent(agent).reminders.get(reminder_id), now=now)
+        return to_reminder(tx.for_agent(agent).reminders.get(reminder_id), now=now)
 
 
 def list_reminders(
-    store: Store,
-    *,
-    agent: str,
-    now: int,
-    limit: int,
-    offset: int,
-    status: ReminderStatus | None = None,
-    session: str | None = None,
-    recipient: str | None = None,
+    store: Store, filter: ReminderFilter, *, agent: str, now: int, limit: int, offset: int
 ) -> ReminderPage:
-    """Those to which everything given applies, in the order in which they are due."""
+    """Return a page of the reminders that match, in the order in which they are due."""
     with store.reading() as tx:
-        found, total = tx.for_agent(agent).reminders.page(
-            status=status,
-            session=session,
-            recipient=recipient,
-            now=now,
-            clock=now_micros(),
-            limit=limit,
-            offset=offset,
+        records, total = tx.for_agent(agent).reminders.page(
+            filter, now=now, clock=now_micros(), limit=limit, offset=offset
         )
-    return ReminderPage(reminders=[as_reminder(one, now=now) for one in found], total=total)
+    return ReminderPage(reminders=[to_reminder(record, now=now) for record in records], total=total)
 
 
 def claim_reminders(
@@ -93,7 +79,7 @@ def claim_reminders(
     """
     with store.reading() as tx:  # most of the time nothing is due, and an agent that polls must not write for that
         _, due = tx.for_agent(agent).reminders.page(
-            status="due", session=None, recipient=claim.recipient, now=now, clock=now_micros(), limit=1, offset=0
+            ReminderFilter("due", recipient=claim.recipient), now=now, clock=now_micros(), limit=1, offset=0
         )
     if not due:
         return ClaimedReminders(claimed=[])
@@ -104,7 +90,7 @@ def claim_reminders(
             recipient=claim.recipient, now=now, clock=clock, until=until, limit=claim.limit, pushed=pushed
         )
     return ClaimedReminders(
-        claimed=[ClaimedReminder(reminder=as_reminder(one, now=now), token=str(token)) for one in found]
+        claimed=[ClaimedReminder(reminder=to_reminder(one, now=now), token=str(token)) for one in found]
     )
 
 
@@ -123,7 +109,7 @@ def reminder_delivered(store: Store, reminder_id: str, token: str, *, agent: str
                 " it again; claim for longer",
                 field="token",
             )
-        return as_reminder(rows.get(reminder_id), now=now)
+        return to_reminder(rows.get(reminder_id), now=now)
 
 
 def cancel_reminder(store: Store, reminder_id: str, *, agent: str) -> bool:
@@ -132,7 +118,7 @@ def cancel_reminder(store: Store, reminder_id: str, *, agent: str) -> bool:
         return tx.for_agent(agent).reminders.delete(reminder_id)
 
 
-def as_reminder(record: ReminderRecord, *, now: int) -> Reminder:
+def to_reminder(record: ReminderRecord, *, now: int) -> Reminder:
     """A stored reminder as the client sees it at a moment."""
     return Reminder(
         id=record.id,

@@ -13,6 +13,7 @@ from server.answers import answer
 from server.caller import page_of, query_of
 from server.openapi import operation
 from server.services import Services
+from storage.scheduling.records import NotificationFilter
 
 _QUERY = {
     "limit": "integer", "offset": "integer", "user": "string", "schedule": "string", "channel": "string",
@@ -47,10 +48,8 @@ def _add_reading(router: APIRouter, services: Services) -> None:
             store = services.store_to_read(caller.workspace)
             if store is None:
                 return NotificationPage(notifications=[], total=0)
-            return list_notifications(
-                store, agent=caller.agent, limit=limit, offset=offset, user=user, schedule=schedule, channel=channel,
-                everything=everything == "true",
-            )  # fmt: skip
+            filter = NotificationFilter(user, schedule, channel, include_acknowledged=everything == "true")
+            return list_notifications(store, filter, agent=caller.agent, limit=limit, offset=offset)
 
         return answer(await services.threads.run(work))
 

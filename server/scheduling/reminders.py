@@ -32,6 +32,7 @@ from server.answers import answer
 from server.caller import Caller, decoded, page_of, query_of
 from server.openapi import operation
 from server.services import Services
+from storage.scheduling.records import ReminderFilter
 from storage.stores import Store
 
 _QUERY = {"limit": "integer", "offset": "integer", "status": "string", "session": "string", "recipient": "string"}
@@ -60,11 +61,9 @@ def _add_reading(router: APIRouter, services: Services) -> None:
             store = services.store_to_read(caller.workspace)
             if store is None:
                 return ReminderPage(reminders=[], total=0)
+            filter = ReminderFilter(status, session, recipient)
             now = services.runtime.now()
-            return list_reminders(
-                store, agent=caller.agent, now=now, limit=limit, offset=offset, status=status, session=session,
-                recipient=recipient,
-            )  # fmt: skip
+            return list_reminders(store, filter, agent=caller.agent, now=now, limit=limit, offset=offset)
 
         return answer(await services.threads.run(work))
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from fastapi import APIRouter, Request, Response
 
 from memory.scheduling import schedules as timetable
-from memory.scheduling.filters import wanted_schedules
+from memory.scheduling.filters import ScheduleQuery
 from reverie.errors import NotFound
 from reverie.scheduling.checks import check_schedule_id
 from reverie.scheduling.schedule_types import NextRuns, Schedule, ScheduleCount, SchedulePage
@@ -211,4 +211,4 @@ def _add_pausing(router: APIRouter, services: Services) -> None:
 
 def _wanted(request: Request) -> ScheduleFilter:
     given = {name: request.query_params.get(name) for name in _FILTERS if name != "status"}
-    return wanted_schedules(**given, statuses=request.query_params.getlist("status"))
+    return ScheduleQuery(**given, statuses=request.query_params.getlist("status")).to_filter()

@@ -13,7 +13,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, text
 
 from reverie.clock import new_id
-from storage.scheduling.records import NewNotification, NotificationRecord
+from storage.scheduling.records import NewNotification, NotificationFilter, NotificationRecord
 
 # In the order of `NotificationRecord`.
 _COLUMNS: Final = (
@@ -46,26 +46,14 @@ class Notifications:
         )
         return notification_id
 
-    def page(
-        self,
-        *,
-        user: str | None,
-        schedule: str | None,
-        channel: str | None,
-        everything: bool,
-        limit: int,
-        offset: int,
-    ) -> tuple[list[NotificationRecord], int]:
-        """Those to which everything given applies, the oldest first, and how many there are in all.
-
-        Those that were acknowledged are among them only with `everything`.
-        """
+    def page(self, filter: NotificationFilter, *, limit: int, offset: int) -> tuple[list[NotificationRecord], int]:
+        """Return a page of the notifications that match, oldest first, and how many match in all."""
         where = (
             "agent_id = :agent AND (:user IS NULL OR user_id = :user)"
             " AND (:schedule IS NULL OR schedule_id = :schedule) AND (:channel IS NULL OR channel_id = :channel)"
         )
-        where += "" if everything else " AND acknowledged_at IS NULL"
-        parameters = {"agent": self._agent, "user": user, "schedule": schedule, "channel": channel}
+        where += "" if filter.include_acknowledged else " AND acknowledged_at IS NULL"
+        parameters = {"agent": self._agent, "user": filter.user, "schedule": filter.schedule, "channel": filter.channel}
         rows = self._connection.execute(
             text(
                 f"SELECT {_COLUMNS} FROM notifications WHERE {where} ORDER BY created_at, id"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reverie.scheduling.notification_types import NotificationKind
-from reverie.scheduling.reminder_types import Delivery
+from reverie.scheduling.reminder_types import Delivery, ReminderStatus
 from reverie.scheduling.schedule_types import NotificationPolicy, RunStatus, RunTrigger, ScheduleStatus
 
 # A run that has not ended. Of one schedule there is one at a time.
@@ -62,7 +62,7 @@ class ScheduleRecord:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFilter:
-    """Which schedules are meant: those to which everything given applies. `text` is in the name or the goal."""
+    """Selects the schedules that match every given field. `text` is part of the name or the goal."""
 
     user: str | None = None
     statuses: tuple[str, ...] = ()
@@ -74,6 +74,25 @@ class ScheduleFilter:
     session: str | None = None
     due_before: int | None = None
     due_after: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ReminderFilter:
+    """Selects the reminders that match every given field."""
+
+    status: ReminderStatus | None = None
+    session: str | None = None
+    recipient: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationFilter:
+    """Selects the notifications that match every given field; acknowledged ones only if included."""
+
+    user: str | None = None
+    schedule: str | None = None
+    channel: str | None = None
+    include_acknowledged: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ from typing import Any, Final
 from sqlalchemy import Connection, Row, text
 
 from reverie.errors import NotFound
-from storage.scheduling.records import NewReminder, ReminderRecord
+from storage.scheduling.records import NewReminder, ReminderFilter, ReminderRecord
 
 # In the order of `ReminderRecord`.
 _COLUMNS: Final = (
@@ -64,25 +64,17 @@ class Reminders:
         return found
 
     def page(
-        self,
-        *,
-        status: str | None,
-        session: str | None,
-        recipient: str | None,
-        now: int,
-        clock: int,
-        limit: int,
-        offset: int,
+        self, filter: ReminderFilter, *, now: int, clock: int, limit: int, offset: int
     ) -> tuple[list[ReminderRecord], int]:
-        """Those to which everything given applies, by when they are due, and how many there are in all."""
+        """Return a page of the reminders that match, in the order in which they are due, and how many match in all."""
         where = (
-            f"agent_id = :agent AND {_STATES[status] if status else '1'}"
+            f"agent_id = :agent AND {_STATES[filter.status] if filter.status else '1'}"
             " AND (:session IS NULL OR session_id = :session) AND (:recipient IS NULL OR recipient = :recipient)"
         )
         parameters: dict[str, Any] = {
             "agent": self._agent,
-            "session": session,
-            "recipient": recipient,
+            "session": filter.session,
+            "recipient": filter.recipient,
             "now": now,
             "clock": clock,
         }

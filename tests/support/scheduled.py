@@ -25,7 +25,7 @@ from memory.scheduling.schedules import create_schedule
 from reverie.clock import from_micros, new_id, to_micros
 from reverie.scheduling.cadence import Cadence, Cron, Interval, Once
 from reverie.scheduling.schedule_types import Executor, ScheduleDraft, TaskExecutor, WebhookExecutor
-from storage.scheduling.records import NotificationRecord, RunRecord, ScheduleRecord
+from storage.scheduling.records import NotificationFilter, NotificationRecord, RunRecord, ScheduleRecord
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 
@@ -203,7 +203,7 @@ class Scheduled:
         """All notifications, the oldest first."""
         with self.store.reading() as tx:
             found, _ = tx.for_agent(agent).notifications.page(
-                user=None, schedule=None, channel=None, everything=True, limit=100_000, offset=0
+                NotificationFilter(include_acknowledged=True), limit=100_000, offset=0
             )
         return found
 

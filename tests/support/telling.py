@@ -15,7 +15,14 @@ from reverie.clock import from_micros
 from reverie.scheduling.checks import reminder_from
 from reverie.scheduling.notification_types import Notification, NotificationKind
 from reverie.scheduling.reminder_types import Reminder
-from storage.scheduling.records import NewNotification, NewRun, NewSchedule, NotificationRecord, ReminderRecord
+from storage.scheduling.records import (
+    NewNotification,
+    NewRun,
+    NewSchedule,
+    NotificationFilter,
+    NotificationRecord,
+    ReminderRecord,
+)
 from storage.stores import Store
 
 BEGAN = 1_800_000_000_000_000
@@ -109,7 +116,7 @@ def notification_of(store: Store, id: str, *, agent: str = "ana") -> Notificatio
     """A notification as it is stored."""
     with store.reading() as tx:
         rows, _ = tx.for_agent(agent).notifications.page(
-            user=None, schedule=None, channel=None, everything=True, limit=1_000, offset=0
+            NotificationFilter(include_acknowledged=True), limit=1_000, offset=0
         )
     return next(row for row in rows if row.id == id)
 

@@ -24,7 +24,9 @@ from memory.scheduling.reminders import (
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.scheduling.checks import check_claim, check_ids, reminder_from
+from reverie.scheduling.notification_types import NotificationPage
 from reverie.scheduling.reminder_types import ClaimedReminder, Reminder, ReminderClaim
+from storage.scheduling.records import NotificationFilter, ReminderFilter
 from storage.stores import Store, Stores
 from support.pipeline import Pipeline
 from support.telling import BEGAN, SECOND, Clock, add_notification, add_reminder
@@ -59,7 +61,8 @@ def status(store: Store, clock: Clock, id: str) -> str:
 
 
 def listed(store: Store, clock: Clock, **wanted: Any) -> list[str]:
-    page = list_reminders(store, agent=AGENT, now=clock(), **{"limit": 50, "offset": 0, **wanted})
+    paging = {"limit": wanted.pop("limit", 50), "offset": wanted.pop("offset", 0)}
+    page = list_reminders(store, ReminderFilter(**wanted), agent=AGENT, now=clock(), **paging)
     return [one.id for one in page.reminders]
 
 
@@ -237,7 +240,7 @@ def test_lists_are_by_time_and_hold_what_was_asked_for(store: Store, clock: Cloc
     states = {"claimed": ["claimed"], "delivered": ["done"], "due": ["due"], "waiting": ["later"]}
     assert {state: listed(store, clock, status=state) for state in states} == states
     assert (listed(store, clock, session="t"), listed(store, clock, recipient="bob")) == (["due"], ["later"])
-    page = list_reminders(store, agent=AGENT, now=clock(), limit=2, offset=1)
+    page = list_reminders(store, ReminderFilter(), agent=AGENT, now=clock(), limit=2, offset=1)
     assert ([one.id for one in page.reminders], page.total) == (["done", "due"], 4)
 
 
@@ -340,12 +343,16 @@ def test_forgetting_a_session_takes_its_reminders_along(tmp_path: Path) -> None:
 def test_notifications_are_each_agents_own(store: Store) -> None:
     """Given a notification of another agent's, then it is neither listed nor acknowledged."""
     mine, other = add_notification(store), add_notification(store, agent="bob")
-    assert [one.id for one in list_notifications(store, agent=AGENT, limit=9, offset=0).notifications] == [mine]
+
+    def listed(agent: str = AGENT, **filter: Any) -> NotificationPage:
+        return list_notifications(store, NotificationFilter(**filter), agent=agent, limit=9, offset=0)
+
+    assert [one.id for one in listed().notifications] == [mine]
     assert acknowledge(store, [mine, other, "none"], agent=AGENT, now=BEGAN).acknowledged == 1
     assert acknowledge(store, [mine], agent=AGENT, now=BEGAN).acknowledged == 0
-    assert list_notifications(store, agent=AGENT, limit=9, offset=0).total == 0
-    assert list_notifications(store, agent=AGENT, limit=9, offset=0, everything=True).total == 1
-    assert list_notifications(store, agent="bob", limit=9, offset=0).total == 1
+    assert listed().total == 0
+    assert listed(include_acknowledged=True).total == 1
+    assert listed("bob").total == 1
 
 
 def test_a_stored_reminder_is_told_whole(store: Store, clock: Clock) -> None:

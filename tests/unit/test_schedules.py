@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory.scheduling.filters import wanted_schedules
+from memory.scheduling.filters import ScheduleQuery
 from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now, wait_until_ended
 from memory.scheduling.schedules import (
     count_schedules,
@@ -90,8 +90,8 @@ def resume(time: Scheduled, schedule_id: str, *, agent: str = "ana") -> Schedule
 
 def found(time: Scheduled, *, agent: str = "ana", **wanted: Any) -> list[str]:
     """The ids of the schedules that are found, the newest first."""
-    page = search_schedules(time.store, wanted_schedules(**wanted), agent=agent, limit=100, offset=0)
-    assert page.total == len(page) == count_schedules(time.store, wanted_schedules(**wanted), agent=agent)
+    page = search_schedules(time.store, ScheduleQuery(**wanted).to_filter(), agent=agent, limit=100, offset=0)
+    assert page.total == len(page) == count_schedules(time.store, ScheduleQuery(**wanted).to_filter(), agent=agent)
     return [schedule.id for schedule in page]
 
 
@@ -468,7 +468,7 @@ def test_filters_apply_together(time: Scheduled) -> None:
 def test_a_filter_that_cannot_be_is_refused(wanted: dict[str, Any], field: str) -> None:
     """Given a word that is none of those there are, then the filter is named."""
     with pytest.raises(Rejected) as caught:
-        wanted_schedules(**wanted)
+        ScheduleQuery(**wanted).to_filter()
     assert caught.value.field == field
 
 
@@ -477,7 +477,8 @@ def test_pages_show_each_schedule_once(time: Scheduled) -> None:
     for number in range(7):
         create(time, draft(id=f"s{number}"))
     pages = [
-        search_schedules(time.store, wanted_schedules(), agent="ana", limit=3, offset=offset) for offset in (0, 3, 6, 9)
+        search_schedules(time.store, ScheduleQuery().to_filter(), agent="ana", limit=3, offset=offset)
+        for offset in (0, 3, 6, 9)
     ]
     assert [len(page) for page in pages] == [3, 3, 1, 0]
     assert {page.total for page in pages} == {7}

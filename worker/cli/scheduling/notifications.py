@@ -11,6 +11,7 @@ from reverie.checks import check_label
 from reverie.errors import NotFound, Rejected
 from reverie.scheduling.checks import MAX_IDS, check_ids
 from reverie.scheduling.notification_types import Acknowledged, NotificationPage
+from storage.scheduling.records import NotificationFilter
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.memories.memories import Limit, Offset
@@ -40,10 +41,8 @@ def list_of_notifications(
     store = _store(call)
     found = NotificationPage(notifications=[], total=0)
     if store is not None:
-        found = list_notifications(
-            store, agent=call.agent, limit=limit, offset=offset, user=user, schedule=schedule, channel=channel,
-            everything=everything,
-        )  # fmt: skip
+        filter = NotificationFilter(user, schedule, channel, include_acknowledged=everything)
+        found = list_notifications(store, filter, agent=call.agent, limit=limit, offset=offset)
     if as_json:
         print_json(found)
         return
@@ -86,7 +85,8 @@ def _acknowledge(call: Invocation, store: Store, ids: list[str]) -> int:
 
 def _acknowledge_all(call: Invocation, store: Store) -> int:
     done = 0
-    while found := list_notifications(store, agent=call.agent, limit=_PAGE, offset=0).notifications:
+    filter = NotificationFilter()
+    while found := list_notifications(store, filter, agent=call.agent, limit=_PAGE, offset=0).notifications:
         done += _acknowledge(call, store, [one.id for one in found])
     return done
 

@@ -22,6 +22,7 @@ from reverie.errors import NotFound, Rejected
 from reverie.memories.checks import draft_of
 from reverie.scheduling.checks import check_claim, reminder_from
 from reverie.scheduling.reminder_types import ClaimedReminders, Reminder, ReminderClaim, ReminderPage, ReminderStatus
+from storage.scheduling.records import ReminderFilter
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.memories.memories import Limit, Offset, print_fields
@@ -88,10 +89,8 @@ def list_of_reminders(
     store, now = _store(call), call.runtime.now()
     found = ReminderPage(reminders=[], total=0)
     if store is not None:
-        found = list_reminders(
-            store, agent=call.agent, now=now, limit=limit, offset=offset, status=wanted, session=session,
-            recipient=recipient,
-        )  # fmt: skip
+        filter = ReminderFilter(wanted, session, recipient)
+        found = list_reminders(store, filter, agent=call.agent, now=now, limit=limit, offset=offset)
     if as_json:
         print_json(found)
         return

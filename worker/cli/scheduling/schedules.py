@@ -8,7 +8,7 @@ import msgspec
 import typer
 
 from memory.scheduling import schedules as timetable
-from memory.scheduling.filters import wanted_schedules
+from memory.scheduling.filters import ScheduleQuery
 from reverie.clock import from_micros
 from reverie.errors import NotFound, Rejected
 from reverie.scheduling.cadence import Cadence, Cron, Interval, format_in_timezone, next_runs, validate_cadence
@@ -115,7 +115,7 @@ def list_of_schedules(
 ) -> None:
     """The agent's schedules, the newest first."""
     call = invocation(context)
-    wanted = wanted_schedules(
+    filter = ScheduleQuery(
         user=user,
         statuses=status or (),
         name=name,
@@ -126,10 +126,10 @@ def list_of_schedules(
         session=session,
         due_before=due_before,
         due_after=due_after,
-    )
+    ).to_filter()
     store, found = store_to_read(call), SchedulePage(schedules=[], total=0)
     if store is not None:
-        found = timetable.search_schedules(store, wanted, agent=call.agent, limit=limit, offset=offset)
+        found = timetable.search_schedules(store, filter, agent=call.agent, limit=limit, offset=offset)
     if as_json:
         print_json(found)
         return
