@@ -1,6 +1,6 @@
-"""When: every periodic job of Reverie, in one table.
+"""All periodic jobs of Reverie, in one table.
 
-Intervals come from the settings. A job that has never run waits `first_after`; one whose time passed while
+Intervals come from the settings. A job that has never run first runs after `first_after`; a job that became due while
 everything was down runs once at the next start. Several beats may run: a job claims its period before it works.
 """
 
@@ -20,12 +20,12 @@ def _never(_settings: Settings) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class PeriodicJob:
-    """One row: which task, how often, how long after the very first start (or each, `at_start`), and what it does."""
+    """One row: task, interval, delay after the very first start (after every start if `at_start`), and description."""
 
     task: str
     every: Callable[[Settings], timedelta]
     first_after: timedelta
-    what: str
+    description: str
     at_start: Callable[[Settings], bool] = _never
 
 
@@ -66,28 +66,28 @@ def _auto_gc(settings: Settings) -> bool:
 
 
 def _idle(settings: Settings) -> timedelta:
-    # As often as makes no difference to the hours that are waited for; a minute at the least.
+    # Often enough to make no difference to the idle hours, but at most once a minute.
     return timedelta(minutes=min(15.0, max(1.0, settings.session_idle_hours * 15)))
 
 
 # fmt: off
 # ruff: noqa: E501 - a table is read by its columns
 PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
-    #           task                          every      first after            what
-    PeriodicJob(contract.RECOVER_INBOX,       _sweep,    timedelta(0),          "store what has been in an inbox for over 20 s"),
+    #           task                          every      first after            description
+    PeriodicJob(contract.RECOVER_INBOX,       _sweep,    timedelta(0),          "store items that have been in an inbox for over 20 s"),
     PeriodicJob(contract.SWEEP_STAGES,        _sweep,    timedelta(0),          "notify the stages that have work, and the recording of recalls"),
-    PeriodicJob(contract.RUN_DUE_SCHEDULES,   _due,      timedelta(0),          "make runs of the schedules that are due, take up those of workers that died"),
-    PeriodicJob(contract.DELIVER_REMINDERS,   _due,      timedelta(0),          "push reminders and notifications that are due, forget what was told long ago"),
-    PeriodicJob(contract.BACKFILL_EMBEDDINGS, _backfill, timedelta(seconds=60), "embed what has no vector yet"),
-    PeriodicJob(contract.EXTRACT_MEMORIES,    _sweep,    timedelta(seconds=30), "extract memories from sessions that fell silent"),
-    PeriodicJob(contract.DREAM_SWEEP,         _dream,    timedelta(hours=2),    "promote what is recalled often, commit the files of whom that concerns"),
-    PeriodicJob(contract.CONSOLIDATE_MEMORIES, _consolidate, timedelta(minutes=15), "promote, prune and merge memories, keep to the caps"),
+    PeriodicJob(contract.RUN_DUE_SCHEDULES,   _due,      timedelta(0),          "create runs of due schedules, and recover the runs of dead workers"),
+    PeriodicJob(contract.DELIVER_REMINDERS,   _due,      timedelta(0),          "push due reminders and notifications, and delete old delivered ones"),
+    PeriodicJob(contract.BACKFILL_EMBEDDINGS, _backfill, timedelta(seconds=60), "embed chunks without a vector"),
+    PeriodicJob(contract.EXTRACT_MEMORIES,    _sweep,    timedelta(seconds=30), "extract memories from sessions without recent messages"),
+    PeriodicJob(contract.DREAM_SWEEP,         _dream,    timedelta(hours=2),    "promote memories that are recalled often, and commit memory files"),
+    PeriodicJob(contract.CONSOLIDATE_MEMORIES, _consolidate, timedelta(minutes=15), "promote, prune and merge memories, and enforce their limits"),
     PeriodicJob(contract.CONSOLIDATE_CONVERSATIONS, _consolidate, timedelta(minutes=20), "summarise conversations that are over"),
-    PeriodicJob(contract.SUMMARIZE_SESSIONS,  _summarize, timedelta(minutes=2), "condense the oldest turns of sessions that outgrow their budget"),
-    PeriodicJob(contract.PRUNE_DECAYED,       _prune,    timedelta(seconds=60), "remove memories that expired or faded away", at_start=_auto_gc),
-    PeriodicJob(contract.CLOSE_IDLE_SESSIONS, _idle,    timedelta(minutes=5),   "end the sessions in which nothing was said for long"),
-    PeriodicJob(contract.APPLY_RETENTION,     _upkeep,   timedelta(hours=3),    "remove summarised messages that are older than the operator keeps them"),
-    PeriodicJob(contract.OPTIMIZE_STORE,      _upkeep,   timedelta(minutes=30), "vacuum, merge, checkpoint, rebuild"),
-    PeriodicJob(contract.VERIFY_STORE,        _upkeep,   timedelta(hours=1),    "compare rows, chunks, full text and vectors"),
+    PeriodicJob(contract.SUMMARIZE_SESSIONS,  _summarize, timedelta(minutes=2), "condense the oldest turns of sessions over their token budget"),
+    PeriodicJob(contract.PRUNE_DECAYED,       _prune,    timedelta(seconds=60), "remove memories that have expired or decayed", at_start=_auto_gc),
+    PeriodicJob(contract.CLOSE_IDLE_SESSIONS, _idle,    timedelta(minutes=5),   "close sessions without messages for long"),
+    PeriodicJob(contract.APPLY_RETENTION,     _upkeep,   timedelta(hours=3),    "remove summarised messages beyond the retention period"),
+    PeriodicJob(contract.OPTIMIZE_STORE,      _upkeep,   timedelta(minutes=30), "vacuum, merge, checkpoint, and rebuild database files and indexes"),
+    PeriodicJob(contract.VERIFY_STORE,        _upkeep,   timedelta(hours=1),    "compare rows, chunks, full-text index and vectors"),
 )
 # fmt: on

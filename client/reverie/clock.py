@@ -1,4 +1,4 @@
-"""Times and ids made by the caller: microseconds since 1970 in UTC, strictly increasing within a process."""
+"""Times in microseconds since 1970 UTC, strictly increasing within a process, and new ids."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _last_micros = 0
 
 
 def now_micros() -> int:
-    """The present in microseconds; each call returns a larger number than the one before it."""
+    """Return the current time in microseconds; each call returns a larger number than the one before."""
     global _last_micros
     with _lock:
         _last_micros = max(time.time_ns() // 1_000, _last_micros + 1)
@@ -22,20 +22,20 @@ def now_micros() -> int:
 
 
 def new_id() -> str:
-    """A UUIDv7: unique, and sorted by the time at which it was made."""
+    """Return a new UUIDv7, which sorts by creation time."""
     return str(uuid_utils.uuid7())
 
 
 def to_micros(moment: datetime) -> int:
-    """Microseconds of an aware datetime, without the rounding of a float timestamp."""
+    """Convert an aware datetime to microseconds, without the rounding of a float timestamp."""
     return (moment - _EPOCH) // timedelta(microseconds=1)
 
 
 def from_micros(micros: int) -> datetime:
-    """The aware UTC datetime of a count of microseconds."""
+    """Convert microseconds to an aware UTC datetime."""
     return _EPOCH + timedelta(microseconds=micros)
 
 
 def rfc3339(micros: int) -> str:
-    """Text such as `2026-05-01T09:30:00.000000Z`, as written in JSON."""
+    """Format microseconds as in JSON, such as `2026-05-01T09:30:00.000000Z`."""
     return from_micros(micros).isoformat(timespec="microseconds").replace("+00:00", "Z")

@@ -1,7 +1,7 @@
-"""What agents and workers agree on: names of tasks and queues, limits, and the versioned payloads.
+"""The contract between agents and workers: names of tasks and queues, limits, and the versioned payloads.
 
-Both sides import this module and nothing of each other. A payload is JSON in the inbox; `v` is the version
-of its form, and a worker refuses (as a dead letter, replayable after an upgrade) what is newer than itself.
+Both sides import this module and nothing of each other. A payload is JSON in the inbox; `v` is the version of its
+format. A worker turns a payload of a newer version into a dead letter, which can be replayed after an upgrade.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import msgspec
 
 PAYLOAD_VERSION: Final = 1
 
-# Names of tasks. Workers register exactly these; a test holds the two together.
+# Names of tasks. Workers register exactly these; a test checks this.
 INGEST_MESSAGES: Final = "reverie.ingest_messages"
 CHUNK_MESSAGES: Final = "reverie.chunk_messages"
 EMBED_CHUNKS: Final = "reverie.embed_chunks"
@@ -50,7 +50,7 @@ TASK_QUEUES: Final[dict[str, str]] = {
     EMBED_CHUNKS: QUEUE_EMBED,
     INDEX_CHUNKS: QUEUE_INDEX,
     RECORD_RECALLS: QUEUE_MAINTENANCE,
-    # Short, and what keeps the pipeline going: they must not wait behind a job of minutes.
+    # Short tasks that keep the pipeline going: they must not wait behind a job that takes minutes.
     RECOVER_INBOX: QUEUE_INDEX,
     SWEEP_STAGES: QUEUE_INDEX,
     BACKFILL_EMBEDDINGS: QUEUE_EMBED,
@@ -73,11 +73,11 @@ TASK_QUEUES: Final[dict[str, str]] = {
 # The header that carries the caller's trace id through the queue.
 TRACE_HEADER: Final = "reverie_trace"
 
-# A task that its worker has not finished within this time is delivered again. It must exceed the longest
-# task (the hard time limit, 300 s), and Celery reads it in three places that have to agree.
+# A task that its worker has not finished within this time is delivered again. It must exceed the hard time limit of a
+# task (300 s), and Celery reads it from three settings that have to agree.
 VISIBILITY_TIMEOUT_SECONDS: Final = 600
 
-# Limits on what is accepted. Each error names the limit it enforces.
+# Limits of what is accepted. Each error names the limit it enforces.
 MAX_CONTENT_BYTES: Final = 1024 * 1024
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 MAX_MESSAGES_PER_CALL: Final = 1_000
@@ -87,7 +87,7 @@ MAX_JSON_DEPTH: Final = 32
 MAX_TAGS: Final = 16
 MAX_TAG_CHARACTERS: Final = 64
 MAX_NAME_CHARACTERS: Final = 256
-# Below the life of a reply list in the broker (900 s).
+# Less than the lifetime of a reply list in the broker (900 s).
 MAX_WAIT_SECONDS: Final = 600
 
 Role = Literal["user", "assistant", "system", "tool"]
@@ -97,16 +97,16 @@ WaitFor = Literal["queued", "stored", "searchable"]
 WAITS: Final[tuple[WaitFor, ...]] = ("queued", "stored", "searchable")
 
 DEFAULT_WORKSPACE: Final = "default"
-# The channel of every session that names none.
+# The channel of sessions that name none.
 DEFAULT_CHANNEL: Final = "general"
-# The store of the account tier, which holds across workspaces: a name that no workspace can have.
+# The store of the account tier, which is shared by all workspaces; not a valid workspace name.
 ACCOUNT_STORE: Final = "@account"
 DEFAULT_URL: Final = "http://127.0.0.1:7437"
 DEFAULT_PREFIX: Final = "reverie:"
 
 
 class MessagePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="message"):
-    """One turn of a session on its way to the store. Times are integer microseconds since 1970, UTC."""
+    """One message of a session on its way to the store. Times are integer microseconds since 1970, UTC."""
 
     v: int = PAYLOAD_VERSION
     id: str
@@ -133,7 +133,7 @@ class MessagePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
 
 
 class FilePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="file"):
-    """The text of a document on its way to the store; indexed again only when its content changed."""
+    """The text of a document on its way to the store; indexed again only if its content has changed."""
 
     v: int = PAYLOAD_VERSION
     id: str
@@ -151,7 +151,7 @@ Payload = MessagePayload | FilePayload
 
 
 class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one accepted item, sent to a producer that waits for it."""
+    """The outcome of one accepted item, sent to a producer that waits for it."""
 
     id: str
     state: Literal["stored", "searchable", "dead", "forgotten"]

@@ -15,7 +15,7 @@ from reverie.clock import rfc3339
 from reverie.config import ClientConfig
 from reverie.contract import FilePayload, MessagePayload, WaitFor
 from reverie.errors import Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
-from reverie.pipeline.submission import Submission, checked_receipt, parts
+from reverie.pipeline.submission import Submission, checked_receipt, split_submission
 from reverie.problems import CONTENT_TYPE, Problem, error_of
 from reverie.types import Receipt
 
@@ -139,7 +139,7 @@ def post_submission(
     degraded = ""
     late: WaitTimeout | None = None
     deadline = time.monotonic() + timeout_seconds
-    for part in parts(submission, most_items=_PART_ITEMS, most_bytes=_PART_BYTES):
+    for part in split_submission(submission, max_items=_PART_ITEMS, max_bytes=_PART_BYTES):
         try:
             # Once the time is up, the rest is still handed over.
             left = max(0.1, round(deadline - time.monotonic(), 3))
@@ -208,4 +208,4 @@ def _file_body(payload: FilePayload) -> dict[str, Any]:
 
 def _in_call(part: Submission, rejection: Rejection) -> Rejection:
     """A rejection of a part, with its place in the whole call."""
-    return msgspec.structs.replace(rejection, index=part.places[rejection.index])
+    return msgspec.structs.replace(rejection, index=part.indexes[rejection.index])

@@ -1,8 +1,8 @@
-"""The state of the pipeline: what the broker knows, what waits in the stores, and who is at work.
+"""The status of the pipeline: queues and inboxes in the broker, work waiting in the stores, and the workers.
 
-It never fails: without a broker the half that the stores know is told, and a workspace that cannot be used is an
-error in its own line. What it costs is bounded: a workspace that was not written since is not read again, and
-after two seconds the rest is counted as unread.
+Reading it never fails: without a broker the fields from the stores are still filled in, and a workspace that cannot be
+used is reported with its error. Its cost is bounded: a workspace that was not written since is not read again, and
+after two seconds the remaining ones are counted as unread.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ from storage.scheduling.peek import TimePeek
 from storage.stores import FileStamp, Stores
 from storage.upkeep.usage import Usage
 
-MOST_WORKSPACES_LISTED: Final = 200
+MAX_WORKSPACES_LISTED: Final = 200
 READ_BUDGET_SECONDS: Final = 2.0
 
 
 @dataclass(slots=True)
 class _Workspaces:
-    """What is known of the workspaces: their lines, what they know of time, and how many were not looked at."""
+    """The status lines and schedule data of the workspaces, and how many there are and were not read."""
 
     lines: list[WorkspaceStatus] = field(default_factory=list)
     times: list[TimePeek] = field(default_factory=list)
@@ -58,7 +58,7 @@ class _Workspaces:
 
 
 class StatusReader:
-    """Reads the status, again and again in one process: what has not changed since is remembered."""
+    """Reads the status repeatedly in one process; unchanged workspaces are cached."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class StatusReader:
         self._seen: dict[str, tuple[FileStamp, Peek]] = {}
 
     def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
-        """The status as it is; `now` in microseconds."""
+        """Return the current status; `now` is in microseconds."""
         found = self._workspaces(now, time.monotonic() + budget_seconds)
         errors = {line.name: line.error for line in found.lines if line.error}
         jobs = self._jobs(errors)
@@ -98,7 +98,7 @@ class StatusReader:
             memories=sum(line.memories for line in stores),
             wal_bytes=found.wal_bytes,
             account=account,
-            workspaces=listed[:MOST_WORKSPACES_LISTED],
+            workspaces=listed[:MAX_WORKSPACES_LISTED],
             workspaces_total=found.total,
             workspaces_unread=found.unread,
             jobs=jobs,
@@ -109,7 +109,7 @@ class StatusReader:
         )
 
     def _workspaces(self, now: int, deadline: float) -> _Workspaces:
-        """Look into each workspace, the last written first."""
+        """Read each workspace, most recently written first."""
         names = self._stores.names()
         stamps = [(name, stamp) for name in names if (stamp := self._stores.stamp(name)) is not None]
         stamps.sort(key=lambda named: -named[1].written_ns)
@@ -117,44 +117,44 @@ class StatusReader:
         for name, stamp in stamps:
             found.wal_bytes += stamp.log_size
             try:
-                inside = self._look(name, stamp, now, deadline)
+                content = self._peek(name, stamp, now, deadline)
             except NotFound:  # deleted a moment ago
                 continue
             except ReverieError as error:
                 found.lines.append(WorkspaceStatus(name=name, wal_bytes=stamp.log_size, error=str(error)))
                 continue
-            if inside is None:
+            if content is None:
                 found.unread += 1
                 continue
-            found.lines.append(_line(name, stamp, inside, now))
-            found.times.append(inside.time)
+            found.lines.append(_line(name, stamp, content, now))
+            found.times.append(content.time)
         self._seen = {name: self._seen[name] for name in (*names, ACCOUNT_STORE) if name in self._seen}
         return found
 
     def _account(self, now: int, errors: dict[str, str]) -> WorkspaceStatus:
-        """What holds across workspaces; empty before the account's file is there, and where it cannot be read."""
-        nothing = WorkspaceStatus(name=ACCOUNT_STORE)
+        """Return the status of the account; empty if its file does not exist yet or cannot be read."""
+        empty = WorkspaceStatus(name=ACCOUNT_STORE)
         stamp = self._stores.stamp(ACCOUNT_STORE)
         if stamp is None or "account" in errors:
-            return nothing
+            return empty
         try:
-            inside = self._look(ACCOUNT_STORE, stamp, now, math.inf)
+            content = self._peek(ACCOUNT_STORE, stamp, now, math.inf)
         except ReverieError as error:
             errors["account"] = str(error)
-            return nothing
-        return _line(ACCOUNT_STORE, stamp, inside, now) if inside else nothing
+            return empty
+        return _line(ACCOUNT_STORE, stamp, content, now) if content else empty
 
-    def _look(self, name: str, stamp: FileStamp, now: int, deadline: float) -> Peek | None:
-        """What waits in a store, None where there is no time left to look."""
+    def _peek(self, name: str, stamp: FileStamp, now: int, deadline: float) -> Peek | None:
+        """Return the content of a store that the status shows, or None after the deadline."""
         seen = self._seen.get(name)
         if seen is not None and seen[0] == stamp:
             return seen[1]
         if time.monotonic() > deadline:
             return None
-        inside = peek(self._stores.database_path(name), "account" if name == ACCOUNT_STORE else "workspace")
+        content = peek(self._stores.database_path(name), "account" if name == ACCOUNT_STORE else "workspace")
         if stamp.is_settled(now):
-            self._seen[name] = (stamp, inside)
-        return inside
+            self._seen[name] = (stamp, content)
+        return content
 
     def _jobs(self, errors: dict[str, str]) -> dict[str, JobStatus]:
         try:
@@ -173,7 +173,7 @@ class StatusReader:
         }
 
     def _used_language_model(self, now: int, errors: dict[str, str]) -> LanguageModelStatus:
-        """How the language model is, and what it was used for by all processes."""
+        """Return the state of the language model, and its usage by all processes."""
         model = self._language_model
         known = LanguageModelStatus(
             state=model.state if model else "none",
@@ -194,7 +194,7 @@ class StatusReader:
         )
 
     def _from_broker(self) -> tuple[dict[str, int], list[InboxStatus], list[WorkerStatus], LagStatus, str]:
-        """What only the broker knows, and the error where it does not answer."""
+        """Return queues, inboxes, workers and lag, and the error if the broker does not answer."""
         try:
             queues = self._monitor.queue_depths()
             stats = [(name, self._inbox.stats(name)) for name in self._inbox.workspaces()]
@@ -210,12 +210,12 @@ class StatusReader:
         return queues, inboxes, workers, known, ""
 
 
-def _line(name: str, stamp: FileStamp, inside: Peek, now: int) -> WorkspaceStatus:
+def _line(name: str, stamp: FileStamp, content: Peek, now: int) -> WorkspaceStatus:
     return WorkspaceStatus(
         name=name,
-        stages={stage: _stage(backlog, now) for stage, backlog in inside.backlogs.items()},
-        dead_letters=inside.dead_letters,
-        memories=inside.memories,
+        stages={stage: _stage(backlog, now) for stage, backlog in content.backlogs.items()},
+        dead_letters=content.dead_letters,
+        memories=content.memories,
         wal_bytes=stamp.log_size,
     )
 
@@ -261,7 +261,7 @@ def _moment(seconds: float) -> datetime:
 
 
 def _total(uses: Iterable[Usage]) -> LanguageModelUse:
-    """All of these together, whichever model they were of."""
+    """Return the sum over all models."""
     found = list(uses)
     return LanguageModelUse(
         calls=sum(use.calls for use in found),

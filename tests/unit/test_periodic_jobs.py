@@ -137,7 +137,7 @@ def test_every_entry_of_the_table_names_a_task_with_a_queue_an_interval_and_a_re
         assert job.task in contract.TASK_QUEUES
         assert job.every(app_settings) >= timedelta(seconds=1)
         assert job.first_after >= timedelta()
-        assert job.what
+        assert job.description
 
 
 def test_the_backfill_runs_a_minute_after_the_first_start_and_each_half_hour() -> None:

@@ -1,1 +1,1 @@
-"""Handing over messages and files: payloads, the inbox in the broker, receipts, and the state of the pipeline."""
+"""Messages and files on their way to the database: payloads, the inbox in the broker, receipts, pipeline status."""

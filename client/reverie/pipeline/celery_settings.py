@@ -1,4 +1,4 @@
-"""How Celery talks to the broker: one place for the settings on which producers and workers must agree."""
+"""The Celery settings on which producers and workers must agree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from reverie import contract
 
 
 def celery_url(broker_url: str) -> str:
-    """kombu's spelling of a broker URL: `unix:///run/b.sock?db=0` is `redis+socket:///run/b.sock?virtual_host=0`."""
+    """Convert a broker URL to kombu's: `unix:///run/b.sock?db=0` is `redis+socket:///run/b.sock?virtual_host=0`."""
     parts = urlsplit(broker_url)
     if parts.scheme != "unix":
         return broker_url
@@ -18,12 +18,13 @@ def celery_url(broker_url: str) -> str:
 
 
 def celery_settings(prefix: str) -> dict[str, Any]:
-    """The Celery settings that both ends share: JSON only, one prefix, no results, queues by task name."""
+    """Return the Celery settings that both ends share: JSON only, one key prefix, no results, queues by task name."""
     return {
         "broker_transport_options": {
             "global_keyprefix": prefix,
             "visibility_timeout": contract.VISIBILITY_TIMEOUT_SECONDS,
-            # The sweep that gives back what a dead worker held: every 10 s and not every 100th.
+            # Return the messages of dead workers to their queue every 10 s; kombu's throttle would run only every
+            # 100th.
             "unacked_restore_interval": 10,
             "unacked_restore_throttle": 1,
             "socket_connect_timeout": 5,

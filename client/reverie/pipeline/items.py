@@ -1,7 +1,7 @@
-"""From what a caller hands over to a payload that can be stored, or a `Rejected` that names the field.
+"""Build checked payloads from a caller's messages and files, or raise `Rejected` with the name of the field.
 
-The same checks run twice: where the message is made, so that the caller hears of a mistake at once, and in the
-worker, because anything may write to an inbox. What passes here can be stored as it is.
+The checks run twice: in the caller's process, for an immediate error, and in the worker, because any process may write
+to an inbox. A payload that passes can be stored as it is.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from reverie.errors import Rejected, Rejection
 
 
 class MessageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A message as a caller writes it; everything but role and content may be left out."""
+    """A message as a caller writes it; only role and content are required."""
 
     role: Role
     content: str | None = None
@@ -39,7 +39,7 @@ class MessageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class SessionInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where messages belong: a session by its id, or by provider and chat id; who said it and in which topic."""
+    """The session of messages, by id or by provider and chat id, with its user and channel."""
 
     session: str | None = None
     user: str | None = None
@@ -50,7 +50,7 @@ class SessionInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 def build_session(raw: Mapping[str, Any]) -> SessionInput:
-    """Check what says where messages belong; fills in the session id from provider and chat id."""
+    """Check the session of a call; fill in the session id from provider and chat id. Raises `Rejected`."""
     given = _convert(raw, SessionInput)
     session = given.session
     if session is None:
@@ -72,9 +72,9 @@ def build_session(raw: Mapping[str, Any]) -> SessionInput:
 def build_messages(
     raw: object, *, agent: str, where: SessionInput, trace: str
 ) -> tuple[list[MessagePayload], list[Rejection]]:
-    """Turn a caller's list of messages into payloads; what is at fault is set aside, item by item.
+    """Turn a caller's list of messages into payloads, and return them with the rejections of invalid messages.
 
-    Raises `Rejected` when `raw` is not a list or holds more than 1,000 messages.
+    Raises `Rejected` if `raw` is not a list or holds more than 1,000 messages.
     """
     if isinstance(raw, (str, bytes, Mapping)) or not isinstance(raw, Iterable):
         raise Rejected("messages must be a list", field="messages")
@@ -94,7 +94,7 @@ def build_messages(
 
 
 def build_message(raw: object, *, agent: str, where: SessionInput, trace: str) -> MessagePayload:
-    """Turn one message of a caller into a checked payload, with an id and a time where it has none."""
+    """Turn one message of a caller into a checked payload, with a new id and time if it has none. Raises `Rejected`."""
     given = raw if isinstance(raw, MessageInput) else _convert(raw, MessageInput)
     assert where.session is not None, "build_session fills in the session"
     payload = MessagePayload(
@@ -135,7 +135,7 @@ def build_file(
     tags: Iterable[object] = (),
     item_id: str | None = None,
 ) -> FilePayload:
-    """Turn a document's text into a checked payload, with an id where it has none. Raises `Rejected`."""
+    """Turn a document's text into a checked payload, with a new id if it has none. Raises `Rejected`."""
     if not isinstance(content, str):
         raise Rejected("the content of a file must be text", field="content")
     payload = FilePayload(

@@ -51,7 +51,7 @@ class TaskSender:
             raise Unavailable(f"the broker took no task ({error})") from error
 
     def prepare(self) -> None:
-        """Import and configure Celery, once: a quarter of a second, in which a caller should hold nothing up."""
+        """Import and configure Celery, once. This takes a quarter of a second: call it before accepting payloads."""
         self._celery()
 
     def _celery(self) -> Any:
@@ -85,10 +85,10 @@ class Producer:
     def enqueue(
         self, payloads: Sequence[Payload], *, wait: WaitFor = "queued", timeout_seconds: float = 30.0
     ) -> list[Outcome]:
-        """Accept payloads; with `wait`, return their outcomes once each is stored or searchable.
+        """Put payloads into the inbox; with `wait`, return their outcomes once all are stored or searchable.
 
-        Sending the same ids again changes nothing. Raises `Unavailable` (with the ids whose acceptance is not
-        known) and `WaitTimeout` (all are accepted, some had not got so far in time).
+        Sending the same ids again changes nothing. Raises `Unavailable` (with the ids that may not have been accepted)
+        and `WaitTimeout` (all are accepted, but some did not reach the state in time).
         """
         reply_to = new_id() if wait != "queued" else ""
         if payloads:
@@ -122,14 +122,14 @@ class Producer:
         deadline = time.monotonic() + timeout_seconds
         while missing:
             remaining = deadline - time.monotonic()
-            told = self._inbox.wait_reply(reply_to, remaining) if remaining > 0 else []
-            if not told:
+            replies = self._inbox.wait_reply(reply_to, remaining) if remaining > 0 else []
+            if not replies:
                 raise WaitTimeout(
                     f"{len(missing)} of {len(accepted)} items are accepted but not {wait} after {timeout_seconds:g} s: "
                     "are the workers running? See `reverie status`",
                     accepted=accepted,
                 )
-            outcomes.update((outcome.id, outcome) for outcome in told)
+            outcomes.update((outcome.id, outcome) for outcome in replies)
             missing -= outcomes.keys()
         return [outcomes[item_id] for item_id in dict.fromkeys(accepted)]
 

@@ -1,4 +1,4 @@
-"""The state of the pipeline as `reverie status` and `GET /v1/status` show it."""
+"""The status of the pipeline, as shown by `reverie status` and `GET /v1/status`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from reverie.contract import ACCOUNT_STORE
 
 
 class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What waits at one stage. `held` is being worked on; `retrying` failed and will be tried again."""
+    """Rows waiting at one stage: `held` ones are being processed, `retrying` ones failed and will be tried again."""
 
     waiting: int = 0
     oldest_age_seconds: float = 0.0
@@ -20,7 +20,7 @@ class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """What one workspace's inbox holds: accepted, not yet stored."""
+    """Items in one workspace's inbox: accepted, not yet stored."""
 
     workspace: str
     size: int
@@ -28,9 +28,9 @@ class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One workspace, or the account. With an `error` it cannot be used, and the numbers are not known.
+    """One workspace, or the account. With an `error` it cannot be used, and the numbers are unknown.
 
-    `memories` are those that stand, facts and notes among them, of all agents.
+    `memories` counts the current memories of all agents, including facts and notes.
     """
 
     name: str
@@ -42,7 +42,7 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
 
 class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """One worker that is alive. `progress_at` is when it last ended a task."""
+    """One worker that is alive. `progress_at` is when it last finished a task."""
 
     name: str
     host: str
@@ -57,7 +57,7 @@ class WorkerStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class JobStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The newest run of a periodic job."""
+    """The latest run of a periodic job."""
 
     started_at: datetime
     finished_at: datetime | None
@@ -74,7 +74,7 @@ class LagStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class StartLag(msgspec.Struct, frozen=True, kw_only=True):
-    """Seconds from due to started, of the runs that were started in the last hour and not by hand."""
+    """Seconds from due to started, over the runs started in the last hour, without manual runs."""
 
     samples: int = 0
     p50_seconds: float | None = None
@@ -82,15 +82,15 @@ class StartLag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TimeStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Schedules, reminders and notifications of all workspaces; ages are in seconds, 0 where there is nothing.
+    """Schedules, reminders and notifications of all workspaces; ages are in seconds, 0 if there are none.
 
-    `schedules` counts by status. One is overdue when its time has come and no run of it is under way. `runs_open` are
-    `pending` and `running`; a run that failed and waits to be tried again is pending, and not old before it may be.
-    `runs_failed_last_day` counts those that are kept, timed out ones among them. A reminder is due until it is
-    delivered; `reminders_oldest_push_seconds` is of those that are not left to be pulled. `notifications_waiting` have
-    reached nobody: neither pushed nor acknowledged. `pushes_put_back` failed, and are tried again.
+    `schedules` counts by status. A schedule is overdue if its time has come and none of its runs is in progress.
+    `runs_open` counts `pending` and `running` runs; a failed run that waits for its retry is pending, and its age
+    counts from the time of the retry. `runs_failed_last_day` includes runs that timed out. A reminder is due until it
+    is delivered; `reminders_oldest_push_seconds` covers only reminders that are pushed. `notifications_waiting` were
+    neither pushed nor acknowledged. `pushes_put_back` failed and are tried again.
 
-    Of very many in one workspace the first 5,000 overdue ones and the newest 5,000 runs are counted.
+    At most the first 5,000 overdue schedules and the newest 5,000 runs of a workspace are counted.
     """
 
     schedules: dict[str, int] = {}
@@ -110,7 +110,7 @@ class TimeStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class EmbedderStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The embedder of the process that answers; those of the workers stand with the workers."""
+    """The embedder of the answering process; those of the workers are listed with the workers."""
 
     state: Literal["up", "down", "none"]
     model: str = ""
@@ -120,7 +120,7 @@ class EmbedderStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LanguageModelUse(msgspec.Struct, frozen=True, kw_only=True):
-    """What calls of the language model took. Failed calls are among the calls; the cost is in the prices' currency."""
+    """Usage of the language model. `calls` includes failures; the cost is in the currency of the configured prices."""
 
     calls: int = 0
     failures: int = 0
@@ -130,10 +130,10 @@ class LanguageModelUse(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LanguageModelStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The language model of the process that answers; those of the workers stand with the workers.
+    """The language model of the answering process; those of the workers are listed with the workers.
 
-    What it was used for is that of all processes. A day begins at midnight in UTC; the last 30 days have today among
-    them, and `purposes` divides them by what the calls were for: "extraction", "summary", "refinement" or "schedule".
+    Usage is that of all processes. A day begins at midnight UTC; the last 30 days include today, and `purposes` divides
+    them by purpose: "extraction", "summary", "refinement" or "schedule".
     """
 
     state: Literal["up", "down", "none"] = "none"
@@ -145,12 +145,12 @@ class LanguageModelStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """The whole pipeline. Without a broker, what only the broker knows is empty and `broker_error` says why.
+    """The whole pipeline. Without a broker, the fields that come from the broker are empty; see `broker_error`.
 
-    `stages`, `dead_letters`, `memories`, `wal_bytes` and `time` are sums, the first three with the account's. With very
-    many workspaces those written longest ago are left out of these, `workspaces_unread` of them; `workspaces` lists at
-    most 200, those with an error or with work first, and `account` is what holds across them. `errors` has what could
-    not be read, by the name of a workspace, or `account`.
+    `stages`, `dead_letters`, `memories`, `wal_bytes` and `time` are sums over the workspaces, the first three including
+    the account. With very many workspaces those written longest ago are not read; `workspaces_unread` counts them.
+    `workspaces` lists at most 200, those with an error or with work first. `errors` is by the name of a workspace, or
+    `account`.
     """
 
     at: datetime
