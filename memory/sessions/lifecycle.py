@@ -1,88 +1,101 @@
-"""The life of a session: active, idle, archived (M13); and what happens when it ends (the "persist" phase of B6).
+"""The states of a session (active, idle, archived), and what happens when a session ends.
 
-A session that ends is read once more for memories; then what served its conversation alone is cleared and its state
-changes, in one transaction; then the agent's memory files are committed. Killed between two of these steps and tried
-again, it comes to the same end.
+A session that ends is first read once more for memories; then its conversation-tier memories are cleared and its state
+changes, in one transaction; then the agent's memory files are committed. Killed between two of these steps and
+repeated, it comes to the same end.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from memory.idle_stores import DueJob, IdleStores, run_where_due
 from memory.jobs import JobRun
 from memory.sessions.sessions import to_session
 from reverie import contract
+from reverie.checks import check_label
 from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.checks import check_session_metadata
 from reverie.types import Session
 from storage.sessions.lifecycle import CLEAR, CLOSE
-from storage.sessions.records import SessionRecord
+from storage.sessions.records import SessionName, SessionRecord
 from storage.stores import Store, Stores
-from storage.transaction import AgentRepositories, Transaction
+from storage.transaction import Transaction
 
-# Who the log says did it, where a call did and no job.
-BY_CALL: Final = "reverie.close_session"
-# Sessions ended in one run of the job on one store; the others are for the next one, minutes later.
-MOST_AT_ONCE: Final = 500
+# The job name in the curation log for a session that a call ended.
+CALL_JOB: Final = "reverie.close_session"
+# Sessions that one run ends in a store; the rest is left to the next run, minutes later.
+MAX_SESSIONS: Final = 500
 _HOUR_MICROS: Final = 3_600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class SessionEndHooks:
-    """What is done around the end of a session: `extract` before it (agent, session), `publish` after it (agent).
+    """What runs when a session ends: `extract` before it (store, agent, session), `publish` after it (store, agent).
 
-    Neither is called inside a transaction. What either leaves undone is made good by the next job of its kind.
+    Neither runs inside a transaction. What either leaves undone is done by the next run of its job.
     """
 
     extract: Callable[[Store, str, str], object]
     publish: Callable[[Store, str], object]
 
 
-def start_session(
-    store: Store,
-    *,
-    agent: str,
-    session: str,
-    now: int,
-    user: str | None = None,
-    provider: str | None = None,
-    chat_id: str | None = None,
-    channel: str | None = None,
-    metadata: Mapping[str, Any] | None = None,
-) -> Session:
-    """Make a session before its first message, or open an idle one again; an active one is left as it is.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SessionDetails:
+    """What a caller knows of a session before its first message. Raises `Rejected` naming a field that is invalid."""
 
-    What is given fills in what was not known of it. Raises `Rejected`, and `Conflict` for an archived one.
+    user: str | None = None
+    provider: str | None = None
+    chat_id: str | None = None
+    channel: str | None = None
+    metadata: Mapping[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        """Check every field."""
+        for name in ("user", "provider", "chat_id", "channel"):
+            check_label(name, getattr(self, name))
+        check_session_metadata(self.metadata)
+
+
+def start_session(store: Store, details: SessionDetails, *, agent: str, session: str, now: int) -> Session:
+    """Create a session before its first message, or reopen an idle one; an active one stays as it is.
+
+    `details` fill in what was not known of it. Raises `Conflict` for an archived session.
     """
-    noted = check_session_metadata(metadata)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
-        found = rows.sessions.ensure(session, now=now, user=user, provider=provider, chat_id=chat_id, channel=channel)
+        found = rows.sessions.ensure(
+            session,
+            now=now,
+            user=details.user,
+            provider=details.provider,
+            chat_id=details.chat_id,
+            channel=details.channel,
+        )
         if found.status == "archived":
             raise Conflict(f"session {session!r} is archived: it cannot be started again", field="session")
-        if noted:
-            rows.sessions.set_metadata(found.row_id, {**found.metadata, **noted})
+        if details.metadata:
+            rows.sessions.set_metadata(found.row_id, {**found.metadata, **details.metadata})
         rows.sessions.touch(found.row_id, now=now, last_sequence=found.last_sequence)
         return to_session(rows.sessions.get(session))
 
 
-def idle_session(store: Store, ending: SessionEndHooks, *, agent: str, session: str, now: int) -> Session:
+def idle_session(store: Store, hooks: SessionEndHooks, *, agent: str, session: str, now: int) -> Session:
     """End an active session. Raises `NotFound`, and `Conflict` for one that is not active."""
-    return _close(store, ending, "idle", agent=agent, session=session, now=now, force=False)
+    return _close(store, hooks, SessionName(agent, session), "idle", now=now, force=False)
 
 
 def archive_session(
-    store: Store, ending: SessionEndHooks, *, agent: str, session: str, now: int, force: bool = False
+    store: Store, hooks: SessionEndHooks, *, agent: str, session: str, now: int, force: bool = False
 ) -> Session:
-    """Put an idle session aside; with `force` an active one, too. Raises `NotFound` and `Conflict`."""
-    return _close(store, ending, "archived", agent=agent, session=session, now=now, force=force)
+    """Archive an idle session; with `force` also an active one. Raises `NotFound` and `Conflict`."""
+    return _close(store, hooks, SessionName(agent, session), "archived", now=now, force=force)
 
 
-def session_of_ref(store: Store, *, agent: str, ref_code: str) -> Session:
-    """The session with this reference code. Raises `NotFound`."""
+def session_by_ref(store: Store, *, agent: str, ref_code: str) -> Session:
+    """Return the session with this reference code. Raises `NotFound`."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         found = rows.sessions.id_by_ref_code(ref_code)
@@ -93,14 +106,14 @@ def session_of_ref(store: Store, *, agent: str, ref_code: str) -> Session:
 
 def close_idle_sessions(
     stores: Stores,
-    ending: SessionEndHooks,
+    hooks: SessionEndHooks,
     *,
     now: int,
     idle_hours: float,
     idle_stores: IdleStores | None = None,
     dry_run: bool = False,
 ) -> dict[str, Any]:
-    """End the sessions in which nothing was said for so long, and clear what they left; returns counts.
+    """End the sessions without messages for `idle_hours` and clear their conversation memories; return counts.
 
     `idle_stores` remembers the workspaces in which none is due.
     """
@@ -108,114 +121,113 @@ def close_idle_sessions(
 
     def due_at(store: Store) -> int | None:
         with store.reading() as tx:
-            if tx.leases.items(contract.CLOSE_IDLE_SESSIONS):  # ended, and its files not committed yet
+            if tx.leases.items(contract.CLOSE_IDLE_SESSIONS):  # ended, but the memory files are not committed yet
                 return now
             since = tx.session_lifecycles.oldest_change()
         return None if since is None else since + silence + 1
 
     return run_where_due(
         stores,
-        DueJob(contract.CLOSE_IDLE_SESSIONS, lambda run: _close_silent(run, ending, now - silence), due_at),
+        DueJob(contract.CLOSE_IDLE_SESSIONS, lambda run: _close_inactive(run, hooks, now - silence), due_at),
         now=now,
         idle_stores=idle_stores,
         dry_run=dry_run,
     )
 
 
-def _close_silent(run: JobRun, ending: SessionEndHooks, before: int) -> None:
+def _close_inactive(run: JobRun, hooks: SessionEndHooks, before: int) -> None:
     with run.store.reading() as tx:
-        silent = tx.session_lifecycles.inactive(before=before, limit=MOST_AT_ONCE)
-        left = tx.session_lifecycles.with_leftover_memories(before=before, limit=MOST_AT_ONCE)
-    for place, name in enumerate(silent):
+        inactive = tx.session_lifecycles.inactive(before=before, limit=MAX_SESSIONS)
+        leftovers = tx.session_lifecycles.with_leftover_memories(before=before, limit=MAX_SESSIONS)
+    for number, name in enumerate(inactive):
         if run.time_is_up:
-            run.counts["not_reached"] += len(silent) - place
+            run.counts["not_reached"] += len(inactive) - number
             break
         if run.dry_run:
             run.counts["closed"] += 1
             continue
-        ending.extract(run.store, name.agent, name.session)
-        _end_silent(run, name.agent, name.session, before)
-    for name in left:
+        hooks.extract(run.store, name.agent, name.session)
+        _end_inactive(run, name, before)
+    for name in leftovers:
         if run.time_is_up:
             break
-        _clear_left(run, name.agent, name.session)
+        _clear_leftovers(run, name)
     if not run.dry_run:
-        _publish(run, ending)
+        _publish(run, hooks)
 
 
-def _publish(run: JobRun, ending: SessionEndHooks) -> None:
-    """Commit the files of those whose sessions have ended, in this run or in one that was killed before its commits.
+def _publish(run: JobRun, hooks: SessionEndHooks) -> None:
+    """Commit the files of agents whose sessions ended, in this run or in one that was killed before its commits.
 
-    One that fails holds up no other, and is tried again by the next run.
+    A commit that fails holds up no other, and is tried again by the next run.
     """
     with run.store.reading() as tx:
         agents = tx.leases.items(run.job)
-    failed: StoreUnavailable | None = None
+    first_error: StoreUnavailable | None = None
     for agent in agents:
         run.renew_lease()
         try:
-            ending.publish(run.store, agent)
+            hooks.publish(run.store, agent)
         except StoreUnavailable as error:
-            failed = failed or error
+            first_error = first_error or error
             continue
         with run.writing() as tx:
             tx.leases.drop(run.job, agent)
-    if failed is not None:
-        raise failed
+    if first_error is not None:
+        raise first_error
 
 
-def _end_silent(run: JobRun, agent: str, session: str, before: int) -> None:
-    """End a session unless somebody has spoken in it, or it has ended or was forgotten, since it was found."""
+def _end_inactive(run: JobRun, name: SessionName, before: int) -> None:
+    """End a session unless it got a message, ended or was forgotten since it was found."""
     with run.writing() as tx:
-        found = tx.for_agent(agent).sessions.find(session)
+        found = tx.for_agent(name.agent).sessions.find(name.session)
         if found is None or found.status != "active" or found.updated_at >= before:
             return
         hours = (run.now - found.updated_at) / _HOUR_MICROS
-        cleared = _end(tx, found, "idle", job=run.job, why=f"nothing was said for {hours:.1f} hours", now=run.now)
-        _note_unpublished(tx, agent, run.now)
+        cleared = _end(tx, found, "idle", job=run.job, why=f"it had no message for {hours:.1f} hours", now=run.now)
+        _note_unpublished(tx, name.agent, run.now)
     run.counts["closed"] += 1
     run.counts["cleared"] += cleared
 
 
-def _clear_left(run: JobRun, agent: str, session: str) -> None:
-    """Clear what was remembered for a conversation after it had ended."""
+def _clear_leftovers(run: JobRun, name: SessionName) -> None:
+    """Clear conversation memories that were stored after the session had ended."""
     if run.dry_run:
         with run.store.reading() as tx:
-            rows = tx.for_agent(agent)
-            run.counts["cleared"] += len(rows.session_lifecycle.clearable(rows.sessions.get(session).row_id))
+            rows = tx.for_agent(name.agent)
+            session_row = rows.sessions.get(name.session).row_id
+            run.counts["cleared"] += len(rows.session_lifecycle.clearable(session_row))
         return
     with run.writing() as tx:
-        found = tx.for_agent(agent).sessions.find(session)
+        found = tx.for_agent(name.agent).sessions.find(name.session)
         if found is not None and found.status != "active":
             run.counts["cleared"] += _clear(tx, found, job=run.job, why="its conversation is over", now=run.now)
 
 
-def _close(
-    store: Store, ending: SessionEndHooks, status: str, *, agent: str, session: str, now: int, force: bool
-) -> Session:
+def _close(store: Store, hooks: SessionEndHooks, name: SessionName, status: str, *, now: int, force: bool) -> Session:
     with store.reading() as tx:
-        _check_step(tx.for_agent(agent).sessions.get(session), status, force)
-    ending.extract(store, agent, session)
+        _check_transition(tx.for_agent(name.agent).sessions.get(name.session), status, force)
+    hooks.extract(store, name.agent, name.session)
     with store.writing() as tx:
-        rows = tx.for_agent(agent)
-        found = rows.sessions.get(session)
-        _check_step(found, status, force)  # another call may have been quicker
-        _end(tx, found, status, job=BY_CALL, why=f"it was asked to be {status}", now=now)
-        closed = to_session(rows.sessions.get(session))
-        _note_unpublished(tx, agent, now)
-    ending.publish(store, agent)
+        rows = tx.for_agent(name.agent)
+        found = rows.sessions.get(name.session)
+        _check_transition(found, status, force)  # another call may have been faster
+        _end(tx, found, status, job=CALL_JOB, why=f"a call made it {status}", now=now)
+        closed = to_session(rows.sessions.get(name.session))
+        _note_unpublished(tx, name.agent, now)
+    hooks.publish(store, name.agent)
     with store.writing() as tx:
-        tx.leases.drop(contract.CLOSE_IDLE_SESSIONS, agent)
+        tx.leases.drop(contract.CLOSE_IDLE_SESSIONS, name.agent)
     return closed
 
 
 def _note_unpublished(tx: Transaction, agent: str, now: int) -> None:
-    """Have the job commit an agent's files, should this process not come to it."""
+    """Let the job commit the agent's files in case this process does not get to it."""
     tx.leases.advance(contract.CLOSE_IDLE_SESSIONS, agent, after=0, to=1, now=now)
 
 
-def _check_step(session: SessionRecord, status: str, force: bool) -> None:
-    """Raise `Conflict` unless a session can go from the state it is in to this one."""
+def _check_transition(session: SessionRecord, status: str, force: bool) -> None:
+    """Raise `Conflict` unless a session can change from its state to `status`."""
     if session.status == "active" and status == "archived" and not force:
         raise Conflict(
             f"session {session.id!r} is active: let it go idle first, or archive it with force", field="session"
@@ -225,23 +237,20 @@ def _check_step(session: SessionRecord, status: str, force: bool) -> None:
 
 
 def _end(tx: Transaction, session: SessionRecord, status: str, *, job: str, why: str, now: int) -> int:
-    """Clear a session and set its state, logged; returns how many memories were cleared."""
+    """Clear a session and set its state, both logged; return how many memories were cleared."""
     cleared = _clear(tx, session, job=job, why=why, now=now)
     with tx.curation.entry(job=job, agent=session.agent, action=CLOSE, why=why, session=session.id, at=now):
         ended_at = session.ended_at if session.ended_at is not None else now
-        _rows(tx, session).session_lifecycle.set_status(session.row_id, status, ended_at=ended_at)
+        tx.for_agent(session.agent).session_lifecycle.set_status(session.row_id, status, ended_at=ended_at)
     return cleared
 
 
 def _clear(tx: Transaction, session: SessionRecord, *, job: str, why: str, now: int) -> int:
-    rows = _rows(tx, session)
+    """Delete a session's conversation memories, logged; return how many."""
+    rows = tx.for_agent(session.agent)
     clearable = rows.session_lifecycle.clearable(session.row_id)
     if not clearable:
         return 0
     with tx.curation.entry(job=job, agent=session.agent, action=CLEAR, why=why, session=session.id, at=now):
         rows.memories.detach_superseded(clearable)
         return rows.memories.delete(clearable)
-
-
-def _rows(tx: Transaction, session: SessionRecord) -> AgentRepositories:
-    return tx.for_agent(session.agent)

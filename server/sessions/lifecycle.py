@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from memory.sessions.lifecycle import archive_session, idle_session, session_of_ref, start_session
-from reverie.checks import check_label
+from memory.conversion import convert
+from memory.sessions.lifecycle import SessionDetails, archive_session, idle_session, session_by_ref, start_session
 from reverie.errors import NotFound
-from reverie.sessions.checks import check_session_metadata
 from reverie.types import Session
 from server.answers import answer
 from server.bodies import ArchiveBody, StartBody
@@ -33,15 +32,12 @@ def _add_start(router: APIRouter, services: Services) -> None:
         query_of(request)
         caller, name = services.caller(request), session_from(session)
         body = await services.body(request, StartBody)
-        where = {
-            field: check_label(field, getattr(body, field)) for field in ("user", "provider", "chat_id", "channel")
-        }
-        noted = check_session_metadata(body.metadata)
+        details = convert(body, SessionDetails)
         here = services.runtime
 
         def work() -> Session:
             store = here.store(caller.workspace)
-            return start_session(store, agent=caller.agent, session=name, now=here.now(), metadata=noted, **where)
+            return start_session(store, details, agent=caller.agent, session=name, now=here.now())
 
         return answer(await services.threads.run(work))
 
@@ -86,6 +82,6 @@ def _add_reference(router: APIRouter, services: Services) -> None:
             store = services.store_to_read(caller.workspace)
             if store is None:
                 raise NotFound(f"agent {caller.agent} has no session with reference code {asked!r}", field="ref_code")
-            return session_of_ref(store, agent=caller.agent, ref_code=asked)
+            return session_by_ref(store, agent=caller.agent, ref_code=asked)
 
         return answer(await services.threads.run(work))

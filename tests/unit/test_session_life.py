@@ -9,11 +9,12 @@ from typing import Any
 import pytest
 
 from memory.sessions.lifecycle import (
+    SessionDetails,
     SessionEndHooks,
     archive_session,
     close_idle_sessions,
     idle_session,
-    session_of_ref,
+    session_by_ref,
     start_session,
 )
 from memory.upkeep.curation import list_entries, undo_all, undo_entry
@@ -105,7 +106,7 @@ def test_a_step_out_of_order_is_an_error_that_names_the_state(pipe: Pipeline, se
     with pytest.raises(Conflict, match="archived: it cannot be made archived"):
         archive_session(pipe.store, seen.ending, **call, force=True)
     with pytest.raises(Conflict, match="cannot be started again"):
-        start_session(pipe.store, **call)
+        start_session(pipe.store, SessionDetails(), **call)
     assert len(seen.extracted) == 2
     with pytest.raises(NotFound, match="no session 'nowhere'"):
         idle_session(pipe.store, seen.ending, agent="ana", session="nowhere", now=1)
@@ -133,15 +134,21 @@ def test_a_new_message_makes_an_idle_session_active_and_leaves_an_archived_one(p
 
 def test_a_session_is_made_before_its_first_message(pipe: Pipeline, seen: Recorder) -> None:
     """Given nothing, when a session is started twice, then it is there once, with what either call knew of it."""
-    first = start_session(pipe.store, agent="ana", session="new", now=5, channel="trips", metadata={"a": 1})
+    first = start_session(
+        pipe.store, SessionDetails(channel="trips", metadata={"a": 1}), agent="ana", session="new", now=5
+    )
     again = start_session(
-        pipe.store, agent="ana", session="new", now=6, user="kate", provider="p", chat_id="7", metadata={"b": None}
+        pipe.store,
+        SessionDetails(user="kate", provider="p", chat_id="7", metadata={"b": None}),
+        agent="ana",
+        session="new",
+        now=6,
     )
     assert (first.messages, first.status, first.ref_code) == (0, "active", again.ref_code)
     assert (again.channel, again.user, again.provider, again.chat_id) == ("trips", "kate", "p", "7")
     assert again.metadata == {"a": 1, "b": None}
     idle_session(pipe.store, seen.ending, agent="ana", session="new", now=7)
-    assert start_session(pipe.store, agent="ana", session="new", now=8).status == "active"
+    assert start_session(pipe.store, SessionDetails(), agent="ana", session="new", now=8).status == "active"
     pipe.say("hello", session=None, provider="p", chat_id="7")
     pipe.settle()
     assert pipe.contents("new") == ["hello"]
@@ -152,10 +159,10 @@ def test_a_session_is_found_by_its_reference_code(pipe: Pipeline) -> None:
     with pipe.store.reading() as tx:
         code = tx.for_agent("ana").sessions.get("s").ref_code
     assert len(code) == 11
-    assert session_of_ref(pipe.store, agent="ana", ref_code=code).id == "s"
+    assert session_by_ref(pipe.store, agent="ana", ref_code=code).id == "s"
     for agent, asked in (("bob", code), ("ana", "aaaaaaaaaaa")):
         with pytest.raises(NotFound, match="no session with reference code"):
-            session_of_ref(pipe.store, agent=agent, ref_code=asked)
+            session_by_ref(pipe.store, agent=agent, ref_code=asked)
 
 
 def test_the_job_ends_what_has_been_silent_for_long_and_nothing_else(pipe: Pipeline, seen: Recorder) -> None:

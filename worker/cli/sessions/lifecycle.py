@@ -6,8 +6,8 @@ from typing import Annotated
 
 import typer
 
-from memory.sessions.lifecycle import archive_session, idle_session, start_session
-from reverie.checks import check_label, check_session
+from memory.sessions.lifecycle import SessionDetails, archive_session, idle_session, start_session
+from reverie.checks import check_session
 from reverie.types import Session
 from worker.cli.application import invocation
 from worker.cli.output import AsJson, print_json, say
@@ -26,12 +26,11 @@ def start(
 ) -> None:
     """Make a session before its first message, or open an idle one again."""
     call = invocation(context)
-    where = {"channel": channel, "user": user, "provider": provider, "chat_id": chat_id}
-    checked = {name: check_label(name, value) for name, value in where.items()}
+    details = SessionDetails(channel=channel, user=user, provider=provider, chat_id=chat_id)
     here = call.runtime
     name = check_session(session)
     _tell(
-        start_session(here.store(call.settings.workspace), agent=call.agent, session=name, now=here.now(), **checked),
+        start_session(here.store(call.settings.workspace), details, agent=call.agent, session=name, now=here.now()),
         as_json=as_json,
     )
 

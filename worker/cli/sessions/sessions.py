@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from memory.sessions.forgetting import forget_session
-from memory.sessions.lifecycle import session_of_ref
+from memory.sessions.lifecycle import session_by_ref
 from memory.sessions.restoring import restore_session as restore
 from memory.sessions.sessions import export_session as read_export
 from memory.sessions.sessions import list_sessions as read_list
@@ -153,7 +153,7 @@ def _by_id_or_ref(store: Store, agent: str, session: str) -> Session:
         return read_session(store, agent=agent, session=session)
     except NotFound as unknown:
         try:
-            return session_of_ref(store, agent=agent, ref_code=session)
+            return session_by_ref(store, agent=agent, ref_code=session)
         except NotFound:
             raise unknown from None
 
