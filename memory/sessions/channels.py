@@ -1,9 +1,9 @@
-"""Channels as an agent sees them: topics within a workspace, one of which is always there (M12)."""
+"""Channels of an agent: topics within a workspace. The default channel always exists."""
 
 from __future__ import annotations
 
+from memory.conversion import convert
 from memory.sessions.sessions import to_session
-from reverie.clock import from_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, NotFound
 from reverie.sessions.channel_types import Channel
@@ -13,47 +13,47 @@ from storage.sessions.channels import ChannelRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 
-# What is listed where nothing has been stored yet.
+# What is listed for a workspace in which nothing has been stored yet.
 ONLY_DEFAULT = Channel(id=DEFAULT_CHANNEL, description="", is_default=True, sessions=0, memories=0)
 
 
 def list_channels(store: Store, *, agent: str) -> list[Channel]:
-    """All channels, those too that only messages have named: the default first, then by id."""
+    """Return all channels, also those that only messages have named: the default first, then by id."""
     with store.reading() as tx:
-        return [_channel(found) for found in tx.for_agent(agent).channels.list()]
+        return [_to_channel(found) for found in tx.for_agent(agent).channels.list()]
 
 
 def read_channel(store: Store, *, agent: str, channel: str) -> Channel:
-    """One channel. Raises `NotFound`."""
+    """Return one channel. Raises `NotFound`."""
     with store.reading() as tx:
-        return _channel(_get(tx.for_agent(agent), channel))
+        return _to_channel(_get(tx.for_agent(agent), channel))
 
 
 def create_channel(store: Store, *, agent: str, channel: str, description: str = "", now: int) -> Channel:
-    """Make a channel, or give one that only messages have named a description. Raises `Rejected`, `Conflict`."""
-    name, said = check_channel(channel), check_description(description)
+    """Create a channel, or describe one that only messages have named. Raises `Rejected` and `Conflict`."""
+    name, checked = check_channel(channel), check_description(description)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         if name == DEFAULT_CHANNEL or rows.channels.has_row(name):
             raise Conflict(f"agent {agent} has a channel {name!r} already: describe that one", field="id")
-        _make_default(rows, now)
-        rows.channels.ensure(name, now=now, description=said)
-        return _channel(_get(rows, name))
+        _ensure_default(rows, now)
+        rows.channels.ensure(name, now=now, description=checked)
+        return _to_channel(_get(rows, name))
 
 
 def describe_channel(store: Store, *, agent: str, channel: str, description: str, now: int) -> Channel:
-    """Say what a channel is about. Raises `Rejected`, `NotFound`."""
-    said = check_description(description)
+    """Set the description of a channel. Raises `Rejected` and `NotFound`."""
+    checked = check_description(description)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         _get(rows, channel)
-        _make_default(rows, now)
-        rows.channels.ensure(channel, now=now, description=said)
-        return _channel(_get(rows, channel))
+        _ensure_default(rows, now)
+        rows.channels.ensure(channel, now=now, description=checked)
+        return _to_channel(_get(rows, channel))
 
 
 def delete_channel(store: Store, *, agent: str, channel: str) -> None:
-    """Delete an empty channel. Raises `NotFound`, and `Conflict` for the default and for one that is not empty."""
+    """Delete an empty channel. Raises `NotFound`, and `Conflict` for the default channel and one that is not empty."""
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         found = _get(rows, channel)
@@ -69,17 +69,17 @@ def delete_channel(store: Store, *, agent: str, channel: str) -> None:
 
 
 def move_session(store: Store, *, agent: str, session: str, channel: str, now: int) -> Session:
-    """Put a session into a channel that exists; doing it twice is doing it once. Raises `NotFound`."""
+    """Move a session into an existing channel. Idempotent. Raises `NotFound`."""
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         found = rows.sessions.get(session)
         _get(rows, channel)
-        _make_default(rows, now)
+        _ensure_default(rows, now)
         rows.channels.move_session(found.row_id, channel)
         return to_session(rows.sessions.get(session))
 
 
-def _make_default(rows: AgentRepositories, now: int) -> None:
+def _ensure_default(rows: AgentRepositories, now: int) -> None:
     rows.channels.ensure(DEFAULT_CHANNEL, now=now)
 
 
@@ -90,12 +90,5 @@ def _get(rows: AgentRepositories, channel: str) -> ChannelRecord:
     return found
 
 
-def _channel(record: ChannelRecord) -> Channel:
-    return Channel(
-        id=record.id,
-        description=record.description,
-        is_default=record.is_default,
-        sessions=record.sessions,
-        memories=record.memories,
-        created_at=from_micros(record.created_at) if record.created_at is not None else None,
-    )
+def _to_channel(record: ChannelRecord) -> Channel:
+    return convert(record, Channel)

@@ -1,4 +1,4 @@
-"""Forgetting wins: over what is stored, what is being embedded, what waits in the inbox, and what is cached."""
+"""Forget sessions and workspaces everywhere: in stores, in work in progress, in the inbox and in caches."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from storage.stores import Store, Stores
 def forget_session(
     store: Store, account: Store, inbox: WorkerInbox, working: WorkingMemory, *, agent: str, session: str
 ) -> bool:
-    """Delete a session and all that came from it; False when the store had none of it.
+    """Delete a session and all that came from it; False if the store had nothing of it.
 
-    What was accepted for it until now and is still on its way will leave nothing behind; what is sent under the
-    same id from now on begins anew. Raises `Unavailable` without a broker, before anything is deleted: the moment
-    must be read from the clock that stamps what is accepted.
+    Messages accepted for it until now and still in the pipeline are dropped; those sent later under the same id start a
+    new session. Raises `Unavailable` without a broker, before anything is deleted: the time of forgetting must come
+    from the clock that stamps accepted messages.
     """
     forgotten_at = inbox.now_micros()
     working.drop(store.name, [(agent, session)])
@@ -25,7 +25,7 @@ def forget_session(
         reminders = rows.reminders.delete_of(session)
         found = rows.sessions.forget(session, forgotten_at=forgotten_at) or reminders > 0
     forget_in_account(account, agent=agent, workspace=store.name, session=session)
-    # Once more: what was stored and appended between the two steps.
+    # Again, for what was stored and cached between the two steps.
     working.drop(store.name, [(agent, session)])
     return found
 
@@ -33,7 +33,7 @@ def forget_session(
 def forget_workspace(
     stores: Stores, inbox: WorkerInbox, working: WorkingMemory, recalls: RecallLog, *, workspace: str
 ) -> bool:
-    """Delete a workspace with its files and everything that waits for it; False when there was none (M14).
+    """Delete a workspace with its files and everything that is queued for it; False if there was none.
 
     Raises `Unavailable` without a broker, before anything is deleted, and `StoreUnavailable`.
     """
@@ -47,8 +47,8 @@ def forget_workspace(
     for agent in agents:
         forget_in_account(account, agent=agent, workspace=workspace, session=None)
     with account.writing() as tx:
-        tx.curation.forget_origin(workspace, None)  # of agents of whom nothing else is left
-    # Once more: what was accepted, and what was read from the files, between the steps.
+        tx.curation.forget_origin(workspace, None)  # also of agents that have no memories left
+    # Again, for what was accepted, and read from the files, between the steps.
     inbox.forget_workspace(workspace)
     working.drop_workspace(workspace)
     recalls.forget_workspace(workspace)

@@ -1,6 +1,6 @@
-"""Scratchpads as an agent sees them: working notes of one session, as a list (M10) and as keys with values (M11).
+"""Scratchpads: an agent's working notes in one session, as a list of items and as keys with values.
 
-The first note makes the session. What was never written reads as empty, in a session that does not exist too.
+The first write creates the session. Whatever was never written reads as empty, even if the session does not exist.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from memory.conversion import convert
 from reverie.clock import from_micros
 from reverie.errors import NotFound, Rejected
 from reverie.sessions.checks import MAX_KEYS, check_items, check_key, check_value
@@ -18,7 +19,7 @@ from storage.transaction import AgentRepositories
 
 
 def read_items(store: Store, *, agent: str, session: str) -> ScratchpadList:
-    """The list of a session."""
+    """Return the list of a session."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         row = _row_of(rows, session)
@@ -27,7 +28,7 @@ def read_items(store: Store, *, agent: str, session: str) -> ScratchpadList:
 
 
 def write_items(store: Store, *, agent: str, session: str, items: Sequence[str], now: int) -> ScratchpadList:
-    """Put a list in the place of what was there. Raises `Rejected`."""
+    """Replace the list of a session. Raises `Rejected`."""
     checked = check_items(items)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
@@ -36,7 +37,7 @@ def write_items(store: Store, *, agent: str, session: str, items: Sequence[str],
 
 
 def clear_items(store: Store, *, agent: str, session: str) -> int:
-    """Remove the list; returns how many items it had."""
+    """Delete the list; return how many items it had."""
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         row = _row_of(rows, session)
@@ -48,37 +49,37 @@ def clear_items(store: Store, *, agent: str, session: str) -> int:
 
 
 def list_keys(store: Store, *, agent: str, session: str) -> list[ScratchpadEntry]:
-    """All keys of a session with their values."""
+    """Return all keys of a session with their values."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         row = _row_of(rows, session)
-        return [_entry(found) for found in rows.scratchpads.keys(row)] if row is not None else []
+        return [_to_entry(found) for found in rows.scratchpads.keys(row)] if row is not None else []
 
 
 def read_key(store: Store, *, agent: str, session: str, key: str) -> ScratchpadEntry:
-    """One key. Raises `NotFound`."""
+    """Return one key with its value. Raises `NotFound`."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         row = _row_of(rows, session)
         found = rows.scratchpads.find(row, key) if row is not None else None
     if found is None:
         raise NotFound(f"the scratchpad of session {session!r} has no key {key!r}", field="key")
-    return _entry(found)
+    return _to_entry(found)
 
 
 def write_key(store: Store, *, agent: str, session: str, key: str, value: Any, now: int) -> ScratchpadEntry:
-    """Set a key to a value. Raises `Rejected`, also for a key too many."""
+    """Set a key to a value. Raises `Rejected`, also if there are too many keys."""
     name, checked = check_key(key), check_value(value)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         row = rows.sessions.ensure(session, now=now).row_id
         if rows.scratchpads.find(row, name) is None and rows.scratchpads.count(row) >= MAX_KEYS:
             raise Rejected(f"the scratchpad has {MAX_KEYS} keys, the limit: delete one first", field="key")
-        return _entry(rows.scratchpads.write(row, name, checked, now=now))
+        return _to_entry(rows.scratchpads.write(row, name, checked, now=now))
 
 
 def delete_keys(store: Store, *, agent: str, session: str, key: str | None = None) -> int:
-    """Remove a key, or all of them; returns how many there were."""
+    """Delete one key, or all without a `key`; return how many there were."""
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         row = _row_of(rows, session)
@@ -90,7 +91,5 @@ def _row_of(rows: AgentRepositories, session: str) -> int | None:
     return found.row_id if found is not None else None
 
 
-def _entry(row: ScratchpadRow) -> ScratchpadEntry:
-    return ScratchpadEntry(
-        key=row.key, value=row.value, created_at=from_micros(row.created_at), updated_at=from_micros(row.updated_at)
-    )
+def _to_entry(row: ScratchpadRow) -> ScratchpadEntry:
+    return convert(row, ScratchpadEntry)
