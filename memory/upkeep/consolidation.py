@@ -1,7 +1,7 @@
-"""Consolidation of memories (B2): expire, promote, prune, merge what says the same, and keep to the caps.
+"""Consolidates memories: expires, promotes, prunes and merges them, and enforces the limits on their number.
 
-Agent by agent: what there is is read in short transactions, what to do is decided outside of any, and done in batches.
-A run that was killed is finished by the next one, and one that finds everything done changes nothing.
+For each agent it reads in short transactions, plans outside of any, and writes in batches. A run that was killed is
+completed by the next one; a run that finds nothing to do changes nothing.
 """
 
 from __future__ import annotations
@@ -16,66 +16,71 @@ from memory.upkeep.consolidation_plan import (
     MERGE,
     PROMOTE,
     PRUNE,
-    Memories,
+    Exclusions,
     Plan,
-    Spared,
-    mergeable,
-    near_duplicates,
+    Planner,
 )
 from memory.upkeep.consolidation_steps import carry_out
+from memory.upkeep.duplicates import find_duplicates, mergeable_scopes
 from memory.upkeep.relevance import CurationPolicy
 from storage.memories.sweeps import MemorySweeps
 from storage.transaction import Transaction
 
-# Above it comparing takes seconds: 5 for 50,000 memories.
+# Comparing larger scopes takes seconds: 5 for 50,000 memories.
 _LARGE_SCOPE: Final = 5_000
 
 
 def consolidate(run: JobRun, policy: CurationPolicy) -> None:
-    """Consolidate the memories of every agent of a store. The counts say what was done, or with `dry_run` would be."""
+    """Consolidate the memories of every agent of a store, or only count the changes if the run is a dry run."""
     for agent in agents(run):
         plan = plan_consolidation(run, agent, policy)
         count_or_carry_out(run, agent, policy, plan)
 
 
 def plan_consolidation(run: JobRun, agent: str, policy: CurationPolicy) -> Plan:
-    """What would be done to an agent's memories at the moment of the run."""
-    memories = read_memories(run, agent, policy)
-    plan = Plan(looked_at=len(memories.rows))
-    plan.expired = memories.expire()
-    plan.promoted = memories.promote()
-    plan.pruned = memories.prune()
-    for scope in mergeable(memories.rows.values()):
+    """Return what consolidation changes in an agent's memories at the time of the run."""
+    planner = read_memories(run, agent, policy)
+    plan = Plan(looked_at=len(planner.rows))
+    plan.expired = planner.expire()
+    plan.promoted = planner.promote()
+    plan.pruned = planner.prune()
+    for scope in mergeable_scopes(planner.rows.values()):
         if len(scope) > _LARGE_SCOPE:
             run.renew_lease()
         rows = [memory.row_id for memory in scope]
         with run.store.reading() as tx:
             sweeps = MemorySweeps(tx.connection, agent)
             texts, vectors = sweeps.texts(rows), sweeps.single_chunk_vectors(rows)
-        merges = near_duplicates(scope, texts, vectors, similarity=policy.duplicate_similarity, spared=memories.spared)
-        memories.merge(merges)
+        merges = find_duplicates(
+            scope,
+            texts,
+            vectors,
+            similarity=policy.duplicate_similarity,
+            excluded_pairs=planner.exclusions.pairs,
+        )
+        planner.merge(merges)
         plan.merges += merges
-    plan.promoted_later = memories.promote()
-    plan.capped = memories.cap()
+    plan.promoted_later = planner.promote()
+    plan.capped = planner.cap()
     return plan
 
 
-def read_memories(run: JobRun, agent: str, policy: CurationPolicy) -> Memories:
-    """The active memories of an agent, and what a person has undone with them."""
+def read_memories(run: JobRun, agent: str, policy: CurationPolicy) -> Planner:
+    """Return a planner with the current memories of an agent, and what a person has undone."""
     with run.store.reading() as tx:
         rows = {memory.row_id: memory for memory in MemorySweeps(tx.connection, agent).outlines()}
-        return Memories(rows, run.now, policy, _spared(tx, agent))
+        return Planner(rows, run.now, policy, _exclusions(tx, agent))
 
 
 def agents(run: JobRun) -> Iterator[str]:
-    """The agents of a store that have memories, while there is time."""
+    """Yield the agents of a store that have memories, until the time is up."""
     with run.store.reading() as tx:
         names = tx.memories.agents()
     yield from run.until_deadline(names, remaining="agents_left")
 
 
 def count_or_carry_out(run: JobRun, agent: str, policy: CurationPolicy, plan: Plan) -> None:
-    """Do what a plan says, or in a dry run only count it."""
+    """Carry out a plan, or only count its changes if the run is a dry run."""
     if run.dry_run:
         run.counts.update(plan.counts)
         return
@@ -83,9 +88,9 @@ def count_or_carry_out(run: JobRun, agent: str, policy: CurationPolicy, plan: Pl
     carry_out(run, agent, policy, plan)
 
 
-def _spared(tx: Transaction, agent: str) -> Spared:
+def _exclusions(tx: Transaction, agent: str) -> Exclusions:
     undone = {action: tx.curation.undone(action) for action in (EXPIRE, PROMOTE, PRUNE, CAP)}
-    return Spared(
+    return Exclusions(
         memories={action: {memory for owner, memory in found if owner == agent} for action, found in undone.items()},
         pairs={pair for owner, pair in tx.curation.undone_together(MERGE) if owner == agent},
     )

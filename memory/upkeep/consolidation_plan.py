@@ -1,25 +1,20 @@
-"""What consolidation would do to an agent's memories at a moment: decided on what was read, before anything is changed.
+"""Plans the consolidation of an agent's memories from what was read, before anything is changed.
 
-Pure, so that a dry run tells what a real one does. The order is that of the specification: what has expired goes,
-what is recalled often stays for long, what has faded is pruned, what says the same becomes one, what is too much goes.
-A later step sees the memories as the earlier ones leave them. Merging only raises a relevance and only lengthens a
-life; so a plan made anew after half of one was carried out ends where the whole would have.
+Pure, so that a dry run reports what a real run does. The order: remove expired memories, promote those that are
+recalled often, prune decayed ones, merge duplicates, enforce the limits; each step sees the result of those before it.
+Merging only raises a relevance and only lengthens a lifetime, so a plan that is made again after half of one was
+carried out ends with the same result.
 """
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
-import numpy as np
-from numpy.typing import NDArray
-
-from memory.upkeep.near_duplicates import merge_near
+from memory.upkeep.duplicates import Merge
 from memory.upkeep.relevance import CurationPolicy, is_promotable, is_prunable, relevance
-from memory.upkeep.sameness import NameMasks, Statement, plain_text, same, statement
-from storage.memories.records import LIFETIMES, TIERS, USER_SOURCE, Lifetime, MemoryRecord
+from storage.memories.records import LIFETIMES, TIERS, MemoryRecord
 from storage.memories.sweeps import MemoryOutline
 
 EXPIRE: Final = "expire"
@@ -30,30 +25,20 @@ CAP: Final = "cap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Spared:
-    """What a person has undone, by the ids of memories: it is not done to them again."""
+class Exclusions:
+    """What a person has undone, which is not done again: ids of memories by action, and pairs of merged ids."""
 
     memories: Mapping[str, Collection[str]]
     pairs: Collection[frozenset[str]] = ()
 
-    def leaves(self, memory: MemoryOutline, action: str) -> bool:
-        """Whether this action leaves a memory alone."""
+    def excludes(self, memory: MemoryOutline, action: str) -> bool:
+        """Return whether this action was undone for a memory."""
         return memory.id in self.memories.get(action, ())
-
-
-@dataclass(frozen=True, slots=True)
-class Merge:
-    """One memory takes another's place, by rows, because of what they say."""
-
-    stays: int
-    goes: int
-    text_stays: str
-    text_goes: str
 
 
 @dataclass(slots=True)
 class Plan:
-    """The memories, by row, to which each step would do something. `promoted_later` are so by what they took over."""
+    """The memories that each step changes. `promoted_later` are promoted because of what they were merged with."""
 
     looked_at: int = 0
     expired: list[MemoryOutline] = field(default_factory=list)
@@ -65,7 +50,7 @@ class Plan:
 
     @property
     def counts(self) -> dict[str, int]:
-        """How many."""
+        """The number of memories of each step."""
         return {
             "looked_at": self.looked_at,
             "expired": len(self.expired),
@@ -77,205 +62,79 @@ class Plan:
 
 
 @dataclass(slots=True)
-class Memories:
-    """The memories of an agent that stand while a plan is made, by row; each step returns what it did to which."""
+class Planner:
+    """The current memories of an agent, by row, as the planned steps leave them. `now` is in microseconds.
+
+    Each step returns the memories that it changes, as they were before.
+    """
 
     rows: dict[int, MemoryOutline]
     now: int
     policy: CurationPolicy
-    spared: Spared
+    exclusions: Exclusions
 
     def expire(self) -> list[MemoryOutline]:
-        """Take out what has expired."""
-        over = (memory for memory in self.rows.values() if has_expired(memory, now=self.now))
-        return self._take_out([memory for memory in over if not self.spared.leaves(memory, EXPIRE)])
+        """Remove expired memories."""
+        return self._remove(m for m in self._open_to(EXPIRE) if has_expired(m, now=self.now))
 
     def prune(self) -> list[MemoryOutline]:
-        """Take out what has faded."""
-        faded = (m for m in self.rows.values() if is_prunable(m, now=self.now, policy=self.policy))
-        return self._take_out([memory for memory in faded if not self.spared.leaves(memory, PRUNE)])
+        """Remove decayed memories."""
+        return self._remove(m for m in self._open_to(PRUNE) if is_prunable(m, now=self.now, policy=self.policy))
 
     def promote(self) -> list[MemoryOutline]:
-        """Make long-term what is worth it; returned as it was."""
-        worth = [
-            memory
-            for memory in self.rows.values()
-            if is_promotable(memory, now=self.now, policy=self.policy) and not self.spared.leaves(memory, PROMOTE)
-        ]
-        for memory in worth:
+        """Make often recalled memories long-term."""
+        promoted = [m for m in self._open_to(PROMOTE) if is_promotable(m, now=self.now, policy=self.policy)]
+        for memory in promoted:
             self.rows[memory.row_id] = replace(memory, lifetime="long_term")
-        return worth
+        return promoted
 
     def cap(self) -> list[MemoryOutline]:
-        """Take out what is too much: of each tier, then of all."""
+        """Remove the least relevant memories beyond the limits: first of each tier, then of all tiers together."""
         capped: list[MemoryOutline] = []
         for tier in TIERS:
             scope = [memory for memory in self.rows.values() if memory.tier == tier]
-            capped += self._least(scope, self.policy.memories_per_scope)
-        return capped + self._least(list(self.rows.values()), self.policy.max_entries)
+            capped += self._remove_least_relevant(scope, self.policy.memories_per_scope)
+        return capped + self._remove_least_relevant(list(self.rows.values()), self.policy.max_entries)
 
-    def merge(self, pairs: Sequence[Merge]) -> None:
-        """Have memories take the places of others."""
-        for pair in pairs:
-            self.rows[pair.stays] = united(self.rows[pair.stays], self.rows.pop(pair.goes))
+    def merge(self, merges: Sequence[Merge]) -> None:
+        """Replace duplicates by their survivors."""
+        for merge in merges:
+            survivor, duplicate = self.rows[merge.survivor], self.rows.pop(merge.duplicate)
+            self.rows[merge.survivor] = replace(survivor, **merged_fields(survivor, duplicate))
 
-    def _take_out(self, memories: list[MemoryOutline]) -> list[MemoryOutline]:
-        for memory in memories:
+    def _open_to(self, action: str) -> list[MemoryOutline]:
+        return [memory for memory in self.rows.values() if not self.exclusions.excludes(memory, action)]
+
+    def _remove(self, memories: Iterable[MemoryOutline]) -> list[MemoryOutline]:
+        removed = list(memories)
+        for memory in removed:
             del self.rows[memory.row_id]
-        return memories
+        return removed
 
-    def _least(self, memories: list[MemoryOutline], most: int | None) -> list[MemoryOutline]:
-        too_many = 0 if most is None else len(memories) - most
-        if too_many <= 0:
+    def _remove_least_relevant(self, memories: list[MemoryOutline], limit: int | None) -> list[MemoryOutline]:
+        excess = 0 if limit is None else len(memories) - limit
+        if excess <= 0:
             return []
-        open_ones = [m for m in memories if not m.protected and not self.spared.leaves(m, CAP)]
-        open_ones.sort(key=lambda m: (relevance(m, now=self.now, rates=self.policy.rates), m.created_at, m.row_id))
-        return self._take_out(open_ones[:too_many])
+        removable = [m for m in memories if not m.protected and not self.exclusions.excludes(m, CAP)]
+        removable.sort(key=lambda m: (relevance(m, now=self.now, rates=self.policy.rates), m.created_at, m.row_id))
+        return self._remove(removable[:excess])
 
 
 def has_expired(memory: MemoryOutline, *, now: int) -> bool:
-    """Whether the time that a memory was given is over."""
+    """Return whether the expiry of a memory has passed."""
     return memory.expires_at is not None and memory.expires_at <= now
 
 
-def united(stays: MemoryOutline, goes: MemoryOutline) -> MemoryOutline:
-    """A memory as it becomes when it takes another's place."""
-    return replace(
-        stays,
-        importance=max(stays.importance, goes.importance),
-        access_count=stays.access_count + goes.access_count,
-        accessed_at=max(stays.accessed_at, goes.accessed_at),
-        expires_at=later_end(stays.expires_at, goes.expires_at),
-        lifetime=longer(stays.lifetime, goes.lifetime),
-        subject=stays.subject or goes.subject,
-    )
-
-
-def longer(one: Lifetime, other: Lifetime) -> Lifetime:
-    """The longer of two lifetimes."""
-    return min(one, other, key=LIFETIMES.index)
-
-
-def later_end(one: int | None, other: int | None) -> int | None:
-    """The later of two ends; None, for never, is the latest."""
-    return None if one is None or other is None else max(one, other)
-
-
-def mergeable(memories: Iterable[MemoryOutline]) -> list[list[MemoryOutline]]:
-    """Memories that may say the same, by where they hold; in each list those that stay before those that go.
-
-    Notes and facts have keys of their own, by which they are replaced. What a person wrote or pinned comes first:
-    it takes others' places and nobody takes its own.
-    """
-    scopes: dict[tuple[object, ...], list[MemoryOutline]] = defaultdict(list)
-    for memory in memories:
-        if not memory.is_note and not memory.is_fact:
-            scopes[scope_of(memory)].append(memory)
-    return [
-        sorted(scope, key=lambda memory: (not _is_fixed(memory), memory.created_at, memory.row_id))
-        for scope in scopes.values()
-        if len(scope) > 1
-    ]
-
-
-def scope_of(memory: MemoryOutline | MemoryRecord) -> tuple[object, ...]:
-    """Where a memory holds: what says the same elsewhere is another one."""
-    session = memory.session_row if memory.tier == "conversation" else None
-    return memory.tier, memory.channel, memory.owner_user_id, session
-
-
-def about_others(subject: str | None, other: str | None) -> bool:
-    """Whether two subjects are known not to be the same."""
-    return bool(subject and other and subject != other)
-
-
-def near_duplicates(
-    scope: Sequence[MemoryOutline],
-    texts: Mapping[int, str],
-    vectors: Mapping[int, bytes],
-    *,
-    similarity: float,
-    spared: Spared,
-) -> list[Merge]:
-    """Of memories of one scope, in order, which take whose place.
-
-    Those with the same text do, embedded or not; of others those whose vectors have a cosine above `similarity`,
-    unless their texts say that they differ.
-    """
-    statements = {memory.row_id: statement(texts[memory.row_id]) for memory in scope if memory.row_id in texts}
-    alike: dict[tuple[object, ...], list[MemoryOutline]] = defaultdict(list)
-    for memory in scope:
-        if memory.row_id in statements:
-            alike[statements[memory.row_id].exact].append(memory)
-    merges: list[Merge] = []
-    for group in alike.values():
-        if len(group) > 1:
-            merges += _Group(group, texts, statements, spared).merges(vectors, similarity)
-    return merges
-
-
-class _Group:
-    """Memories of one scope that agree in numbers, negation and opposites."""
-
-    def __init__(
-        self,
-        memories: Sequence[MemoryOutline],
-        texts: Mapping[int, str],
-        statements: Mapping[int, Statement],
-        spared: Spared,
-    ) -> None:
-        self._memories = memories
-        self._texts = texts
-        self._statements = statements
-        self._spared = spared
-        self._subjects = {memory.row_id: memory.subject for memory in memories}
-
-    def merges(self, vectors: Mapping[int, bytes], similarity: float) -> list[Merge]:
-        """First by the texts alone, then by the vectors."""
-        found = self._same_texts()
-        gone = {merge.goes for merge in found}
-        rest = [memory for memory in self._memories if memory.row_id not in gone and memory.row_id in vectors]
-        if len(rest) < 2:
-            return found
-        blob = b"".join(vectors[memory.row_id] for memory in rest)
-        matrix = np.frombuffer(blob, dtype="<f4").reshape(len(rest), -1)
-
-        masks = NameMasks([self._statements[memory.row_id] for memory in rest])
-
-        def take(row: int, near: NDArray[np.intp]) -> list[int]:
-            return [other for other in masks.possible(row, near).tolist() if self._takes(rest[row], rest[other])]
-
-        pairs = merge_near(matrix, threshold=similarity, take=take)
-        return found + [self._merge(rest[stays], rest[goes]) for stays, goes in pairs]
-
-    def _same_texts(self) -> list[Merge]:
-        by_text: dict[str, list[MemoryOutline]] = defaultdict(list)
-        for memory in self._memories:
-            by_text[plain_text(self._texts[memory.row_id])].append(memory)
-        found: list[Merge] = []
-        for memories in by_text.values():
-            left = memories
-            while len(left) > 1:
-                stays, *others = left
-                gone = [other for other in others if self._takes(stays, other)]
-                found += [self._merge(stays, other) for other in gone]
-                left = [other for other in others if other not in gone]
-        return found
-
-    def _merge(self, stays: MemoryOutline, goes: MemoryOutline) -> Merge:
-        return Merge(stays.row_id, goes.row_id, self._texts[stays.row_id], self._texts[goes.row_id])
-
-    def _takes(self, stays: MemoryOutline, goes: MemoryOutline) -> bool:
-        if _is_fixed(goes) or frozenset((stays.id, goes.id)) in self._spared.pairs:
-            return False
-        subject, other = self._subjects[stays.row_id], self._subjects[goes.row_id]
-        if about_others(subject, other):
-            return False
-        if not same(self._statements[stays.row_id], self._statements[goes.row_id]):
-            return False
-        self._subjects[stays.row_id] = subject or other
-        return True
-
-
-def _is_fixed(memory: MemoryOutline) -> bool:
-    return memory.source == USER_SOURCE or memory.pinned
+def merged_fields(survivor: MemoryOutline | MemoryRecord, duplicate: MemoryOutline | MemoryRecord) -> dict[str, Any]:
+    """Return the fields of a memory that change when it replaces a duplicate."""
+    expires_at = None  # never
+    if survivor.expires_at is not None and duplicate.expires_at is not None:
+        expires_at = max(survivor.expires_at, duplicate.expires_at)
+    return {
+        "importance": max(survivor.importance, duplicate.importance),
+        "access_count": survivor.access_count + duplicate.access_count,
+        "accessed_at": max(survivor.accessed_at, duplicate.accessed_at),
+        "expires_at": expires_at,
+        "lifetime": min(survivor.lifetime, duplicate.lifetime, key=LIFETIMES.index),  # the longest comes first
+        "subject": survivor.subject or duplicate.subject,
+    }

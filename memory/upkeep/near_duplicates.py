@@ -1,12 +1,12 @@
-"""Which of very many unit vectors are nearly the same, without looking at all pairs where that is slower.
+"""Finds near duplicates among very many unit vectors, without comparing all pairs if that would be slower.
 
-Vectors are cut by random planes (locality-sensitive hashing): the sides of a plane on which two vectors lie differ with
-probability `arccos(cosine) / pi` (Goemans and Williamson 1995; Charikar 2002). The sides of `width` planes are a band;
-two vectors that agree in one of the bands are compared exactly. With `a = 1 - arccos(threshold) / pi` a pair just at
-the threshold is missed with probability `(1 - a ** width) ** bands`, one above it less often, and what is found is
-never wrong. At .95, `a` is .899: 52 bands of 16 planes miss 3 in 100,000 such pairs.
+Locality-sensitive hashing by random planes: two vectors lie on different sides of a plane with probability
+`arccos(cosine) / pi` (Goemans and Williamson 1995; Charikar 2002). The sides of `width` planes form a band; two vectors
+that agree in one of the bands are compared exactly. With `a = 1 - arccos(threshold) / pi` a pair just at the threshold
+is missed with probability `(1 - a ** width) ** bands`, a nearer one less often, and no pair is reported wrongly. At a
+threshold of .95, `a` is .899: 52 bands of 16 planes miss 3 in 100,000 such pairs.
 
-Where the bands would name more pairs than is worth it (few vectors, or most of them alike), blocks are multiplied.
+If the bands yield too many pairs to be faster (few vectors, or most of them alike), blocks are multiplied instead.
 """
 
 from __future__ import annotations
@@ -20,152 +20,152 @@ from numpy.typing import NDArray
 
 Vectors = NDArray[np.float32]
 Rows = NDArray[np.intp]
-# Given a row and the later ones near it that are still free, in order: those it takes.
-Take = Callable[[int, Rows], Sequence[int]]
+# Given a row and the later rows near it that are not taken yet, in order, returns those that it takes.
+Choose = Callable[[int, Rows], Sequence[int]]
 
-# Up to here multiplying all by all takes some 20 ms on two cores.
+# Up to this number of vectors, multiplying all by all takes about 20 ms on two cores.
 _DIRECT: Final = 2_000
 _BLOCK: Final = 128
-# A pair that the bands name costs as much as a hundred in a multiplication of blocks: memory against arithmetic.
-_PAIRS_WORTH: Final = 100
-_PAIRS_AT_ONCE: Final = 65_536
-# Pairs just at the threshold that may be missed.
-MOST_MISSED: Final = 3e-5
-_MOST_PLANES: Final = 2_048
-_WIDEST: Final = 20
-# Planes are drawn anew in each run, and always the same.
+# Comparing one pair from the bands costs as much as a hundred in a block multiplication: memory access, not arithmetic.
+_PAIR_COST: Final = 100
+_PAIRS_PER_STEP: Final = 65_536
+# The maximum share of the pairs just at the threshold that may be missed.
+MAX_MISSED: Final = 3e-5
+_MAX_PLANES: Final = 2_048
+_MAX_WIDTH: Final = 20
+# A fixed seed, so that every run draws the same planes.
 _SEED: Final = 20_261_101
-# Sums of 384 products in float32 are off by less; what lies so near the threshold is summed again in float64.
+# The error of a sum of 384 products in float32 is below this; cosines this near the threshold are computed in float64.
 _SLACK: Final = 1e-5
 
 
-def merge_near(vectors: Vectors, *, threshold: float, take: Take) -> list[tuple[int, int]]:
-    """Go through unit vectors (n x dim) in order: each row that is free takes later ones with a cosine above.
+def merge_near(vectors: Vectors, *, threshold: float, choose: Choose) -> list[tuple[int, int]]:
+    """Merge unit vectors (n x dim) whose cosine is above `threshold`; return pairs of rows (survivor, duplicate).
 
-    `take` chooses among those near; who is taken takes none, nor is taken again. Returns the pairs (who takes, who is
-    taken). A vector of zeros is near to none.
+    Rows are processed in order: `choose` selects the duplicates of each survivor among the later rows near it. A
+    duplicate belongs to one survivor and has no duplicates itself. Vectors of zeros are near to none.
     """
-    says_something = vectors.any(axis=1)
-    kept, place = np.flatnonzero(says_something), np.cumsum(says_something) - 1
-    here = vectors if kept.size == len(vectors) else vectors[kept]
-    free = np.ones(kept.size, dtype=bool)
+    nonzero = vectors.any(axis=1)
+    rows, positions = np.flatnonzero(nonzero), np.cumsum(nonzero) - 1
+    compared = vectors if rows.size == len(vectors) else vectors[rows]
+    free = np.ones(rows.size, dtype=bool)
     pairs: list[tuple[int, int]] = []
-    for row, near in _neighbours(here, threshold, free):
-        open_rows = near[free[near]] if free[row] else near[:0]
-        if not open_rows.size:
+    for position, near in _neighbours(compared, threshold, free):
+        candidates = near[free[near]] if free[position] else near[:0]
+        if not candidates.size:
             continue
-        taker = int(kept[row])
-        for taken in take(taker, kept[open_rows]):
-            free[place[taken]] = False
-            pairs.append((taker, int(taken)))
+        survivor = int(rows[position])
+        for duplicate in choose(survivor, rows[candidates]):
+            free[positions[duplicate]] = False
+            pairs.append((survivor, int(duplicate)))
     return pairs
 
 
 def bands_for(count: int, threshold: float) -> tuple[int, int]:
-    """How many planes a band has, and how many bands there are, for so many vectors.
+    """Return the number of planes of a band, and the number of bands, for `count` vectors.
 
-    Bands so wide that vectors which have nothing in common seldom share one; narrower where a low threshold would take
-    too many of them.
+    Bands are wide enough that unrelated vectors seldom agree in one, but narrower if a low threshold would require too
+    many of them.
     """
     agree = 1.0 - math.acos(min(1.0, threshold)) / math.pi
-    width = max(1, min(_WIDEST, math.ceil(math.log2(max(2, count)))))
+    width = max(1, min(_MAX_WIDTH, math.ceil(math.log2(max(2, count)))))
     while True:
         all_agree = agree**width
-        bands = 1 if all_agree >= 1.0 else math.ceil(math.log(MOST_MISSED) / math.log1p(-all_agree))
-        if width * bands <= _MOST_PLANES or width == 1:
+        bands = 1 if all_agree >= 1.0 else math.ceil(math.log(MAX_MISSED) / math.log1p(-all_agree))
+        if width * bands <= _MAX_PLANES or width == 1:
             return width, bands
         width -= 1
 
 
 def _neighbours(vectors: Vectors, threshold: float, free: NDArray[np.bool_]) -> Iterator[tuple[int, Rows]]:
-    """Rows in order with the later ones near them, some of which may have been taken."""
+    """Yield rows in order, each with the later rows near it, some of which may no longer be free."""
     if len(vectors) > _DIRECT:
-        named = _named_by_bands(vectors, threshold)
-        if named is not None:
-            yield from _compared(vectors, named, threshold)
+        pairs = _pairs_by_bands(vectors, threshold)
+        if pairs is not None:
+            yield from _compare_pairs(vectors, pairs, threshold)
             return
-    yield from _all_by_all(vectors, threshold, free)
+    yield from _compare_all(vectors, threshold, free)
 
 
-def _all_by_all(vectors: Vectors, threshold: float, free: NDArray[np.bool_]) -> Iterator[tuple[int, Rows]]:
+def _compare_all(vectors: Vectors, threshold: float, free: NDArray[np.bool_]) -> Iterator[tuple[int, Rows]]:
     for start in range(0, len(vectors), _BLOCK):
         rows = np.flatnonzero(free[start : start + _BLOCK]) + start
         if not rows.size:
             continue
         cosines = vectors[rows] @ vectors[start:].T
         for place, row in enumerate(rows):
-            if not free[row]:  # taken by one before it in this block
+            if not free[row]:  # taken by an earlier row of this block
                 continue
             later = row - start + 1
             near = np.flatnonzero(cosines[place, later:] > threshold - _SLACK) + later
             if near.size:
-                yield int(row), _surely(vectors, int(row), near + start, cosines[place, near], threshold)
+                yield int(row), _above_threshold(vectors, int(row), near + start, cosines[place, near], threshold)
 
 
-def _named_by_bands(vectors: Vectors, threshold: float) -> NDArray[np.int64] | None:
-    """Pairs that agree in a band, each as `first * n + second`; None where there are too many to be worth it."""
+def _pairs_by_bands(vectors: Vectors, threshold: float) -> NDArray[np.int64] | None:
+    """Return the pairs that agree in a band, each as `first * n + second`; None if comparing all is faster."""
     count = len(vectors)
     width, bands = bands_for(count, threshold)
     planes = np.random.default_rng(_SEED).standard_normal((vectors.shape[1], width * bands), dtype=np.float32)
     weights = 2.0 ** np.arange(width, dtype=np.float32)  # exact in float32 up to 24 planes
-    allowed = count * count // (2 * _PAIRS_WORTH)
+    max_pairs = count * count // (2 * _PAIR_COST)
     found: list[NDArray[np.int64]] = []
     for band in range(bands):
         sides = (vectors @ planes[:, band * width : (band + 1) * width]) > 0
         keys = (sides @ weights).astype(np.int64)
         order = np.argsort(keys, kind="stable")
-        pairs = _within_runs(keys[order], allowed)
+        pairs = _pairs_within_runs(keys[order], max_pairs)
         if pairs is None:
             return None
-        allowed -= len(pairs[0])
+        max_pairs -= len(pairs[0])
         first, second = order[pairs[0]].astype(np.int64), order[pairs[1]].astype(np.int64)
         found.append(np.minimum(first, second) * count + np.maximum(first, second))
     return np.unique(np.concatenate(found))
 
 
-def _within_runs(ordered: NDArray[np.int64], allowed: int) -> tuple[Rows, Rows] | None:
-    """All pairs of places with equal values in an ordered array; None where there are more than allowed."""
+def _pairs_within_runs(ordered: NDArray[np.int64], max_pairs: int) -> tuple[Rows, Rows] | None:
+    """Return all pairs of positions with equal values in a sorted array; None if there are more than `max_pairs`."""
     starts = np.flatnonzero(np.r_[True, ordered[1:] != ordered[:-1]])
     sizes = np.diff(np.r_[starts, len(ordered)])
-    if int((sizes * (sizes - 1) // 2).sum()) > allowed:
+    if int((sizes * (sizes - 1) // 2).sum()) > max_pairs:
         return None
-    left = np.repeat(starts + sizes, sizes) - np.arange(len(ordered)) - 1  # how many of its run come after each place
+    left = np.repeat(starts + sizes, sizes) - np.arange(len(ordered)) - 1  # how many of its run follow each position
     firsts: list[Rows] = []
     seconds: list[Rows] = []
-    places = np.flatnonzero(left > 0)
+    positions = np.flatnonzero(left > 0)
     step = 1
-    while places.size:
-        firsts.append(places)
-        seconds.append(places + step)
+    while positions.size:
+        firsts.append(positions)
+        seconds.append(positions + step)
         step += 1
-        places = places[left[places] >= step]
+        positions = positions[left[positions] >= step]
     if not firsts:
-        nothing = np.zeros(0, dtype=np.intp)
-        return nothing, nothing
+        empty = np.zeros(0, dtype=np.intp)
+        return empty, empty
     return np.concatenate(firsts), np.concatenate(seconds)
 
 
-def _compared(vectors: Vectors, named: NDArray[np.int64], threshold: float) -> Iterator[tuple[int, Rows]]:
-    """Of pairs in order those that are near, by their first row."""
-    first, second = np.divmod(named, len(vectors))
-    cosines = np.empty(len(named), dtype=np.float32)
-    for start in range(0, len(named), _PAIRS_AT_ONCE):
-        part = slice(start, start + _PAIRS_AT_ONCE)
+def _compare_pairs(vectors: Vectors, pairs: NDArray[np.int64], threshold: float) -> Iterator[tuple[int, Rows]]:
+    """Yield each first row of these sorted pairs with the second rows near it."""
+    first, second = np.divmod(pairs, len(vectors))
+    cosines = np.empty(len(pairs), dtype=np.float32)
+    for start in range(0, len(pairs), _PAIRS_PER_STEP):
+        part = slice(start, start + _PAIRS_PER_STEP)
         cosines[part] = np.einsum("ij,ij->i", vectors[first[part]], vectors[second[part]])
     near = cosines > threshold - _SLACK
     first, second, cosines = first[near], second[near], cosines[near]
     rows, starts = np.unique(first, return_index=True)
     for place, row in enumerate(rows.tolist()):
         part = slice(starts[place], starts[place + 1] if place + 1 < len(rows) else None)
-        yield row, _surely(vectors, row, second[part], cosines[part], threshold)
+        yield row, _above_threshold(vectors, row, second[part], cosines[part], threshold)
 
 
-def _surely(vectors: Vectors, row: int, near: Rows, cosines: Vectors, threshold: float) -> Rows:
-    """Of rows about at the threshold or above it those that are above: the same ones, however they were multiplied."""
-    sure = cosines > threshold + _SLACK
-    unsure = np.flatnonzero(~sure)
-    if unsure.size:
-        exact = vectors[near[unsure]].astype(np.float64) @ vectors[row].astype(np.float64)
-        sure[unsure] = exact > threshold
-    above: Rows = near[sure]
+def _above_threshold(vectors: Vectors, row: int, near: Rows, cosines: Vectors, threshold: float) -> Rows:
+    """Return the rows of `near` whose cosine is above the threshold; the same whichever way cosines were computed."""
+    is_above = cosines > threshold + _SLACK
+    uncertain = np.flatnonzero(~is_above)
+    if uncertain.size:
+        exact = vectors[near[uncertain]].astype(np.float64) @ vectors[row].astype(np.float64)
+        is_above[uncertain] = exact > threshold
+    above: Rows = near[is_above]
     return above

@@ -1,10 +1,10 @@
-"""Words that exclude each other or turn what is said: two texts that differ in one do not say the same."""
+"""Words that exclude each other, negate, or count: two texts that differ in one of them do not say the same."""
 
 from __future__ import annotations
 
 from typing import Final
 
-# A line is a scale; its sides are parted by |, and the words of a side are forms of one.
+# Each line is a scale; its sides are separated by |, and the words of a side mean the same.
 _SCALES: Final = """
 left | right
 before | after | during
@@ -77,7 +77,7 @@ def _sides() -> dict[str, str]:
     return {word: side[0] for side in sides for word in side}
 
 
-# Each such word, and the word that stands for its side.
+# The first word of its side, by word.
 SIDES: Final = _sides()
 
 _NEGATIONS: Final = (
@@ -96,7 +96,7 @@ _OTHERS: Final = (
     " triple dozen"
 )
 
-# Words that are numbers, and how they are written in digits where that is one way.
+# Words that are numbers, and their digits if there is only one way to write them.
 NUMBERS: Final = (
     {word: word for word in _OTHERS.split()}
     | {word: str(number) for number, word in enumerate(_ORDINALS.split())}

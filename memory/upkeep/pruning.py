@@ -1,4 +1,4 @@
-"""Pruning without a look at what memories say (B8): what has expired, what has faded, what is beyond `max_entries`."""
+"""Prunes memories without comparing their texts: expired ones, decayed ones, and those beyond `max_entries`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from memory.upkeep.relevance import CurationPolicy
 
 
 def prune_decayed(run: JobRun, policy: CurationPolicy) -> None:
-    """Prune the memories of every agent of a store. The counts say what was done, or with `dry_run` would be."""
-    policy = replace(policy, memories_per_scope=None)  # a scope's cap is consolidation's, which merges first
+    """Prune the memories of every agent of a store, or only count them if the run is a dry run."""
+    policy = replace(policy, memories_per_scope=None)  # consolidation enforces that limit, after it has merged
     for agent in agents(run):
-        memories = read_memories(run, agent, policy)
-        plan = Plan(looked_at=len(memories.rows))
-        plan.expired = memories.expire()
-        plan.pruned = memories.prune()
-        plan.capped = memories.cap()
+        planner = read_memories(run, agent, policy)
+        plan = Plan(looked_at=len(planner.rows))
+        plan.expired = planner.expire()
+        plan.pruned = planner.prune()
+        plan.capped = planner.cap()
         count_or_carry_out(run, agent, policy, plan)

@@ -1,4 +1,4 @@
-"""How much a memory is worth at a moment, and what that means for it: kept for long, kept, or pruned."""
+"""Computes the relevance of a memory, and decides by it whether the memory is promoted or pruned."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from storage.memories.records import Lifetime, Tier
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurationPolicy:
-    """What an operator has set of the life of memories. `rates` are what is left of a relevance after an hour."""
+    """The settings for promoting, pruning, merging and capping. `rates`: share of a relevance left after an hour."""
 
     rates: Mapping[Tier, float]
     promote_relevance: float = 0.7
@@ -23,20 +23,20 @@ class CurationPolicy:
     max_entries: int | None = None
 
 
-# As the settings come.
+# The defaults of the settings.
 DEFAULT_POLICY = CurationPolicy(rates=RATES["standard"])
 
 
-class Fading(Protocol):
-    """What the relevance of a memory depends on."""
+class DecayingMemory(Protocol):
+    """The fields that the relevance of a memory depends on."""
 
     @property
     def tier(self) -> Tier:
-        """Which rate holds."""
+        """Its tier, which has a decay rate."""
 
     @property
     def lifetime(self) -> Lifetime:
-        """How long it is meant for."""
+        """Whether it is short-term or long-term."""
 
     @property
     def importance(self) -> float:
@@ -44,19 +44,22 @@ class Fading(Protocol):
 
     @property
     def access_count(self) -> int:
-        """How often it was recalled."""
+        """The number of times it was recalled."""
 
     @property
     def accessed_at(self) -> int:
-        """When it was last, in microseconds."""
+        """When it was last recalled, in microseconds."""
 
     @property
     def protected(self) -> bool:
-        """Whether it ends by hand alone."""
+        """Whether only a person may remove it."""
 
 
-def relevance(memory: Fading, *, now: int, rates: Mapping[Tier, float]) -> float:
-    """`importance * rate ** hours * (1 + ln(1 + access_count))`, hours since it was last recalled. It can exceed 1."""
+def relevance(memory: DecayingMemory, *, now: int, rates: Mapping[Tier, float]) -> float:
+    """Return `importance * rate ** hours * (1 + ln(1 + access_count))`, with the hours since the last recall.
+
+    The result can exceed 1.
+    """
     return decay(
         memory.tier,
         importance=memory.importance,
@@ -66,8 +69,8 @@ def relevance(memory: Fading, *, now: int, rates: Mapping[Tier, float]) -> float
     )
 
 
-def is_promotable(memory: Fading, *, now: int, policy: CurationPolicy) -> bool:
-    """Whether a short-term memory has become a long-term one. What ends with its session is not kept for long."""
+def is_promotable(memory: DecayingMemory, *, now: int, policy: CurationPolicy) -> bool:
+    """Return whether to make a short-term memory long-term; never one of the conversation tier, which ends with it."""
     if memory.lifetime != "short_term" or memory.tier == "conversation":
         return False
     if memory.access_count <= policy.promote_access_count:
@@ -75,8 +78,8 @@ def is_promotable(memory: Fading, *, now: int, policy: CurationPolicy) -> bool:
     return relevance(memory, now=now, rates=policy.rates) > policy.promote_relevance
 
 
-def is_prunable(memory: Fading, *, now: int, policy: CurationPolicy) -> bool:
-    """Whether a memory has faded away. A conversation's memories end with it, and what is protected by hand alone."""
+def is_prunable(memory: DecayingMemory, *, now: int, policy: CurationPolicy) -> bool:
+    """Return whether to prune a memory; never a protected one, nor one of the conversation tier, which ends with it."""
     if memory.protected or memory.tier == "conversation":
         return False
     return relevance(memory, now=now, rates=policy.rates) < policy.prune_relevance

@@ -1,11 +1,11 @@
-"""Whether two texts with nearly the same vector say the same: what an embedding does not see.
+"""Decides whether two texts with nearly the same vector say the same, by differences that an embedding does not show.
 
-Measured with all-MiniLM-L6-v2, these lie above a cosine of .95 and are not the same: "from Rome to Paris" and "from
-Paris to Rome" (.998), "tea over coffee" and "coffee over tea" (.996), "on the left shelf" and "on the right shelf"
-(.984), releases 2.3.1 and 2.3.2 (.981), "must pass" and "must never pass" (.979), "Anna owes Ben" and "Ben owes Anna"
-(.976), Monday and Tuesday (.972), "allowed" and "did not allow" (.967), the 5th and the 6th (.958). So what differs in
-numbers, negation, names, opposites, or in who does what to whom is not the same, however near. It errs to one side:
-two that say the same may be told apart, and then both stay.
+Measured with all-MiniLM-L6-v2, these pairs have a cosine above .95 and do not say the same: "from Rome to Paris" and
+"from Paris to Rome" (.998), "tea over coffee" and "coffee over tea" (.996), "on the left shelf" and "on the right
+shelf" (.984), releases 2.3.1 and 2.3.2 (.981), "must pass" and "must never pass" (.979), "Anna owes Ben" and "Ben owes
+Anna" (.976), Monday and Tuesday (.972), "allowed" and "did not allow" (.967), the 5th and the 6th (.958). So texts that
+differ in numbers, negation, names, opposites, or in who does what to whom do not say the same, however near they are.
+It errs on the safe side: if it finds a difference where there is none, both memories stay.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from numpy.typing import NDArray
 
 from memory.upkeep.opposites import NEGATIONS, NUMBERS, SIDES
 
-# What says this many words that the other lacks says more, and must not vanish behind it.
-_MOST_NEW_WORDS: Final = 2
-_STEM_LETTERS: Final = 3
+# A text with more words than this that the other lacks says more, and must not be replaced by it.
+_MAX_NEW_WORDS: Final = 2
+_MIN_STEM_LETTERS: Final = 3
 _CJK: Final = "\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff"
 _APOSTROPHE: Final = "['\u2019]"
 _WORD: Final = re.compile(rf"[{_CJK}]|\d+(?:[.,:/-]\d+)*|[^\W\d_{_CJK}]+(?:{_APOSTROPHE}[^\W\d_{_CJK}]+)*")
 _QUOTED: Final = re.compile('["\u201c\u201e\u00ab]([^"\u201c\u201d\u201e\u00ab\u00bb]{1,200})["\u201c\u201d\u00bb]')
 _NOT: Final = re.compile(rf"(\w)(?:n{_APOSTROPHE}t|(?<=[Cc]an)not)\b")
 _OWNER: Final = re.compile(rf"{_APOSTROPHE}s?$")
-# Without them a sentence says what it said.
+# Stop words: a sentence means the same without them.
 _SMALL_WORDS: Final = (
     "a an the is are am be been being do does has have having it its that this these those of in on at for by with"
     " as and very really just also so please then too there here"
@@ -42,10 +42,10 @@ _ENDINGS: Final = ("ings", "ing", "ies", "ied", "es", "ed", "s", "e", "y")
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What of a text is compared: `exact` must be equal, of the rest `same` decides.
+    """The features of a text that are compared: `exact` must be equal, `says_the_same` compares the rest.
 
-    `names` are words with a capital letter, the first one too where it may be a name; `stems` are those that carry
-    the meaning, in order.
+    `names` are the words with a capital letter, including the first word unless it is a stop word; `stems` are the
+    stems of all words but stop words, in order.
     """
 
     exact: tuple[object, ...]
@@ -55,14 +55,14 @@ class Statement:
 
 
 def statement(text: str) -> Statement:
-    """What a text says, as far as that can be told without understanding it."""
-    plain = _NOT.sub(r"\1 not", unicodedata.normalize("NFKC", text))
-    original = [found[0] for found in _WORD.finditer(plain)]
+    """Return the features of a text that can be compared without understanding it."""
+    expanded = _NOT.sub(r"\1 not", unicodedata.normalize("NFKC", text))
+    original = [found[0] for found in _WORD.finditer(expanded)]
     words = [_OWNER.sub("", word.casefold()) for word in original]
     numbers = tuple(sorted(NUMBERS.get(word, word) for word in words if word in NUMBERS or word[0].isdigit()))
     negations = sum(word in NEGATIONS for word in words)
     sides = frozenset(SIDES[word] for word in words if word in SIDES)
-    quoted = frozenset(found[1].strip().casefold() for found in _QUOTED.finditer(plain))
+    quoted = frozenset(found[1].strip().casefold() for found in _QUOTED.finditer(expanded))
     names = (word for word, written in zip(words, original, strict=True) if written[0].isupper())
     return Statement(
         exact=(numbers, negations, sides, quoted),
@@ -72,24 +72,25 @@ def statement(text: str) -> Statement:
     )
 
 
-def same(first: Statement, second: Statement) -> bool:
-    """Whether nothing speaks against two texts with nearly the same vector saying the same."""
+def says_the_same(first: Statement, second: Statement) -> bool:
+    """Return whether two texts with nearly the same vector show no difference in meaning."""
     if first.exact != second.exact:
         return False
     if not (first.names <= second.words and second.names <= first.words):
         return False
     shared = set(first.stems) & set(second.stems)
-    if max(len(first.stems), len(second.stems)) - len(shared) > _MOST_NEW_WORDS:
+    if max(len(first.stems), len(second.stems)) - len(shared) > _MAX_NEW_WORDS:
         return False
-    return _turned_alike(
+    return _is_rotation(
         [stem for stem in first.stems if stem in shared], [stem for stem in second.stems if stem in shared]
     )
 
 
 class NameMasks:
-    """A first look at the names of very many statements at once: what it holds back, `same` would refuse.
+    """Bit masks that rule out pairs of very many statements by their names: `says_the_same` would reject those, too.
 
-    64 bits for the names and for the words of each; a name whose bit is not among the words of the other is not there.
+    Each statement has 64 bits for its names and 64 for its words: a name whose bit the words of the other do not have
+    is not among them.
     """
 
     def __init__(self, statements: Sequence[Statement]) -> None:
@@ -97,21 +98,21 @@ class NameMasks:
         self._words = np.array([_mask(one.words) for one in statements], dtype=np.uint64)
 
     def possible(self, row: int, others: NDArray[np.intp]) -> NDArray[np.intp]:
-        """Those of some rows whose names may be among the words of a row, and its names among theirs."""
+        """Return those of `others` whose names may be among the words of `row`, and the reverse."""
         missing = (self._names[others] & ~self._words[row]) | (self._names[row] & ~self._words[others])
         found: NDArray[np.intp] = others[missing == 0]
         return found
 
 
-def plain_text(text: str) -> str:
-    """A text without what nobody would miss: two with the same one say the same, vectors or none."""
+def normalised_text(text: str) -> str:
+    """Return a text without extra white space and final punctuation: texts that then are equal say the same."""
     return " ".join(unicodedata.normalize("NFC", text).split()).rstrip(".!")
 
 
-def _turned_alike(first: list[str], second: list[str]) -> bool:
-    """Whether words come in the same order, or in one that begins elsewhere and comes around.
+def _is_rotation(first: list[str], second: list[str]) -> bool:
+    """Return whether one list is the other in the same cyclic order.
 
-    "I drink tea in the morning" may begin with the morning; "Anna owes Ben" cannot become "Ben owes Anna" like this.
+    "I drink tea in the morning" may become "In the morning I drink tea", but "Anna owes Ben" not "Ben owes Anna".
     """
     if not first:
         return True
@@ -122,13 +123,13 @@ def _turned_alike(first: list[str], second: list[str]) -> bool:
 def _mask(words: Iterable[str]) -> int:
     mask = 0
     for word in words:
-        mask |= 1 << zlib.crc32(word.encode()) % 64  # the same in every process, unlike `hash`
+        mask |= 1 << zlib.crc32(word.encode()) % 64  # equal in every process, unlike `hash`
     return mask
 
 
 def _stem(word: str) -> str:
-    """A word without the ending that it has from its place in a sentence."""
+    """Return a word without its inflection."""
     for ending in _ENDINGS:
-        if word.endswith(ending) and len(word) - len(ending) >= _STEM_LETTERS:
+        if word.endswith(ending) and len(word) - len(ending) >= _MIN_STEM_LETTERS:
             return word[: -len(ending)]
     return word

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from memory.pipeline.embedding import to_blob
 from memory.upkeep import consolidation_steps
-from memory.upkeep.consolidation_plan import Spared, near_duplicates
 from memory.upkeep.curation import undo_all, undo_entry
+from memory.upkeep.duplicates import find_duplicates
 from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from storage.memories.records import TIERS
@@ -499,12 +499,11 @@ def test_very_many_alike_that_differ_in_a_name_are_told_apart_in_time(kept: Kept
     scope = [outline(number, name) for number, name in enumerate(names)]
     vector = to_blob(direction(1))
     before = time.process_time()
-    merges = near_duplicates(
+    merges = find_duplicates(
         scope,
         {memory.row_id: f"The contact {memory.id} belongs to the user" for memory in scope},
         {memory.row_id: vector for memory in scope},
         similarity=0.95,
-        spared=Spared(memories={}),
     )
     assert merges == []
     assert time.process_time() - before < 20

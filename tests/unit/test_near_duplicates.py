@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from memory.upkeep import near_duplicates
-from memory.upkeep.near_duplicates import MOST_MISSED, bands_for, merge_near
+from memory.upkeep.near_duplicates import MAX_MISSED, bands_for, merge_near
 
 Vectors = NDArray[np.float32]
 COUNT = 600
@@ -68,10 +68,10 @@ def test_what_is_found_is_what_comparing_all_pairs_finds(
 ) -> None:
     """Given vectors however they lie, then the same rows are taken by the same as when all pairs are compared."""
     monkeypatch.setattr(near_duplicates, "_DIRECT", COUNT if direct else 0)
-    monkeypatch.setattr(near_duplicates, "_PAIRS_WORTH", 0.5)  # bands, however many pairs they name
+    monkeypatch.setattr(near_duplicates, "_PAIR_COST", 0.5)  # bands, however many pairs they name
     vectors = DISTRIBUTIONS[name]()
 
-    assert sorted(merge_near(vectors, threshold=0.95, take=everything)) == sorted(by_hand(vectors, 0.95))
+    assert sorted(merge_near(vectors, threshold=0.95, choose=everything)) == sorted(by_hand(vectors, 0.95))
 
 
 def test_where_bands_name_too_many_pairs_blocks_are_multiplied(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -79,8 +79,8 @@ def test_where_bands_name_too_many_pairs_blocks_are_multiplied(monkeypatch: pyte
     monkeypatch.setattr(near_duplicates, "_DIRECT", 0)
     vectors = DISTRIBUTIONS["one cluster, all near"]()
 
-    assert near_duplicates._named_by_bands(vectors, 0.95) is None
-    assert len(merge_near(vectors, threshold=0.95, take=everything)) == COUNT - 1
+    assert near_duplicates._pairs_by_bands(vectors, 0.95) is None
+    assert len(merge_near(vectors, threshold=0.95, choose=everything)) == COUNT - 1
 
 
 @pytest.mark.parametrize("threshold", [0.5001, 0.8, 0.95, 0.99, 0.9999, 1.0])
@@ -91,7 +91,7 @@ def test_bands_miss_at_most_so_many_pairs(count: int, threshold: float) -> None:
     agree = (1 - math.acos(threshold) / math.pi) ** width
 
     assert width >= 1
-    assert (1 - agree) ** bands <= MOST_MISSED
+    assert (1 - agree) ** bands <= MAX_MISSED
     assert width * bands <= 2_048
 
 
@@ -104,15 +104,15 @@ def test_of_pairs_just_above_the_threshold_hardly_any_is_missed(monkeypatch: pyt
     across = unit(across - (across * ones).sum(axis=1, keepdims=True) * ones).astype(np.float64)
     vectors = np.concatenate([ones, 0.9501 * ones + math.sqrt(1 - 0.9501**2) * across]).astype("<f4")
 
-    assert len(merge_near(vectors, threshold=0.95, take=everything)) >= 2_999
+    assert len(merge_near(vectors, threshold=0.95, choose=everything)) >= 2_999
 
 
 def test_a_cosine_just_at_the_threshold_is_not_above_it() -> None:
     """Given two unit vectors of which the cosine is known exactly, then only more than the threshold counts."""
     vectors = np.array([[1.0, 0.0], [0.5, math.sqrt(0.75)]], dtype="<f4")
 
-    assert merge_near(vectors, threshold=0.5, take=everything) == []
-    assert merge_near(vectors, threshold=math.nextafter(0.5, 0), take=everything) == [(0, 1)]
+    assert merge_near(vectors, threshold=0.5, choose=everything) == []
+    assert merge_near(vectors, threshold=math.nextafter(0.5, 0), choose=everything) == [(0, 1)]
 
 
 def zeros(rows: int, columns: int) -> Vectors:
@@ -123,9 +123,9 @@ def test_a_vector_of_zeros_is_near_to_none() -> None:
     """Given texts without any word, whose vectors are zeros, then they stay, and the others keep their rows."""
     vectors = np.array([[0, 0], [1, 0], [0, 0], [1, 0], [0, 1]], dtype="<f4")
 
-    assert merge_near(vectors, threshold=0.95, take=everything) == [(1, 3)]
-    assert merge_near(zeros(5, 3), threshold=0.95, take=everything) == []
-    assert merge_near(zeros(0, 3), threshold=0.95, take=everything) == []
+    assert merge_near(vectors, threshold=0.95, choose=everything) == [(1, 3)]
+    assert merge_near(zeros(5, 3), threshold=0.95, choose=everything) == []
+    assert merge_near(zeros(0, 3), threshold=0.95, choose=everything) == []
 
 
 def test_who_is_refused_may_be_taken_by_the_next() -> None:
@@ -138,5 +138,5 @@ def test_who_is_refused_may_be_taken_by_the_next() -> None:
     def none_of_the_first(row: int, near: NDArray[np.intp]) -> Sequence[int]:
         return [] if row == 0 else everything(row, near)
 
-    assert merge_near(vectors, threshold=0.9, take=odd_with_odd) == [(0, 2)]
-    assert merge_near(vectors, threshold=0.9, take=none_of_the_first) == [(1, 2)]
+    assert merge_near(vectors, threshold=0.9, choose=odd_with_odd) == [(0, 2)]
+    assert merge_near(vectors, threshold=0.9, choose=none_of_the_first) == [(1, 2)]

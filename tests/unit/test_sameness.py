@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.upkeep.sameness import NameMasks, plain_text, same, statement
+from memory.upkeep.sameness import NameMasks, normalised_text, says_the_same, statement
 
 SAME = [
     ("I like tea", "I like tea."),
@@ -57,15 +57,15 @@ DIFFERENT = [
 @pytest.mark.parametrize(("one", "other"), SAME)
 def test_what_differs_in_its_form_alone_is_the_same(one: str, other: str) -> None:
     """Given the same said in another form, then nothing speaks against it, whichever comes first."""
-    assert same(statement(one), statement(other))
-    assert same(statement(other), statement(one))
+    assert says_the_same(statement(one), statement(other))
+    assert says_the_same(statement(other), statement(one))
 
 
 @pytest.mark.parametrize(("one", "other"), DIFFERENT)
 def test_what_differs_in_what_matters_is_not_the_same(one: str, other: str) -> None:
     """Given another number, name, side, negation or order, then they stay apart, whichever comes first."""
-    assert not same(statement(one), statement(other))
-    assert not same(statement(other), statement(one))
+    assert not says_the_same(statement(one), statement(other))
+    assert not says_the_same(statement(other), statement(one))
 
 
 @given(st.lists(st.text(max_size=40), min_size=2, max_size=8))
@@ -75,14 +75,14 @@ def test_the_first_look_at_names_holds_back_nothing_that_is_the_same(texts: list
     masks = NameMasks(statements)
     rows = np.arange(len(texts))
     for row, one in enumerate(statements):
-        assert same(one, one)
+        assert says_the_same(one, one)
         possible = set(masks.possible(row, rows).tolist())
         for other in rows.tolist():
-            assert same(one, statements[other]) == same(statements[other], one)
-            assert other in possible or not same(one, statements[other])
+            assert says_the_same(one, statements[other]) == says_the_same(statements[other], one)
+            assert other in possible or not says_the_same(one, statements[other])
 
 
 def test_space_and_a_full_stop_are_no_part_of_a_text() -> None:
     """Given the same words with other space and end, then the plain text is one; a question is another."""
-    assert plain_text(" I  like\ttea. ") == plain_text("I like tea!") == "I like tea"
-    assert plain_text("I like tea?") != plain_text("I like tea")
+    assert normalised_text(" I  like\ttea. ") == normalised_text("I like tea!") == "I like tea"
+    assert normalised_text("I like tea?") != normalised_text("I like tea")
