@@ -55,7 +55,7 @@ def render(results: Sequence[Result]) -> Iterator[str]:
     if not results:
         yield "No results yet: run `make bench`."
         return
-    yield "| benchmark | goal | wanted | measured | |"
+    yield "| benchmark | goal | target | measured | |"
     yield "| --- | --- | --- | --- | --- |"
     for result in results:
         for goal in result.goals:
