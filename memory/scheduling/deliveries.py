@@ -62,7 +62,7 @@ def _push_in(store: Store, pushing: Pushing, run: LoopRun) -> None:
     turn_ends = time.monotonic() + TURN_SECONDS
 
     def push() -> Counter[str]:
-        return push_due(store, pushing, go_on=lambda: run.has_time() and time.monotonic() < turn_ends)
+        return push_due(store, pushing, has_time=lambda: run.has_time() and time.monotonic() < turn_ends)
 
     with ThreadPoolExecutor(max_workers=pushing.at_once) as pushers:
         for pushed in [pushers.submit(push) for _ in range(pushing.at_once)]:

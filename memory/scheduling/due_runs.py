@@ -1,7 +1,7 @@
-"""The sweep over schedules: what is due becomes a run, and what was given up by a dead worker is taken up again.
+"""The sweep over schedules: makes runs of due schedules, and recovers runs that a dead worker abandoned.
 
-Nothing here executes anything. Each run that is returned is for a task of its own, so a slow one holds up no other.
-`now` is the moment that schedules go by, `clock` the machine's, for leases; both in microseconds.
+Nothing is executed here: each run is executed by a task of its own, so that a slow one delays no other. `now` is the
+time that schedules go by, `clock` the machine's, for leases; both in microseconds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Any, Final
 import msgspec
 
 from memory.scheduling.due_loop import DueLoop, LoopJob, LoopRun
-from memory.scheduling.rules import Consequences, RunResult, ScheduleRules, cadence_of, disabled_for, end_run
+from memory.scheduling.rules import Effects, RunResult, ScheduleRules, disable, end_run, read_cadence
 from reverie import contract
 from reverie.clock import from_micros, new_id, to_micros
 from reverie.errors import ReverieError
@@ -24,16 +24,16 @@ from storage.scheduling.runs import OpenRun
 from storage.stores import Store
 from storage.transaction import Transaction
 
-# A task that was sent and has not begun after this time counts as lost, and another is sent. Two that arrive after
-# all are harmless: the first that begins takes the run.
+# A task that has not begun this long after it was sent counts as lost, and another is sent. If both arrive after all,
+# the first that begins claims the run, and the second skips it.
 LOST_AFTER_SECONDS: Final = 15
-# While other tasks wait in the queue, it more likely waits there itself.
+# The same while tasks wait in the queue, where this one probably waits, too.
 LOST_IN_A_QUEUE_AFTER_SECONDS: Final = 120
-# A run over which so many workers died has failed: it is what kills them.
-MOST_CRASHES: Final = 5
-# A database that somebody else locks for longer is left to the next look: the others must not wait for it.
+# A run fails after this many workers died while executing it: it is probably what kills them.
+MAX_CRASHES: Final = 5
+# A database that another process locks for longer is left to the next sweep: the others must not wait for it.
 LOCK_WAIT_SECONDS: Final = 1.0
-# In one transaction; of 1,000 due at once the first are executed while the last are being claimed.
+# Rows in one transaction: if 1,000 are due at once, the first are executed while the last are being claimed.
 _BATCH: Final = 100
 # Checks in a row that find something due; the next sweep goes on.
 _MAX_ROUNDS: Final = 20
@@ -41,7 +41,7 @@ _MAX_ROUNDS: Final = 20
 
 @dataclass(frozen=True, slots=True)
 class ToSend:
-    """A run for which a task is to be sent."""
+    """A run whose task is to be sent."""
 
     run: str
     trace: str
@@ -49,12 +49,12 @@ class ToSend:
 
 @dataclass(frozen=True, slots=True)
 class _Claim:
-    """What is to be done with a due schedule: a run and the next time, or the end of one that cannot be understood."""
+    """What to write for a due schedule: its run and next time, or its end if its cadence cannot be computed."""
 
     schedule: ScheduleRecord
     run: NewRun | None = None
     next_run_at: int | None = None
-    hopeless: Consequences | None = None
+    failure: Effects | None = None
 
 
 def fire_due(
@@ -86,19 +86,19 @@ def fire_due(
 
 
 def claim_due(store: Store, *, now: int, clock: int) -> Iterator[list[ToSend]]:
-    """Make a run of each schedule that is due, batch by batch, each with its next time in one transaction.
+    """Make a run of each due schedule and set its next time, batch by batch; yields the runs to send.
 
-    Two sweeps that run at once make each run once.
+    A run and the next time are written in one transaction: two sweeps at the same time make each run once.
     """
     while True:
         with store.reading() as tx:
             due = tx.due_schedules.due(now=now, limit=_BATCH)
-        claims = [_claim_of(schedule, now) for schedule in due]
+        claims = [_plan(schedule, now) for schedule in due]
         if not claims:
             return
         with store.writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
-            made = [ToSend(c.run.id, c.run.trace) for c in claims if _claimed(tx, c, now, clock) and c.run is not None]
-        yield made
+            runs = [ToSend(c.run.id, c.run.trace) for c in claims if _write(tx, c, now, clock) and c.run is not None]
+        yield runs
         if len(due) < _BATCH:
             return
 
@@ -112,14 +112,14 @@ def recover_runs(
     """
     lost_before = clock - lost_after * 1_000_000
     with store.reading() as tx:
-        stranded = tx.open_runs.stranded(clock=clock, limit=_BATCH)
+        abandoned = tx.open_runs.abandoned(clock=clock, limit=_BATCH)
         waiting = tx.open_runs.to_send(clock=clock, lost_before=lost_before, limit=_BATCH)
-    if not stranded and not waiting:
+    if not abandoned and not waiting:
         return []
     with store.writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
-        # Looked at once more: a worker that was only slow may have ended its run, or put it back, meanwhile.
-        for run in tx.open_runs.stranded(clock=clock, limit=_BATCH):
-            _deal_with(tx, run, rules, now, clock)
+        # Read again: a worker that was only slow may have ended its run, or put it back, meanwhile.
+        for run in tx.open_runs.abandoned(clock=clock, limit=_BATCH):
+            _recover(tx, run, rules, now, clock)
         waiting = tx.open_runs.to_send(clock=clock, lost_before=lost_before, limit=_BATCH)
         for run in waiting:
             tx.open_runs.sent(run.id, at=clock)
@@ -127,24 +127,24 @@ def recover_runs(
 
 
 def due_at(store: Store, *, now: int, clock: int, lost_after: int = LOST_AFTER_SECONDS) -> int | None:
-    """When the sweep has something to do in a store, as `now` counts; None when a write has to come first.
+    """Return when the sweep has something to do in a store, as `now` counts; None if it must be written first.
 
     `lost_after` as for `recover_runs`.
     """
     with store.reading() as tx:
         due = tx.due_schedules.next_due_at()
         open_at = tx.open_runs.next_at(lost_after=lost_after * 1_000_000)
-    moments = [] if due is None else [due]
+    times = [] if due is None else [due]
     if open_at is not None:
-        moments.append(now + max(0, open_at - clock))
-    return min(moments, default=None)
+        times.append(now + max(0, open_at - clock))
+    return min(times, default=None)
 
 
-def _claim_of(schedule: ScheduleRecord, now: int) -> _Claim:
-    """What a due schedule comes to. What was missed is one run, which stands for the latest of its times."""
+def _plan(schedule: ScheduleRecord, now: int) -> _Claim:
+    """Return the claim of a due schedule. All missed times make one run, for the latest of them."""
     assert schedule.next_run_at is not None
     try:
-        cadence = cadence_of(schedule)
+        cadence = read_cadence(schedule)
         first = schedule.next_run_at
         if isinstance(cadence, Once):
             trigger = "retry" if schedule.retries else "schedule"
@@ -153,25 +153,25 @@ def _claim_of(schedule: ScheduleRecord, now: int) -> _Claim:
         latest, count = last_due(cadence, from_micros(first), from_micros(now))
         upcoming = next_run_for_cadence(cadence, from_micros(now))
     except (ReverieError, msgspec.MsgspecError, ArithmeticError, ValueError) as error:
-        # A zone that is no more, a row that another version wrote: it must not hold up the others.
-        return _Claim(schedule, hopeless=disabled_for(schedule, f"its cadence cannot be computed: {error}"))
+        # A time zone that was removed, a row that another version wrote: it must not stop the others.
+        return _Claim(schedule, failure=disable(schedule, f"its cadence cannot be computed: {error}"))
     due = max(first, to_micros(latest))
     run = NewRun(new_id(), due, first, max(0, count - 1), "schedule", 1, new_id())
     return _Claim(schedule, run, None if upcoming is None else to_micros(upcoming))
 
 
-def _claimed(tx: Transaction, claim: _Claim, now: int, clock: int) -> bool:
+def _write(tx: Transaction, claim: _Claim, now: int, clock: int) -> bool:
     if claim.run is not None:
         return tx.due_schedules.claim(claim.schedule, claim.run, next_run_at=claim.next_run_at, now=now, sent_at=clock)
     rows = tx.for_agent(claim.schedule.agent)
-    if claim.hopeless is not None and rows.schedules.find(claim.schedule.id) == claim.schedule:
-        rows.schedules.update(claim.schedule.id, claim.hopeless.values)
-        for notification in claim.hopeless.told:
+    if claim.failure is not None and rows.schedules.find(claim.schedule.id) == claim.schedule:
+        rows.schedules.update(claim.schedule.id, claim.failure.values)
+        for notification in claim.failure.notifications:
             rows.notifications.add(notification, now=now)
     return False
 
 
-def _deal_with(tx: Transaction, run: OpenRun, rules: ScheduleRules, now: int, clock: int) -> None:
+def _recover(tx: Transaction, run: OpenRun, rules: ScheduleRules, now: int, clock: int) -> None:
     rows = tx.for_agent(run.agent)
     record = rows.runs.find(run.id)
     if record is None:
@@ -179,9 +179,9 @@ def _deal_with(tx: Transaction, run: OpenRun, rules: ScheduleRules, now: int, cl
     if run.deadline is not None and run.deadline <= clock:
         error = f"it was not done within its timeout{f': {record.error}' if record.error else ''}"
         end_run(rows, record, RunResult("timed_out", error=error), now=now, rules=rules)
-    elif run.crashes + 1 >= MOST_CRASHES:
-        error = f"{MOST_CRASHES} workers died while they were at it"
+    elif run.crashes + 1 >= MAX_CRASHES:
+        error = f"{MAX_CRASHES} workers died while executing it"
         end_run(rows, record, RunResult("failed", error=error), now=now, rules=rules)
     else:
-        # Sent so long ago that, however it is counted, another task is sent at once.
+        # Marked as sent so long ago that another task is sent at once, whether tasks wait in the queue or not.
         tx.open_runs.take_back(run, clock=clock, lost=clock - LOST_IN_A_QUEUE_AFTER_SECONDS * 1_000_000)

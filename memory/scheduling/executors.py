@@ -14,7 +14,7 @@ from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused, Webh
 from memory.scheduling.destinations import Busy, Destinations
 from memory.scheduling.executing import Delegated, Execution, ExecutorBusy, Outcome, RetryAfter
 from memory.scheduling.goal_answers import GoalAnswers, GoalContext
-from memory.scheduling.rules import RunResult, reported
+from memory.scheduling.rules import RunResult, to_result
 from reverie.clock import from_micros, rfc3339
 from reverie.errors import Rejected, Unavailable
 from reverie.scheduling.agent_tasks import AgentTasks
@@ -148,4 +148,4 @@ def result_of(answer: WebhookAnswer) -> RunResult:
         report = check_report(msgspec.json.decode(answer.body, type=RunReport))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Rejected) as error:
         return RunResult("failed", error=f"the receiver answered with JSON that is no report of a run: {error}")
-    return reported(report)
+    return to_result(report)

@@ -1,12 +1,11 @@
-"""The notifier: one webhook that takes reminders and notifications, each under an id that stays the same.
+"""The notifier: a webhook that receives reminders and notifications, each under an id that stays the same.
 
-One that does not answer is left alone by a circuit breaker, so that what is due does not keep threads waiting for it.
+A circuit breaker stops calls to a notifier that does not answer, so that due rows do not keep threads waiting for it.
 """
 
 from __future__ import annotations
 
 import hashlib
-import threading
 import time
 from datetime import UTC, datetime
 from typing import Final, Literal
@@ -24,11 +23,11 @@ NOTIFICATION_EVENT: Final = "schedule.notification"
 
 
 class NotifierAway(Away):
-    """The notifier cannot take anything now."""
+    """The notifier is unavailable."""
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
-    """The body of a message to the notifier. `timestamp` is when the reminder was due, or what is told happened."""
+class NotifierMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """The body of a webhook. `timestamp` is when the reminder was due or the notification was created."""
 
     type: Literal["reminder.due", "schedule.notification"]
     timestamp: datetime
@@ -37,37 +36,35 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Notifier:
-    """Posts to one URL. Made once in a process, and safe to share between its threads."""
+    """Posts reminders and notifications to one URL. Make one for each process; thread-safe."""
 
     def __init__(self, url: str, webhooks: WebhookSender, *, timeout_seconds: float) -> None:
         self._url = url
         self._webhooks = webhooks
         self.timeout_seconds = timeout_seconds
         self._breaker = CircuitBreaker("the notifier", NotifierAway)
-        # One run of a process at a time: the second would find what the first is at, and wait for the same notifier.
-        self.delivering = threading.Lock()
 
     @property
-    def may_answer(self) -> bool:
-        """Whether it is worth while to claim something for it."""
+    def is_available(self) -> bool:
+        """Whether the circuit breaker allows a call now."""
         retry_at = self._breaker.retry_at
         return retry_at is None or retry_at <= time.monotonic()
 
-    def push(self, workspace: str, what: Reminder | Notification) -> None:
-        """Have the notifier take something. Raises `NotPushed`."""
+    def push(self, workspace: str, item: Reminder | Notification) -> None:
+        """Post a reminder or notification. Raises `NotPushed`."""
         try:
-            answer = self._breaker.through(lambda: self._answer(workspace, what))
+            answer = self._breaker.through(lambda: self._post(workspace, item))
         except NotifierAway as error:
             raise NotPushed(str(error), away=True, retry_after_seconds=error.retry_after_seconds) from error
         if verdict(answer) != "ok":
             raise NotPushed(reason(answer), away=False, retry_after_seconds=answer.retry_after_seconds)
 
-    def _answer(self, workspace: str, what: Reminder | Notification) -> WebhookAnswer:
+    def _post(self, workspace: str, item: Reminder | Notification) -> WebhookAnswer:
         try:
             answer = self._webhooks.post(
                 self._url,
-                message_id=message_id(workspace, what),
-                body=_told(workspace, what),
+                message_id=message_id(workspace, item),
+                body=_message(workspace, item),
                 timeout_seconds=self.timeout_seconds,
                 now=datetime.now(UTC),  # receivers refuse what is signed at another time than theirs
             )
@@ -78,19 +75,19 @@ class Notifier:
         return answer
 
 
-def message_id(workspace: str, what: Reminder | Notification) -> str:
-    """By which the notifier knows a message that it gets again.
+def message_id(workspace: str, item: Reminder | Notification) -> str:
+    """Return the id by which the notifier recognises a message that it gets again.
 
-    A notification's own id is unique. A reminder's is so for its agent only, may be any text, and may stand for another
-    reminder once the first was cancelled.
+    The id of a notification is unique. That of a reminder is unique for its agent only, may be any text, and may be
+    used again once the reminder was cancelled.
     """
-    if isinstance(what, Notification):
-        return what.id
-    named = msgspec.json.encode([workspace, what.agent, what.id, what.created_at])
-    return f"rem_{hashlib.blake2b(named, digest_size=16).hexdigest()}"
+    if isinstance(item, Notification):
+        return item.id
+    identity = msgspec.json.encode([workspace, item.agent, item.id, item.created_at])
+    return f"rem_{hashlib.blake2b(identity, digest_size=16).hexdigest()}"
 
 
-def _told(workspace: str, what: Reminder | Notification) -> Told:
-    if isinstance(what, Reminder):
-        return Told(type=REMINDER_EVENT, timestamp=what.due_at, workspace=workspace, data=what)
-    return Told(type=NOTIFICATION_EVENT, timestamp=what.created_at, workspace=workspace, data=what)
+def _message(workspace: str, item: Reminder | Notification) -> NotifierMessage:
+    if isinstance(item, Reminder):
+        return NotifierMessage(type=REMINDER_EVENT, timestamp=item.due_at, workspace=workspace, data=item)
+    return NotifierMessage(type=NOTIFICATION_EVENT, timestamp=item.created_at, workspace=workspace, data=item)

@@ -1,4 +1,4 @@
-"""What follows when a run ends: for its schedule, and for whoever is to know. Pure, but for the rows at the end."""
+"""The effects of the end of a run on its schedule, and its notifications. Pure functions, except `end_run`."""
 
 from __future__ import annotations
 
@@ -15,17 +15,16 @@ from reverie.scheduling.schedule_types import RunReport, RunStatus
 from storage.scheduling.records import NewNotification, RunEnd, RunRecord, ScheduleRecord
 from storage.transaction import AgentRepositories
 
-# Of a one-shot that failed: 30 s, 60 s and 120 s afterwards.
+# A failed one-shot is retried after 30 s, 60 s and 120 s.
 ONE_SHOT_RETRIES: Final = 3
 FIRST_RETRY_SECONDS: Final = 30
 
-# What counts as a failure of a schedule.
 _FAILURES: Final = ("failed", "timed_out")
 
 
 @dataclass(frozen=True, slots=True)
 class ScheduleRules:
-    """What an operator sets of schedules: of one user, of the history, and of failures in a row."""
+    """The limits an operator sets on schedules. Alerts and disabling count failures in a row."""
 
     min_interval_seconds: int = 60
     max_per_user: int = 50
@@ -36,9 +35,9 @@ class ScheduleRules:
 
 @dataclass(frozen=True, slots=True)
 class RunResult:
-    """How a run ended, as its executor tells. `notify` decides under the policy `conditional`.
+    """How a run ended. `notify` decides on a notification under the policy `conditional`.
 
-    With `gone` there is nobody any more to execute it: the schedule is disabled at once.
+    With `gone` the executor does not exist any more: the schedule is disabled at once.
     """
 
     status: RunStatus
@@ -51,8 +50,8 @@ class RunResult:
     gone: bool = False
 
 
-def reported(report: RunReport) -> RunResult:
-    """How a run ended, as somebody outside reports; the report has been checked."""
+def to_result(report: RunReport) -> RunResult:
+    """Return the result that a checked report describes."""
     return RunResult(
         report.status,
         output=report.output,
@@ -65,11 +64,11 @@ def reported(report: RunReport) -> RunResult:
 
 
 @dataclass(frozen=True, slots=True)
-class Consequences:
-    """What changes of a schedule, by the names of its record, and what there is to tell."""
+class Effects:
+    """Changed fields of a schedule, by the names of its record, and new notifications."""
 
     values: dict[str, Any]
-    told: list[NewNotification] = field(default_factory=list)
+    notifications: list[NewNotification] = field(default_factory=list)
 
 
 def end_run(
@@ -81,9 +80,9 @@ def end_run(
     rules: ScheduleRules,
     token: int | None = None,
 ) -> bool:
-    """End a run with all that follows, in the transaction of `rows`; False where it has ended, or is another's.
+    """End a run with all its effects, in the transaction of `rows`.
 
-    A run that is ended twice has ended once: the first time.
+    Returns False, and changes nothing, if the run has ended already or another worker holds it.
     """
     output, error = readable(result.output), readable(result.error)
     summary = summary_of(output or error if result.summary is None else readable(result.summary))
@@ -91,18 +90,18 @@ def end_run(
     if not rows.runs.end(run.id, end, now=now, token=token):
         return False
     schedule = rows.schedules.get(run.schedule)
-    after = consequences_of(schedule, run, result, summary, now=now, rules=rules)
-    rows.schedules.update(schedule.id, after.values)
-    for notification in after.told:
+    effects = effects_of(schedule, run, result, summary, now=now, rules=rules)
+    rows.schedules.update(schedule.id, effects.values)
+    for notification in effects.notifications:
         rows.notifications.add(notification, now=now)
     rows.runs.prune(schedule.id, keep=rules.runs_kept, last=run.id)
     return True
 
 
-def consequences_of(
+def effects_of(
     schedule: ScheduleRecord, run: RunRecord, result: RunResult, summary: str, *, now: int, rules: ScheduleRules
-) -> Consequences:
-    """What follows from how a run ended. What was cancelled counts neither as success nor as failure."""
+) -> Effects:
+    """Return the effects of the end of a run. A cancelled run counts neither as success nor as failure."""
     failures = schedule.consecutive_failures
     if result.status == "success":
         failures = 0
@@ -113,41 +112,41 @@ def consequences_of(
         "last_run_status": result.status,
         "consecutive_failures": failures,
     }
-    if (at := _only_time_of(schedule)) is not None:
+    if (at := _one_shot_time(schedule)) is not None:
         values |= _one_shot(schedule, run, result.status, at=at, now=now)
     elif schedule.status == "active" and result.status in _FAILURES and failures >= rules.disable_after_failures:
         values |= {"status": "disabled", "next_run_at": None}
     if result.gone and schedule.status == "active":
         values |= {"status": "disabled", "next_run_at": None}
-    after = Consequences(values)
-    if _is_told(schedule, result):
-        after.told.append(_about_run(schedule, run, result.status, summary))
+    effects = Effects(values)
+    if _notifies(schedule, result):
+        effects.notifications.append(_run_notification(schedule, run, result.status, summary))
     if result.status in _FAILURES and failures == rules.alert_after_failures and schedule.policy != "never":
-        after.told.append(_alert(schedule, run, failures, summary))
+        effects.notifications.append(_alert(schedule, run, failures, summary))
     if values.get("status") == "disabled":
-        after.told.append(_disabled(schedule, run, failures, summary))
-    return after
+        effects.notifications.append(_disabled(schedule, run, failures, summary))
+    return effects
 
 
-def cadence_of(schedule: ScheduleRecord) -> Cadence:
-    """When a schedule fires. Raises `msgspec.ValidationError` for what no version of Reverie has written."""
-    found: Cadence = msgspec.json.decode(schedule.cadence, type=Cadence)
-    return found
+def read_cadence(schedule: ScheduleRecord) -> Cadence:
+    """Return the cadence of a schedule. Raises `msgspec.ValidationError` for one that no version of Reverie wrote."""
+    cadence: Cadence = msgspec.json.decode(schedule.cadence, type=Cadence)
+    return cadence
 
 
-def disabled_for(schedule: ScheduleRecord, why: str) -> Consequences:
-    """A schedule that cannot fire, whatever happens: it is disabled, and somebody is told."""
+def disable(schedule: ScheduleRecord, reason: str) -> Effects:
+    """Return the effects of disabling a schedule that cannot fire any more, with a notification."""
     values = {"status": "disabled", "next_run_at": None}
-    return Consequences(values, [_disabled(schedule, None, schedule.consecutive_failures, summary_of(readable(why)))])
+    return Effects(values, [_disabled(schedule, None, schedule.consecutive_failures, summary_of(readable(reason)))])
 
 
-def _only_time_of(schedule: ScheduleRecord) -> int | None:
-    """When a schedule fires that fires once only; None for the others.
+def _one_shot_time(schedule: ScheduleRecord) -> int | None:
+    """Return when a one-shot fires; None for any other cadence.
 
-    For what cannot be read, too: the run still ends, and the sweep disables the schedule when it is due.
+    None also for a cadence that cannot be read: the run still ends, and the sweep disables the schedule when it is due.
     """
     try:
-        cadence = cadence_of(schedule)
+        cadence = read_cadence(schedule)
     except msgspec.MsgspecError:
         return None
     return to_micros(cadence.at) if isinstance(cadence, Once) else None
@@ -156,11 +155,11 @@ def _only_time_of(schedule: ScheduleRecord) -> int | None:
 def _one_shot(schedule: ScheduleRecord, run: RunRecord, status: RunStatus, *, at: int, now: int) -> dict[str, Any]:
     retry_waits = schedule.retries > 0 and schedule.next_run_at is not None
     if run.due_at < at and now < at:
-        return {}  # Its time is still to come, also of a paused one: run by hand before it, or given it meanwhile.
+        return {}  # a manual run before its time, or it was given a new time meanwhile; it may be paused
     if status == "success" and (schedule.next_run_at is None or retry_waits):
         return {"status": "completed", "next_run_at": None, "retries": 0}
     if schedule.next_run_at is not None:
-        return {}  # It is due, or will be: a run by hand that began before its time failed, or ended after it.
+        return {}  # it is due, or will be: a manual run that began before its time failed, or ended after it
     if schedule.status != "active":
         return {}
     if status == "cancelled":
@@ -171,10 +170,10 @@ def _one_shot(schedule: ScheduleRecord, run: RunRecord, status: RunStatus, *, at
     return {"retries": schedule.retries + 1, "next_run_at": now + wait * 1_000_000}
 
 
-def _is_told(schedule: ScheduleRecord, result: RunResult) -> bool:
-    """Whether the policy wants this end told. Who cancels a run knows it.
+def _notifies(schedule: ScheduleRecord, result: RunResult) -> bool:
+    """Return whether the policy asks for a notification of this result; never for a cancelled run.
 
-    Under `conditional` the executor says; a failure of which it could not say anything is told.
+    Under `conditional` the executor decides; a failure without its decision is notified.
     """
     failed = result.status in _FAILURES
     if result.status == "cancelled" or schedule.policy == "never":
@@ -184,19 +183,19 @@ def _is_told(schedule: ScheduleRecord, result: RunResult) -> bool:
     return failed or schedule.policy == "always"
 
 
-def _about_run(schedule: ScheduleRecord, run: RunRecord, status: RunStatus, summary: str) -> NewNotification:
-    return _notification(schedule, run, "run", f"{_called(schedule)}: {status.replace('_', ' ')}", summary, status)
+def _run_notification(schedule: ScheduleRecord, run: RunRecord, status: RunStatus, summary: str) -> NewNotification:
+    return _notification(schedule, run, "run", f"{_title_name(schedule)}: {status.replace('_', ' ')}", summary, status)
 
 
 def _alert(schedule: ScheduleRecord, run: RunRecord, failures: int, summary: str) -> NewNotification:
-    title = f"{_called(schedule)} has failed {failures} times in a row"
+    title = f"{_title_name(schedule)} has failed {failures} times in a row"
     return _notification(schedule, run, "alert", title, summary, None)
 
 
 def _disabled(schedule: ScheduleRecord, run: RunRecord | None, failures: int, summary: str) -> NewNotification:
-    title = f"{_called(schedule)} is disabled"
+    title = f"{_title_name(schedule)} is disabled"
     title += f" after {failures} failures in a row" if failures > 1 else ""
-    body = f"{summary}\nResume it once this is mended.".strip()
+    body = f"{summary}\nResume it once this is fixed.".strip()
     return _notification(schedule, run, "disabled", title, body, None)
 
 
@@ -217,5 +216,5 @@ def _notification(
     )
 
 
-def _called(schedule: ScheduleRecord) -> str:
+def _title_name(schedule: ScheduleRecord) -> str:
     return schedule.name or summary_of(schedule.goal, limit=60)

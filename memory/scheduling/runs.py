@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from memory.scheduling.rules import RunResult, ScheduleRules, end_run, reported
+from memory.scheduling.rules import RunResult, ScheduleRules, end_run, to_result
 from reverie.clock import from_micros, new_id, now_micros
 from reverie.errors import Conflict, WaitTimeout
 from reverie.scheduling.schedule_types import Executor, RunReport, ScheduleRun, TaskExecutor
@@ -117,7 +117,7 @@ def complete_run(
         # What was handed over is theirs, whoever executes the schedule by now.
         if not (rows.runs.is_delegated(run_id) or _is_task(rows.schedules.get(run.schedule))):
             raise Conflict(f"run {run_id} is executed by Reverie itself: nobody else can report it", field="run")
-        end_run(rows, run, reported(report), now=now, rules=rules)
+        end_run(rows, run, to_result(report), now=now, rules=rules)
         return as_run(rows.runs.get(run_id))
 
 

@@ -9,7 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
-from memory.scheduling.rules import ScheduleRules, cadence_of
+from memory.scheduling.rules import ScheduleRules, read_cadence
 from reverie.clock import from_micros, to_micros
 from reverie.errors import Conflict, Rejected
 from reverie.scheduling.cadence import (
@@ -74,7 +74,7 @@ def create_schedule(
         stands = rows.find(new.id)
         if stands is not None:  # sent twice at once
             return as_schedule(_the_same(stands, draft))
-        if rows.living(new.user) >= rules.max_per_user:
+        if rows.count_unfinished(new.user) >= rules.max_per_user:
             raise Rejected(
                 f"user {new.user} has {rules.max_per_user} schedules, the limit: delete one, or raise"
                 " schedules_per_user",
@@ -152,7 +152,7 @@ def update_schedule(
         stands = rows.get(schedule_id)
         if begun is not None:
             values |= _with_cadence(stands, *begun)
-            _check_room(rows.living(stands.user), stands, values, rules)
+            _check_room(rows.count_unfinished(stands.user), stands, values, rules)
         rows.update(schedule_id, values, now=now)
         return as_schedule(rows.get(schedule_id))
 
@@ -188,7 +188,7 @@ def resume_schedule(store: Store, schedule_id: str, *, agent: str, rules: Schedu
             values["next_run_at"] = _resumed_at(stands, now)
             if tx.for_agent(agent).runs.open_of(schedule_id) is not None and values["next_run_at"] == now:
                 values["next_run_at"] = None  # a one-shot under way: its end decides
-            _check_room(rows.living(stands.user), stands, values, rules)
+            _check_room(rows.count_unfinished(stands.user), stands, values, rules)
             rows.update(schedule_id, values, now=now)
         return as_schedule(rows.get(schedule_id))
 
@@ -210,7 +210,7 @@ def upcoming(store: Store, schedule_id: str, *, agent: str, count: int, now: int
         record = tx.for_agent(agent).schedules.get(schedule_id)
     if record.next_run_at is None:
         return NextRuns(at=[], local=[])
-    cadence = cadence_of(record)
+    cadence = read_cadence(record)
     first = from_micros(record.next_run_at)
     # A retry is not among the times of a one-shot, and what is overdue fires once.
     after = max(first, from_micros(now))
@@ -228,7 +228,7 @@ def as_schedule(record: ScheduleRecord) -> Schedule:
         user=record.user,
         name=record.name,
         goal=record.goal,
-        cadence=cadence_of(record),
+        cadence=read_cadence(record),
         executor=executor,
         notification_policy=record.policy,
         status=record.status,
@@ -272,7 +272,7 @@ def _check_room(living: int, stands: ScheduleRecord, values: dict[str, Any], rul
 
 
 def _resumed_at(stands: ScheduleRecord, now: int) -> int:
-    upcoming = next_run_for_cadence(cadence_of(stands), from_micros(now))
+    upcoming = next_run_for_cadence(read_cadence(stands), from_micros(now))
     return now if upcoming is None else to_micros(upcoming)
 
 

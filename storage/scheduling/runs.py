@@ -235,7 +235,7 @@ class OpenRuns:
             {"id": run_id, "at": at},
         )
 
-    def stranded(self, *, clock: int, limit: int) -> list[OpenRun]:
+    def abandoned(self, *, clock: int, limit: int) -> list[OpenRun]:
         """Runs whose worker died over them, and runs that are past their deadline."""
         rows = self._connection.execute(
             text(

@@ -46,7 +46,7 @@ _EQUAL: Final = {
     "due_after": "s.next_run_at >= :due_after",
 }
 # Those that will fire, or can be made to: the others are history.
-_LIVING: Final = "('active', 'paused', 'disabled')"
+_UNFINISHED: Final = "('active', 'paused', 'disabled')"
 
 
 class Schedules:
@@ -102,10 +102,13 @@ class Schedules:
         found = self._connection.execute(text(f"SELECT count(*) FROM schedules AS s WHERE {where}"), parameters)
         return int(found.scalar_one())
 
-    def living(self, user: str) -> int:
-        """How many schedules of a user fire, or can be made to."""
+    def count_unfinished(self, user: str) -> int:
+        """Return how many schedules of a user fire, or can be made to fire again."""
         found = self._connection.execute(
-            text(f"SELECT count(*) FROM schedules WHERE agent_id = :agent AND user_id = :user AND status IN {_LIVING}"),
+            text(
+                "SELECT count(*) FROM schedules"
+                f" WHERE agent_id = :agent AND user_id = :user AND status IN {_UNFINISHED}"
+            ),
             {"agent": self._agent, "user": user},
         )
         return int(found.scalar_one())

@@ -7,9 +7,9 @@ from contextlib import ExitStack
 import pytest
 
 from memory.scheduling.destinations import (
-    MOST_CALLS,
-    MOST_OF_ONE,
-    MOST_SLOW,
+    MAX_CALLS,
+    MAX_PER_DESTINATION,
+    MAX_SLOW_CALLS,
     SLOW_AFTER_SECONDS,
     SLOW_FOR_SECONDS,
     Busy,
@@ -49,10 +49,10 @@ def test_a_receiver_that_hangs_leaves_threads_from_the_first_moment(clock: Clock
     """Given more runs of one receiver than threads, all at once, then some threads are left, and for all others."""
     destinations = Destinations(clock)
     with ExitStack() as calls:
-        assert begin(destinations, SLOW, calls) == MOST_OF_ONE
+        assert begin(destinations, SLOW, calls) == MAX_PER_DESTINATION
         assert destinations.wait_seconds(SLOW) is not None
         assert destinations.wait_seconds(QUICK) is None
-        assert begin(destinations, QUICK, calls) == MOST_CALLS - MOST_OF_ONE < THREADS - MOST_OF_ONE
+        assert begin(destinations, QUICK, calls) == MAX_CALLS - MAX_PER_DESTINATION < THREADS - MAX_PER_DESTINATION
         assert destinations.wait_seconds(TaskExecutor(task="mine", queue="mine")) is None
 
 
@@ -63,10 +63,10 @@ def test_one_that_was_slow_gets_a_smaller_share_for_a_while(clock: Clock) -> Non
         begin(destinations, SLOW, calls)
         clock.seconds += SLOW_AFTER_SECONDS
     with ExitStack() as calls:
-        assert begin(destinations, SLOW, calls) == MOST_SLOW
+        assert begin(destinations, SLOW, calls) == MAX_SLOW_CALLS
     clock.seconds += SLOW_FOR_SECONDS
     with ExitStack() as calls:
-        assert begin(destinations, SLOW, calls) == MOST_OF_ONE
+        assert begin(destinations, SLOW, calls) == MAX_PER_DESTINATION
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_who_is_slow_waits_for_itself(clock: Clock, executor: Executor, waits: b
     """Given calls that one receiver keeps waiting, then runs of that receiver wait, and all others do not."""
     destinations = Destinations(clock)
     with ExitStack() as calls:
-        for _ in range(MOST_SLOW):
+        for _ in range(MAX_SLOW_CALLS):
             calls.enter_context(destinations.calling(SLOW))
         assert destinations.wait_seconds(SLOW) is None, "so far they are only under way"
         clock.seconds += SLOW_AFTER_SECONDS
@@ -94,7 +94,7 @@ def test_who_is_slow_waits_for_itself(clock: Clock, executor: Executor, waits: b
 def test_a_call_that_fails_is_over(clock: Clock) -> None:
     """Given calls that raise, then they count no longer."""
     destinations = Destinations(clock)
-    for _ in range(2 * MOST_OF_ONE):
+    for _ in range(2 * MAX_PER_DESTINATION):
         with pytest.raises(TimeoutError), destinations.calling(SLOW):
             raise TimeoutError
     assert destinations.wait_seconds(SLOW) is None
@@ -107,7 +107,7 @@ def test_a_language_model_may_take_seconds(clock: Clock) -> None:
         first = begin(destinations, LlmExecutor(), calls)
         clock.seconds += SLOW_AFTER_SECONDS
     with ExitStack() as calls:
-        assert MOST_SLOW < begin(destinations, LlmExecutor(), calls) == first < THREADS
+        assert MAX_SLOW_CALLS < begin(destinations, LlmExecutor(), calls) == first < THREADS
 
 
 def test_the_more_wait_the_later_they_ask_again(clock: Clock) -> None:
@@ -115,7 +115,7 @@ def test_the_more_wait_the_later_they_ask_again(clock: Clock) -> None:
     destinations = Destinations(clock)
     with ExitStack() as calls:
         begin(destinations, SLOW, calls)
-        few = [destinations.wait_seconds(SLOW) or 0.0 for _ in range(MOST_OF_ONE - 1)]
+        few = [destinations.wait_seconds(SLOW) or 0.0 for _ in range(MAX_PER_DESTINATION - 1)]
         many = [destinations.wait_seconds(SLOW) or 0.0 for _ in range(1_000)]
         assert max(few) <= 3.0
         assert min(many[-100:]) > 30.0

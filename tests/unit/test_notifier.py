@@ -111,7 +111,7 @@ def test_what_an_answer_says_of_the_notifier(answer: Any, away: bool) -> None:
     made, _ = notifier(answer)
     failed = failure(made)
     assert failed.away is away
-    assert made.may_answer is not away
+    assert made.is_available is not away
     assert str(failed)
 
 

@@ -17,8 +17,8 @@ from memory.scheduling.due_loop import MAX_NAP_SECONDS, DueLoop
 from memory.scheduling.notifications import acknowledge
 from memory.scheduling.pushing import (
     LEASE_MARGIN_SECONDS,
-    LONGEST_AWAY_SECONDS,
-    LONGEST_WAIT_SECONDS,
+    MAX_AWAY_SECONDS,
+    MAX_WAIT_SECONDS,
     NotPushed,
     push_due,
     push_due_at,
@@ -70,7 +70,7 @@ def store(stores: Stores) -> Store:
 
 
 def push(store: Store, notifier: Notifier, clock: Clock) -> dict[str, int]:
-    return dict(+push_due(store, notifier.pushing(clock), go_on=lambda: True))
+    return dict(+push_due(store, notifier.pushing(clock), has_time=lambda: True))
 
 
 def deliver(
@@ -252,7 +252,7 @@ def test_a_pusher_that_was_too_slow_marks_nothing_that_another_has(store: Store,
     push(store, Notifier(outlive), clock)
     found = reminder_of(store, "r")
     assert (found.delivered_at, found.attempts, found.error) == (None, 2, "nobody answers")
-    clock.forward(LONGEST_AWAY_SECONDS)
+    clock.forward(MAX_AWAY_SECONDS)
     assert push(store, Notifier(), clock) == {"reminders": 1}
 
 
@@ -298,7 +298,7 @@ def test_what_could_not_be_pushed_may_be_pulled_meanwhile(store: Store, clock: C
     push(store, Notifier(away()), clock)
     (claimed,) = claim_reminders(store, ReminderClaim(), agent="ana", now=clock()).claimed
     assert reminder_delivered(store, "r", claimed.token, agent="ana", now=clock()).error == ""
-    clock.forward(LONGEST_AWAY_SECONDS)
+    clock.forward(MAX_AWAY_SECONDS)
     assert push(store, Notifier(), clock) == {}
 
 
@@ -315,18 +315,18 @@ def test_what_is_refused_holds_up_nothing_else(store: Store, clock: Clock) -> No
     notifier = Notifier(refuse)
     assert push(store, notifier, clock) == {"put_back": 1, "reminders": 2}
     for _ in range(12):
-        clock.forward(LONGEST_WAIT_SECONDS)
+        clock.forward(MAX_WAIT_SECONDS)
         assert push(store, notifier, clock) == {"put_back": 1}
     at = push_due_at(store, now=clock(), clock=clock())
-    assert at == clock() + LONGEST_WAIT_SECONDS * SECOND
+    assert at == clock() + MAX_WAIT_SECONDS * SECOND
     assert reminder_of(store, "r0").error == "the receiver answered 400"
     notifier.does = lambda *_: None
-    clock.forward(LONGEST_WAIT_SECONDS)
+    clock.forward(MAX_WAIT_SECONDS)
     push(store, notifier, clock)
     assert undelivered(store) == 0
 
 
-@pytest.mark.parametrize(("asked", "waits"), [(1.0, 5), (120.0, 120), (1e9, LONGEST_WAIT_SECONDS)])
+@pytest.mark.parametrize(("asked", "waits"), [(1.0, 5), (120.0, 120), (1e9, MAX_WAIT_SECONDS)])
 def test_a_notifier_may_ask_for_a_longer_wait(store: Store, clock: Clock, asked: float, waits: float) -> None:
     """Given a Retry-After, then it is waited for so long, but not less than ever and not more than an hour."""
     add_reminder(store, "r")
@@ -340,7 +340,7 @@ def test_a_heap_of_reminders_does_not_hold_up_notifications(store: Store, clock:
         add_reminder(store, f"r{number}")
     told = add_notification(store)
     notifier = Notifier()
-    push_due(store, notifier.pushing(clock), go_on=lambda: len(notifier.took) < 3)
+    push_due(store, notifier.pushing(clock), has_time=lambda: len(notifier.took) < 3)
     assert told in notifier.ids
 
 
@@ -425,10 +425,10 @@ def test_a_workspace_with_a_heap_lets_the_others_have_their_turn(
     assert len(notifier.took) == 22
 
 
-def one_a_turn(store: Store, pushing: Any, *, go_on: Callable[[], bool]) -> Any:
-    assert not go_on(), "the turn is over at once"
+def one_a_turn(store: Store, pushing: Any, *, has_time: Callable[[], bool]) -> Any:
+    assert not has_time(), "the turn is over at once"
     left = iter([True, False])
-    return push_due(store, pushing, go_on=lambda: next(left, False))
+    return push_due(store, pushing, has_time=lambda: next(left, False))
 
 
 def test_a_run_ends_when_its_time_is_up(stores: Stores, store: Store, clock: Clock) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from memory.scheduling.executing import Delegated, RetryAfter
-from memory.scheduling.rules import RunResult, ScheduleRules, consequences_of
+from memory.scheduling.rules import RunResult, ScheduleRules, effects_of
 from memory.scheduling.runs import cancel_run, run_now
 from memory.scheduling.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
 from reverie.scheduling.cadence import Cron, Once
@@ -173,7 +173,7 @@ def test_somebody_is_told_at_three_failures_once_and_at_five_the_schedule_is_dis
     alert, disabled = (one for one in time.notifications() if one.kind != "run")
     assert alert.title == "plants has failed 3 times in a row"
     assert disabled.title == "plants is disabled after 5 failures in a row"
-    assert (alert.body, disabled.body) == ("it broke", "too slow\nResume it once this is mended.")
+    assert (alert.body, disabled.body) == ("it broke", "too slow\nResume it once this is fixed.")
     assert {(one.channel, one.session, one.user) for one in time.notifications()} == {("c", "s", "ana")}
     time.advance(86_400)
     assert time.sweep() == []
@@ -514,6 +514,6 @@ def test_consequences_are_told_without_a_store(time: Scheduled) -> None:
     time.advance(3_600)
     (sent,) = time.sweep()
     arguments = (time.schedule(schedule), time.run(sent.run), BAD, "it broke")
-    first, second = (consequences_of(*arguments, now=time.now, rules=ScheduleRules()) for _ in range(2))
+    first, second = (effects_of(*arguments, now=time.now, rules=ScheduleRules()) for _ in range(2))
     assert first == second
     assert first.values == {"last_run_at": time.now, "last_run_status": "failed", "consecutive_failures": 1}

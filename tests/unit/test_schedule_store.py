@@ -131,7 +131,7 @@ QUERIES: dict[str, tuple[Callable[[Transaction], Any], str]] = {
     "due": (lambda tx: tx.due_schedules.due(now=START + 9 * SECOND, limit=100), "schedules_due"),
     "next due": (lambda tx: tx.due_schedules.next_due_at(), "schedules_due"),
     "to send": (lambda tx: tx.open_runs.to_send(clock=START, lost_before=START, limit=100), "schedule_runs_open"),
-    "stranded": (lambda tx: tx.open_runs.stranded(clock=START, limit=100), "schedule_runs_open"),
+    "stranded": (lambda tx: tx.open_runs.abandoned(clock=START, limit=100), "schedule_runs_open"),
     "next open": (lambda tx: tx.open_runs.next_at(lost_after=15), "schedule_runs_open"),
 }
 

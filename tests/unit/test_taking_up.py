@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from memory.scheduling.due_runs import MOST_CRASHES
+from memory.scheduling.due_runs import MAX_CRASHES
 from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.runs import cancel_run, complete_run, run_now
 from memory.scheduling.schedules import delete_schedule, pause_schedule, resume_schedule, update_schedule
@@ -69,14 +69,14 @@ def test_a_run_that_kills_every_worker_has_failed_after_five(time: Scheduled) ->
     schedule = time.hourly()
     time.to_hour()
     time.sweep()
-    for number in range(MOST_CRASHES):
+    for number in range(MAX_CRASHES):
         (run,) = time.open_runs(schedule)
         assert run.crashes == number
         time.die_over(run.id)
         time.advance(25)
         time.sweep()
     (run,) = time.runs(schedule)
-    assert (run.status, run.error) == ("failed", "5 workers died while they were at it")
+    assert (run.status, run.error) == ("failed", "5 workers died while executing it")
     assert time.schedule(schedule).consecutive_failures == 1
     assert time.told() == ["run failed"]
 
@@ -88,7 +88,7 @@ def test_a_run_is_not_ended_by_a_sweep_that_read_it_before_its_slow_worker_put_i
     schedule = time.hourly()
     time.to_hour()
     time.sweep()
-    for _ in range(MOST_CRASHES - 1):
+    for _ in range(MAX_CRASHES - 1):
         time.die_over(time.open_runs(schedule)[0].id)
         time.advance(25)
         time.sweep()

@@ -49,7 +49,7 @@ def deliver(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
         keep_seconds=settings.notification_days * _DAY_SECONDS,
     )
     notifier = services.notifier
-    if notifier is None or not notifier.may_answer:
+    if notifier is None or not notifier.is_available:
         return pruned
     pushed = deliver_due(
         services.delivery_loop,
