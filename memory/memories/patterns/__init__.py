@@ -1,6 +1,6 @@
-"""Extraction without a language model: a small set of patterns on what users say of themselves, in English.
+"""Extraction without a language model: a small set of English patterns for what users say about themselves.
 
-Precision counts above all: what is not said plainly is left out. Nothing is guessed.
+Precision comes first: whatever is not said plainly is left out, and nothing is guessed.
 """
 
 from __future__ import annotations

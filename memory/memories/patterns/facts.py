@@ -1,4 +1,4 @@
-"""What users say they are: name, age, home, work, relations, and what they have one of."""
+"""Patterns for facts about users: name, age, home, work, relations, and things of which they have one."""
 
 from __future__ import annotations
 
@@ -6,208 +6,212 @@ import re
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
-from memory.memories.patterns.matching import ADVERB, END, I_AM, IS, VALUE, Hit, Rule, rule
+from memory.memories.patterns.matching import ADVERB, END, I_AM, IS, VALUE, PatternMatch, Rule, rule
 from memory.memories.patterns.statement import Statement
 from memory.memories.patterns.values import as_subject, is_name, is_plain
 
-# `the north of ...` is no part of the name that a place has.
+# `the north of ...` is not part of the name of a place.
 _BEFORE_PLACE = re.compile(
     r"^(?:the|upstate|downtown|northern|southern|eastern|western|central"
     r"|a (?:city|town|suburb|village) (?:near|outside)(?: of)?)\s+",
     re.IGNORECASE,
 )
 _LIST = re.compile(r"[\w-]+(?: [\w-]+)?(?:, [\w-]+(?: [\w-]+)?)*,? (?:and|or) [\w-]+(?: [\w-]+)?(?=\s*(?:$|[.!;)]))")
-# Another job, and not what else one does.
+# Something else that the user does, rather than another job.
 _OTHER_DOING = re.compile(r"\sand\s(?!(?:an?\s)?(?:[\w-]+\s)?\w+(?:er|or|ist|ian|ant|chef|nurse)\b)")
 _AFTER_LONE_NAME = re.compile(r"\s*(?:$|[,;]|(?:btw|by the way)\b|and (?:i|i'm|my)\b)", re.IGNORECASE)
 _AFTER_PLACE = re.compile(r"\s(?:for|with|from|in|last|this|about|a|two|three|to|after|recently|\d)\b")
 
 
-def _fact(hit: Hit, key: str, value: str, content: str, *, importance: float = 0.7, quote: str = "") -> Statement:
+def _fact(
+    match: PatternMatch, key: str, value: str, content: str, *, importance: float = 0.7, quote: str = ""
+) -> Statement:
     same = words.SAME.get(key, key)
     return Statement(
-        content=content, kind="fact", quote=quote or hit.quote(), subject=same, confidence=0.9, importance=importance,
+        content=content, kind="fact", quote=quote or match.quote(), subject=same, confidence=0.9, importance=importance,
         lifetime="long_term", key=same, value=value,
     )  # fmt: skip
 
 
-def _one_of_several(hit: Hit, key: str, value: str, content: str) -> Statement:
-    """A fact of which there may be more than one: nothing takes its place."""
+def _one_of_several(match: PatternMatch, key: str, value: str, content: str) -> Statement:
+    """Return a fact of which there may be several: no other supersedes it."""
     return Statement(
-        content=content, kind="fact", quote=hit.quote(), subject=f"{key} {as_subject(value)}", confidence=0.9,
+        content=content, kind="fact", quote=match.quote(), subject=f"{key} {as_subject(value)}", confidence=0.9,
         importance=0.6, lifetime="long_term",
     )  # fmt: skip
 
 
-def _whole(hit: Hit, key: str, content: str, *, importance: float = 0.7) -> Statement:
-    return _fact(hit, key, hit.whole, content, importance=importance, quote=hit.quote(hit.whole))
+def _whole(match: PatternMatch, key: str, content: str, *, importance: float = 0.7) -> Statement:
+    return _fact(match, key, match.whole, content, importance=importance, quote=match.quote(match.whole))
 
 
 def _is_place(value: str) -> bool:
     return is_name(_BEFORE_PLACE.sub("", value))
 
 
-def _is_lone_name(hit: Hit) -> bool:
-    """A name in small letters is one only if nothing follows that could belong to it: `my name is ana`."""
-    seen = hit.seen
+def _is_lone_name(match: PatternMatch) -> bool:
+    """Return whether a lower-case value is a name: nothing may follow that could belong to it (`my name is ana`)."""
+    covered_value = match.covered_value
     return (
-        _AFTER_LONE_NAME.match(hit.found["value"].strip()[len(seen) :]) is not None
-        and len(seen) > 1
-        and seen.isalpha()
-        and is_plain(seen)
-        and seen not in words.NO_LONE_NAMES
-        and not seen.endswith(("ed", "ing"))
+        _AFTER_LONE_NAME.match(match.regex_match["value"].strip()[len(covered_value) :]) is not None
+        and len(covered_value) > 1
+        and covered_value.isalpha()
+        and is_plain(covered_value)
+        and covered_value not in words.NO_LONE_NAMES
+        and not covered_value.endswith(("ed", "ing"))
     )
 
 
-def _name_of_user(hit: Hit) -> Statement | None:
-    if not (is_name(hit.seen) or _is_lone_name(hit)):
+def _name_of_user(match: PatternMatch) -> Statement | None:
+    if not (is_name(match.covered_value) or _is_lone_name(match)):
         return None
-    return _fact(hit, hit.key, hit.value, f"User's {hit.key} is {hit.value}.", importance=0.8)
+    return _fact(match, match.key, match.value, f"User's {match.key} is {match.value}.", importance=0.8)
 
 
-def _called(hit: Hit) -> Statement | None:
-    if not is_name(hit.seen):
+def _called(match: PatternMatch) -> Statement | None:
+    if not is_name(match.covered_value):
         return None
-    return _fact(hit, "called", hit.value, f"User wants to be called {hit.value}.", importance=0.8)
+    return _fact(match, "called", match.value, f"User wants to be called {match.value}.", importance=0.8)
 
 
-def _email(hit: Hit) -> Statement:
-    kind = " ".join((hit.found["kind"] or "").lower().split())
+def _email(match: PatternMatch) -> Statement:
+    kind = " ".join((match.regex_match["kind"] or "").lower().split())
     key = f"{kind} email" if kind not in ("", "new") else "email"
-    return _whole(hit, key, f"User's {key} address is {hit.whole}.")
+    return _whole(match, key, f"User's {key} address is {match.whole}.")
 
 
-def _dated(hit: Hit) -> Statement:
-    return _whole(hit, hit.key, f"User's {hit.key} is {hit.whole}.")
+def _dated(match: PatternMatch) -> Statement:
+    return _whole(match, match.key, f"User's {match.key} is {match.whole}.")
 
 
-def _attribute(hit: Hit) -> Statement | None:
-    # `Far away` or `bankrupt` say something of it; what it is has a name.
-    is_named = hit.key not in words.ALWAYS_NAMED or any(map(str.isupper, hit.seen))
-    if not is_plain(hit.seen, most_words=4) or not is_named:
+def _attribute(match: PatternMatch) -> Statement | None:
+    # `Far away` or `bankrupt` describe it; only a name says what it is.
+    is_named = match.key not in words.ALWAYS_NAMED or any(map(str.isupper, match.covered_value))
+    if not is_plain(match.covered_value, max_words=4) or not is_named:
         return None
-    return _fact(hit, hit.key, hit.value, f"User's {hit.written_key} is {hit.value}.")
+    return _fact(match, match.key, match.value, f"User's {match.written_key} is {match.value}.")
 
 
-def _several(hit: Hit) -> Statement | None:
-    value, quote = _listed(hit)
+def _several(match: PatternMatch) -> Statement | None:
+    value, quote = _listed(match)
     if not is_plain(value) or re.search(r"\b(?:me|my)\b", value):
         return None
-    return _fact(hit, hit.key, value, f"User's {hit.key} are {value}.", quote=quote)
+    return _fact(match, match.key, value, f"User's {match.key} are {value}.", quote=quote)
 
 
-def _listed(hit: Hit) -> tuple[str, str]:
-    """A value with all that is listed in it (`pollen, dust and nuts`), and the quotation that ends with it."""
-    found = _LIST.match(hit.found["value"])
+def _listed(match: PatternMatch) -> tuple[str, str]:
+    """Return a value with everything listed in it (`pollen, dust and nuts`), and the quote that ends with it."""
+    found = _LIST.match(match.regex_match["value"])
     if found is None:
-        return hit.value, hit.quote()
-    start = hit.found.start("value")
-    value = hit.clause.words(start, start + found.end())
-    return value, hit.quote(value)
+        return match.value, match.quote()
+    start = match.regex_match.start("value")
+    value = match.clause.words(start, start + found.end())
+    return value, match.quote(value)
 
 
-def _thing_owned(hit: Hit) -> Statement | None:
-    # A make or a model has a capital or a digit; `a mess` and `a bit slow` have neither.
-    if not is_plain(hit.seen, most_words=6) or not re.match(
-        r"(?i:an?)\s(?:.*\b[A-Z]|.*\b[A-Za-z]+\d|(?:19|20)\d\d\b)", hit.seen
+def _thing_owned(match: PatternMatch) -> Statement | None:
+    # A make or model has a capital letter or a digit; `a mess` and `a bit slow` have neither.
+    if not is_plain(match.covered_value, max_words=6) or not re.match(
+        r"(?i:an?)\s(?:.*\b[A-Z]|.*\b[A-Za-z]+\d|(?:19|20)\d\d\b)", match.covered_value
     ):
         return None
-    return _fact(hit, hit.key, hit.value, f"User's {hit.key} is {hit.value}.", importance=0.6)
+    return _fact(match, match.key, match.value, f"User's {match.key} is {match.value}.", importance=0.6)
 
 
-def _numbered(hit: Hit) -> Statement:
-    return _whole(hit, hit.key, f"User's {hit.key} is {hit.whole.strip()}.")
+def _numbered(match: PatternMatch) -> Statement:
+    return _whole(match, match.key, f"User's {match.key} is {match.whole.strip()}.")
 
 
-def _pronouns(hit: Hit) -> Statement:
-    return _whole(hit, "pronouns", f"User's pronouns are {hit.whole}.")
+def _pronouns(match: PatternMatch) -> Statement:
+    return _whole(match, "pronouns", f"User's pronouns are {match.whole}.")
 
 
-def _relation_named(hit: Hit) -> Statement | None:
-    if not is_name(hit.seen):
+def _relation_named(match: PatternMatch) -> Statement | None:
+    if not is_name(match.covered_value):
         return None
-    key, content = f"{hit.key}'s name", f"User's {hit.key}'s name is {hit.value}."
-    if hit.key in words.SEVERAL:
-        return _one_of_several(hit, key, hit.value, content)
-    return _fact(hit, key, hit.value, content, importance=0.6)
+    key, content = f"{match.key}'s name", f"User's {match.key}'s name is {match.value}."
+    if match.key in words.SEVERAL:
+        return _one_of_several(match, key, match.value, content)
+    return _fact(match, key, match.value, content, importance=0.6)
 
 
-def _has_a_pet(hit: Hit) -> Statement | None:
-    if not is_name(hit.seen):
+def _has_a_pet(match: PatternMatch) -> Statement | None:
+    if not is_name(match.covered_value):
         return None
-    return _one_of_several(hit, f"{hit.key}'s name", hit.value, f"User's {hit.key}'s name is {hit.value}.")
+    return _one_of_several(match, f"{match.key}'s name", match.value, f"User's {match.key}'s name is {match.value}.")
 
 
-def _relation_born(hit: Hit) -> Statement:
-    key, content = f"{hit.key}'s birthday", f"User's {hit.key}'s birthday is {hit.whole}."
-    if hit.key in words.SEVERAL:
-        return _one_of_several(hit, key, hit.whole, content)
-    return _whole(hit, key, content, importance=0.6)
+def _relation_born(match: PatternMatch) -> Statement:
+    key, content = f"{match.key}'s birthday", f"User's {match.key}'s birthday is {match.whole}."
+    if match.key in words.SEVERAL:
+        return _one_of_several(match, key, match.whole, content)
+    return _whole(match, key, content, importance=0.6)
 
 
-def _relation_works(hit: Hit) -> Statement:
-    key, content = f"{hit.key}'s job", f"User's {hit.key} is {hit.whole}."
-    if hit.key in words.SEVERAL:
-        return _one_of_several(hit, key, hit.whole, content)
-    return _whole(hit, key, content, importance=0.5)
+def _relation_works(match: PatternMatch) -> Statement:
+    key, content = f"{match.key}'s job", f"User's {match.key} is {match.whole}."
+    if match.key in words.SEVERAL:
+        return _one_of_several(match, key, match.whole, content)
+    return _whole(match, key, content, importance=0.5)
 
 
-def _lives(hit: Hit) -> Statement | None:
-    # With whom is another matter; `in winter` or `for now` is not.
-    place = re.split(r"\swith\s", hit.value)[0]
-    return _fact(hit, "lives in", place, f"User lives in {place}.") if _is_place(place) else None
+def _lives(match: PatternMatch) -> Statement | None:
+    # With whom is left out; `in winter` or `for now` is not.
+    place = re.split(r"\swith\s", match.value)[0]
+    return _fact(match, "lives in", place, f"User lives in {place}.") if _is_place(place) else None
 
 
-def _moved(hit: Hit) -> Statement | None:
-    place = _AFTER_PLACE.split(hit.value)[0]
-    if re.match(words.NO_PLACES, hit.value, re.IGNORECASE):
+def _moved(match: PatternMatch) -> Statement | None:
+    place = _AFTER_PLACE.split(match.value)[0]
+    if re.match(words.NO_PLACES, match.value, re.IGNORECASE):
         return None
-    return _fact(hit, "lives in", place, f"User moved to {hit.value}.") if _is_place(place) else None
+    return _fact(match, "lives in", place, f"User moved to {match.value}.") if _is_place(place) else None
 
 
-def _from(hit: Hit) -> Statement | None:
-    if not _is_place(hit.seen):
+def _from(match: PatternMatch) -> Statement | None:
+    if not _is_place(match.covered_value):
         return None
-    return _fact(hit, "from", hit.value, f"User is from {hit.value}.", importance=0.6)
+    return _fact(match, "from", match.value, f"User is from {match.value}.", importance=0.6)
 
 
-def _works_as(hit: Hit) -> Statement | None:
-    is_job = is_plain(hit.seen) and not re.match(r"an?\s(?:team|unit|couple|group|whole|charm|result)\b", hit.seen)
-    job = _OTHER_DOING.split(hit.value)[0]
-    return _fact(hit, "job", job, f"User works as {job}.", quote=hit.quote(job)) if is_job else None
+def _works_as(match: PatternMatch) -> Statement | None:
+    is_job = is_plain(match.covered_value) and not re.match(
+        r"an?\s(?:team|unit|couple|group|whole|charm|result)\b", match.covered_value
+    )
+    job = _OTHER_DOING.split(match.value)[0]
+    return _fact(match, "job", job, f"User works as {job}.", quote=match.quote(job)) if is_job else None
 
 
-def _works_at(hit: Hit) -> Statement | None:
-    # As what is another matter.
-    place = re.split(r"\sas\s", hit.value)[0]
-    if not (is_name(place) or (re.match(r"an?\s", place) and is_plain(hit.seen))):
+def _works_at(match: PatternMatch) -> Statement | None:
+    # As what is left out.
+    place = re.split(r"\sas\s", match.value)[0]
+    if not (is_name(place) or (re.match(r"an?\s", place) and is_plain(match.covered_value))):
         return None
-    return _fact(hit, "works at", place, f"User works {hit.found['at'].lower()} {place}.")
+    return _fact(match, "works at", place, f"User works {match.regex_match['at'].lower()} {place}.")
 
 
-def _works_in(hit: Hit) -> Statement:
-    return _whole(hit, "works in", f"User works in {hit.whole}.")
+def _works_in(match: PatternMatch) -> Statement:
+    return _whole(match, "works in", f"User works in {match.whole}.")
 
 
-def _profession(hit: Hit) -> Statement:
-    return _whole(hit, "job", f"User is {hit.whole}.")
+def _profession(match: PatternMatch) -> Statement:
+    return _whole(match, "job", f"User is {match.whole}.")
 
 
-def _age(hit: Hit) -> Statement:
-    return _whole(hit, "age", f"User is {hit.whole} years old.", importance=0.6)
+def _age(match: PatternMatch) -> Statement:
+    return _whole(match, "age", f"User is {match.whole} years old.", importance=0.6)
 
 
-def _condition(hit: Hit) -> Statement:
+def _condition(match: PatternMatch) -> Statement:
     return Statement(
-        content=f"User is {hit.whole}.", kind="fact", quote=hit.quote(hit.whole), subject=as_subject(hit.whole),
+        content=f"User is {match.whole}.", kind="fact", quote=match.quote(match.whole), subject=as_subject(match.whole),
         confidence=0.9, importance=0.8, lifetime="long_term", tags=("health",),
     )  # fmt: skip
 
 
-def _allergic(hit: Hit) -> Statement | None:
-    value, quote = _listed(hit)
-    if not is_plain(value, most_words=6) or re.search(words.NO_ALLERGENS, value, re.IGNORECASE):
+def _allergic(match: PatternMatch) -> Statement | None:
+    value, quote = _listed(match)
+    if not is_plain(value, max_words=6) or re.search(words.NO_ALLERGENS, value, re.IGNORECASE):
         return None
     return Statement(
         content=f"User is allergic to {value}.", kind="fact", quote=quote,

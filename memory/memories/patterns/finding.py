@@ -1,4 +1,4 @@
-"""From a message to the statements in it."""
+"""Find the statements in a message."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from memory.memories.patterns.matching import first_match
 from memory.memories.patterns.sentences import Sentence, sentences_of
 from memory.memories.patterns.statement import Statement
 
-# How people begin before they say it.
+# Words with which people lead into a statement.
 _LEAD_IN = re.compile(
     r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah|yep|yup|no"
     r"|nope|nah|sure|right|thanks|thank you|great|cool|nice|awesome|personally|honestly|for me|just so you know"
@@ -20,15 +20,15 @@ _LEAD_IN = re.compile(
     r"(?: there)?\s*[,!:\u2013\u2014-]*\s+)+",
     re.IGNORECASE,
 )
-# Sentences of this kind are somebody else's, or of another world.
+# Sentences with these words are somebody else's, or about something that is not real.
 _NOT_PLAIN = re.compile(
     r"\b(?:if|unless|whether|wish|would|wouldn't|could have|should have|might|maybe|perhaps|guess|suppose|once|used to"
     r"|when|whenever|back then|dream(?:ed|t)?|said|says|saying|tells?|told|asks?|asked|claims?|claimed|wrote|writes"
     r"|according to|thinks?|thought|believes?|quote|character|narrator|protagonist|not sure|until)\b",
     re.IGNORECASE,
 )
-# `I live in the shadows, said the ogre`: behind the statement, and yet it makes it somebody else's.
-_SAID_BEHIND = re.compile(
+# `I live in the shadows, said the ogre`: words after a statement that make it somebody else's.
+_SPEECH_TAG_AFTER = re.compile(
     r"\b(?:said|says|whisper(?:ed|s)|shout(?:ed|s)|replie[ds]|crie[ds]|exclaim(?:ed|s)|sang|sings)\s+(?:the|my|a|an|[A-Z])"
     r"|^\s*in (?:a|my|an|another) (?:\w+ )?life\b"
     r"|,\s*(?:he|she|they|it)\s+(?:said|says|whisper|shout|repl|cr(?:ied|ies)|exclaim|sang|sings)",
@@ -44,41 +44,45 @@ _RULES: Final = (*facts.RULES, *preferences.RULES)
 
 
 def find_statements(message: str, *, at: int) -> list[Statement]:
-    """What the user says plainly in a message said `at` (microseconds), in order; each content once."""
-    found = {made.content: made for sentence in sentences_of(message) for made in _in_sentence(sentence, at)}
+    """Return what the user says plainly in a message sent `at` (microseconds), in order; each content once."""
+    found = {
+        statement.content: statement for sentence in sentences_of(message) for statement in _in_sentence(sentence, at)
+    }
     return list(found.values())
 
 
 def _in_sentence(sentence: Sentence, at: int) -> Iterator[Statement]:
-    begun = _after_lead_in(sentence)
-    asked = requests.match(begun, at)
-    if asked is not None:
-        yield _more_exactly(asked, begun) or asked
+    body = _after_lead_in(sentence)
+    request = requests.match(body, at)
+    if request is not None:
+        yield _as_statement(request, body) or request
         return
-    for start in _clause_starts(begun.text):
-        made = first_match(Sentence(begun.text[start:], begun.own[start:]), _RULES)
-        if made is None:
+    for start in _clause_starts(body.text):
+        statement = first_match(Sentence(body.text[start:], body.original[start:]), _RULES)
+        if statement is None:
             continue
-        end = start + len(made.quote)
-        if not (_NOT_PLAIN.search(begun.text, 0, end) or _SAID_BEHIND.search(begun.text[end:])):
-            yield made
+        end = start + len(statement.quote)
+        if not (_NOT_PLAIN.search(body.text, 0, end) or _SPEECH_TAG_AFTER.search(body.text[end:])):
+            yield statement
 
 
-def _more_exactly(asked: Statement, begun: Sentence) -> Statement | None:
-    """What is to be remembered as the statement that it is, so that a newer one can take its place."""
-    rest = requests.to_remember(begun)
+def _as_statement(request: Statement, body: Sentence) -> Statement | None:
+    """Return what is to be remembered as a statement of its own kind, so that a newer one can supersede it."""
+    rest = requests.to_remember(body)
     if rest is None:
         return None
-    made = first_match(rest, _RULES)
-    if made is None or made.quote != rest.own.rstrip(" .!") or _NOT_PLAIN.search(rest.text):
+    statement = first_match(rest, _RULES)
+    if statement is None or statement.quote != rest.original.rstrip(" .!") or _NOT_PLAIN.search(rest.text):
         return None
-    return replace(made, quote=asked.quote, importance=max(made.importance, asked.importance), lifetime="long_term")
+    return replace(
+        statement, quote=request.quote, importance=max(statement.importance, request.importance), lifetime="long_term"
+    )
 
 
 def _after_lead_in(sentence: Sentence) -> Sentence:
     found = _LEAD_IN.match(sentence.text)
     start = found.end() if found else 0
-    return Sentence(sentence.text[start:], sentence.own[start:])
+    return Sentence(sentence.text[start:], sentence.original[start:])
 
 
 def _clause_starts(text: str) -> list[int]:

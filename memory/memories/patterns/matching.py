@@ -1,4 +1,4 @@
-"""A clause that a pattern fits: its value, as the patterns see it and as it was written, and its quotation."""
+"""Match a clause with a pattern: its value, as the patterns see it and as it was written, and its quote."""
 
 from __future__ import annotations
 
@@ -20,61 +20,61 @@ ADVERB: Final = rf"(?:(?:{_ADVERBS})\s+){{0,2}}"
 I_AM: Final = r"i(?:'m| am)\s+"
 IS: Final = r"(?:'s| is)(?: now)?\s+"
 VALUE: Final = r"(?P<value>\S.*)"
-# Behind a value that was matched whole: the clause ends, or goes on about something else.
+# After a value that was matched whole: the clause ends, or continues with something else.
 END: Final = r"(?=\s*(?:$|[,;.!()]|\b(?:and|but|so|at|in|with|who|from|by|working|living|because)\b))"
 
 
 @dataclass(frozen=True)
-class Hit:
-    """A pattern that fits a clause from its first word on."""
+class PatternMatch:
+    """A pattern that matched a clause from its first word on."""
 
     clause: Sentence
-    found: re.Match[str]
+    regex_match: re.Match[str]
 
     @cached_property
-    def seen(self) -> str:
-        """The value without what follows it, quotations covered: what checks look at."""
-        return cut(self.found["value"])
+    def covered_value(self) -> str:
+        """Return the value without what follows it, with quotations covered: checks use this form."""
+        return cut(self.regex_match["value"])
 
     @cached_property
     def value(self) -> str:
-        """The same, as it was written."""
-        start = self.found.start("value") + self.found["value"].find(self.seen)
-        return self.clause.words(start, start + len(self.seen))
+        """Return the same value as it was written."""
+        start = self.regex_match.start("value") + self.regex_match["value"].find(self.covered_value)
+        return self.clause.words(start, start + len(self.covered_value))
 
     @property
     def whole(self) -> str:
-        """All that the pattern took for the value, as it was written."""
-        return self.clause.words(*self.found.span("value"))
+        """Return everything that the pattern matched as the value, as it was written."""
+        return self.clause.words(*self.regex_match.span("value"))
 
     @property
     def key(self) -> str:
-        """What the value is of, in small letters, blanks as one."""
-        return " ".join(self.found["key"].lower().split())
+        """Return what the value belongs to, in lower case with single blanks."""
+        return " ".join(self.regex_match["key"].lower().split())
 
     @property
     def written_key(self) -> str:
-        """What the value is of, as it was written."""
-        return " ".join(self.found["key"].split())
+        """Return what the value belongs to, as it was written."""
+        return " ".join(self.regex_match["key"].split())
 
     def quote(self, value: str | None = None) -> str:
-        """The user's words up to the end of the value."""
-        return self.clause.words(0, self.found.start("value")) + (self.value if value is None else value)
+        """Return the user's words up to the end of the value."""
+        return self.clause.words(0, self.regex_match.start("value")) + (self.value if value is None else value)
 
 
-Maker = Callable[[Hit], Statement | None]
+Maker = Callable[[PatternMatch], Statement | None]
 Rule = tuple[re.Pattern[str], Maker]
 
 
 def rule(pattern: str, make: Maker) -> Rule:
-    """A pattern, in any case, and what becomes of what it fits."""
+    """Return a rule: a case-insensitive pattern, and the function that makes a statement of its match."""
     return re.compile(pattern, re.IGNORECASE), make
 
 
 def first_match(clause: Sentence, rules: Sequence[Rule]) -> Statement | None:
-    """What the first rule that fits makes of a clause, which may be nothing."""
+    """Return the statement that the first matching rule makes of a clause, if any."""
     for pattern, make in rules:
         found = pattern.match(clause.text)
         if found is not None:
-            return make(Hit(clause, found))
+            return make(PatternMatch(clause, found))
     return None

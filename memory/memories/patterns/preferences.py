@@ -1,4 +1,4 @@
-"""What users like and what not: favourites, what they prefer, love, hate, do not eat."""
+"""Patterns for what users like and dislike: favourites, what they prefer, love, hate or do not eat."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
-from memory.memories.patterns.matching import ADVERB, I_AM, VALUE, Hit, Maker, Rule, rule
+from memory.memories.patterns.matching import ADVERB, I_AM, VALUE, Maker, PatternMatch, Rule, rule
 from memory.memories.patterns.statement import Statement
 from memory.memories.patterns.values import as_subject, is_plain
 
@@ -20,76 +20,81 @@ _THIRD_PERSON: Final = {
     "enjoy": "enjoys",
 }
 _FIRST_PERSON = re.compile(r"\b(?:my|mine|me|myself|our|us|we|i)\b", re.IGNORECASE)
-# A thing just seen, rather than a kind of thing: `the colours`, and not `jazz`.
-_HERE_AND_NOW = re.compile(r"(?:the|this|a|an)\s|(?:having|being|knowing)\b|\d", re.IGNORECASE)
+# One thing at hand (`the colours`) rather than a kind of thing (`jazz`).
+_SPECIFIC = re.compile(r"(?:the|this|a|an)\s|(?:having|being|knowing)\b|\d", re.IGNORECASE)
 _NO_FAVOURITE = re.compile(r"[a-z]\w*(?:ing|ed)\s|(?:in|on|at|up|from|with|a|like|for|by|closed|open)\b")
 _RATHER_THAN = re.compile(r"\s(?:over|rather than|instead of|to)\s")
 
 
-def _preference(hit: Hit, verb: str, subject: str, *, importance: float = 0.5) -> Statement:
-    quote = hit.quote()
-    # In the third person `my` would be somebody else's.
-    content = f'User said: "{quote}."' if _FIRST_PERSON.search(hit.value) else f"User {verb} {hit.value}."
+def _preference(match: PatternMatch, verb: str, subject: str, *, importance: float = 0.5) -> Statement:
+    quote = match.quote()
+    # In the third person, `my` would refer to somebody else.
+    content = f'User said: "{quote}."' if _FIRST_PERSON.search(match.value) else f"User {verb} {match.value}."
     return Statement(
-        content=content, kind="preference", quote=quote, subject=f"{subject} {as_subject(hit.value)}",
+        content=content, kind="preference", quote=quote, subject=f"{subject} {as_subject(match.value)}",
         confidence=0.85, importance=importance, tags=("preference",),
     )  # fmt: skip
 
 
 def _is_lasting(value: str) -> bool:
-    return is_plain(value) and not _HERE_AND_NOW.match(value)
+    return is_plain(value) and not _SPECIFIC.match(value)
 
 
 def _liked(verb: str) -> Maker:
-    """What makes a preference of something that a user has this attitude to."""
+    """Return a function that makes a preference with this verb from a match."""
 
-    def make(hit: Hit) -> Statement | None:
-        return _preference(hit, verb, "likes") if _is_lasting(hit.seen) else None
+    def make(match: PatternMatch) -> Statement | None:
+        return _preference(match, verb, "likes") if _is_lasting(match.covered_value) else None
 
     return make
 
 
-def _likes(hit: Hit) -> Statement | None:
-    return _liked(_THIRD_PERSON[hit.key])(hit)
+def _likes(match: PatternMatch) -> Statement | None:
+    return _liked(_THIRD_PERSON[match.key])(match)
 
 
-def _does_not_like(hit: Hit) -> Statement | None:
-    return _liked(f"doesn't {hit.key}")(hit)
+def _does_not_like(match: PatternMatch) -> Statement | None:
+    return _liked(f"doesn't {match.key}")(match)
 
 
-def _prefers(hit: Hit) -> Statement | None:
-    # `To pay in cash` is what one prefers to do: the rest must mean something by itself.
-    wanted = re.sub(r"^to (?:be )?(?=[a-z]+\s)", "", hit.seen)
-    if not is_plain(wanted, most_words=12) or re.match(r"(?:the|a|an)\b", wanted, re.IGNORECASE):
+def _prefers(match: PatternMatch) -> Statement | None:
+    # `To pay in cash` is something one prefers to do: the rest must mean something by itself.
+    object_text = re.sub(r"^to (?:be )?(?=[a-z]+\s)", "", match.covered_value)
+    if not is_plain(object_text, max_words=12) or re.match(r"(?:the|a|an)\b", object_text, re.IGNORECASE):
         return None
-    made = _preference(hit, "prefers", "prefers", importance=0.6)
-    sides = _RATHER_THAN.split(as_subject(hit.value))
-    # Tea over coffee, or coffee over tea: about the same.
-    return made if len(sides) != 2 else replace(made, subject=f"prefers {' or '.join(sorted(map(as_subject, sides)))}")
+    statement = _preference(match, "prefers", "prefers", importance=0.6)
+    sides = _RATHER_THAN.split(as_subject(match.value))
+    # Tea over coffee and coffee over tea have the same subject.
+    return (
+        statement
+        if len(sides) != 2
+        else replace(statement, subject=f"prefers {' or '.join(sorted(map(as_subject, sides)))}")
+    )
 
 
-def _favourite(hit: Hit) -> Statement | None:
-    thing = " ".join(hit.found["thing"].split())
-    is_of_something_said = bool(set(thing.lower().split()) & words.NO_FAVOURITES)
-    if is_of_something_said or not is_plain(hit.seen, covered=True) or _NO_FAVOURITE.match(hit.seen):
+def _favourite(match: PatternMatch) -> Statement | None:
+    thing = " ".join(match.regex_match["thing"].split())
+    refers_back = bool(set(thing.lower().split()) & words.NO_FAVOURITES)
+    if refers_back or not is_plain(match.covered_value, covered=True) or _NO_FAVOURITE.match(match.covered_value):
         return None
-    content = f"User's {hit.found['favourite'].lower()} {thing} {hit.found['verb'].strip().lower()} {hit.value}."
-    if _FIRST_PERSON.search(hit.value):
-        content = f'User said: "{hit.quote()}."'
-    which = "preferred" if hit.found["favourite"].lower() == "preferred" else "favourite"
-    subject = f"{which} {thing.lower()}"
+    favourite, verb = match.regex_match["favourite"].lower(), match.regex_match["verb"].strip().lower()
+    content = f"User's {favourite} {thing} {verb} {match.value}."
+    if _FIRST_PERSON.search(match.value):
+        content = f'User said: "{match.quote()}."'
+    label = "preferred" if favourite == "preferred" else "favourite"
+    subject = f"{label} {thing.lower()}"
     return Statement(
-        content=content, kind="preference", quote=hit.quote(), subject=words.SAME.get(subject, subject),
+        content=content, kind="preference", quote=match.quote(), subject=words.SAME.get(subject, subject),
         confidence=0.9, importance=0.6, tags=("preference",),
     )  # fmt: skip
 
 
-def _does_not_eat(hit: Hit) -> Statement | None:
-    if not is_plain(hit.seen, most_words=5) or _HERE_AND_NOW.match(hit.seen):
+def _does_not_eat(match: PatternMatch) -> Statement | None:
+    if not is_plain(match.covered_value, max_words=5) or _SPECIFIC.match(match.covered_value):
         return None
     return Statement(
-        content=f"User doesn't {hit.key} {hit.value}.", kind="preference", quote=hit.quote(),
-        subject=f"{hit.key}s {as_subject(hit.value)}", confidence=0.9, importance=0.8, lifetime="long_term",
+        content=f"User doesn't {match.key} {match.value}.", kind="preference", quote=match.quote(),
+        subject=f"{match.key}s {as_subject(match.value)}", confidence=0.9, importance=0.8, lifetime="long_term",
         tags=("diet",),
     )  # fmt: skip
 

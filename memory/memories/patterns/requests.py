@@ -1,4 +1,4 @@
-"""What users ask to be remembered, and how they want things done from now on."""
+"""Patterns for what users ask to be remembered, and how they want things done from now on."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ from memory.memories.patterns.sentences import COVER, Sentence
 from memory.memories.patterns.statement import Kind, Statement, Tier
 from memory.memories.patterns.times import end_of
 
-MOST_WORDS: Final = 40
-FEWEST_WORDS: Final = 2
-# Of what is not about the user, fewer words are a saying.
-_FEWEST_WORDS_OF_ANYTHING: Final = 4
+MAX_WORDS: Final = 40
+MIN_WORDS: Final = 2
+# Fewer words that are not about the user are a saying.
+_MIN_WORDS_OF_ANYTHING: Final = 4
 
 _ABOUT_ME: Final = r"(?=\s*,?\s+(?:i|my|we|our|i'm)\b)"
 _POLITELY: Final = r"(?:(?:please|can you|could you|would you|you should|i want you to)\s+){0,2}"
-# Whoever says it so wants it kept, whatever it is about; `note that` and the like may be about the task at hand.
+# These words ask to remember anything; `note that` and the like may be about the current task.
 _REMEMBER_ANYTHING = re.compile(
     rf"{_POLITELY}(?:remember(?:\s+that|\s*:)|(?:don't|do not|never) forget(?:\s+that|\s*:)"
     r"|for (?:future|your) reference\s*[,:])\s*"
     r"(?P<rest>(?:(?:the|a|an|there|on|in|at)\s|(?-i:[A-Z])).*)",
     re.IGNORECASE,
 )
-# What the talk is about just now: no memory of it is asked for.
+# The current task: no memory of it is asked for.
 _THE_TASK_AT_HAND = re.compile(
     r"\b(?:the (?:\w+ )?(?:question|answer|task|essay|text|story|code|function|exercise|graph|draft|document|paragraph"
     r"|sentence|triangle|equation|output|input|data|user|reader|audience|goal|plot|earth|sun|customer)|x|y|n)\b",
     re.IGNORECASE,
 )
-# `Remember that night`: no clause follows, but what is to be thought of once more.
+# `Remember that night`: no clause follows, only something to think of again.
 _THAT_ONE: Final = (
     r"(?!(?:time|day|night|evening|morning|weekend|summer|winter|spring|year|trip|scene|movie|film|song|moment|feeling"
     r"|conversation|story|guy|girl|man|woman|place|one|thing|part|episode|book|game|party|photo|picture|old|crazy)\b)"
@@ -48,7 +48,7 @@ _NOW: Final = r"(?:from now on|from here on(?: out)?|going forward|in (?:the )?f
 _FROM_NOW_ON = re.compile(rf"(?:please\s*,?\s+)?{_NOW}\s*,?\s+(?P<rest>\S.*)", re.IGNORECASE)
 _FROM_NOW_ON_LAST = re.compile(rf"(?:please\s+)?(?P<rest>[a-z].*?),?\s+{_NOW}[.!]*$", re.IGNORECASE)
 _ALWAYS = re.compile(r"please\s*,?\s+(?P<rest>(?:always|never|don't ever|do not ever)\s+\S.*)", re.IGNORECASE)
-# Said to whoever answers. Of others, `always` is as often advice, a recipe or a proverb.
+# Addressed to the assistant. About others, `always` is as often advice, a recipe or a proverb.
 _ALWAYS_TO_YOU = re.compile(
     rf"(?P<rest>(?:always|never|don't ever|do not ever)\s+(?:(?:{words.DONE_BY_AGENTS})\b"
     rf"|{words.INSTRUCTIONS}\b(?=.*\b(?:me|your (?:answer|repl|respon|messag|output|code|sourc|summar|suggest)))).*)",
@@ -75,9 +75,8 @@ _OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our
 _VAGUE = re.compile(
     r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b", re.IGNORECASE
 )
-# What is said to the other is advice, or about the talk itself.
 _TALKS_LANGUAGE = re.compile(r"\b(?:answer|respond|reply|speak|talk|write)(?: to me)? (?:only )?in [A-Z]\w+$")
-# A rule of somebody's, or of a game.
+# Somebody else's rule, or one of a game.
 _PROVERB = re.compile(
     r"\b(?:sa(?:ys?|id|ying)|motto|proverb|advice|rules?|they say|quote|wr(?:ote|ites))\b|\balways (?:be )?stop",
     re.IGNORECASE,
@@ -102,7 +101,7 @@ _SECRET = re.compile(
 
 
 def to_remember(sentence: Sentence) -> Sentence | None:
-    """What a sentence asks to be remembered; None where it asks nothing of the kind."""
+    """Return what a sentence asks to be remembered; None if it does not ask that."""
     found = _REMEMBER.match(sentence.text)
     if found is None:
         return None
@@ -111,78 +110,78 @@ def to_remember(sentence: Sentence) -> Sentence | None:
 
 
 def match(sentence: Sentence, at: int) -> Statement | None:
-    """What a sentence asks from its first word on, or None. `at` is when it was said, in microseconds."""
+    """Return what a sentence asks from its first word on, or None. `at` is the time of the message (microseconds)."""
     if _SECRET.search(sentence.text):
         return None
     for patterns, make in _RULES:
         for pattern in patterns:
             found = pattern.match(sentence.text)
-            said = _rest(sentence, found) if found is not None else None
-            made = make(said, sentence.own, at) if said is not None else None
-            if made is not None:
-                return made
+            text = _rest(sentence, found) if found is not None else None
+            statement = make(text, sentence.original, at) if text is not None else None
+            if statement is not None:
+                return statement
     return None
 
 
 def says_everywhere(text: str) -> bool:
-    """Whether a text says that something is to hold in every project or conversation."""
+    """Return whether a text says that something applies to every project or conversation."""
     return _EVERYWHERE.search(text) is not None
 
 
 def _rest(sentence: Sentence, found: re.Match[str]) -> str | None:
-    """What is asked, as it was written; None where it cannot be understood by itself."""
-    said = sentence.words(*found.span("rest")).strip(" \t,.;:!*_")
-    is_whole = COVER not in found["rest"] and said.count("(") == said.count(")")
-    return said if is_whole and FEWEST_WORDS <= len(said.split()) <= MOST_WORDS else None
+    """Return what is asked, as it was written; None if it cannot be understood by itself."""
+    text = sentence.words(*found.span("rest")).strip(" \t,.;:!*_")
+    is_whole = COVER not in found["rest"] and text.count("(") == text.count(")")
+    return text if is_whole and MIN_WORDS <= len(text.split()) <= MAX_WORDS else None
 
 
-def _remembered(said: str, quote: str, at: int) -> Statement | None:
+def _remembered(text: str, quote: str, at: int) -> Statement | None:
     del at
-    if not _OWN.search(said) or _VAGUE.match(said) or _YOU.search(said):
+    if not _OWN.search(text) or _VAGUE.match(text) or _YOU.search(text):
         return None
-    return _statement(f"User asked to remember: {_small_first(said)}.", "fact", quote, importance=0.8)
+    return _statement(f"User asked to remember: {_small_first(text)}.", "fact", quote, importance=0.8)
 
 
-def _remembered_of_anything(said: str, quote: str, at: int) -> Statement | None:
+def _remembered_of_anything(text: str, quote: str, at: int) -> Statement | None:
     del at
-    is_short = len(said.split()) < _FEWEST_WORDS_OF_ANYTHING
-    if is_short or _VAGUE.match(said) or _YOU.search(said) or _THE_TASK_AT_HAND.search(said):
+    is_short = len(text.split()) < _MIN_WORDS_OF_ANYTHING
+    if is_short or _VAGUE.match(text) or _YOU.search(text) or _THE_TASK_AT_HAND.search(text):
         return None
-    return _statement(f"User asked to remember: {_small_first(said)}.", "fact", quote, importance=0.8)
+    return _statement(f"User asked to remember: {_small_first(text)}.", "fact", quote, importance=0.8)
 
 
-def _procedure(said: str, quote: str, at: int) -> Statement | None:
-    # What one is called is a fact, and so a newer name takes its place.
-    if not _INSTRUCTION.match(said) or _CALL_ME.match(said):
+def _procedure(text: str, quote: str, at: int) -> Statement | None:
+    # What a user is called is a fact, which a newer name supersedes.
+    if not _INSTRUCTION.match(text) or _CALL_ME.match(text):
         return None
-    return _standing(said, quote, at)
+    return _standing(text, quote, at)
 
 
-def _to_you(said: str, quote: str, at: int) -> Statement | None:
-    return _standing(said, quote, at) if _PROVERB.search(said) is None else None
+def _to_you(text: str, quote: str, at: int) -> Statement | None:
+    return _standing(text, quote, at) if _PROVERB.search(text) is None else None
 
 
-def _standing(said: str, quote: str, at: int) -> Statement | None:
+def _standing(text: str, quote: str, at: int) -> Statement | None:
     del at
-    tier: Tier = "account" if says_everywhere(said) else "workspace"
-    subject = "language of answers" if _TALKS_LANGUAGE.search(said) else None
-    made = _statement(f"From now on: {_small_first(said)}.", "procedure", quote, importance=0.8, tier=tier)
-    return replace(made, subject=subject)
+    tier: Tier = "account" if says_everywhere(text) else "workspace"
+    subject = "language of answers" if _TALKS_LANGUAGE.search(text) else None
+    statement = _statement(f"From now on: {_small_first(text)}.", "procedure", quote, importance=0.8, tier=tier)
+    return replace(statement, subject=subject)
 
 
-def _beginning(said: str, quote: str, at: int) -> Statement | None:
+def _beginning(text: str, quote: str, at: int) -> Statement | None:
     del at
-    return _statement(f"User said: {_small_first(said)}.", "event", quote, importance=0.6)
+    return _statement(f"User said: {_small_first(text)}.", "event", quote, importance=0.6)
 
 
-def _task(said: str, quote: str, at: int) -> Statement | None:
-    end = end_of(said, at)
-    own = _OWN.search(said)
-    # To be reminded about something else is to be told of it again.
-    if re.match(r"about\b", said, re.IGNORECASE) and own is None and end is None:
+def _task(text: str, quote: str, at: int) -> Statement | None:
+    end = end_of(text, at)
+    original = _OWN.search(text)
+    # A reminder about something that is not their own is a wish to be told of it again.
+    if re.match(r"about\b", text, re.IGNORECASE) and original is None and end is None:
         return None
-    # In the third person `my` would be somebody else's.
-    content = f'User asked: "Remind me {said}."' if own else f"User asked to be reminded {said}."
+    # In the third person, `my` would refer to somebody else.
+    content = f'User asked: "Remind me {text}."' if original else f"User asked to be reminded {text}."
     return _statement(content, "task", quote, importance=0.7, expires_at=end)
 
 
@@ -195,9 +194,9 @@ def _statement(
     )  # fmt: skip
 
 
-def _small_first(said: str) -> str:
-    """With a small first letter, unless the first word is `I` or a name."""
-    return said[:1].lower() + said[1:] if said.split()[0].lower() in words.SMALL_FIRST else said
+def _small_first(text: str) -> str:
+    """Return a text with a lower-case first letter, unless the first word is `I` or a name."""
+    return text[:1].lower() + text[1:] if text.split()[0].lower() in words.SMALL_FIRST else text
 
 
 _RULES: Final = (

@@ -1,6 +1,6 @@
-"""A message as sentences in the user's own words: no code, no quotations, nothing pasted, asked or only imagined.
+"""Split a message into sentences in the user's own words: no code, quotes, pasted text, questions or fiction.
 
-What is not the user's own is covered with `COVER`, character by character, so that places stay what they were.
+Text that is not the user's own is covered with `COVER`, character by character, so that positions stay the same.
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-# A character of the private use area: no pattern matches it by accident.
+# A private-use character: no pattern matches it by accident.
 COVER: Final = "\ue000"
-# A longer message is something pasted more often than not.
-LONGEST_MESSAGE_CHARACTERS: Final = 4_000
+# Longer messages are mostly pasted text.
+MAX_MESSAGE_CHARACTERS: Final = 4_000
 
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\u00a0": " "})
-# Code and its output, quoted lines, indented blocks: pasted, whoever says the rest.
+# Code and its output, quoted lines and indented blocks: pasted text.
 _PASTED: Final = r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`|^[ \t]*>[^\n]*$|^(?: {4,}|\t)[^\n]*$"
 _QUOTED: Final = (
     r"\"[^\"]*\"|\u201c[^\u201d]*(?:\u201d|\Z)|\u00ab[^\u00bb]*\u00bb|\u201e[^\u201c\u201d]*[\u201c\u201d]"
@@ -25,15 +25,15 @@ _QUOTED: Final = (
 )
 _FOREIGN = re.compile(_PASTED, re.DOTALL | re.MULTILINE)
 _NOT_OWN = re.compile(f"{_PASTED}|{_QUOTED}", re.DOTALL | re.MULTILINE)
-# Who speaks, as transcripts, letters and forms have it: these words are not said here and now.
+# Speaker labels and list marks, as in transcripts, letters and forms: these words are not the user speaking now.
 _LABELLED = re.compile(r"^[ \t]*(?:[-*\u2022#|]|\d+[.)]|[A-Z][\w .'-]{0,30}:(?!//))", re.MULTILINE)
-# Before a colon, these lead to what somebody says of themselves; any other label leads to a text.
+# Before a colon, these lead to something the user says about themselves; any other label leads to other text.
 _OWN_LABEL: Final = (
     r"(?:i|i'm|i'd|i've|my|sorry|please|and|but|so|also|remember|note|keep|take|make|don't|fyi|btw|ps|p\.s\.|update|edit"
     r"|correction|clarification|reminder|important|fun fact|background|context|intro|for|about me|from now on)\b"
 )
 _LABEL: Final = rf"^[ \t]*(?!{_OWN_LABEL})\w(?:(?!\b(?:me|myself)\b)[\w ,'-]){{1,40}}:[ \t]+\S"
-# From here on something else follows than what the user says of themselves: material, a role, a supposition.
+# What follows is not about the user: material to work on, a role, a hypothesis.
 _MATERIAL = re.compile(
     rf":[ \t]*(?:\n|\Z)|{_LABEL}"
     r"|\b(?:label|classify|annotate|tag|analy[sz]e|parse|identify|count|use)\b[^.!?\n]{0,40}\b(?:sentences?|statements?"
@@ -50,21 +50,21 @@ _MATERIAL = re.compile(
     r"|from the perspective|for example|for instance|e\.g\.|such as this|fiction\w*|the following)",
     re.IGNORECASE | re.MULTILINE,
 )
-# What holds from now on is said in the same words as what is to be written once.
+# A standing instruction, which uses the same words as a single task.
 _STANDING = re.compile(
     r"\s*(?:please,?\s+)?(?:from now on|going forward|in (?:the )?future|always|never)\b", re.IGNORECASE
 )
-# A question in form only.
+# A request in the form of a question.
 _ASKED_FOR = re.compile(
     r"\s*(?:can|could|would) you (?:please )?(?:remember that|remind me|always|never|call me)\b", re.I
 )
-# Words are quoted here to be talked about, with or without quotation marks.
+# Words that are quoted to be discussed, with or without quotation marks.
 _ABOUT_WORDS = re.compile(
     r"\b(?:this|that|the) (?:\w+ )?(?:line|lyrics?|quot(?:e|ation)|riddle|joke|tongue twister|proverb)\b"
     r"|\bknock,? knock\b|\bopening line\b|\byeah,? right\b(?! now)",
     re.IGNORECASE,
 )
-# From here on a conversation is a game, in which whoever says `I` is somebody else.
+# A role-play begins, in which `I` is a character.
 _GAME_BEGINS = re.compile(
     r"\b(?:let's|let us|can we|could we|i want to|we)\b[^.!?\n]{0,30}\brole-?play|\brole-?play (?:as|with|a|that)\b"
     r"|\b(?:you are|you're|you play|be) [^.!?\n]{1,60}\b(?:and|,) (?:i am|i'm|i play|i'll be)\b"
@@ -90,40 +90,40 @@ _ASKS: Final = frozenset("?\uff1f\u061f")
 
 @dataclass(frozen=True, slots=True)
 class Sentence:
-    """A sentence of the user's: `text` with what is not their own covered, `own` as it was written."""
+    """A sentence of the user: `text` with everything covered that is not their own, `original` as it was written."""
 
     text: str
-    own: str
+    original: str
 
     def words(self, start: int, end: int) -> str:
-        """What was written between two places of `text`."""
-        return self.own[start:end]
+        """Return what was written between two positions of `text`."""
+        return self.original[start:end]
 
 
 def sentences_of(message: str) -> Iterator[Sentence]:
-    """The sentences in which a user tells something, in order; nothing where the message is a joke or mostly pasted."""
-    if len(message) > LONGEST_MESSAGE_CHARACTERS or _JOKE.search(message) or _ABOUT_WORDS.search(message):
+    """Yield the sentences in which a user states something, in order; none if the message is a joke or pasted."""
+    if len(message) > MAX_MESSAGE_CHARACTERS or _JOKE.search(message) or _ABOUT_WORDS.search(message):
         return
     plain = message.translate(_APOSTROPHES)
     covered = _NOT_OWN.sub(lambda found: COVER * len(found[0]), plain)
     if len(_LABELLED.findall(covered)) > 1:
         return
-    yield from _told(covered, message)
+    yield from _statements(covered, message)
 
 
 def is_game(message: str, *, before: bool) -> bool:
-    """Whether a conversation is a role-play from this message on; `before` says whether it was one up to it."""
+    """Return whether a conversation is a role-play from this message on; `before` is whether it was one before."""
     if _GAME_ENDS.search(message):
         return False
     return before or _GAME_BEGINS.search(message) is not None
 
 
 def without_foreign(message: str) -> str:
-    """A message without what is pasted into it: code and quoted lines."""
+    """Return a message without pasted code and quoted lines."""
     return _FOREIGN.sub(" ", message)
 
 
-def _told(covered: str, message: str) -> Iterator[Sentence]:
+def _statements(covered: str, message: str) -> Iterator[Sentence]:
     start = 0
     material = _start_of_material(covered, 0)
     for mark in [*_END.finditer(covered), None]:
@@ -134,9 +134,9 @@ def _told(covered: str, message: str) -> Iterator[Sentence]:
                 return
             material = _start_of_material(covered, stop)
         asked = mark is not None and bool(_ASKS & set(mark[0])) and not _ASKED_FOR.match(text)
-        # Laughter stands behind its sentence as often as in it.
-        behind = covered[stop : stop + 8]
-        if text.strip(COVER + " \t") and not asked and not _LAUGHTER.search(text + behind):
+        # Laughter follows a sentence as often as it is part of it.
+        following = covered[stop : stop + 8]
+        if text.strip(COVER + " \t") and not asked and not _LAUGHTER.search(text + following):
             indent = len(text) - len(text.lstrip())
             yield Sentence(text[indent:].rstrip(), message[start + indent : stop].rstrip())
         start = mark.end() if mark else stop

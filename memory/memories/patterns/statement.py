@@ -1,4 +1,4 @@
-"""What a pattern finds: one thing that a user said plainly, with what it rests on."""
+"""A statement: one thing that a user said plainly, with the words it rests on."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ Kind = Literal["fact", "preference", "procedure", "event", "task"]
 Tier = Literal["workspace", "account"]
 Lifetime = Literal["long_term", "short_term"]
 
-# The category of facts about the user; the job adds whose facts they are.
+# The category of facts about the user; the job adds the user's name.
 PROFILE: Final = "profile"
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """One thing that a user said of themselves or asked to be remembered.
+    """One thing that a user said about themselves or asked to be remembered.
 
-    `quote` is the user's own words, `subject` what it is about: a newer statement takes the place of an older one.
-    `key` and `value` are given for facts only. Times are microseconds in UTC.
+    `quote` has the user's own words. A newer statement with the same `subject` supersedes an older one. Only facts have
+    `key` and `value`. Times are microseconds in UTC.
     """
 
     content: str
@@ -36,5 +36,5 @@ class Statement:
 
     @property
     def category(self) -> str | None:
-        """The category of a fact; None for anything else."""
+        """Return the category of a fact; None for anything else."""
         return PROFILE if self.key is not None else None

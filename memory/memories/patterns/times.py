@@ -1,4 +1,4 @@
-"""When a task that names its time is over."""
+"""Read from a task when it expires."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from memory.memories.patterns import vocabulary as words
 
 _MICROS: Final = 1_000_000
-# A day ends last in UTC-12, and where the user is, is not known.
+# A day ends last in UTC-12; the user's time zone is not known.
 _LATEST_ZONE: Final = timedelta(hours=12)
 _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
@@ -28,41 +28,41 @@ _WITHIN_DAYS: Final = {"minute": 1 / 1440, "hour": 1 / 24, "day": 1, "week": 7}
 _NEXT_WEEK = re.compile(r"\bnext week\b", re.IGNORECASE)
 
 
-def end_of(said: str, at: int) -> int | None:
-    """When the day that a task names is over everywhere (microseconds); None where it names none, or one each week.
+def end_of(text: str, at: int) -> int | None:
+    """Return when the day that a task names has ended everywhere (microseconds); None if it names none or repeats.
 
-    `at` is when it was said. The longest reading counts: next Friday is at most two Fridays away.
+    `at` is the time of the message. The latest interpretation counts: next Friday is at most two Fridays away.
     """
-    day = _day(said, datetime.fromtimestamp(at / _MICROS, UTC))
-    if day is None or _EVERY.search(said):
+    day = _day(text, datetime.fromtimestamp(at / _MICROS, UTC))
+    if day is None or _EVERY.search(text):
         return None
     midnight = datetime(day.year, day.month, day.day, tzinfo=UTC) + timedelta(days=1)
     return int((midnight + _LATEST_ZONE).timestamp()) * _MICROS
 
 
-def _day(said: str, today: datetime) -> datetime | None:
-    iso = _ISO.search(said)
+def _day(text: str, today: datetime) -> datetime | None:
+    iso = _ISO.search(text)
     if iso is not None:
         return _date(*map(int, iso.groups()))
-    named = _NAMED.search(said)
+    named = _NAMED.search(text)
     if named is not None:
         return _named(named, today)
-    within = _WITHIN.search(said)
+    within = _WITHIN.search(text)
     if within is not None:
         return today + timedelta(days=_WITHIN_DAYS[within[2].lower()] * (int(within[1]) if within[1].isdigit() else 1))
-    if _TOMORROW.search(said):
+    if _TOMORROW.search(text):
         return today + timedelta(days=1)
-    weekday = _WEEKDAY.search(said)
+    weekday = _WEEKDAY.search(text)
     if weekday is not None:
         ahead = (_DAYS.index(weekday[1].lower()) - today.weekday()) % 7
         return today + timedelta(days=ahead + (7 if weekday[0].lower().startswith("next") else 0))
-    if _NEXT_WEEK.search(said):
+    if _NEXT_WEEK.search(text):
         return today + timedelta(days=13 - today.weekday())
-    return today if _TODAY.search(said) else None
+    return today if _TODAY.search(text) else None
 
 
 def _named(found: re.Match[str], today: datetime) -> datetime | None:
-    """A day of a month: the next one to come where no year is given."""
+    """Return a day of a month: the next one to come if no year is given."""
     month = _MONTHS.index((found["month"] or found["month_first"])[:3].lower()) + 1
     day = int(found["day"] or found["day_behind"])
     if found["year"]:

@@ -1,4 +1,4 @@
-"""What may stand as the value of a statement: short, plain noun phrases that mean something by themselves later on."""
+"""Check values of statements: short, plain noun phrases that still mean something later, by themselves."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Final
 from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.sentences import COVER
 
-MOST_WORDS: Final = 9
+MAX_WORDS: Final = 9
 _NAME_CHARACTERS: Final = 60
 
-# Where a value ends: another thought begins.
+# Where a value ends because another thought begins.
 _NEXT_THOUGHT = re.compile(
     r"\s*(?:[,;:()\[\]\u2013\u2014]|\s--?\s|\s-\s?$|\s(?:because|since|cause|but|so|although|though|while|whereas|which"
     r"|who|where|when|whenever|until|unless|except|if|then|too|either|anyway|as well|even|especially|however|and then"
@@ -23,13 +23,13 @@ _NEXT_THOUGHT = re.compile(
     r"|or (?:something|anything|whatever|so)\b|and (?:stuff|all|such|things like)\b)\b)",
     re.IGNORECASE,
 )
-# What follows decides when or of what the value holds: alone it would say something else.
+# What follows limits when or for what the value holds: without it the value would say something else.
 _CONDITION = re.compile(
     r"\s*[,(\u2013\u2014-]*\s*(?:if|when|whenever|unless|until|except|that|how|what|where|who|but (?:only|not)"
     r"|and (?:what|how))\b",
     re.IGNORECASE,
 )
-# Within a value, these point at something said or seen before.
+# Within a value, these refer to something mentioned or seen before.
 _SEEN_BEFORE = re.compile(
     r"\b(?:that|this|these|those|it|its|it's|they|them|you|your|you're|you've|yours|his|her|him|their|he|she|above|below"
     r"|here|there's|idea|ideas|suggestions?|recommendations?|advice|tips?|sounds?|way|fact|thought|both|we|us|our|i|i'm"
@@ -42,21 +42,21 @@ _NAME = re.compile(rf"{_NAME_WORD}(?:\s(?:{_NAME_WORD}|de|da|di|van|von|der|la|l
 
 
 def cut(text: str) -> str:
-    """A value without what follows it in the same sentence; empty where what follows is a condition of it."""
+    """Return a value without what follows it in the sentence; empty if what follows is a condition of it."""
     found = _NEXT_THOUGHT.search(text)
     if found and _CONDITION.match(text, found.start()):
         return ""
     return (text[: found.start()] if found else text).strip(" \t.,;:-*_")
 
 
-def is_plain(value: str, *, most_words: int = MOST_WORDS, covered: bool = False) -> bool:
-    """Whether a value stands by itself: short, and pointing at nothing that was said before.
+def is_plain(value: str, *, max_words: int = MAX_WORDS, covered: bool = False) -> bool:
+    """Return whether a value is short and refers to nothing mentioned before.
 
-    With `covered` a title in quotation marks may be it, or part of it.
+    With `covered` it may be, or contain, a title in quotation marks.
     """
     parts = value.split()
     return (
-        0 < len(parts) <= most_words
+        0 < len(parts) <= max_words
         and value.lower() not in words.NOTHING_ALONE
         and any(character.isalnum() or character == COVER for character in value)
         and (covered or COVER not in value)
@@ -67,10 +67,10 @@ def is_plain(value: str, *, most_words: int = MOST_WORDS, covered: bool = False)
 
 
 def is_name(value: str) -> bool:
-    """Whether a value is written as the name of a person, an animal or a place."""
+    """Return whether a value is written like the name of a person, an animal or a place."""
     return bool(_NAME.match(value)) and value.split()[0] not in words.NO_NAMES and len(value) <= _NAME_CHARACTERS
 
 
 def as_subject(value: str) -> str:
-    """A value as part of a subject: lower case, without article, blanks as one."""
+    """Return a value as part of a subject: in lower case, without its article, with single blanks."""
     return " ".join(_ARTICLE.sub("", value).lower().replace("\u2019", "'").split())

@@ -1,4 +1,4 @@
-"""Words that the patterns know: what a user can have, be related to, work as or be called."""
+"""Word lists of the patterns: what a user can have, be related to, work as or be called."""
 
 from __future__ import annotations
 
@@ -39,19 +39,19 @@ DATE: Final = (
     rf"|{MONTHS} (?:the )?\d{{1,2}}(?:st|nd|rd|th)?(?:,? \d{{4}})?"
     r"|\d{4}-\d{2}-\d{2}|\d{1,2}[./]\d{1,2}(?:[./]\d{2,4})?)"
 )
-# What a user has one of, with the form that its value must have.
+# Things of which a user has one, with the form of their values.
 ATTRIBUTES_OF_NAMES: Final = r"(?:(?:full|first|last|middle|maiden|sur|nick|user|preferred)[ -]?)?name|surname|nickname"
 ATTRIBUTES: Final = (
     r"native language|first language|mother tongue|nationality|blood type|star sign|zodiac sign|time ?zone"
     r"|hometown|home town|employer|github (?:handle|username|user name)|shoe size|dominant hand|job title|hobby"
 )
-# Two names of one thing: what is said of it by either takes the other's place.
+# Two names of one thing: a statement with either supersedes one with the other.
 SAME: Final = {
     "timezone": "time zone", "home town": "hometown", "birth date": "birthday", "date of birth": "birthday",
     "mom's name": "mother's name", "mum's name": "mother's name", "dad's name": "father's name",
     "first language": "native language", "mother tongue": "native language", "favourite color": "favourite colour",
 }  # fmt: skip
-# Of these one may have several: a second name is another one's, and no correction.
+# A user may have several of these: a second name belongs to another one and corrects nothing.
 _SEVERAL: Final = (
     "friend cousin aunt uncle niece nephew sister brother son daughter roommate flatmate teacher doctor coach mentor"
     " grandmother grandma grandfather grandpa therapist"
@@ -64,26 +64,26 @@ STREET: Final = (
     r"(?:\d+\w?\s+(?:[A-Z][\w'.-]*\s?){1,4}|(?:[A-Z\u00c0-\u00de][\w'.-]*\s){1,4}\d+\w?)"
     r"(?:,\s*(?:[A-Z0-9\u00c0-\u00de][\w'.-]*\s?){1,4}){0,3}"
 )
-# What jokes are allergic to.
+# "Allergies" that are jokes.
 NO_ALLERGENS: Final = (
     r"\b(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|mornings?|people|work(?:ing|outs?)?|meetings?|nonsense|stupid\w*"
     r"|bull\w*|small talk|love|drama|exercise|school|homework|fun|code|bugs in|boredom|lies|responsibilit\w+|commitment"
     r"|money|losing|failure|kind of)\b"
 )
-# What an agent can be asked to do each time; anything else after "from now on" is a plan of the user's own.
+# What an agent can be asked to do each time; anything else after "from now on" is the user's own plan.
 INSTRUCTIONS: Final = (
     r"(?:answer|respond|reply|write|speak|talk|use|keep|give|include|avoid|stop|call|address|add|put|make sure|show"
     r"|explain|tell|ask|send|format|treat|start|begin|end|provide|refer|consider|remember|check|run|skip|omit|limit|be"
     r"|list|cite|follow|round|sign|greet|mention|suggest|recommend|spell|test|commit|deploy|prefer|leave)"
 )
 NO_ALLERGY_TO: Final = r"(?:strange|weird|new|nasty|terrible|horrible|slight|little|food|skin|seasonal|severe|known)\b"
-# One moves to another tool or chapter with the same words as to another town.
+# "Moved to" is also said of tools and chapters, not only of towns.
 NO_PLACES: Final = (
     r"(?:linux|windows|mac(?:os)?|vim|neovim|emacs|python|rust|go|java|kotlin|typescript|javascript|react|vue|git|github"
     r"|gitlab|docker|kubernetes|aws|azure|gcp|firefox|chrome|android|ios|iphone|slack|teams|notion|vs code|postgres\w*"
     r"|mysql|sqlite|mongodb|ubuntu|debian|fedora|chapter|part|section|phase|level|plan|stage|step|version)\b"
 )
-# What only an agent is asked to do always or never.
+# What only an agent is asked always or never to do.
 DONE_BY_AGENTS: Final = (
     r"answer|respond|reply|address me|call me|cite|explain|format|suggest|recommend|mention|give me|tell me|show me"
     r"|send me|ask me|remind me|speak to me|talk to me|use|write|include|translate|schedule|book|greet|sign"
@@ -124,17 +124,17 @@ my the a an our we to that about please always never use from starting beginning
 every if only in on at for answer write speak give be add put make
 """
 
-# `Favourite part` of something said before is no favourite of theirs.
+# `Favourite part` refers to something mentioned before: it is not a lasting favourite.
 NO_FAVOURITES: Final = frozenset(_NO_FAVOURITES.split())
-# What begins so points at something said or seen before, or begins another clause.
+# First words that refer to something mentioned before, or start another clause.
 POINTING_AWAY: Final = frozenset(_POINTING_AWAY.split())
-# With a capital, and yet no name.
+# Capitalised words that are no names.
 NO_NAMES: Final = frozenset(_NO_NAMES.split())
-# `My name is important`: in small letters, and no name.
+# Lower-case words that are no names: `my name is important`.
 NO_LONE_NAMES: Final = frozenset(_NO_LONE_NAMES.split())
-# Means nothing as the whole of what is liked.
+# Words that mean nothing as the whole of what is liked.
 NOTHING_ALONE: Final = frozenset(_NOTHING_ALONE.split())
-# No noun phrase ends so: it was cut too early.
+# No noun phrase ends with these: it was cut too early.
 LOOSE_ENDS: Final = frozenset(_LOOSE_ENDS.split())
-# Written small within a sentence.
+# First words that are written in lower case within a sentence.
 SMALL_FIRST: Final = frozenset(_SMALL_FIRST.split())
