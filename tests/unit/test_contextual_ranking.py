@@ -46,16 +46,16 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def test_the_turn_that_answers_is_found_by_its_question(pipe: Pipeline) -> None:
-    """Given a question and its answer, when the question is asked again, then the answer leads, not the question."""
-    pipe.say("We had soup.", "When did you move to Lisbon?", "Yes, last Tuesday!", "The soup was cold.")
+    """Given an answer that shares no word with its question, when that is asked again, then the answer comes right
+    after the question itself, before every other turn, and found by words."""
+    question, answer = "When did you move to Lisbon?", "Yes, last Tuesday!"
+    pipe.say("We had soup.", question, answer, "The soup was cold.", "It rained.", "The bread was stale.")
     pipe.settle()
-    assert best(pipe, "When did you move to Lisbon?", mode="hybrid") in (
-        "Yes, last Tuesday!",
-        "When did you move to Lisbon?",
-    )
-    assert "Yes, last Tuesday!" in texts(pipe, "move to Lisbon", limit=2)
-    (answer, *_) = [memory for memory in explained(pipe, "Lisbon") if memory.text == "Yes, last Tuesday!"]
-    assert retriever_score(answer, "keyword").score > 0
+    for query in (question, "move to Lisbon"):
+        assert texts(pipe, query, limit=2) == [question, answer]
+    for mode in ("hybrid", "keyword"):
+        (found, *_) = [memory for memory in explained(pipe, "Lisbon", mode=mode) if memory.text == answer]
+        assert retriever_score(found, "keyword").score > 0.1
 
 
 def test_what_is_said_around_decides_between_two_that_say_the_same(pipe: Pipeline) -> None:
@@ -381,7 +381,3 @@ def retriever_score(memory: RecallResult, name: str) -> Any:
 
 def texts(pipe: Pipeline, query: str, **more: Any) -> list[str]:
     return [memory.text for memory in pipe.recall(query, **more)]
-
-
-def best(pipe: Pipeline, query: str, **more: Any) -> str:
-    return texts(pipe, query, **more)[0]

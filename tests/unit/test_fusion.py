@@ -15,6 +15,7 @@ from retrieval.lexical import MAX_WORDS, match_expression
 from reverie.errors import Rejected
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.records import Hit
+from storage.recall.words import words_of
 from support.pipeline import Pipeline
 
 VECTOR = [Hit(1, 0.9), Hit(2, 0.7), Hit(3, 0.5)]
@@ -73,13 +74,16 @@ def test_every_score_lies_between_nothing_and_all(vector: list[float], keyword: 
     assert all(-1e-9 <= item.score <= 1 + 1e-9 for item in fused)
 
 
+SAID = ("newer: same words", "AND OR NOT NEAR text", "older: same words", 'she said "a-b" (c) * ^ : +')
+
+
 @pytest.fixture(scope="module")
 def pipe(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Pipeline]:
     """A few messages, two of them with the same words at different times."""
     pipe = Pipeline(tmp_path_factory.mktemp("lexical") / "data")
     older, newer = (datetime(2026, 1, day, tzinfo=UTC) for day in (1, 2))
-    pipe.say({"content": "newer: same words", "id": "b", "created_at": newer, "name": None}, "AND OR NOT NEAR text")
-    pipe.say({"content": "older: same words", "id": "a", "created_at": older}, 'she said "a-b" (c) * ^ : +')
+    pipe.say({"content": SAID[0], "id": "b", "created_at": newer, "name": None}, SAID[1])
+    pipe.say({"content": SAID[2], "id": "a", "created_at": older}, SAID[3])
     pipe.settle()
     yield pipe
     pipe.close()
@@ -121,15 +125,18 @@ def test_a_long_question_is_cut_to_its_first_words() -> None:
 @example("x" * 100_000)
 @example('"' * 1_000)
 @example("NEAR(" * 500)
+@example("same OR text")
 @example("\u0345\u200d\U000e0001 a")
 @settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_no_question_makes_full_text_search_raise(pipe: Pipeline, query: str) -> None:
-    """Given any text at all, then FTS5 takes its expression."""
+    """Given any text at all, then FTS5 takes its expression, and what shares a word with it is found, nothing else."""
     match = match_expression(query)
     if match:
         with pipe.store.reading() as tx:
             tx.index.search_text(match, ChunkFilter("ana"), 10)
-    assert pipe.recall(query, mode="keyword") is not None
+    words = set(list(dict.fromkeys(words_of(query)))[:MAX_WORDS])
+    found = {memory.text for memory in pipe.recall(query, mode="keyword", limit=100)}
+    assert found == {text for text in SAID if words & set(words_of(text))}
 
 
 @pytest.mark.parametrize("word", ["AND", "OR", "NOT", "NEAR", "near(", '"text"', "text:", "-text", "a-b"])

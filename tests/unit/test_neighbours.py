@@ -24,8 +24,10 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def test_neighbours_come_only_when_asked_for(pipe: Pipeline) -> None:
-    """Given a recall without neighbours, then none are told."""
-    assert all(not memory.before and not memory.after for memory in pipe.recall("zanzibar"))
+    """Given a message with neighbours, then a recall that does not ask for them has none, and one that does has."""
+    for asked, expected in (({}, ([], [])), ({"neighbours": 1}, (["two"], ["four"]))):
+        (turn,) = [memory for memory in pipe.recall("zanzibar", **asked) if memory.text == "the zanzibar turn"]
+        assert ([one.text for one in turn.before], [one.text for one in turn.after]) == expected
 
 
 @pytest.mark.parametrize(("count", "before", "after"), [(1, ["two"], ["four"]), (10, ["one", "two"], ["four", "five"])])
