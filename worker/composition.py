@@ -59,13 +59,6 @@ def session_end_hooks(runtime: Runtime) -> SessionEndHooks:
             extract_session(store, build_extractor(runtime), agent=agent, session=session, now=runtime.now())
 
     def commit(store: Store, agent: str) -> None:
-        publish(
-            store,
-            runtime.repositories,
-            agent,
-            "A session ended",
-            now=runtime.now(),
-            memory_file_bytes=runtime.settings.memory_file_bytes,
-        )
+        publish(store, runtime.notebooks, agent, "A session ended", now=runtime.now())
 
     return SessionEndHooks(extract, commit)

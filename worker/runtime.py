@@ -35,6 +35,7 @@ from memory.idle_stores import IdleStores
 from memory.memories.secrets import looks_secret
 from memory.pipeline.recovery import StageSweep
 from memory.scheduling.due_loop import DueLoop
+from memory.upkeep.notebook import Notebooks
 from retrieval.indexes import AgentIndexes
 from retrieval.recaller import Recaller
 from reverie import contract
@@ -218,9 +219,11 @@ class Runtime:
         return Recaller(self.stores, lambda tx: self.store_embedders.within(tx), self.indexes, self.now)
 
     @cached_property
-    def repositories(self) -> GitFolders | None:
-        """The git repositories of the agents' memory files, or None if `workspace_git` is off. Opens none."""
-        return GitFolders(self.settings.data, looks_secret) if self.settings.workspace_git else None
+    def notebooks(self) -> Notebooks:
+        """The git repositories of the agents' memory files, unless `workspace_git` is off. Opens none."""
+        settings = self.settings
+        repositories = GitFolders(settings.data, looks_secret) if settings.workspace_git else None
+        return Notebooks(repositories, settings.memory_file_bytes)
 
     @cached_property
     def stage_sweep(self) -> StageSweep:

@@ -1,8 +1,8 @@
-"""The dream sweep (B7): what was recalled often, by different questions and on different days, is kept for long.
+"""The dream sweep: promotes what was recalled often, by different queries and on different days.
 
-A memory becomes long-term; a message that no memory was made of becomes one. Each promotion is one transaction with its
-row in the ledger, its concept tags and its entry in the curation log, and is never done twice. Then the files of each
-agent are rendered anew and committed where they are not what they should be: also after a sweep that was killed.
+A memory becomes long-term; a message without a memory gets one. A promotion is written in one transaction with its row
+in the ledger, its concept tags and its entry in the curation log, and never happens twice. Then the files of each agent
+are rendered and, if they changed, committed, so that the next sweep completes one that was killed.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from adapters.workspace_git import Repositories
 from memory.jobs import BUDGET_SECONDS, JobRun, run_on_stores
 from memory.memories.concept_tags import concept_tags
 from memory.upkeep.dreaming import DreamRules, Signals, Tally
-from memory.upkeep.notebook import MEMORY_FILE_BYTES, refresh
-from memory.upkeep.promotable import lasts, plain_tags, why_not_memory, why_not_message
+from memory.upkeep.notebook import Notebooks, refresh
+from memory.upkeep.promotable import is_lasting, refuse_memory, refuse_message, tags_without_secrets
 from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
 from storage.memories.records import MemoryRecord, NewMemory
@@ -30,19 +30,19 @@ from storage.transaction import AgentRepositories, Transaction
 from storage.upkeep.dreams import DreamEvent, DreamSource, Promotion
 
 ACTION: Final = "promote"
-# What became of something: a memory that was there is kept for long, or a memory was made of a message.
+# "kept": an existing memory became long-term. "made": a memory was made from a message.
 Phase = Literal["kept", "made"]
-# Of what passed the gates, so many are read at once, the best first, until enough may be promoted.
-_READ_AT_ONCE: Final = 100
-# 100,000 events take some seconds: far less than a lease lasts.
-_PAGES_A_LEASE: Final = 50
-# So many promotions hold the write lock together: some milliseconds.
-_WRITTEN_AT_ONCE: Final = 10
+# Candidates that are read in one transaction.
+_READ_BATCH: Final = 100
+# Pages of events between two renewals of the lease: 100,000 events take some seconds, far less than it lasts.
+_PAGES_PER_LEASE: Final = 50
+# Promotions in one transaction, which holds the write lock for some milliseconds.
+_WRITE_BATCH: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """Something that passed the gates: what it is, its signals, and the chunk of it that was found most often."""
+    """A memory or message that passed the gates, its signals, and its chunk that was recalled most often."""
 
     source: DreamSource
     signals: Signals
@@ -50,26 +50,24 @@ class Candidate:
 
     @property
     def is_message(self) -> bool:
-        """Whether it is no memory yet."""
+        """Whether it is a message without a memory."""
         return self.source.memory_row is None
 
 
 def dream_sweep(
     stores: Stores,
-    repositories: Repositories | None,
+    notebooks: Notebooks,
     *,
     rules: DreamRules,
     now: int,
-    memory_file_bytes: int = MEMORY_FILE_BYTES,
     budget_seconds: float = BUDGET_SECONDS,
     dry_run: bool = False,
     on_made: Callable[[str], None] = lambda _: None,
 ) -> dict[str, Any]:
-    """Promote in every store what passes the gates, and commit the files of whom that concerns; returns counts.
+    """Promote in every store what passes the gates, and commit the files of the agents concerned; return counts.
 
-    `now` is in microseconds. `on_made` is told of each store with new memories, which the pipeline has to index.
-    Without `repositories` there are no files. What the time does not reach, or a repository that cannot be used, is
-    made good by the next sweep.
+    `now` is in microseconds. `on_made` is called with the name of each store with new memories, which the pipeline has
+    to index. The next sweep does what this one has no time for, and retries repositories that failed.
     """
 
     def work(run: JobRun) -> None:
@@ -79,22 +77,22 @@ def dream_sweep(
             sweep_agent(run, agent, rules)
         if run.counts["made_of_messages"]:
             on_made(run.store.name)
-        if repositories is not None and not run.dry_run:
-            _refresh_files(run, repositories, memory_file_bytes)
+        if notebooks.repositories is not None and not run.dry_run:
+            _refresh_files(run, notebooks, notebooks.repositories)
 
     return run_on_stores(stores, DREAM_SWEEP, work, now=now, budget_seconds=budget_seconds, dry_run=dry_run)
 
 
 def sweep_agent(run: JobRun, agent: str, rules: DreamRules) -> None:
-    """Promote what of one agent's passes the gates, at most as many as the rules allow."""
+    """Promote what passes the gates for one agent, at most `rules.most_promotions`."""
     candidates = find_candidates(run, agent, rules)
     run.counts.update(candidates=len(candidates), promoted=0)
     chosen = _choose(run, agent, candidates, rules.most_promotions)
     if run.dry_run:
         run.counts["promoted"] += len(chosen)
         return
-    for first in range(0, len(chosen), _WRITTEN_AT_ONCE):
-        batch = chosen[first : first + _WRITTEN_AT_ONCE]
+    for first in range(0, len(chosen), _WRITE_BATCH):
+        batch = chosen[first : first + _WRITE_BATCH]
         with run.writing() as tx:
             done = Counter(_promote(tx, agent, candidate, run.now) for candidate in batch)
         run.counts["promoted"] += done["kept"] + done["made"]
@@ -102,13 +100,13 @@ def sweep_agent(run: JobRun, agent: str, rules: DreamRules) -> None:
 
 
 def find_candidates(run: JobRun, agent: str, rules: DreamRules) -> list[Candidate]:
-    """What passed the gates, the best first; ties go to what was recalled last, then to the id."""
+    """Return what passed the gates, by descending score, then by the last recall, newest first, then by id."""
     tallies: dict[DreamSource, Tally] = {}
     chunks: dict[DreamSource, Counter[int]] = {}
     for event, source in _events(run, agent, rules):
         tally = tallies.get(source)
         if tally is None:
-            tally = tallies[source] = Tally(remembered=max(5, rules.min_queries))
+            tally = tallies[source] = Tally(max_queries=max(5, rules.min_queries))
             chunks[source] = Counter()
         tally.add(event)
         chunks[source][event.chunk_id] += 1
@@ -121,55 +119,55 @@ def find_candidates(run: JobRun, agent: str, rules: DreamRules) -> list[Candidat
 
 
 def memory_id_of(agent: str, message_id: str) -> str:
-    """The id of the memory that a dream makes of a message: always the same one."""
+    """Return the id of the memory that a sweep makes from a message; always the same for one message."""
     return "dream-" + blake3.blake3(f"{agent}\x1f{message_id}".encode()).hexdigest(length=16)
 
 
 def _events(run: JobRun, agent: str, rules: DreamRules) -> Iterator[tuple[DreamEvent, DreamSource]]:
-    """The events of the lookback with what each stands for, the oldest first, read in pages."""
+    """Yield the events of the lookback period with what was recalled, oldest first, read in pages."""
     known: dict[int, DreamSource | None] = {}
     last: DreamEvent | None = None
     for pages in itertools.count(1):
         with run.store.reading() as tx:
             dreams = tx.for_agent(agent).dreams
             page = dreams.events(since=rules.since(run.now), until=run.now, after=last)
-            fresh = {event.chunk_id for event in page} - known.keys()
-            sources = dreams.sources(fresh)
-        known.update((chunk_id, sources.get(chunk_id)) for chunk_id in fresh)
+            new_chunks = {event.chunk_id for event in page} - known.keys()
+            sources = dreams.sources(new_chunks)
+        known.update((chunk_id, sources.get(chunk_id)) for chunk_id in new_chunks)
         for event in page:
             if (source := known[event.chunk_id]) is not None:
                 yield event, source
         if not page:
             return
         last = page[-1]
-        if pages % _PAGES_A_LEASE == 0:
+        if pages % _PAGES_PER_LEASE == 0:
             run.renew_lease()
 
 
-def _choose(run: JobRun, agent: str, candidates: Sequence[Candidate], most: int) -> list[Candidate]:
-    """The best that may be promoted: not yet, nor undone by a person, and nothing that must never be."""
+def _choose(run: JobRun, agent: str, candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
+    """Return the best candidates, without those that were promoted before, undone by a person, or are refused."""
     chosen: list[Candidate] = []
     with run.store.reading() as tx:
         undone = {memory for owner, memory in tx.curation.undone(ACTION) if owner == agent}
-        most -= tx.for_agent(agent).dreams.count_at(run.now)  # by this very sweep, before it was killed
-    candidates = candidates if most > 0 else ()
-    for first in range(0, len(candidates), _READ_AT_ONCE):
-        batch = candidates[first : first + _READ_AT_ONCE]
+        limit -= tx.for_agent(agent).dreams.count_at(run.now)  # promotions of this sweep before it was killed
+    candidates = candidates if limit > 0 else ()
+    for first in range(0, len(candidates), _READ_BATCH):
+        batch = candidates[first : first + _READ_BATCH]
         with run.store.reading() as tx:
             rows = tx.for_agent(agent)
-            spared = undone | rows.dreams.promoted([_memory_id(agent, one) for one in batch])
+            excluded = undone | rows.dreams.promoted([_memory_id(agent, one) for one in batch])
             memories = rows.memories.by_rows([one.source.memory_row for one in batch if one.source.memory_row])
             messages = rows.messages.with_ids([*_message_ids(batch), *_sources_of(memories.values())])
-            before = rows.messages.preceding_texts(_message_ids(batch))
+            preceding = rows.messages.preceding_texts(_message_ids(batch))
         for one in batch:
-            if _memory_id(agent, one) in spared:
+            if _memory_id(agent, one) in excluded:
                 continue
-            refusal = _why_not(one, memories, messages, before, run.now)
+            refusal = _refuse(one, memories, messages, preceding, run.now)
             if refusal is not None:
                 run.counts[f"left_out_{refusal}"] += 1
                 continue
             chosen.append(one)
-            if len(chosen) == most:
+            if len(chosen) == limit:
                 return chosen
     return chosen
 
@@ -186,26 +184,27 @@ def _sources_of(memories: Any) -> list[str]:
     return [memory.source_message for memory in memories if memory.source_message is not None]
 
 
-def _why_not(
+def _refuse(
     one: Candidate,
     memories: dict[int, MemoryRecord],
     messages: dict[str, MessageRecord],
-    before: dict[str, str],
+    preceding: dict[str, str],
     now: int,
 ) -> str | None:
+    """Return why a candidate must not be promoted, or None."""
     if one.source.memory_row is None:
         message = messages.get(one.source.id)
-        return "gone" if message is None else why_not_message(message, before.get(one.source.id, ""))
+        return "gone" if message is None else refuse_message(message, preceding.get(one.source.id, ""))
     memory = memories.get(one.source.memory_row)
     if memory is None or not memory.active:
         return "gone"
-    if not lasts(memory, now):
+    if not is_lasting(memory, now):
         return "passing"
-    return why_not_memory(memory, messages.get(memory.source_message or ""))
+    return refuse_memory(memory, messages.get(memory.source_message or ""))
 
 
 def _promote(tx: Transaction, agent: str, one: Candidate, now: int) -> Phase | None:
-    """Promote one, unless it was promoted, forgotten or rewritten since it was looked at."""
+    """Promote a candidate, unless it was promoted, forgotten or rewritten since it was chosen."""
     rows = tx.for_agent(agent)
     memory_id = _memory_id(agent, one)
     if rows.dreams.promoted([memory_id]):
@@ -215,39 +214,43 @@ def _promote(tx: Transaction, agent: str, one: Candidate, now: int) -> Phase | N
 
 def _keep(tx: Transaction, rows: AgentRepositories, one: Candidate, now: int) -> Phase | None:
     memory = rows.memories.find(one.source.id)
-    if memory is None or not lasts(memory, now) or why_not_memory(memory, _message_of(rows, memory)) is not None:
+    if (
+        memory is None
+        or not is_lasting(memory, now)
+        or refuse_memory(memory, _source_message(rows, memory)) is not None
+    ):
         return None
     with tx.curation.entry(
-        job=DREAM_SWEEP, agent=rows.agent, action=ACTION, why=one.signals.told, memories=[memory.id], at=now
+        job=DREAM_SWEEP, agent=rows.agent, action=ACTION, why=one.signals.explanation, memories=[memory.id], at=now
     ):
         rows.memories.change(memory.row_id, now=now, lifetime="long_term", concept_tags=concept_tags(memory.content))
-        _into_ledger(rows, memory.id, one.signals, "kept", now)
+        _add_to_ledger(rows, memory.id, one.signals, "kept", now)
     return "kept"
 
 
 def _make(tx: Transaction, rows: AgentRepositories, one: Candidate, memory_id: str, now: int) -> Phase | None:
     message = rows.messages.with_ids([one.source.id]).get(one.source.id)
-    before = rows.messages.preceding_texts([one.source.id]).get(one.source.id, "")
-    if message is None or why_not_message(message, before) is not None:
+    preceding_text = rows.messages.preceding_texts([one.source.id]).get(one.source.id, "")
+    if message is None or refuse_message(message, preceding_text) is not None:
         return None
     found = rows.found.texts([one.chunk_id]).get(one.chunk_id)
     if found is None or found.id != message.id:
         return None
     session = rows.sessions.get(message.session)
     with tx.curation.entry(
-        job=DREAM_SWEEP, agent=rows.agent, action=ACTION, why=one.signals.told, memories=[memory_id], at=now
+        job=DREAM_SWEEP, agent=rows.agent, action=ACTION, why=one.signals.explanation, memories=[memory_id], at=now
     ):
-        made = rows.memories.add(
+        memory = rows.memories.add(
             NewMemory(
                 id=memory_id,
-                # As it was recalled: with the name of who said it, and of a long message the part that was found.
+                # As it was recalled: with the name of the speaker, and only the recalled part of a long message.
                 content=found.chunk_text,
                 created_at=message.created_at,
                 lifetime="long_term",
                 source="dream",
                 importance=message.importance,
                 owner_user_id=session.user,
-                tags=plain_tags(message.tags),
+                tags=tags_without_secrets(message.tags),
                 concept_tags=concept_tags(found.chunk_text),
                 session=message.session,
                 source_message=message.id,
@@ -255,28 +258,27 @@ def _make(tx: Transaction, rows: AgentRepositories, one: Candidate, memory_id: s
             ),
             now=now,
         )
-        # It has been recalled, as what it was before: else it would begin to fade from the day on which it was said.
-        rows.memories.change(
-            made.row_id, now=now, access_count=one.signals.hits, accessed_at=max(made.accessed_at, one.signals.last_at)
-        )
-        _into_ledger(rows, memory_id, one.signals, "made", now)
+        # Carry over the recalls of the message: else the memory would decay from the day of the message.
+        accessed_at = max(memory.accessed_at, one.signals.last_at)
+        rows.memories.change(memory.row_id, now=now, access_count=one.signals.hits, accessed_at=accessed_at)
+        _add_to_ledger(rows, memory_id, one.signals, "made", now)
     return "made"
 
 
-def _message_of(rows: AgentRepositories, memory: MemoryRecord) -> MessageRecord | None:
+def _source_message(rows: AgentRepositories, memory: MemoryRecord) -> MessageRecord | None:
     if memory.source_message is None:
         return None
     return rows.messages.with_ids([memory.source_message]).get(memory.source_message)
 
 
-def _into_ledger(rows: AgentRepositories, memory_id: str, signals: Signals, phase: Phase, now: int) -> None:
+def _add_to_ledger(rows: AgentRepositories, memory_id: str, signals: Signals, phase: Phase, now: int) -> None:
     rows.dreams.promote(Promotion(memory_id, now, round(signals.score, 6), phase))
 
 
-def _refresh_files(run: JobRun, repositories: Repositories, memory_file_bytes: int) -> None:
-    """Have every agent's files say what its ledger says, also where it has none any more.
+def _refresh_files(run: JobRun, notebooks: Notebooks, repositories: Repositories) -> None:
+    """Bring the files of every agent up to date with its ledger, including agents whose ledger is now empty.
 
-    One that fails holds up no other.
+    A failure does not stop the others; the first one is raised at the end.
     """
     failed: StoreUnavailable | None = None
     with run.store.reading() as tx:
@@ -285,7 +287,7 @@ def _refresh_files(run: JobRun, repositories: Repositories, memory_file_bytes: i
     for agent in run.until_deadline(agents, remaining="notebooks_not_reached"):
         run.renew_lease()
         try:
-            done = refresh(run.store, repositories, agent, now=run.now, memory_file_bytes=memory_file_bytes)
+            done = refresh(run.store, notebooks, agent, now=run.now)
         except StoreUnavailable as error:
             failed = failed or error
             continue

@@ -1,7 +1,8 @@
-"""What a dream sweep thinks of: how worth keeping something is, from how it was recalled. Pure: events in, numbers out.
+"""Scores how worth keeping a memory is, from its recall events. Pure: events in, numbers out.
 
-Five signals, each on [0, 1], and their weighted sum. What was recalled often, well, lately, for different reasons and
-on different days scores high; the gates keep out what one person asked for again and again within a minute.
+The score is the weighted sum of five signals on [0, 1]. It is high for memories that were recalled often, with high
+relevance, recently, by different queries and on different days; the gates reject those that one user requested
+repeatedly within a minute.
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from reverie.clock import rfc3339
 from storage.recall.words import with_few_marks
 
 DAY_MICROS: Final = 24 * 3_600 * 1_000_000
-# How soon it is forgotten that something was recalled: ways of doing and liking change slowly.
+# Half-life of the recency of a recall: preferences and procedures change slowly.
 HALF_LIFE_DAYS: Final = {"preference": 365.0, "procedure": 365.0}
 OTHER_HALF_LIFE_DAYS: Final = 90.0
 WEIGHTS: Final = {"frequency": 0.24, "relevance": 0.30, "recency": 0.15, "diversity": 0.15, "spread": 0.16}
-# Six hits are as good as more, five queries and five days too.
+# A signal is full at six hits, five queries, five days.
 _FULL_FREQUENCY: Final = math.log(7)
 _FULL_DIVERSITY: Final = 5
 _FULL_SPREAD: Final = 5
@@ -28,29 +29,29 @@ _FULL_SPREAD: Final = 5
 _WORDS = re.compile(r"[^\W_]+")
 
 
-class Recalled(Protocol):
-    """One result of one recall: what was asked, how well it fitted, and when (microseconds)."""
+class RecallEvent(Protocol):
+    """One result of one recall."""
 
     @property
     def recall(self) -> str:
-        """The recall that it belongs to."""
+        """The id of the recall."""
 
     @property
     def query(self) -> str:
-        """What was asked."""
+        """The text of the query."""
 
     @property
     def score(self) -> float:
-        """How well it fitted, on [0, 1]."""
+        """The score of the result, on [0, 1]."""
 
     @property
     def at(self) -> int:
-        """When."""
+        """The time of the recall, in microseconds."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DreamRules:
-    """What a dream sweep looks at, and what it takes to be promoted."""
+    """Which recalls a dream sweep counts, and the minimum numbers for a promotion."""
 
     lookback_days: float = 30.0
     min_hits: int = 3
@@ -59,7 +60,7 @@ class DreamRules:
     most_promotions: int = 20
 
     def since(self, now: int) -> int:
-        """The first moment that a sweep looks at, in microseconds."""
+        """Return the start of the period that a sweep counts, in microseconds."""
         return now - int(self.lookback_days * DAY_MICROS)
 
 
@@ -82,26 +83,28 @@ class Signals:
         return sum(weight * float(getattr(self, name)) for name, weight in WEIGHTS.items())
 
     @property
-    def told(self) -> str:
-        """What they say, for whoever wonders why something was promoted."""
-        named = ", ".join(f"{name} {float(getattr(self, name)):.2f}" for name in WEIGHTS)
+    def explanation(self) -> str:
+        """The reason of a promotion, as the curation log shows it."""
+        signals = ", ".join(f"{name} {float(getattr(self, name)):.2f}" for name in WEIGHTS)
         last = rfc3339(self.last_at)[:10]
-        return f"score {self.score:.3f}: recalled {self.hits} times by {self.queries} queries, last on {last} ({named})"
+        return (
+            f"score {self.score:.3f}: recalled {self.hits} times by {self.queries} queries, last on {last} ({signals})"
+        )
 
     def pass_gates(self, rules: DreamRules) -> bool:
-        """Whether it may be promoted: often enough, by queries different enough, and scored high enough."""
+        """Return whether hits, queries and score reach the minimum of each."""
         return self.hits >= rules.min_hits and self.queries >= rules.min_queries and self.score >= rules.min_score
 
 
 @dataclass(slots=True)
 class Tally:
-    """The events of one memory, counted as they are read: a handful of numbers however many there are.
+    """Counts the recall events of one memory as they are read, in constant memory.
 
-    Give it the events of one recall one after the other: a recall counts once, by its best result. Of queries and days
-    no more are remembered than can matter.
+    The events of one recall must be added one after the other: a recall counts once, by its best result. At most
+    `max_queries` different queries are counted.
     """
 
-    remembered: int = _FULL_DIVERSITY
+    max_queries: int = _FULL_DIVERSITY
     hits: int = 0
     last_at: int = 0
     _scores: float = 0.0
@@ -110,7 +113,7 @@ class Tally:
     _queries: set[str] = field(default_factory=set)
     _days: set[int] = field(default_factory=set)
 
-    def add(self, event: Recalled) -> None:
+    def add(self, event: RecallEvent) -> None:
         """Count an event."""
         score = min(1.0, max(0.0, event.score))
         if event.recall == self._recall:
@@ -121,13 +124,13 @@ class Tally:
         self.hits += 1
         self._scores += score
         self.last_at = max(self.last_at, event.at)
-        if len(self._queries) < self.remembered:
+        if len(self._queries) < self.max_queries:
             self._queries.add(normalised_query(event.query))
         if len(self._days) < _FULL_SPREAD:
             self._days.add(event.at // DAY_MICROS)
 
     def signals(self, *, now: int, kind: str) -> Signals:
-        """The signals of what was counted. `now` is in microseconds."""
+        """Return the signals of the counted events. `now` is in microseconds."""
         days_since = max(0.0, (now - self.last_at) / DAY_MICROS)
         half_life = HALF_LIFE_DAYS.get(kind, OTHER_HALF_LIFE_DAYS)
         return Signals(
@@ -143,6 +146,6 @@ class Tally:
 
 
 def normalised_query(query: str) -> str:
-    """What two queries must share to count as one: their words, whatever the case, the punctuation and the blanks."""
+    """Return the words of a query without case, punctuation and white space: equal ones count as one query."""
     folded = unicodedata.normalize("NFKC", unicodedata.normalize("NFKC", with_few_marks(query)).casefold())
     return " ".join(_WORDS.findall(folded))

@@ -1,182 +1,190 @@
-"""An agent's notebook: its memories as files in a git repository, committed after dreams, on a checkpoint, and at the
-end of a session.
+"""An agent's notebook: its memories as files in a git repository.
 
-The database is what counts; the files are rendered from it. A crash between the two is made good by the next commit.
+It is committed after dream sweeps, on a checkpoint, and at the end of a session. The files are rendered from the
+database, which is authoritative; after a crash between the two, the next commit brings the files up to date.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
 
 from adapters.workspace_git import MAX_FILE_BYTES, Commit, Committed, Refused, Repositories
 from memory.memories.secrets import looks_secret
-from memory.upkeep.notebook_files import DREAMS_FILE, MEMORY_FILE, MEMORY_FILE_BYTES, Kept, Pages, render
+from memory.upkeep.notebook_files import (
+    DREAMS_FILE,
+    MEMORY_FILE,
+    MEMORY_FILE_BYTES,
+    PromotedMemory,
+    RenderedFiles,
+    render,
+)
 from reverie.checks import check_text
 from reverie.clock import from_micros
 from reverie.errors import Conflict, Rejected
-from reverie.upkeep import notebook_types as shown
+from reverie.upkeep import notebook_types
 from storage.memories.records import MemoryFilter, MemoryRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 from storage.upkeep.dreams import Promotion
 
-__all__ = [
-    "MEMORY_FILE_BYTES",
-    "checkpoint",
-    "diff",
-    "history",
-    "promotions",
-    "publish",
-    "refresh",
-]
-
-# Of what took a memory's place, something else may have taken the place, and so on; nobody's memory goes on for ever.
-_MOST_STEPS: Final = 100
-_MESSAGE_CHARACTERS: Final = 500
+# The maximum length of a chain of memories, each superseded by the next.
+_MAX_STEPS: Final = 100
+_MAX_MESSAGE_CHARACTERS: Final = 500
 
 log = structlog.get_logger(__name__)
 
 
-def publish(
-    store: Store,
-    repositories: Repositories | None,
-    agent: str,
-    message: str,
-    *,
-    now: int,
-    memory_file_bytes: int = MEMORY_FILE_BYTES,
-) -> Committed:
-    """Commit an agent's files as they should be now; no commit where nothing changed, or without repositories.
+@dataclass(frozen=True, slots=True)
+class Notebooks:
+    """The repositories of the notebooks, None if they are disabled, and the maximum size of MEMORY.md in bytes."""
 
-    What stays out of the files is returned and logged. `now` is in microseconds. Nothing is written to the database,
-    and none of its locks is held meanwhile. Raises `StoreUnavailable`, and `NotFound` for a workspace that is deleted.
+    repositories: Repositories | None
+    memory_file_bytes: int = MEMORY_FILE_BYTES
+
+    def require_repositories(self) -> Repositories:
+        """Return the repositories. Raises `Conflict` if notebooks are disabled."""
+        if self.repositories is None:
+            raise Conflict("no files are kept: set workspace_git to true to keep memories as files in git")
+        return self.repositories
+
+
+def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now: int) -> Committed:
+    """Render and commit an agent's files, unless nothing has changed or notebooks are disabled.
+
+    Refused files are returned and logged. `now` is in microseconds. Writes nothing to the database and holds none of
+    its locks meanwhile. Raises `StoreUnavailable`: when the repository cannot be written; `NotFound`: when the
+    workspace is deleted.
     """
-    if repositories is None:
+    if notebooks.repositories is None:
         return Committed(None)
-    return _commit(repositories, store, agent, _pages(store, agent, memory_file_bytes), message, now)
+    return _commit(notebooks.repositories, store, agent, _render(store, agent, notebooks), message, now)
 
 
-def refresh(
-    store: Store, repositories: Repositories, agent: str, *, now: int, memory_file_bytes: int = MEMORY_FILE_BYTES
-) -> Committed:
-    """Commit as `publish`, but only where dreams are not told as they are, or something told is true no more.
+def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> Committed:
+    """Commit as `publish`, but only if the promotions have changed or a line is no longer true.
 
-    So a sweep that was killed between the database and the files is made good by the next one, what is forgotten is
-    told for a day at most, and a sweep that changed nothing commits nothing: what is merely new waits for a checkpoint.
+    So the next sweep completes one that was killed between the database and the files, forgotten memories leave the
+    files within a day, and a sweep that changed nothing commits nothing: new facts and notes wait for a checkpoint.
     """
-    pages = _pages(store, agent, memory_file_bytes)
-    there = repositories.of(store.name, agent).files()
-    untold = any(there.get(path) != pages.files.get(path) for path in (MEMORY_FILE, DREAMS_FILE))
-    gone = any(set(text.splitlines()) - set(pages.files.get(path, "").splitlines()) for path, text in there.items())
-    if not untold and not gone:
+    repositories = notebooks.require_repositories()
+    rendered = _render(store, agent, notebooks)
+    committed = repositories.of(store.name, agent).files()
+    promotions_changed = any(committed.get(path) != rendered.files.get(path) for path in (MEMORY_FILE, DREAMS_FILE))
+    lines_removed = any(
+        set(text.splitlines()) - set(rendered.files.get(path, "").splitlines()) for path, text in committed.items()
+    )
+    if not promotions_changed and not lines_removed:
         return Committed(None)
-    promoted = sum(promotion.promoted_at == now for promotion in pages.ledger)
+    promoted = sum(promotion.promoted_at == now for promotion in rendered.ledger)
     message = f"Dream sweep: {promoted} promoted" if promoted else "Dream sweep: brought up to date"
-    return _commit(repositories, store, agent, pages, message, now)
+    return _commit(repositories, store, agent, rendered, message, now)
 
 
 def checkpoint(
-    store: Store,
-    repositories: Repositories | None,
-    agent: str,
-    message: str | None,
-    *,
-    now: int,
-    memory_file_bytes: int = MEMORY_FILE_BYTES,
-) -> shown.Checkpoint:
-    """Commit an agent's files under a message. Raises `Rejected` for the message, `Conflict` where git is off."""
-    said = _message(message)
-    done = publish(store, _on(repositories), agent, said, now=now, memory_file_bytes=memory_file_bytes)
-    return shown.Checkpoint(
-        commit=_as_shown(done.commit) if done.commit is not None else None,
-        refused=[shown.RefusedFile(path=one.path, why=one.why) for one in done.refused],
+    store: Store, notebooks: Notebooks, agent: str, message: str | None, *, now: int
+) -> notebook_types.Checkpoint:
+    """Commit an agent's files with a message, by default "Checkpoint".
+
+    Raises `Rejected`: when the message is too long or holds a secret; `Conflict`: when notebooks are disabled.
+    """
+    checked = _check_message(message)
+    notebooks.require_repositories()
+    done = publish(store, notebooks, agent, checked, now=now)
+    return notebook_types.Checkpoint(
+        commit=_to_commit(done.commit) if done.commit is not None else None,
+        refused=[notebook_types.RefusedFile(path=one.path, why=one.why) for one in done.refused],
     )
 
 
-def history(repositories: Repositories | None, workspace: str, agent: str, *, limit: int) -> list[shown.Commit]:
-    """The commits of an agent's files, the newest first. Raises `Conflict` where git is off."""
-    return [_as_shown(commit) for commit in _on(repositories).of(workspace, agent).history(limit)]
+def history(notebooks: Notebooks, workspace: str, agent: str, *, limit: int) -> list[notebook_types.Commit]:
+    """Return the commits of an agent's files, newest first. Raises `Conflict`: when notebooks are disabled."""
+    commits = notebooks.require_repositories().of(workspace, agent).history(limit)
+    return [_to_commit(commit) for commit in commits]
 
 
-def diff(repositories: Repositories | None, workspace: str, agent: str, a: str, b: str | None) -> shown.Difference:
-    """How an agent's files differ between two commits. Raises `NotFound`, `Rejected`; `Conflict` where git is off."""
-    return shown.Difference(text=_on(repositories).of(workspace, agent).diff(a, b))
+def diff(notebooks: Notebooks, workspace: str, agent: str, a: str, b: str | None) -> notebook_types.Difference:
+    """Return how an agent's files differ between commits `a` and `b`; `b` is the newest by default.
+
+    Raises `NotFound`: for an unknown commit; `Rejected`: for an invalid id; `Conflict`: when notebooks are disabled.
+    """
+    return notebook_types.Difference(text=notebooks.require_repositories().of(workspace, agent).diff(a, b))
 
 
-def promotions(store: Store, *, agent: str, limit: int, offset: int = 0) -> list[shown.Promotion]:
-    """What dream sweeps promoted, the newest first, with what each memory says now, unless it is forgotten."""
+def promotions(store: Store, *, agent: str, limit: int, offset: int = 0) -> list[notebook_types.Promotion]:
+    """Return what dream sweeps promoted, newest first, with the current content of memories that are not forgotten."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         found = rows.dreams.ledger(limit=limit, offset=offset)
         memories = rows.memories.with_ids([promotion.memory_id for promotion in found])
-    return [_promotion(one, memories.get(one.memory_id)) for one in found]
+    return [_to_promotion(one, memories.get(one.memory_id)) for one in found]
 
 
-def _pages(store: Store, agent: str, memory_file_bytes: int) -> Pages:
+def _render(store: Store, agent: str, notebooks: Notebooks) -> RenderedFiles:
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         ledger = rows.dreams.whole_ledger()
         return render(
             agent,
             ledger=ledger,
-            kept=_standing(rows, ledger),
+            promoted=_promoted_memories(rows, ledger),
             facts=list(rows.memories.iterate(MemoryFilter(facts=True))),
             notes=list(rows.memories.iterate(MemoryFilter(notes=True))),
-            memory_file_bytes=memory_file_bytes,
+            memory_file_bytes=notebooks.memory_file_bytes,
         )
 
 
-def _standing(rows: AgentRepositories, ledger: Sequence[Promotion]) -> list[Kept]:
-    """The promotions whose memory is there, with it or with what took its place, each memory once."""
-    kept: dict[str, Kept] = {}
+def _promoted_memories(rows: AgentRepositories, ledger: Sequence[Promotion]) -> list[PromotedMemory]:
+    """Return the current memories that were promoted, or have superseded promoted ones, each once."""
+    found: dict[str, PromotedMemory] = {}
     promoted = rows.memories.with_ids([promotion.memory_id for promotion in ledger])
     for promotion in ledger:
         memory = promoted.get(promotion.memory_id)
-        for _ in range(_MOST_STEPS):
+        for _ in range(_MAX_STEPS):
             if memory is None or memory.superseded_by is None:
                 break
             memory = rows.memories.find(memory.superseded_by)
         if memory is not None and memory.active:
-            kept.setdefault(memory.id, Kept(promotion, memory))
-    return list(kept.values())
+            found.setdefault(memory.id, PromotedMemory(promotion, memory))
+    return list(found.values())
 
 
-def _commit(repositories: Repositories, store: Store, agent: str, pages: Pages, message: str, now: int) -> Committed:
-    done = repositories.of(store.name, agent).commit(pages.files, message, now)
-    refused: tuple[Refused, ...] = (*pages.refused, *done.refused)
+def _commit(
+    repositories: Repositories, store: Store, agent: str, rendered: RenderedFiles, message: str, now: int
+) -> Committed:
+    done = repositories.of(store.name, agent).commit(rendered.files, message, now)
+    refused: tuple[Refused, ...] = (*rendered.refused, *done.refused)
     for one in refused:
         log.warning("kept_out_of_git", workspace=store.name, agent=agent, path=one.path, why=one.why)
     return Committed(done.commit, refused)
 
 
-def _on(repositories: Repositories | None) -> Repositories:
-    if repositories is None:
-        raise Conflict("no files are kept: the setting workspace_git is off")
-    return repositories
-
-
-def _message(message: str | None) -> str:
+def _check_message(message: str | None) -> str:
     if message is not None:
         check_text("message", message, MAX_FILE_BYTES)
-    said = " ".join((message or "").split())
-    if not said:
+    line = " ".join((message or "").split())
+    if not line:
         return "Checkpoint"
-    if len(said) > _MESSAGE_CHARACTERS:
-        raise Rejected(f"message has {len(said):,} characters; the limit is {_MESSAGE_CHARACTERS}", field="message")
-    if kind := looks_secret(said):
-        raise Rejected(f"message looks like it holds a secret ({kind}): a history keeps it", field="message")
-    return said
+    if len(line) > _MAX_MESSAGE_CHARACTERS:
+        raise Rejected(f"message has {len(line):,} characters; the limit is {_MAX_MESSAGE_CHARACTERS}", field="message")
+    if kind := looks_secret(line):
+        raise Rejected(
+            f"message looks like it holds a secret ({kind}): remove it, a history keeps it for ever", field="message"
+        )
+    return line
 
 
-def _as_shown(commit: Commit) -> shown.Commit:
-    return shown.Commit(id=commit.id, at=from_micros(commit.at), message=commit.message, changed=list(commit.changed))
+def _to_commit(commit: Commit) -> notebook_types.Commit:
+    return notebook_types.Commit(
+        id=commit.id, at=from_micros(commit.at), message=commit.message, changed=list(commit.changed)
+    )
 
 
-def _promotion(one: Promotion, memory: MemoryRecord | None) -> shown.Promotion:
-    return shown.Promotion(
+def _to_promotion(one: Promotion, memory: MemoryRecord | None) -> notebook_types.Promotion:
+    return notebook_types.Promotion(
         memory=one.memory_id,
         at=from_micros(one.promoted_at),
         score=one.score,

@@ -1,7 +1,8 @@
-"""The files of an agent's notebook, rendered whole each time: MEMORY.md, DREAMS.md, facts.md and notes/.
+"""Renders the files of an agent's notebook: MEMORY.md, DREAMS.md, facts.md and notes/.
 
-Pure: records in, texts out. Nothing is appended to, so no crash can double a line, and what is forgotten is gone from
-the next rendering. What was stored cannot break out of its line, and what looks like a secret is left out and named.
+Pure: records in, texts out. Files are rendered whole, so no crash can duplicate a line, and forgotten memories are
+missing from the next rendering. Stored text cannot break out of its line; what looks like a secret is left out and
+reported.
 """
 
 from __future__ import annotations
@@ -24,30 +25,30 @@ DREAMS_FILE: Final = "DREAMS.md"
 FACTS_FILE: Final = "facts.md"
 MEMORY_FILE_BYTES: Final = 65_536
 
-# A line of a list is read at a glance; the whole text is a `recall` away.
+# Enough to recognise a memory; `recall` returns the whole text.
 _LINE_CHARACTERS: Final = 400
 _LABEL_CHARACTERS: Final = 80
-# Whatever any reader takes for the end of a line.
+# Every character that some reader takes for the end of a line.
 _LINE_END = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# Control characters, what turns the direction of writing, and tags that no one sees but a model reads.
+# Control characters, bidirectional controls, and tag characters, which people do not see but a model reads.
 _HIDDEN = re.compile(
     "[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
 )
-# What opens code, HTML, a link or a picture, or passes for a control word of a chat template.
-_MARK = re.compile(r"[`<\[]")
-_LEFT_OUT: Final = "_{count} more are left out: this file has at most {limit} bytes._\n"
+# Characters that open code, HTML, a link or an image, or may pass for a control word of a chat template.
+_MARKUP = re.compile(r"[`<\[]")
+_LEFT_OUT_LINE: Final = "_{count} more are left out: this file has at most {limit} bytes._\n"
 
 
-class Kept(NamedTuple):
-    """A promotion and the memory that stands for it now."""
+class PromotedMemory(NamedTuple):
+    """A promotion, and the current memory that was promoted or has superseded the promoted one."""
 
     promotion: Promotion
     memory: MemoryRecord
 
 
 @dataclass(frozen=True, slots=True)
-class Pages:
-    """The rendered files by their paths, what was left out as it looks like a secret, and the ledger they tell of."""
+class RenderedFiles:
+    """The rendered files by path, the secrets that were left out, and the ledger that was rendered."""
 
     files: dict[str, str]
     refused: tuple[Refused, ...]
@@ -58,18 +59,19 @@ def render(
     agent: str,
     *,
     ledger: Sequence[Promotion],
-    kept: Iterable[Kept],
+    promoted: Iterable[PromotedMemory],
     facts: Iterable[MemoryRecord],
     notes: Iterable[MemoryRecord],
     memory_file_bytes: int = MEMORY_FILE_BYTES,
-) -> Pages:
-    """All files of an agent; one that would say nothing is not there.
+) -> RenderedFiles:
+    """Return all files of an agent, without empty ones.
 
-    `ledger` and `kept` come newest sweep first and best first within each; `facts` and `notes` in any order.
+    `ledger` and `promoted` must be ordered by sweep, newest first, then by score; `facts` and `notes` in any order.
     """
     refused: list[Refused] = []
+    shown = [one for one in promoted if not _is_secret(MEMORY_FILE, one.memory, refused)]
     files = {
-        MEMORY_FILE: _memory_file(agent, list(_harmless(MEMORY_FILE, kept, refused)), memory_file_bytes),
+        MEMORY_FILE: _memory_file(agent, shown, memory_file_bytes),
         DREAMS_FILE: _dreams_file(agent, ledger, memory_file_bytes),
         FACTS_FILE: _facts_file(agent, [fact for fact in facts if not _is_secret(FACTS_FILE, fact, refused)]),
     }
@@ -77,28 +79,28 @@ def render(
         path = f"notes/{file_name(note.note_id or note.id)}.md"
         if not _is_secret(path, note, refused):
             files[path] = _note_file(note)
-    return Pages({path: text for path, text in files.items() if text}, tuple(refused), ledger)
+    return RenderedFiles({path: text for path, text in files.items() if text}, tuple(refused), ledger)
 
 
-def on_one_line(text: str, longest: int = _LINE_CHARACTERS) -> str:
-    """A text as part of a line: no line end, nothing hidden, and no mark that opens something."""
-    bare = " ".join(_HIDDEN.sub("", _LINE_END.sub(" ", text[: 8 * longest])).split())
-    shown = bare if len(bare) <= longest else bare[: longest - 1] + "…"
-    return _MARK.sub(lambda found: "\\" + found.group(), shown)
+def on_one_line(text: str, max_characters: int = _LINE_CHARACTERS) -> str:
+    """Return a text as part of a line: shortened, without line ends and hidden characters, with markup escaped."""
+    bare = " ".join(_HIDDEN.sub("", _LINE_END.sub(" ", text[: 8 * max_characters])).split())
+    shown = bare if len(bare) <= max_characters else bare[: max_characters - 1] + "…"
+    return _MARKUP.sub(lambda found: "\\" + found.group(), shown)
 
 
 def quoted(text: str) -> str:
-    """A text of several lines as a quotation, each line with its mark: no heading and no fence reaches out of it."""
+    """Return a text as a Markdown quotation: every line begins with its mark, so no heading or fence breaks out."""
     lines = [_HIDDEN.sub("", line).rstrip() for line in _LINE_END.split(text.strip())]
     return "".join(f"> {line}".rstrip() + "\n" for line in lines)
 
 
-def _memory_file(agent: str, kept: Sequence[Kept], limit: int) -> str:
+def _memory_file(agent: str, promoted: Sequence[PromotedMemory], limit: int) -> str:
     head = f"# Memory of {on_one_line(agent, _LABEL_CHARACTERS)}\n\nRecalled often, so kept. The newest come first.\n\n"
-    return _capped(head, [_memory_line(one) for one in kept], limit) if kept else ""
+    return _capped(head, [_memory_line(one) for one in promoted], limit) if promoted else ""
 
 
-def _memory_line(one: Kept) -> str:
+def _memory_line(one: PromotedMemory) -> str:
     tags = ", ".join(on_one_line(tag, _LABEL_CHARACTERS) for tag in one.memory.concept_tags)
     about = f" ({tags})" if tags else ""
     day = rfc3339(one.promotion.promoted_at)[:10]
@@ -106,7 +108,7 @@ def _memory_line(one: Kept) -> str:
 
 
 def _dreams_file(agent: str, ledger: Sequence[Promotion], limit: int) -> str:
-    """An entry for each sweep that promoted something. Ids and no contents: what is forgotten leaves no word here."""
+    """Return an entry for each sweep with promotions, with ids and no contents, so that forgetting is complete."""
     head = f"# Dreams of {on_one_line(agent, _LABEL_CHARACTERS)}\n\n"
     entries: list[str] = []
     for at, promotions in groupby(ledger, key=lambda promotion: promotion.promoted_at):
@@ -138,12 +140,12 @@ def _note_file(note: MemoryRecord) -> str:
 
 
 def _capped(head: str, parts: Sequence[str], limit: int) -> str:
-    """As many parts as fit, and how many do not."""
+    """Return the head and as many parts as fit into `limit` bytes, with a last line that counts the rest."""
     whole = head + "".join(parts)
     if len(whole.encode()) <= limit:
         return whole
-    said = _LEFT_OUT.format(count=f"{len(parts):,}", limit=f"{limit:,}")
-    room = limit - len(head.encode()) - len(said.encode())
+    last_line = _LEFT_OUT_LINE.format(count=f"{len(parts):,}", limit=f"{limit:,}")
+    room = limit - len(head.encode()) - len(last_line.encode())
     fitting: list[str] = []
     for part in parts:
         room -= len(part.encode())
@@ -151,18 +153,14 @@ def _capped(head: str, parts: Sequence[str], limit: int) -> str:
             break
         fitting.append(part)
     left = len(parts) - len(fitting)
-    return head + "".join(fitting) + _LEFT_OUT.format(count=f"{left:,}", limit=f"{limit:,}")
-
-
-def _harmless(path: str, kept: Iterable[Kept], refused: list[Refused]) -> Iterable[Kept]:
-    return (one for one in kept if not _is_secret(path, one.memory, refused))
+    return head + "".join(fitting) + _LEFT_OUT_LINE.format(count=f"{left:,}", limit=f"{limit:,}")
 
 
 def _is_secret(path: str, memory: MemoryRecord, refused: list[Refused]) -> bool:
-    """Whether a memory looks like a secret; where it does, that is reported."""
-    said = f"{memory.key}: {memory.value}\n{memory.content}" if memory.category is not None else memory.content
-    kind = looks_secret(said)
+    """Return whether a memory looks like a secret; if so, add it to `refused`."""
+    text = f"{memory.key}: {memory.value}\n{memory.content}" if memory.category is not None else memory.content
+    kind = looks_secret(text)
     if kind is not None:
-        what = on_one_line(memory.note_id or memory.id, 128)
-        refused.append(Refused(path, f"{what} is left out: it looks like it holds a secret ({kind})"))
+        memory_id = on_one_line(memory.note_id or memory.id, 128)
+        refused.append(Refused(path, f"{memory_id} is left out: it looks like it holds a secret ({kind})"))
     return kind is not None

@@ -1,6 +1,6 @@
-"""What a dream sweep never promotes, however often it was recalled: commands, secrets, what tools put out, questions.
+"""Decides what a dream sweep never promotes, however often it was recalled: commands, secrets, tool output, questions.
 
-It errs on the side of leaving out: what is left out stays where it is and is found as before.
+It errs on the side of refusing: what is refused is not changed, and can be recalled as before.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from storage.pipeline.records import MessageRecord
 
 Refusal = Literal["command", "question", "secret", "tool_output", "too_long"]
 
-# What a person reads again in MEMORY.md and a model in its prompt; a longer memory is a document.
-MOST_CHARACTERS: Final = 20_000
-_TOOLS: Final = frozenset({"tool", "system"})
-# Blanks, characters without width, and the marks of quoted code: a command hides behind none of them.
-_BEFORE: Final = " \t\r\n\f\v`'\"\u200b\u200c\u200d\u2060\ufeff\xa0"
+# Longer texts are documents, too long for MEMORY.md and for a prompt.
+MAX_CHARACTERS: Final = 20_000
+_TOOL_ROLES: Final = frozenset({"tool", "system"})
+# White space, zero-width characters and quotation marks that may precede a command.
+_COMMAND_PREFIX: Final = " \t\r\n\f\v`'\"\u200b\u200c\u200d\u2060\ufeff\xa0"
 _COMMAND = re.compile(
     r"""
     [/!](?=\S)                                  # /reset, !rm
-    | [$%\u276f\u279c\u03bb]\s+\S               # $ ls, and the signs of other shells
-    | \#\s(?:[a-z][\w./-]*)(?:\s+-|\s*$)        # root's, where it is no heading
+    | [$%\u276f\u279c\u03bb]\s+\S               # $ ls, and the prompts of other shells
+    | \#\s(?:[a-z][\w./-]*)(?:\s+-|\s*$)        # a root prompt, not a heading
     | >>>\s | In\s\[\d+\]:                      # Python's
     | (?:\([\w.-]+\)\s)?\[?[\w.-]+@[\w.-]+(?::[~/][^\s$\#%]*|\s[~/\w.-]+)\]?\s?[$\#%]\s   # ana@host:~/src$
     | PS\s[A-Z]:\\[^>\n]*> | [A-Z]:\\[^>\n]*>   # PowerShell and cmd
@@ -37,7 +37,7 @@ _COMMAND = re.compile(
 )
 _OUTPUT = re.compile(
     r"""
-    ``` | ~~~                                   # nothing but code, or what it printed
+    ``` | ~~~                                   # a block of code or its output
     | Traceback\s\(most\srecent\scall\slast\)
     | <(?:tool|function)[_-]?(?:result|response|call|output)
     | \[(?:tool|function)[_\s-]?(?:result|response|call|output)
@@ -48,48 +48,48 @@ _OUTPUT = re.compile(
 )
 
 
-def why_not_memory(memory: MemoryRecord, source: MessageRecord | None) -> Refusal | None:
-    """Why a memory is never promoted; None where it may be. `source` is the message that it came from, if any."""
-    if memory.source.lower() in _TOOLS or (source is not None and source.role in _TOOLS):
+def refuse_memory(memory: MemoryRecord, source: MessageRecord | None) -> Refusal | None:
+    """Return why a memory must not be promoted, or None. `source` is the message that it was made from, if any."""
+    if memory.source.lower() in _TOOL_ROLES or (source is not None and source.role in _TOOL_ROLES):
         return "tool_output"
-    return why_not_text(f"{memory.value or ''}\n{memory.content}".strip())
+    return refuse_text(f"{memory.value or ''}\n{memory.content}".strip())
 
 
-def lasts(memory: MemoryRecord, now: int) -> bool:
-    """Whether a memory stands and is meant to outlive its conversation: one of that tier ends with it."""
+def is_lasting(memory: MemoryRecord, now: int) -> bool:
+    """Return whether a memory is current, unexpired, and outlives its conversation. `now` is in microseconds."""
     return memory.active and memory.tier != "conversation" and not (memory.expires_at and memory.expires_at <= now)
 
 
-def plain_tags(tags: Iterable[str]) -> tuple[str, ...]:
-    """These tags without what looks like a secret."""
+def tags_without_secrets(tags: Iterable[str]) -> tuple[str, ...]:
+    """Return the tags without those that look like a secret."""
     return tuple(tag for tag in tags if looks_secret(tag) is None)
 
 
-def why_not_message(message: MessageRecord, before: str) -> Refusal | None:
-    """Why a message never becomes a memory; None where it may. `before` is what was said just before it."""
-    if asks_for_secret(before) or announces_secret(before):
+def refuse_message(message: MessageRecord, preceding_text: str) -> Refusal | None:
+    """Return why a message must not become a memory, or None. `preceding_text` is the message just before it."""
+    if asks_for_secret(preceding_text) or announces_secret(preceding_text):
         return "secret"
-    if message.role in _TOOLS or message.tool_call_id or message.tool_name or message.tool_calls:
+    if message.role in _TOOL_ROLES or message.tool_call_id or message.tool_name or message.tool_calls:
         return "tool_output"
-    # Found by those who ask the same, and not the answer to anything.
-    return "question" if is_only_questions(message.content) else why_not_text(message.content)
+    # A question is recalled by similar questions, but answers none of them.
+    return "question" if is_only_questions(message.content) else refuse_text(message.content)
 
 
-def why_not_text(text: str) -> Refusal | None:
-    """Why a text is never promoted; None where it may be."""
-    begins = unicodedata.normalize("NFKC", text[:400]).lstrip(_BEFORE)
+def refuse_text(text: str) -> Refusal | None:
+    """Return why a text must not be promoted, or None."""
+    beginning = unicodedata.normalize("NFKC", text[:400]).lstrip(_COMMAND_PREFIX)
     raw = text.lstrip(" \t\r\n")
-    if _COMMAND.match(begins):
+    if _COMMAND.match(beginning):
         return "command"
     if _OUTPUT.match(raw) or _is_json(raw):
         return "tool_output"
     if looks_secret(text):
         return "secret"
-    return "too_long" if len(text) > MOST_CHARACTERS else None
+    return "too_long" if len(text) > MAX_CHARACTERS else None
 
 
 def _is_json(text: str) -> bool:
-    if not text.startswith(("{", "[")) or len(text) > MOST_CHARACTERS:
+    if not text.startswith(("{", "[")) or len(text) > MAX_CHARACTERS:
         return False
     try:
         json.loads(text)

@@ -40,10 +40,10 @@ def _add_git(router: APIRouter, services: Services) -> None:
         limit, offset = page_of(request, limit=20)
         if offset:
             raise Rejected("a history has no offset: ask for more of it with limit", field="offset")
-        repositories = services.runtime.repositories
+        notebooks = services.runtime.notebooks
 
         def work() -> CommitList:
-            return CommitList(commits=notebook.history(repositories, caller.workspace, caller.agent, limit=limit))
+            return CommitList(commits=notebook.history(notebooks, caller.workspace, caller.agent, limit=limit))
 
         return answer(await services.threads.run(work))
 
@@ -54,10 +54,10 @@ def _add_git(router: APIRouter, services: Services) -> None:
         query = query_of(request, ("a", "b"))
         if "a" not in query:
             raise Rejected("a must name a commit: its id, at least 7 characters of it, or HEAD", field="a")
-        repositories = services.runtime.repositories
+        notebooks = services.runtime.notebooks
         return answer(
             await services.threads.run(
-                lambda: notebook.diff(repositories, caller.workspace, caller.agent, query["a"], query.get("b"))
+                lambda: notebook.diff(notebooks, caller.workspace, caller.agent, query["a"], query.get("b"))
             )
         )
 
@@ -84,11 +84,4 @@ def _checkpoint(services: Services, caller: Caller, message: str | None) -> Chec
     store = services.store_to_read(caller.workspace)
     if store is None:
         raise NotFound(f"nothing has been stored in workspace {caller.workspace!r} yet", field="workspace")
-    return notebook.checkpoint(
-        store,
-        runtime.repositories,
-        caller.agent,
-        message,
-        now=runtime.now(),
-        memory_file_bytes=runtime.settings.memory_file_bytes,
-    )
+    return notebook.checkpoint(store, runtime.notebooks, caller.agent, message, now=runtime.now())

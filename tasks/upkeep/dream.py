@@ -19,10 +19,9 @@ def dream_sweep(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
     """Promote what was recalled often enough, and commit the memory files of the agents concerned."""
     return dreams.dream_sweep(
         runtime.stores,
-        runtime.repositories,
+        runtime.notebooks,
         rules=runtime.settings.dream_rules,
         now=runtime.now(),
-        memory_file_bytes=runtime.settings.memory_file_bytes,
         dry_run=dry_run,
         on_made=lambda name: runtime.notify_stage("chunk", name),
     )

@@ -187,7 +187,7 @@ def test_a_dream_sweep_runs_as_a_task_and_its_ledger_can_be_read(here: Runtime, 
     (told,) = ana.promotions()
     assert (counts["promoted"], counts["commits"]) == (1, 1)
     assert (told.content, told.phase, told.kind) == (LISBON, "made", "event")
-    assert "made " + told.memory in here.repositories.of("default", "ana").files()["DREAMS.md"]  # type: ignore[union-attr]
+    assert "made " + told.memory in here.notebooks.repositories.of("default", "ana").files()["DREAMS.md"]  # type: ignore[union-attr]
     runs = here.stores.jobs().last_runs()
     assert runs[contract.DREAM_SWEEP].counts["promoted"] == 1
 
@@ -255,4 +255,4 @@ def test_the_command_line_fails_in_one_line(command: Callable[..., Ended]) -> No
 
 def test_a_runtime_keeps_repositories_where_the_settings_say(here: Runtime) -> None:
     """Given the setting on, which is the default, then the runtime has them below its data folder."""
-    assert isinstance(here.repositories, GitFolders)
+    assert isinstance(here.notebooks.repositories, GitFolders)

@@ -12,6 +12,7 @@ from adapters.workspace_git import GitFolders, Repositories
 from memory.memories.secrets import looks_secret
 from memory.upkeep.dream_sweep import dream_sweep
 from memory.upkeep.dreaming import DAY_MICROS, DreamRules
+from memory.upkeep.notebook import Notebooks
 from reverie.clock import new_id, now_micros
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.recall.events import NewRecall
@@ -31,6 +32,7 @@ class Dreamer(Pipeline):
         self.began = now_micros()
         self.today = self.began + 40 * DAY_MICROS
         self.repositories = repositories if repositories is not None else GitFolders(data, looks_secret)
+        self.notebooks = Notebooks(self.repositories)
 
     def remember(self, content: str, *, agent: str = "ana", **fields: Any) -> MemoryRecord:
         """Store a memory and have the pipeline index it."""
@@ -74,7 +76,7 @@ class Dreamer(Pipeline):
 
     def dream(self, *, dry_run: bool = False, **rules: Any) -> dict[str, Any]:
         """Run a sweep today."""
-        found = dream_sweep(self.stores, self.repositories, rules=DreamRules(**rules), now=self.today, dry_run=dry_run)
+        found = dream_sweep(self.stores, self.notebooks, rules=DreamRules(**rules), now=self.today, dry_run=dry_run)
         found.pop("stores", None)
         return found
 

@@ -106,7 +106,7 @@ def _work(line: Connection, data: str, job: str, broker: str) -> None:
     for module, name, size in (
         (consolidation_steps, "BATCH", 5),
         (retention, "BATCH_MESSAGES", 20),
-        (dream_sweep, "_WRITTEN_AT_ONCE", 3),
+        (dream_sweep, "_WRITE_BATCH", 3),
     ):
         setattr(module, name, size)
     # Two copies both begin: what keeps them apart is the lease alone.

@@ -19,6 +19,7 @@ from memory.memories.secrets import looks_secret
 from memory.upkeep import dream_sweep as sweeping
 from memory.upkeep.dream_sweep import dream_sweep, memory_id_of
 from memory.upkeep.dreaming import DAY_MICROS, DreamRules
+from memory.upkeep.notebook import Notebooks
 from reverie.clock import new_id
 from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
@@ -386,7 +387,7 @@ def test_two_sweeps_at_once_promote_once(dreamer: Dreamer) -> None:
 
     def sweep() -> None:
         gate.wait(10)
-        results.append(dream_sweep(dreamer.stores, dreamer.repositories, rules=DreamRules(), now=dreamer.today))
+        results.append(dream_sweep(dreamer.stores, dreamer.notebooks, rules=DreamRules(), now=dreamer.today))
 
     threads = [threading.Thread(target=sweep) for _ in range(2)]
     for thread in threads:
@@ -484,7 +485,7 @@ def _die_in(step: int, data: str, today: int) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(owner, name, die)
-    dream_sweep(Stores(Path(data)), GitFolders(Path(data), looks_secret), rules=DreamRules(), now=today)
+    dream_sweep(Stores(Path(data)), Notebooks(GitFolders(Path(data), looks_secret)), rules=DreamRules(), now=today)
 
 
 @pytest.mark.parametrize("step", range(3), ids=["in the transaction", "after its commit", "before the files"])
@@ -599,9 +600,7 @@ def test_without_time_for_any_store_nothing_is_promoted(dreamer: Dreamer) -> Non
     dreamer.remember(LISBON)
     dreamer.make_hot(LISBON)
 
-    counts = dream_sweep(
-        dreamer.stores, dreamer.repositories, rules=DreamRules(), now=dreamer.today, budget_seconds=0.0
-    )
+    counts = dream_sweep(dreamer.stores, dreamer.notebooks, rules=DreamRules(), now=dreamer.today, budget_seconds=0.0)
 
     assert counts["not_reached"] >= 1
     assert dreamer.ledger() == []
@@ -613,7 +612,7 @@ def test_without_workspace_git_sweeps_promote_and_write_no_files(tmp_path: Path)
     dreamer.remember(LISBON)
     dreamer.make_hot(LISBON)
 
-    counts = dream_sweep(dreamer.stores, None, rules=DreamRules(), now=dreamer.today)
+    counts = dream_sweep(dreamer.stores, Notebooks(None), rules=DreamRules(), now=dreamer.today)
 
     assert counts["promoted"] == 1
     assert not (tmp_path / "workspaces" / WORKSPACE / "git").exists()

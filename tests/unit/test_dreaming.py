@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from memory.upkeep.dreaming import DAY_MICROS, DreamRules, Signals, Tally, normalised_query
-from memory.upkeep.promotable import why_not_text
+from memory.upkeep.promotable import refuse_text
 
 NOW = 20_000 * DAY_MICROS + DAY_MICROS // 2
 
@@ -179,4 +179,4 @@ def test_every_signal_and_the_score_lie_between_zero_and_one(events: list[Event]
 )
 def test_commands_secrets_and_output_of_tools_are_never_promoted(text: str, why: str | None) -> None:
     """Given a text, then it is left out for this reason or for none."""
-    assert why_not_text(text) == why
+    assert refuse_text(text) == why

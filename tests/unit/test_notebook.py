@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from adapters.workspace_git import MAX_FILE_BYTES, RepositoriesInMemory
 from memory.memories.secrets import looks_secret
 from memory.upkeep.dreaming import DAY_MICROS
-from memory.upkeep.notebook import checkpoint, diff, history, promotions, publish, refresh
-from memory.upkeep.notebook_files import Kept, on_one_line, quoted, render
+from memory.upkeep.notebook import Notebooks, checkpoint, diff, history, promotions, publish, refresh
+from memory.upkeep.notebook_files import PromotedMemory, on_one_line, quoted, render
 from reverie.errors import Conflict, Rejected, StoreUnavailable
 from storage.memories.records import MemoryRecord
 from storage.upkeep.dreams import Promotion
@@ -47,13 +47,13 @@ def memory(number: int, content: str = "", **fields: Any) -> MemoryRecord:
     return MemoryRecord(**{**values, **fields})
 
 
-def kept(number: int, content: str = "", *, at: int = DAY, score: float = 0.5, **fields: Any) -> Kept:
-    return Kept(Promotion(f"k{number}", at, score, "kept"), memory(number, content, **fields))
+def kept(number: int, content: str = "", *, at: int = DAY, score: float = 0.5, **fields: Any) -> PromotedMemory:
+    return PromotedMemory(Promotion(f"k{number}", at, score, "kept"), memory(number, content, **fields))
 
 
-def rendered(*memories: Kept, facts: Any = (), notes: Any = (), **more: Any) -> dict[str, str]:
+def rendered(*memories: PromotedMemory, facts: Any = (), notes: Any = (), **more: Any) -> dict[str, str]:
     ledger = [one.promotion for one in memories]
-    return render("ana", ledger=ledger, kept=memories, facts=facts, notes=notes, **more).files
+    return render("ana", ledger=ledger, promoted=memories, facts=facts, notes=notes, **more).files
 
 
 # --- rendering ---
@@ -145,8 +145,13 @@ def test_hostile_contents_are_one_harmless_line(content: str) -> None:
 def test_a_hostile_name_of_an_agent_or_a_note_stays_in_its_heading() -> None:
     """Given names with line ends and marks, then each is part of one heading."""
     note = memory(1, "milk", note_id="x\n# y")
-    files = render("ana\n# evil", ledger=(), kept=(), facts=[memory(2, category="a\n## b", key="k\n", value="v\n- w")],
-                   notes=[note]).files  # fmt: skip
+    files = render(
+        "ana\n# evil",
+        ledger=(),
+        promoted=(),
+        facts=[memory(2, category="a\n## b", key="k\n", value="v\n- w")],
+        notes=[note],
+    ).files
 
     assert sum(line.startswith("#") for line in files["facts.md"].splitlines()) == 2
     assert sum(line.startswith("- ") for line in files["facts.md"].splitlines()) == 1
@@ -158,7 +163,7 @@ def test_what_looks_like_a_secret_is_left_out_and_named() -> None:
     pages = render(
         "ana",
         ledger=[Promotion("k1", DAY, 0.5, "kept")],
-        kept=[kept(1, SECRET), kept(2, "harmless")],
+        promoted=[kept(1, SECRET), kept(2, "harmless")],
         facts=[memory(3, "x", category="account", key="password", value="Zk8-fh2-QwLm9x")],
         notes=[memory(4, f"remember: {SECRET}", note_id="wifi")],
     )
@@ -175,7 +180,7 @@ def test_what_looks_like_a_secret_is_left_out_and_named() -> None:
 
 
 def save(dreamer: Dreamer, message: str = "saved", **more: Any) -> Any:
-    return publish(dreamer.store, dreamer.repositories, "ana", message, now=dreamer.today, **more)
+    return publish(dreamer.store, dreamer.notebooks, "ana", message, now=dreamer.today, **more)
 
 
 def test_facts_and_notes_are_published_and_what_is_deleted_is_gone(dreamer: Dreamer) -> None:
@@ -228,7 +233,7 @@ def test_a_sweep_that_changed_nothing_commits_nothing_even_where_notes_are_new(d
     """Given a new note and nothing promoted, then the sweep leaves it to the next checkpoint or close."""
     dreamer.remember("milk", kind="note", note_id="shopping")
 
-    assert refresh(dreamer.store, dreamer.repositories, "ana", now=dreamer.today).commit is None
+    assert refresh(dreamer.store, dreamer.notebooks, "ana", now=dreamer.today).commit is None
     assert save(dreamer).commit is not None
 
 
@@ -242,7 +247,7 @@ def test_a_fact_or_a_note_that_is_forgotten_is_told_for_a_day_at_most(dreamer: D
         tx.for_agent("ana").memories.delete([fact.row_id])
         tx.for_agent("ana").memories.rewrite(note.row_id, "bread", now=dreamer.today)
 
-    assert refresh(dreamer.store, dreamer.repositories, "ana", now=dreamer.today).commit is not None
+    assert refresh(dreamer.store, dreamer.notebooks, "ana", now=dreamer.today).commit is not None
 
     told = "".join(dreamer.files().values())
     assert "Lisbon" in told
@@ -264,11 +269,11 @@ def test_an_agent_that_forgot_everything_is_told_of_no_more(dreamer: Dreamer) ->
 
 def test_without_repositories_publishing_does_nothing(dreamer: Dreamer) -> None:
     """Given workspace git switched off, then publishing is nothing, and the calls of a person say why."""
-    assert publish(dreamer.store, None, "ana", "x", now=dreamer.today).commit is None
+    assert publish(dreamer.store, Notebooks(None), "ana", "x", now=dreamer.today).commit is None
     for call in (
-        lambda: checkpoint(dreamer.store, None, "ana", None, now=dreamer.today),
-        lambda: history(None, "ws", "ana", limit=5),
-        lambda: diff(None, "ws", "ana", "HEAD", None),
+        lambda: checkpoint(dreamer.store, Notebooks(None), "ana", None, now=dreamer.today),
+        lambda: history(Notebooks(None), "ws", "ana", limit=5),
+        lambda: diff(Notebooks(None), "ws", "ana", "HEAD", None),
     ):
         with pytest.raises(Conflict, match="workspace_git"):
             call()
@@ -279,12 +284,12 @@ def test_a_checkpoint_says_what_it_committed_and_kept_out(dreamer: Dreamer) -> N
     dreamer.remember("milk", kind="note", note_id="shopping")
     dreamer.remember(SECRET, kind="note", note_id="wifi")
 
-    done = checkpoint(dreamer.store, dreamer.repositories, "ana", "  before\nthe move ", now=dreamer.today)
+    done = checkpoint(dreamer.store, dreamer.notebooks, "ana", "  before\nthe move ", now=dreamer.today)
 
     assert done.commit is not None
     assert (done.commit.message, done.commit.changed) == ("before the move", ["notes/shopping.md"])
     assert [refused.path for refused in done.refused] == ["notes/wifi.md"]
-    again = checkpoint(dreamer.store, dreamer.repositories, "ana", None, now=dreamer.today)
+    again = checkpoint(dreamer.store, dreamer.notebooks, "ana", None, now=dreamer.today)
     assert again.commit is None
 
 
@@ -292,7 +297,7 @@ def test_a_checkpoint_says_what_it_committed_and_kept_out(dreamer: Dreamer) -> N
 def test_a_message_that_should_not_be_kept_is_rejected(dreamer: Dreamer, message: str) -> None:
     """Given a secret, too long a text, or none that can be stored, then the error names the field."""
     with pytest.raises(Rejected) as error:
-        checkpoint(dreamer.store, dreamer.repositories, "ana", message, now=dreamer.today)
+        checkpoint(dreamer.store, dreamer.notebooks, "ana", message, now=dreamer.today)
 
     assert error.value.field == "message"
 
@@ -328,8 +333,8 @@ def test_secrets_are_in_no_commit_of_any_kind(dreamer: Dreamer) -> None:
     save(dreamer)
 
     assert "Zk8" not in "".join(dreamer.files().values())
-    assert all("Zk8" not in diff(dreamer.repositories, "ws", "ana", c.id, None).text
-               for c in history(dreamer.repositories, "ws", "ana", limit=10))  # fmt: skip
+    assert all("Zk8" not in diff(dreamer.notebooks, "ws", "ana", c.id, None).text
+               for c in history(dreamer.notebooks, "ws", "ana", limit=10))  # fmt: skip
 
 
 def test_an_error_of_the_disk_is_told_and_leaves_the_database_alone(dreamer: Dreamer) -> None:
@@ -343,4 +348,4 @@ def test_an_error_of_the_disk_is_told_and_leaves_the_database_alone(dreamer: Dre
             return []
 
     with pytest.raises(StoreUnavailable):
-        publish(dreamer.store, Broken(), "ana", "x", now=dreamer.today)
+        publish(dreamer.store, Notebooks(Broken()), "ana", "x", now=dreamer.today)

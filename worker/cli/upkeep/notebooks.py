@@ -21,14 +21,7 @@ def checkpoint(
     call = invocation(context)
     here = call.runtime
     store = here.stores.workspace(call.settings.workspace, create=False)
-    done = notebook.checkpoint(
-        store,
-        here.repositories,
-        call.agent,
-        message,
-        now=here.now(),
-        memory_file_bytes=call.settings.memory_file_bytes,
-    )
+    done = notebook.checkpoint(store, here.notebooks, call.agent, message, now=here.now())
     if as_json:
         print_json(done)
         return
@@ -48,7 +41,7 @@ def history(
 ) -> None:
     """The commits of the agent's memory files, the newest first."""
     call = invocation(context)
-    found = notebook.history(call.runtime.repositories, call.settings.workspace, call.agent, limit=limit)
+    found = notebook.history(call.runtime.notebooks, call.settings.workspace, call.agent, limit=limit)
     if as_json:
         print_json(found)
         return
@@ -68,7 +61,7 @@ def diff(
 ) -> None:
     """How the agent's memory files differ between two commits."""
     call = invocation(context)
-    found = notebook.diff(call.runtime.repositories, call.settings.workspace, call.agent, a, b)
+    found = notebook.diff(call.runtime.notebooks, call.settings.workspace, call.agent, a, b)
     if as_json:
         print_json(found)
     else:
