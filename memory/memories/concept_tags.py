@@ -1,7 +1,7 @@
-"""Concept tags: what a text is about, in at most eight words taken from the text itself (M6).
+"""Concept tags: what a text is about, in at most eight words taken from the text itself.
 
-Compound tokens (`foo.bar`, `a-b`, `x/y`) come first, in their order: they are names of something. Then keywords by
-weight. The same text gives the same tags everywhere and always: nothing is counted but the text.
+Compound tokens (`foo.bar`, `a-b`, `x/y`) come first, in their order, because they name something; then keywords by
+weight. Deterministic: the tags depend on nothing but the text.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from typing import Final
 from memory.memories.stop_words import STOP_WORDS
 from storage.recall.words import hash_of, with_few_marks
 
-MOST_TAGS: Final = 8
-FEWEST_CHARACTERS: Final = 3
-# Two characters of Chinese, Japanese or Korean are a word more often than not.
-FEWEST_CHARACTERS_CJK: Final = 2
-# A token that is longer is a hash, a key or an address, and says nothing of what a text is about.
-MOST_CHARACTERS: Final = 40
-# What a text is about is said in its first pages; 20,000 characters take about 10 ms.
+MAX_TAGS: Final = 8
+MIN_CHARACTERS: Final = 3
+# In Chinese, Japanese and Korean two characters are usually a word.
+MIN_CHARACTERS_CJK: Final = 2
+# A longer token is a hash, a key or an address and says nothing about the topic.
+MAX_CHARACTERS: Final = 40
+# Only the beginning is read: 20,000 characters take about 10 ms.
 _READ_CHARACTERS: Final = 20_000
-# A name within a sentence ("to Lisbon") says more than the words around it.
-_OF_A_NAME: Final = 1.5
+# A name within a sentence ("to Lisbon") weighs more than the words around it.
+_NAME_FACTOR: Final = 1.5
 
 _HAN: Final = "\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff"
 _KATAKANA: Final = "\u30a1-\u30fa\u30fc-\u30fe"
 _HANGUL: Final = "\uac00-\ud7af"
 _CJK: Final = f"{_HAN}{_HANGUL}\u3040-\u30ff"
-# Vowel signs and accents that stand for themselves (Devanagari, Thai, Arabic, Hebrew) are no ends of a word.
+# Vowel signs and accents that are separate characters (Devanagari, Thai, Arabic, Hebrew) do not end a word.
 _MARKS: Final = (
     "\u0300-\u036f\u0591-\u05bd\u0610-\u061a\u064b-\u065f\u0670\u0900-\u0903\u093a-\u094f\u0981-\u0983\u09bc-\u09cd"
     "\u0a01-\u0a03\u0a3c-\u0a4d\u0b01-\u0b03\u0b3c-\u0b4d\u0bbe-\u0bcd\u0c00-\u0c04\u0c3e-\u0c4d\u0cbc-\u0ccd"
@@ -44,12 +44,12 @@ _TOKEN = re.compile(
     rf"(?P<compound>{_PART}(?:[._/-]{_PART})+)|(?P<word>{_WORD})|(?P<cjk>[{_HAN}]+|[{_KATAKANA}]+|[{_HANGUL}]+)"
 )
 _SCHEME = re.compile(r"\b[a-z][a-z0-9+.-]{1,15}://(?:www\.)?", re.IGNORECASE)
-_SENTENCE_BEGINS_AFTER = re.compile(r"(?:^|[.!?\n:;\u2026\"\u201c(\[*>-])\s*$")
+_SENTENCE_START = re.compile(r"(?:^|[.!?\n:;\u2026\"\u201c(\[*>-])\s*$")
 # 7, 3rd, 10am, 42km: a number with or without its unit.
 _NUMBER = re.compile(r"\d+(?:st|nd|rd|th|am|pm|h|hr|hrs|min|s|ms|k|m|mm|cm|km|kg|mg|g|l|ml|kb|mb|gb|tb|x|%)?")
 _ENDS: Final = ("'s", "\u2019s", "'", "\u2019")
 
-# Characters of Chinese grammar: what stands between two of them is a word or two.
+# Characters of Chinese grammar: between two of them are one or two words.
 _HAN_GRAMMAR = re.compile(
     "[\u7684\u4e86\u662f\u5728\u6211\u4f60\u60a8\u4ed6\u5979\u5b83\u4eec\u5011\u8fd9\u9019\u90a3\u4e0d\u4e5f\u5c31"
     "\u90fd\u548c\u4e0e\u8207\u6709\u6ca1\u6c92\u5f88\u4f1a\u6703\u8bf4\u8aaa\u8981\u8ba9\u8b93\u628a\u88ab\u7ed9"
@@ -60,7 +60,7 @@ _HAN_WORD_CHARACTERS: Final = 4
 
 @dataclass(slots=True)
 class _Keyword:
-    """A word and its other forms: as it was first written, where, how often, and whether it looks like a name."""
+    """A word with its other forms: as first written, where, how often, and whether it looks like a name."""
 
     tag: str
     place: int
@@ -69,15 +69,15 @@ class _Keyword:
 
     @property
     def weight(self) -> float:
-        """More often counts, less each time; a longer word says more; a name says more than either."""
+        """Return a weight that grows with the logarithm of the count and with the length, and is higher for names."""
         length = 2 * len(self.tag) if _is_cjk(self.tag) else len(self.tag)
-        return (1 + math.log(self.times)) * math.sqrt(min(length, 12)) * (_OF_A_NAME if self.is_name else 1.0)
+        return (1 + math.log(self.times)) * math.sqrt(min(length, 12)) * (_NAME_FACTOR if self.is_name else 1.0)
 
 
 def concept_tags(text: str) -> tuple[str, ...]:
-    """What a text is about: at most 8 tags of 3 to 40 characters (2 for CJK), compounds first, then the weightiest.
+    """Return at most 8 tags of 3 to 40 characters (from 2 for CJK) for a text: compounds first, then by weight.
 
-    They are NFKC and lower case, and no numbers, dates or stop words. None for a text without any such word.
+    Tags are lower-case NFKC, without numbers, dates and stop words. Empty for a text without any such word.
     """
     compounds: dict[str, None] = {}
     keywords: dict[int, _Keyword] = {}
@@ -89,7 +89,7 @@ def concept_tags(text: str) -> tuple[str, ...]:
         keyword.times += 1
         keyword.is_name = keyword.is_name or is_name
     ranked = sorted(keywords.values(), key=lambda keyword: (-keyword.weight, keyword.place))
-    return tuple(dict.fromkeys([*compounds, *(keyword.tag for keyword in ranked)]))[:MOST_TAGS]
+    return tuple(dict.fromkeys([*compounds, *(keyword.tag for keyword in ranked)]))[:MAX_TAGS]
 
 
 def _readable(text: str) -> str:
@@ -97,7 +97,7 @@ def _readable(text: str) -> str:
 
 
 def _candidates(text: str) -> Iterator[tuple[str, bool, bool]]:
-    """Each token that may be a tag, whether it is a compound, and whether it looks like a name."""
+    """Yield each token that may be a tag, whether it is a compound, and whether it looks like a name."""
     for found in _TOKEN.finditer(text):
         written = found.group()
         if found.lastgroup == "cjk":
@@ -114,7 +114,7 @@ def _candidates(text: str) -> Iterator[tuple[str, bool, bool]]:
 
 
 def _lower(token: str) -> str:
-    """In lower case and NFKC: one may undo the other, for a handful of characters and once."""
+    """Return a token in lower case and NFKC; for a few characters one undoes the other, so it is applied twice."""
     lower = unicodedata.normalize("NFKC", token.lower())
     return lower if lower == lower.lower() else unicodedata.normalize("NFKC", lower.lower())
 
@@ -127,16 +127,16 @@ def _without_end(word: str) -> str:
 
 def _is_word(word: str) -> bool:
     return (
-        FEWEST_CHARACTERS <= len(word) <= MOST_CHARACTERS
+        MIN_CHARACTERS <= len(word) <= MAX_CHARACTERS
         and word.replace("\u2019", "'") not in STOP_WORDS
         and not _is_number(word)
     )
 
 
 def _is_compound(token: str) -> bool:
-    """Whether it names something: not a date, a range, `and/or`, `e.g`."""
+    """Return whether a token names something: not a date, a range, `and/or` or `e.g`."""
     parts = re.split(r"[._/-]", token)
-    if not FEWEST_CHARACTERS <= len(token) <= MOST_CHARACTERS or all(_is_number(part) for part in parts):
+    if not MIN_CHARACTERS <= len(token) <= MAX_CHARACTERS or all(_is_number(part) for part in parts):
         return False
     if "." in token and all(len(part) == 1 for part in parts):
         return False  # an abbreviation
@@ -148,18 +148,18 @@ def _is_number(word: str) -> bool:
 
 
 def _is_name(written: str, before: str) -> bool:
-    """Whether a word has a capital that no beginning of a sentence explains."""
-    return written[0].isupper() and not written.isupper() and not _SENTENCE_BEGINS_AFTER.search(before)
+    """Return whether a word is capitalised although it does not start a sentence."""
+    return written[0].isupper() and not written.isupper() and not _SENTENCE_START.search(before)
 
 
 def _cjk_words(run: str) -> Iterator[str]:
-    """Words of a script without blanks: short runs as they are, longer ones of Chinese characters in pairs."""
+    """Yield words of a script without blanks: short runs as they are, longer Chinese ones as pairs of characters."""
     if not re.match(f"[{_HAN}]", run):
-        if FEWEST_CHARACTERS_CJK <= len(run) <= MOST_CHARACTERS:
+        if MIN_CHARACTERS_CJK <= len(run) <= MAX_CHARACTERS:
             yield run
         return
     for part in _HAN_GRAMMAR.split(run):
-        if FEWEST_CHARACTERS_CJK <= len(part) <= _HAN_WORD_CHARACTERS:
+        if MIN_CHARACTERS_CJK <= len(part) <= _HAN_WORD_CHARACTERS:
             yield part
         elif len(part) > _HAN_WORD_CHARACTERS:
             yield from (part[place : place + 2] for place in range(len(part) - 1))

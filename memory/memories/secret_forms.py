@@ -1,6 +1,6 @@
-"""What secrets look like: the forms of well-known keys, and the words with which people and files state a secret.
+"""Regular expressions for secrets: the formats of well-known keys, and how people and files state a secret.
 
-Every quantifier is bounded and nothing is nested, so that a text of any kind is searched in linear time.
+Every quantifier is bounded and none are nested, so that any text is searched in linear time.
 """
 
 from __future__ import annotations
@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Prefixes as their issuers document them; what follows is random, and long enough that no word is mistaken for it.
+# Prefixes as documented by their issuers; the rest is random, and too long to be mistaken for a word.
 _KEY_FORMS: Final = (
     r"sk-(?:ant|proj|svcacct|admin|or-v1)-[\w-]{20,400}",  # Anthropic, OpenAI, OpenRouter
-    r"sk-[A-Za-z0-9]{32,100}",  # OpenAI of old, DeepSeek and others that took its form
+    r"sk-[A-Za-z0-9]{32,100}",  # older OpenAI, DeepSeek and others with the same format
     r"(?:gsk_|xai-|pplx-|r8_|nvapi-|fw_)[\w-]{30,200}",  # Groq, xAI, Perplexity, Replicate, NVIDIA, Fireworks
     r"hf_[A-Za-z0-9]{30,100}",  # Hugging Face
     r"(?:AKIA|ASIA|ABIA|ACCA)[A-Z0-9]{16}",  # AWS
@@ -61,7 +61,7 @@ _IS: Final = (
     r"|lautet|ist|sind|est|sont|es|son|é|è|(?:starts?|begins?|ends?)(?: now)? with)(?!\w):?"
     r"|[ \t]{0,3}(?::=|=>|->|→|==?|:|是|为|為|は))[ \t]{0,3}"
 )
-# "... for the office wifi", between the name of a secret and what it is.
+# "... for the office wifi", between the name of a secret and its value.
 _WHAT_FOR: Final = (
     rf"(?:[ \t](?:for|to|of|on|at|in|für|de|du|del|da)[ \t](?:{_WORD}){{0,5}}?[\w'\u2019.@-]{{1,40}}(?=[ \t:=]))?"
 )
@@ -73,8 +73,8 @@ PASSWORD = re.compile(
 PASSWORD_USED = re.compile(
     rf"(?i)\b(?:with|use|using|enter|type|try)[ \t](?:the[ \t]|my[ \t]|this[ \t])?{_NAMES_OF_PASSWORDS}[ \t]{_VALUE}"
 )
-# "password Zebra77": only for what is no word and no name of a technique.
-PASSWORD_BESIDE = re.compile(
+# "password Zebra77": only if it is neither a word nor the name of a technique.
+PASSWORD_NEXT_TO_NAME = re.compile(
     r"(?i)\b(?:password|passwd|passwort|kennwort)[ \t](?:from[ \t])?"
     r"(?!(?:sha|md|oauth|saml|pbkdf|http|utf|aes|base|tls|bcrypt|argon|v)-?\d)"
     rf"(?P<bare>(?=[^\s]{{0,60}}\d)(?=[^\s]{{0,60}}[a-z])[^\s<{_QUOTES}]{{6,200}})"
@@ -86,7 +86,7 @@ PASSWORD_LAST = re.compile(
     r"|as(?:[ \t](?:my|our|the|his|her|their|your|a))?)[ \t]"
     rf"(?:{_WORD}){{0,3}}(?:{_NAMES_OF_PASSWORDS}|pin\b)"
 )
-# "I log in with Zebra_77": the name of no secret, but what else does one do that with? No names of services.
+# "I log in with Zebra_77": no secret is named, but one is used. Not for names of services.
 LOGGED_IN_WITH = re.compile(
     r"(?i)\b(?:log(?:s|ged)?[ -]?(?:in|on)(?:to)?|sign(?:s|ed)?[ -]?in(?:to)?|gets?[ ](?:in|into|on|onto)"
     r"|unlock(?:s|ed)?)\b[^\n.;:!?]{0,40}?[ \t]with[ \t]"
@@ -108,7 +108,7 @@ SECURITY_ANSWER = re.compile(
     r"(?P<answer>[^\n.;:!?]{2,80})"
 )
 WALLET_KEY = re.compile(r"(?i)\b(?:wallet|private|priv)\b[^\n]{0,30}?\b(?:0x)?(?P<key>[0-9a-f]{64})\b")
-# Papers: their numbers let somebody pass for their owner.
+# Identity documents: their numbers allow impersonation.
 IDENTITY = re.compile(
     r"(?i)\b(?:passport|(?:driver['\u2019]?s?|driving) licen[cs]e|tax(?:payer)? (?:id|number)|national id(?:entity)?"
     r"|identity card|id card|national insurance|social(?! security)|steuer-?(?:id|nummer)|personalausweis|reisepass"
@@ -131,14 +131,14 @@ CODE_LAST = re.compile(
     r"(?:(?:pin|door|alarm|gate|garage|safe|locker?|entry|access|security|verification|one[- ]time|login|unlock|card)"
     r"[- ])?(?:pin|otp|passcode|(?<=as )code|(?<=[rmeyknd][ -])code)\b"
 )
-# The rest of it comes in what one says next.
+# The rest of the secret follows in the next message.
 ANNOUNCED = re.compile(
     rf"(?i)(?:{_NAMES_OF_PASSWORDS}|\bpin\b|passphrase|seed phrase|(?:api|secret|access)[ _-]?key|token)"
     r"[^\n.;]{0,60}?\b(?:next (?:message|line|one)|(?:the|its) rest|(?:first|second|other) (?:half|part)"
     r"|in (?:two|2) parts)\b"
     rf"|\b(?:first|second|other) (?:half|part) of (?:my |the |our )?(?:\w{{1,20}} )?{_NAMES_OF_PASSWORDS}"
 )
-# Who asks so is given one; what is asked about secrets ("which password manager ...") gives none away.
+# Requests for a secret; questions about secrets ("which password manager ...") do not reveal one.
 ASKED = re.compile(
     r"(?i)\b(?:what(?:'s|\u2019s)?|which|(?:tell|give|send) (?:me|us)|share"
     r"|please (?:enter|type|provide|confirm|send)|i need (?=your))\b[^\n?.!]{0,60}?"
@@ -148,14 +148,14 @@ ASKED = re.compile(
     r"|(?:door|alarm|gate|garage|safe|lock|access|entry|security|verification|one[- ]time)[- ]code)\b"
     r"(?! (?:manager|policy|rule|reset|generator|length|limit|format|field|hint|hash|rotation|strength))"
 )
-# A name that ends as names of secrets do, then a value: in a file, a header, a query, or as a sentence.
+# A name that ends like the name of a secret, then a value: in a file, a header, a query or a sentence.
 ASSIGNMENT = re.compile(
     r"(?i)(?:api[_ -]?key|secret(?:[_ -]?(?:access[_ -]?)?key)?"
     r"|(?:access|account|private|signing|encryption|master|auth|license|subscription|client|service|session)[_ -]?key"
     rf"|token|credentials?|passphrase){_OPTIONAL_QUOTE}{_WHAT_FOR}{_IS}{_OPTIONAL_QUOTE}(?P<value>[^\s,;&<>{_QUOTES}]{{8,500}})"
 )
-TOKEN_BESIDE = re.compile(r"(?i)\b(?:token|api[_ -]?key|secret)[ \t]([\w.~+/=-]{16,500})")
-# `STRIPE_KEY=...`: the name says little, so the value has to look random.
+TOKEN_NEXT_TO_NAME = re.compile(r"(?i)\b(?:token|api[_ -]?key|secret)[ \t]([\w.~+/=-]{16,500})")
+# `STRIPE_KEY=...`: the name is not specific, so the value must look random.
 CAPITALS = re.compile(
     r"(?<![A-Za-z0-9_])[A-Z][A-Z0-9_]{0,40}(?:KEY|PASS|PAT|AUTH|DSN|SALT|CREDS)[ ]?=[ ]?[\"']?([^\s\"',;&]{16,500})"
 )
@@ -165,7 +165,7 @@ CARD = re.compile(
     r"|\d{4}([ .\u00a0\u202f-]?)\d{6}\2\d{4,5}|\d{14,19})"
     r"(?![\d_]|[.,/-]\d)"
 )
-# First digits and lengths of the networks, as ISO/IEC 7812 has them given out: other numbers are no cards.
+# First digits and lengths assigned to card networks (ISO/IEC 7812): other numbers are no cards.
 CARD_ISSUERS = re.compile(
     r"4(?:\d{15}|\d{18})|5[0-8]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720|20[0-4])\d{12}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
     r"|35(?:2[89]|[3-8]\d)\d{12}|6(?:011|4[4-9]\d|5\d\d)\d{12}(?:\d{3})?|62\d{14,17}|6[0-9]\d{14}"
@@ -178,7 +178,7 @@ SOCIAL_SECURITY = re.compile(
     r"|(?<![\d-])(?P<before>(?!000|666|9)\d{3}-(?!00)\d\d-(?!0000)\d{4})(?![\d-]).{0,30}?\b(?:ssn|social security)\b"
 )
 
-# What is long and looks random, and is known not to be a secret.
+# Long, random-looking strings that are known not to be secrets.
 HARMLESS = re.compile(
     r"(?i)-----BEGIN (?:[A-Z0-9 ]{0,40}PUBLIC KEY(?: BLOCK)?|CERTIFICATE)-----[\w+/=:;,.\s]{0,20000}"
     r"-----END [A-Z0-9 ]{1,60}-----"
@@ -187,8 +187,8 @@ HARMLESS = re.compile(
     r"|\bdata:[\w/+.-]{1,80};base64,[A-Za-z0-9+/=]{1,100000}"
     r"|\b(?:sha|md)\d{1,3}[-:][A-Za-z0-9+/=]{20,100}"
     r"|[\w.+-]{1,100}@[\w-]{1,100}\.[\w.-]{2,100}"
-    r"|\bI[0-9a-f]{40}\b"  # Change-Ids of Gerrit
-    # Ids: they name a thing of their service's and open nothing.
+    r"|\bI[0-9a-f]{40}\b"  # Gerrit change ids
+    # Ids: they name an object of a service and grant no access.
     r"|\b(?:msg|req|resp|run|call|toolu|asst|thread|file|chatcmpl|batch|conv|cus|pi|ch|sub|in|evt|price|prod|acct|txn|seti|pm|py"
     r"|trace|span|srv|usr|user|org|proj|ses|sess|item|doc|chunk|id)[_-](?!\w{1,60}_secret_)[\w-]{8,200}",
     re.DOTALL,

@@ -1,4 +1,4 @@
-"""Numbers that are secrets: of cards, accounts and papers, where their form or what is said of them proves it."""
+"""Find secret numbers: of cards, bank accounts and identity documents, by their format or the words around them."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from typing import Final, NamedTuple
 
 from memory.memories import secret_forms as forms
 
-# The countries with letters in their account numbers leave at least so many digits.
-_FEWEST_IBAN_DIGITS: Final = 8
+# The fewest digits of an IBAN, in countries whose account numbers have letters.
+_MIN_IBAN_DIGITS: Final = 8
 
 
 class Secret(NamedTuple):
-    """Where in a text a secret stands, and of what kind it is."""
+    """The position of a secret in a text, and its kind."""
 
     start: int
     end: int
@@ -20,7 +20,7 @@ class Secret(NamedTuple):
 
 
 def numbers(text: str) -> Iterator[Secret]:
-    """The numbers of cards, bank accounts, papers and social security that a text holds."""
+    """Yield the numbers of cards, bank accounts, identity documents and social security in a text."""
     for found in forms.CARD.finditer(text):
         digits = "".join(filter(str.isdigit, found.group()))
         if forms.CARD_ISSUERS.fullmatch(digits) and _passes_luhn(digits):
@@ -36,17 +36,17 @@ def numbers(text: str) -> Iterator[Secret]:
 
 
 def _passes_luhn(digits: str) -> bool:
-    """The check digit of card numbers (ISO/IEC 7812-1, annex B)."""
+    """Return whether the check digit of a card number is right (ISO/IEC 7812-1, annex B)."""
     doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
     return sum(number - 9 if number > 9 else number for number in doubled) % 10 == 0 and len(set(digits)) > 1
 
 
 def _iban_length(text: str) -> int:
-    """How much of a text is an IBAN whose check digits are right (ISO 7064, MOD 97-10); 0 for none of it.
+    """Return how many characters of a text are an IBAN with valid check digits (ISO 7064, MOD 97-10); 0 for none.
 
-    A word in capitals behind it may look like its last group.
+    A word in capitals after it may look like its last group, so shorter ends are tried, too.
     """
-    if sum(map(str.isdigit, text)) < _FEWEST_IBAN_DIGITS:
+    if sum(map(str.isdigit, text)) < _MIN_IBAN_DIGITS:
         return 0
     ends = [place for place in range(15, len(text) + 1) if place == len(text) or not text[place].isalnum()]
     for end in reversed(ends):

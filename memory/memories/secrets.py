@@ -1,7 +1,7 @@
-"""Finds what nobody should be reminded of: keys, tokens, passwords, card numbers.
+"""Find secrets in texts: keys, tokens, passwords, card numbers.
 
-It is a guess from the text alone, and errs on the side of silence where a statement names a secret ("my password
-is ..."), on the side of keeping where it does not: dates, ids, hashes and long names are no secrets.
+A heuristic on the text alone. Where a statement names a secret ("my password is ...") it prefers to redact; where none
+is named it prefers to keep: dates, ids, hashes and long names are no secrets.
 """
 
 from __future__ import annotations
@@ -18,25 +18,25 @@ from memory.memories.secret_numbers import Secret, numbers
 
 REDACTED: Final = "[redacted]"
 
-# Below this a text is repetitive (bits a character, Shannon): 24 random letters and digits have 4.2 on average.
+# Bits per character (Shannon) below which a text is repetitive: 24 random letters and digits have 4.2 on average.
 _RANDOM_BITS: Final = 3.5
-# Of neighbours in a random mixture of small letters, capitals and digits 62 % are of different kinds; in names such as
-# `AbstractFactoryBean2` less than 40 %.
+# Share of neighbouring characters of different kinds: 62 % in a random mix of lower case, upper case and digits, less
+# than 40 % in names such as `AbstractFactoryBean2`.
 _RANDOM_CHANGES: Final = 0.42
-_FEWEST_KINDS_OF_CHARACTER: Final = 5
+_MIN_DISTINCT_CHARACTERS: Final = 5
 
 _PLACEHOLDER = re.compile(
     r"(?i)\A(?:[<\[{(%$*#•…].*|[a-z]{2,10}://.*|x{3,}|\.{3,}|-+|_+|your?[_-].*|my[_-](?:secret|password|token|key).*"
     r"|.*[_-]here|(?:\w+_)?(?:password|passwd|pwd|secret|token)(?:_[a-z_]+)?|none|null|nil|true|false|undefined"
     r"|str(?:ing)?|text|bytes|bool|int|any|optional|required|todo|tbd|n/a|redacted|example|placeholder)\Z"
 )
-# `get_password()`, `settings.password`, `os.environ[...]`: the place of a secret and not the secret.
+# `get_password()`, `settings.password`, `os.environ[...]`: where a secret is stored, not the secret.
 _CODE = re.compile(
     r"\A(?:[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)*[(\[].*|(?:[a-z_]\w*\.)+[a-z_]\w*|[a-z]+(?:_[a-z]+)+|\d+/\d+|[A-Z][A-Z0-9]*_[A-Z0-9_]*)\Z"
 )
 _COUNTED = re.compile(r"(?i)\A\d{1,3}[-+]?(?:char|digit|letter|symbol|word|day|month|hour|minute|year|time|bit|factor)")
-# After "the password is", these say something of the password. What people choose is seldom a participle either.
-_SAID_OF_PASSWORDS: Final = (
+# After "the password is", these words describe the password. A password is rarely a participle either.
+_DESCRIPTIONS: Final = (
     "a about again all almost already also always an and another any as asked at auto bad because been before"
     " behind being better between both broken but by can case chosen clear correct created current default different"
     " difficult done easy either empty enabled encrypted enough even every exactly expected expired expiring fine"
@@ -50,25 +50,25 @@ _SAID_OF_PASSWORDS: Final = (
     " why with without working written wrong yet you your"
 )
 _PARTICIPLE = re.compile(r"\A[a-z]{2,}(?:ed|ing|able|ible|ful|less|ly)\Z")
-# A phrase that has one of these, or two, may be; a sentence about a phrase has them at every turn.
+# A passphrase contains few of these words; a sentence about a passphrase contains many.
 _FUNCTION_WORDS: Final = "a an and are as at be by for from has have in is it my not of on or so that the to was with"
-_FEWEST_PHRASE_WORDS: Final = 3
-_FEWEST_WALLET_WORDS: Final = 11
-# Phrases that restore a wallet have twelve and more (BIP 39), those thrown by dice six (Diceware).
-_FEWEST_WORDS_IN_A_SENTENCE: Final = 6
-# Who says what comes next is brief; a longer text is about passwords.
-_LONGEST_ANNOUNCEMENT: Final = 400
-_NOT_A_PASSWORD = frozenset(_SAID_OF_PASSWORDS.split())
+_MIN_PHRASE_WORDS: Final = 3
+_MIN_WALLET_WORDS: Final = 11
+# Wallet recovery phrases have twelve words or more (BIP 39), Diceware phrases six.
+_MIN_WORDS_IN_A_SENTENCE: Final = 6
+# Announcements are short; a longer text is about passwords.
+_MAX_ANNOUNCEMENT: Final = 400
+_NOT_A_PASSWORD = frozenset(_DESCRIPTIONS.split())
 _NOT_IN_A_PHRASE = frozenset(_FUNCTION_WORDS.split())
 
 
 def looks_secret(text: str) -> str | None:
-    """The kind of a secret that a text holds ("API key", "password", "card number" ...), or None."""
+    """Return the kind of a secret in a text ("API key", "password", "card number" ...), or None."""
     return next((found.kind for found in secrets_in(text)), None)
 
 
 def redacted(text: str) -> str:
-    """The text with each secret replaced by `[redacted]`: what says that there was one stays."""
+    """Return the text with each secret replaced by `[redacted]`; the words that name it stay."""
     pieces: list[str] = []
     end = 0
     for found in sorted(secrets_in(text)):
@@ -78,23 +78,23 @@ def redacted(text: str) -> str:
     return "".join([*pieces, text[end:]])
 
 
-def holds_secret_of(text: str, said: str) -> bool:
-    """Whether a text repeats a secret of what was said, where it may have stood with the words that give it away."""
-    return any(said[found.start : found.end] in text for found in secrets_in(said))
+def holds_secret_of(text: str, source: str) -> bool:
+    """Return whether a text repeats a secret of its source, in which other words may identify it as one."""
+    return any(source[found.start : found.end] in text for found in secrets_in(source))
 
 
 def asks_for_secret(text: str) -> bool:
-    """Whether the answer to a text is a secret, whatever it looks like: "What is the wifi password?"."""
+    """Return whether a text asks for a secret, so that any answer is one: "What is the wifi password?"."""
     return forms.ASKED.search(text) is not None
 
 
 def announces_secret(text: str) -> bool:
-    """Whether somebody says that a secret, or the rest of one, comes with their next message."""
-    return len(text) <= _LONGEST_ANNOUNCEMENT and forms.ANNOUNCED.search(text) is not None
+    """Return whether a text announces that a secret, or the rest of one, follows in the next message."""
+    return len(text) <= _MAX_ANNOUNCEMENT and forms.ANNOUNCED.search(text) is not None
 
 
 def secrets_in(text: str) -> Iterator[Secret]:
-    """All that looks like a secret, the surest kinds first; two of them may overlap."""
+    """Yield everything that looks like a secret, the most certain kinds first; they may overlap."""
     yield from _whole(forms.PRIVATE_KEY, text, "private key")
     yield from _keys(text)
     yield from _whole(forms.PASSWORD_HASH, text, "password hash")
@@ -116,7 +116,7 @@ def _whole(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[Secret]:
 
 def _keys(text: str) -> Iterator[Secret]:
     for found in forms.API_KEY.finditer(text):
-        if len(set(found.group())) > 2 * _FEWEST_KINDS_OF_CHARACTER:  # `sk-xxxxxxxx` stands in instructions
+        if len(set(found.group())) > 2 * _MIN_DISTINCT_CHARACTERS:  # not `sk-xxxxxxxx` as in instructions
             yield Secret(*found.span(), "API key")
     yield from (Secret(*found.span(1), "webhook") for found in forms.SLACK_WEBHOOK.finditer(text))
     yield from _whole(forms.WEB_TOKEN, text, "JSON web token")
@@ -145,7 +145,7 @@ def _passwords(text: str) -> Iterator[Secret]:
         forms.PASSWORD,
         forms.PASSWORD_USED,
         forms.PASSWORD_LAST,
-        forms.PASSWORD_BESIDE,
+        forms.PASSWORD_NEXT_TO_NAME,
         forms.LOGGED_IN_WITH,
         forms.LOGIN_PAIR,
     ):
@@ -154,27 +154,27 @@ def _passwords(text: str) -> Iterator[Secret]:
             quoted = named.get("quoted")
             value = quoted or found["bare"].rstrip(".,;:!?)]}")
             start = found.start("quoted" if quoted else "bare")
-            states = _states(named.get("states") or "", text[start + len(value) :][:2])
-            if _is_password(value, quoted=bool(quoted), word_will_do=states):
+            states = _allows_plain_word(named.get("states") or "", text[start + len(value) :][:2])
+            if _is_password(value, quoted=bool(quoted), word_is_enough=states):
                 yield Secret(start, start + len(value), "password")
 
 
-def _states(connector: str, after: str) -> bool:
-    """Whether a plain word behind this may be a password: "password: leave it empty" goes on, "password: tom" ends."""
-    if connector.strip().endswith("with"):  # "... starts with capitals" says something of it
+def _allows_plain_word(connector: str, after: str) -> bool:
+    """Return whether a plain word may be the password: "password: tom", but not "password: leave it empty"."""
+    if connector.strip().endswith("with"):  # "... starts with capitals" describes it
         return False
-    goes_on = len(after) > 1 and after[0] == " "
-    return bool(connector) and not (connector.strip() == ":" and connector.endswith(" ") and goes_on)
+    continues = len(after) > 1 and after[0] == " "
+    return bool(connector) and not (connector.strip() == ":" and connector.endswith(" ") and continues)
 
 
-def _is_password(value: str, *, quoted: bool, word_will_do: bool) -> bool:
+def _is_password(value: str, *, quoted: bool, word_is_enough: bool) -> bool:
     if len(value) < 3 or _PLACEHOLDER.match(value) or _CODE.match(value) or _COUNTED.match(value):
         return False
     if quoted:
         return True
     if value.replace("-", "").replace("'", "").replace("\u2019", "").isalpha():
         word = value.lower()
-        return word_will_do and word not in _NOT_A_PASSWORD and not _PARTICIPLE.match(word)
+        return word_is_enough and word not in _NOT_A_PASSWORD and not _PARTICIPLE.match(word)
     return len(value) > 3
 
 
@@ -183,15 +183,12 @@ def _phrases(text: str) -> Iterator[Secret]:
         words = list(re.finditer(r"\S+", found["words"]))
         alone = [_bare(word.group()) for word in words]
         ends = next((place for place, word in enumerate(alone) if word in _NOT_IN_A_PHRASE), len(words))
-        # What goes on behind it ("... for the wallet") may as well be a sentence about a phrase: that is not so long.
-        fewest = (
-            _FEWEST_WALLET_WORDS
-            if found["weak"]
-            else _FEWEST_PHRASE_WORDS
-            if ends == len(words)
-            else _FEWEST_WORDS_IN_A_SENTENCE
-        )
-        if ends >= fewest and all(word.replace("-", "").isalpha() for word in alone[:ends]):
+        # If text follows ("... for the wallet"), it may be a sentence about a phrase: only a longer one is a secret.
+        if found["weak"]:
+            min_words = _MIN_WALLET_WORDS
+        else:
+            min_words = _MIN_PHRASE_WORDS if ends == len(words) else _MIN_WORDS_IN_A_SENTENCE
+        if ends >= min_words and all(word.replace("-", "").isalpha() for word in alone[:ends]):
             start = found.start("words")
             yield Secret(start, start + words[ends - 1].end(), "passphrase")
 
@@ -207,9 +204,10 @@ def _codes(text: str) -> Iterator[Secret]:
 
 
 def _is_code(found: re.Match[str]) -> bool:
-    fewest = 3 if found.group()[:2].lower() == "cv" else 4
-    fewest = 2 if any(map(str.isalpha, found["code"])) else fewest
-    return sum(map(str.isdigit, found["code"])) >= fewest
+    min_digits = 3 if found.group()[:2].lower() == "cv" else 4
+    if any(map(str.isalpha, found["code"])):
+        min_digits = 2
+    return sum(map(str.isdigit, found["code"])) >= min_digits
 
 
 def _assignments(text: str) -> Iterator[Secret]:
@@ -217,7 +215,7 @@ def _assignments(text: str) -> Iterator[Secret]:
         value = found["value"].rstrip(".,;:!?)]}")
         if len(value) > 7 and _is_mixed(value) and not _PLACEHOLDER.match(value) and not _CODE.match(value):
             yield Secret(found.start("value"), found.start("value") + len(value), "secret value")
-    for found in forms.TOKEN_BESIDE.finditer(text):
+    for found in forms.TOKEN_NEXT_TO_NAME.finditer(text):
         if _is_mixed(found.group(1)) and not forms.HARMLESS.match(found.group(1)):
             yield Secret(*found.span(1), "secret value")
     for found in forms.CAPITALS.finditer(text):
@@ -226,7 +224,7 @@ def _assignments(text: str) -> Iterator[Secret]:
 
 
 def _random_tokens(text: str) -> Iterator[Secret]:
-    """Long tokens that mix small letters, capitals and digits as chance does."""
+    """Yield long tokens that mix lower case, upper case and digits as if at random."""
     rest = forms.HARMLESS.sub(lambda found: " " * len(found.group()), text)
     for found in forms.TOKEN.finditer(rest):
         token = found.group()
@@ -248,19 +246,19 @@ def _class_of(character: str) -> str:
 
 
 def _changes(token: str) -> float:
-    """The share of neighbouring letters and digits that are of different kinds."""
+    """Return the share of neighbouring letters and digits that are of different kinds."""
     kinds = [_class_of(character) for character in token]
     pairs = [(one, other) for one, other in pairwise(kinds) if "symbol" not in (one, other)]
     return sum(one != other for one, other in pairs) / len(pairs) if pairs else 0.0
 
 
 def _is_mixed(value: str) -> bool:
-    """Whether letters and digits are in it, and more than a few kinds of them."""
+    """Return whether a value has letters and digits, and more than a few distinct ones."""
     has_both = any(map(str.isdigit, value)) and any(map(str.isalpha, value))
-    return has_both and len(set(value)) > _FEWEST_KINDS_OF_CHARACTER
+    return has_both and len(set(value)) > _MIN_DISTINCT_CHARACTERS
 
 
 def _bits(value: str) -> float:
-    """Shannon's entropy of the characters, in bits a character."""
+    """Return the Shannon entropy of the characters, in bits per character."""
     counts = Counter(value).values()
     return -sum(count / len(value) * math.log2(count / len(value)) for count in counts)

@@ -1,4 +1,4 @@
-"""Words that say nothing of what a text is about: of the calendar, of grammar, and the small change of conversation."""
+"""Stop words: words of the calendar, of grammar and of small talk, which say nothing about the topic of a text."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ under until up upon us use used uses using usually very via want wanted wants wa
 whatever when where whether which while who whole whom whose why will with within without would yes yet you your
 yours yourself
 """
-_SMALL_CHANGE: Final = """
+_SMALL_TALK: Final = """
 actually basically definitely especially exactly absolutely probably literally totally hello hey hiya okay yeah yep
 nope wow haha thanks thank welcome sorry good great nice cool awesome amazing bit feel feels felt think thinks
 thought know knows knew known mean means meant look looks looking looked guess hope remember glad happy wonder
@@ -34,7 +34,7 @@ sounds sound able aren't can't couldn't didn't doesn't don't hadn't hasn't haven
 wasn't weren't won't wouldn't i'm i've i'll i'd you're you've you'll he's she's it's we're we've we'll they're
 they've they'll that's there's what's who's here's
 """
-_GRAMMAR_OF_NEIGHBOURS: Final = """
+_OTHER_LANGUAGES: Final = """
 aber als auch auf aus bei bin bis das dass dem den der des die dir doch ein eine einem einen einer eines für habe
 haben hat hatte ich ihm ihn ihr ist kann mich mir mit nach nicht noch nur oder schon sein sich sie sind sondern über
 und uns vom von war warum was wenn wie wir wird zum zur ahora como con cuando del donde ella ellos ese esta este
@@ -45,4 +45,4 @@ non perché più sono suo una até com dos ela eles essa esse está isso mais ma
 também uma você
 """
 
-STOP_WORDS: Final = frozenset((_CALENDAR + _GRAMMAR + _SMALL_CHANGE + _GRAMMAR_OF_NEIGHBOURS).split())
+STOP_WORDS: Final = frozenset((_CALENDAR + _GRAMMAR + _SMALL_TALK + _OTHER_LANGUAGES).split())

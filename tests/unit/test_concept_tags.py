@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from memory.memories.concept_tags import MOST_CHARACTERS, MOST_TAGS, concept_tags
+from memory.memories.concept_tags import MAX_CHARACTERS, MAX_TAGS, concept_tags
 
 _CJK_BLOCKS = ((0x3005, 0x3007), (0x3041, 0x30FF), (0x3400, 0x4DBF), (0x4E00, 0x9FFF), (0xAC00, 0xD7AF))
 _ALPHABET = "abcÄßİΣ019 .-/_'’\n年月日東京ラーメン서울हिन्दीé\u0301\u200bﬁⅧ①٣"
@@ -21,10 +21,10 @@ def is_cjk(tag: str) -> bool:
 
 def assert_within_bounds(text: str) -> None:
     tags = concept_tags(text)
-    assert len(tags) <= MOST_TAGS
+    assert len(tags) <= MAX_TAGS
     assert len(set(tags)) == len(tags)
     for tag in tags:
-        assert (2 if is_cjk(tag) else 3) <= len(tag) <= MOST_CHARACTERS, tag
+        assert (2 if is_cjk(tag) else 3) <= len(tag) <= MAX_CHARACTERS, tag
         assert tag == unicodedata.normalize("NFKC", tag), tag
         assert tag == tag.lower(), tag
         assert any(character.isalpha() for character in tag), tag
