@@ -1,8 +1,8 @@
-"""Thirty simulated days of agents: `make story`. The real pipeline, recall and tasks, on a clock that is set.
+"""Simulate thirty days of agents (`make story`) with the real pipeline, recall and tasks on a simulated clock.
 
-Every agent is told its conversations over the month, takes notes, and is asked; the jobs run as the clock would run
-them. Then it is asked what was never asked during the month, and so is a twin that lived the same month without any
-job. A conversation that comes with the repository is used where no data set is named.
+Every agent stores its conversations over the month, takes notes, and answers questions; the jobs run at their
+intervals. Afterwards it gets questions that were not asked during the month, and so does a twin that had the same month
+without any job. Without a data set, a conversation from the repository is used.
 """
 
 from __future__ import annotations
@@ -34,10 +34,10 @@ from benchmarks.story.undoing import UndoneMonth, undo_month
 from benchmarks.story.world import World, micros, opened
 from demo.__main__ import CONVERSATION, QUESTIONS
 
-# Out of the way of what is kept: the page in docs/ is written where --page says so.
+# Not the page in docs/: that one is only written with --page.
 _FOLDER: Final = ROOT / "build" / "story"
 _QUICK_CONVERSATIONS: Final = 1
-# Every other question is asked during the month, the rest at its end alone.
+# Every other question is asked during the month as well, the rest only at its end.
 _ASKED_DURING: Final = slice(0, None, 2)
 _ASKED_AT_THE_END: Final = slice(1, None, 2)
 
@@ -45,7 +45,7 @@ Measures = dict[str, float]
 
 
 def main() -> None:
-    """Live the month, measure, and write the result, the page and the picture."""
+    """Simulate the month, measure, and write the result, the page and the plot."""
     options = _options()
     result = Result(benchmark="story", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     tell = Progress()
@@ -75,18 +75,20 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     options = parser("story", __doc__, data=False)
     options.set_defaults(output=_FOLDER / "story.json")
-    options.add_argument("--locomo", type=Path, help="LoCoMo conversations as JSON; else the demo's conversation")
-    options.add_argument("--longmemeval", type=Path, help="LongMemEval-S as JSON lines: its sessions before and after")
-    options.add_argument("--questions", type=int, help="only the first of LongMemEval (1 when quick)")
-    options.add_argument("--conversations", type=int, help="only the first of them (1 when quick)")
+    options.add_argument("--locomo", type=Path, help="LoCoMo conversations as JSON; by default the demo's conversation")
+    options.add_argument(
+        "--longmemeval", type=Path, help="LongMemEval-S as JSON lines, to measure session search before and after"
+    )
+    options.add_argument("--questions", type=int, help="use only the first N questions of LongMemEval (1 with --quick)")
+    options.add_argument("--conversations", type=int, help="use only the first N conversations (1 with --quick)")
     options.add_argument("--decay-profile", default="standard", choices=("standard", "fast"))
-    options.add_argument("--embedding-provider", default="sentence-transformers", help="hash is for trying it out")
-    options.add_argument("--page", type=Path, default=_FOLDER / "story.md", help="where the page about it is written")
-    options.add_argument("--picture", type=Path, default=_FOLDER / "story.svg", help="where its picture is written")
+    options.add_argument("--embedding-provider", default="sentence-transformers", help="hash is for trial runs")
+    options.add_argument("--page", type=Path, default=_FOLDER / "story.md", help="where to write the page")
+    options.add_argument("--picture", type=Path, default=_FOLDER / "story.svg", help="where to write the plot")
     given = options.parse_args()
     for data in (given.locomo, given.longmemeval):
         if data is not None and not data.is_file():
-            raise UnusableData(f"there is no file {data}: name another, or leave the option away")
+            raise UnusableData(f"there is no file {data}: name another, or omit the option")
     for written in (given.output, given.page, given.picture):
         written.parent.mkdir(parents=True, exist_ok=True)
     return given
@@ -96,7 +98,7 @@ def _conversations(options: argparse.Namespace, result: Result) -> list[Conversa
     if options.locomo:
         limit = options.conversations or (_QUICK_CONVERSATIONS if options.quick else None)
         return load_locomo(options.locomo, Form(), limit=limit)
-    result.notes.append("no --locomo FILE: the conversation of `make demo` was lived, which has no marked answers")
+    result.notes.append("no --locomo FILE: the conversation of `make demo` was used, which has no marked answers")
     console.print(result.notes[-1], markup=False)
     return [_demo_conversation()]
 
@@ -121,7 +123,7 @@ def _world(options: argparse.Namespace) -> Iterator[World]:
 
 
 def _start(conversations: Sequence[Conversation]) -> int:
-    """The midnight after the last thing that was ever said: what was said lies in the past, as it was dated."""
+    """Return the midnight after the newest message, in microseconds, so that all messages lie in the past."""
     newest = max(
         (said.created_at for one in conversations for said in one.haystack.said if said.created_at is not None),
         default=datetime.now(UTC),
@@ -148,7 +150,7 @@ def _month(
 def _ask_all(
     world: World, conversations: Sequence[Conversation], which: slice, tell: Callable[[str], None]
 ) -> Measures:
-    """The averages, in percent, over the questions that have marked answers."""
+    """Return the averages, in percent, over the questions with marked answers."""
     scores = []
     for one in conversations:
         for asked in one.questions[which]:
@@ -169,7 +171,7 @@ def _session_questions(options: argparse.Namespace) -> list[SessionQuestion]:
 def _sessions(
     options: argparse.Namespace, questions: Sequence[SessionQuestion], tell: Callable[[str], None]
 ) -> tuple[Measures, Measures] | None:
-    """LongMemEval before and after, where it is named."""
+    """Return the figures of LongMemEval before and after, or None without that data set."""
     if not questions:
         return None
     with _world(options) as world:
@@ -189,7 +191,7 @@ def _session_rows(of_sessions: tuple[Measures, Measures] | None) -> list[tuple[s
 
 
 def _example(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator[str]:
-    """What the month makes of the conversation that is our own."""
+    """Yield the section about the month with our own conversation."""
     conversation = _demo_conversation()
     told = []
     for maintained in (False, True):
@@ -202,7 +204,7 @@ def _example(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterat
 
 
 def _rows(before: Measures, after: Measures, before_seen: Measures, after_seen: Measures) -> list[tuple[str, str, str]]:
-    """What the picture and the page show."""
+    """Return the rows of the table in the plot and on the page."""
     rows = []
     for depth in (5, 10):
         name = f"any_at_{depth}"

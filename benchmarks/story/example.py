@@ -1,4 +1,4 @@
-"""One conversation of our own told in words: what a question gave before the month, and what is remembered after it."""
+"""Example section of the page: for our own conversation, what each question finds before and after the month."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from benchmarks.story.world import World
 from storage.memories.records import MemoryFilter
 
 _CHARACTERS: Final = 110
-# What was asked in the month beside the questions of the demo: in other words, as people do.
+# Questions asked during the month in addition to those of the demo, in other words, as people do.
 ASKED_TOO: Final = (
     "Which nuts must stay out of my food?",
     "Who hides under the bed when the doorbell rings?",
@@ -23,9 +23,9 @@ ASKED_TOO: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A question, the first thing that a recall gave for it, and the memory made of that; None where there is none.
+    """A question, the first result of its recall, and the memory made from that result, or None.
 
-    `lifetime` and `accessed` are of that memory: how long it is meant for, and how often it was found.
+    `lifetime` and `accessed` are that memory's lifetime and access count.
     """
 
     question: str
@@ -37,20 +37,20 @@ class Told:
 
 
 def told_by(world: World, conversation: Conversation) -> list[Told]:
-    """What each question of a conversation gives now."""
+    """Return the present answer to each question of a conversation."""
     return [_told(world, conversation.haystack.agent, asked.text) for asked in conversation.questions]
 
 
 def example_lines(before: Sequence[Told], after: Sequence[Told]) -> Iterator[str]:
-    """The section of the page."""
-    yield "## In words"
+    """Yield the lines of the section."""
+    yield "## An example"
     yield ""
     yield (
-        "The same month on the conversation of `make demo`, which is our own. Nothing but that conversation was told,"
-        " and every memory was made by a job: from what was recalled by different questions, or from what was said."
+        "The same month with the conversation of `make demo`, which is our own. Nothing else was stored, and every"
+        " memory was made by a job, from messages that different questions recalled or from what users said."
     )
     yield ""
-    yield "| asked | first result, before and after | the memory that was made of it |"
+    yield "| question | first result, before and after | memory made from it |"
     yield "| --- | --- | --- |"
     for one, other in zip(before, after, strict=True):
         first = f"the same: {one.first}" if one.first == other.first else f"{one.first} / {other.first}"

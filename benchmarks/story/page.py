@@ -1,4 +1,4 @@
-"""The page about the month: what was done, in figures; never a word of what was said."""
+"""Write the page about the simulated month. It contains figures only, and no text of a data set."""
 
 from __future__ import annotations
 
@@ -12,15 +12,15 @@ from benchmarks.story.census import Day
 
 _DONE: Final = {
     "extract": "memories extracted from what users said (entries; one may hold several)",
-    "supersede": "memories and facts whose place a newer statement took",
+    "supersede": "memories and facts superseded by a newer statement",
     "promote": "short-term memories that became long-term",
     "dream": "promotions of dream sweeps",
     "merge": "near-duplicates merged",
     "prune": "faded memories pruned",
     "expire": "memories that expired",
     "cap": "memories over a cap removed",
-    "summarise": "summaries of conversations written or gone on with",
-    "close": "sessions that ended by themselves",
+    "summarise": "summaries of conversations written or extended",
+    "close": "idle sessions closed",
     "clear": "working notes cleared with their conversation",
 }
 
@@ -33,7 +33,7 @@ def write_page(
     rows: Sequence[Sequence[str]],
     example: Iterable[str],
 ) -> None:
-    """Write the page, with a link to the picture beside it."""
+    """Write the page, with a link to the plot in the same folder."""
     path.write_text("\n".join(_lines(picture.name, result, days, rows, example)) + "\n", encoding="utf-8")
 
 
@@ -46,13 +46,13 @@ def _lines(
     yield "<!-- Written by `make story`; change benchmarks/story/page.py instead. -->"
     yield ""
     yield (
-        f"What the jobs together make of a memory: {shown(figures['messages'])} messages told over thirty simulated"
-        f" days, {shown(figures['questions_asked_during_the_month'])} questions asked meanwhile, and the jobs run as"
-        " the clock runs them. The pipeline, the recall and the tasks are the real ones; only the clock is set. Of a"
-        " data set the page holds figures alone, and nothing that was said."
+        f"What the jobs do to an agent's memory: {shown(figures['messages'])} messages stored over thirty simulated"
+        f" days, {shown(figures['questions_asked_during_the_month'])} questions asked meanwhile, and the jobs run at"
+        " their intervals. Pipeline, recall and tasks are the real ones; only the clock is simulated. Of a data set, the page"
+        " contains figures only, and none of its text."
     )
     yield ""
-    yield f"![How memories, relevance, access and the work of the jobs moved over thirty days]({picture})"
+    yield f"![Memories, relevance, access and job activity over thirty days]({picture})"
     yield ""
     yield from _quality(rows)
     yield from _done(days)
@@ -62,18 +62,18 @@ def _lines(
 
 
 def _quality(rows: Sequence[Sequence[str]]) -> Iterator[str]:
-    yield "## What a recall gives, before and after"
+    yield "## Recall with and without the jobs"
     yield ""
     yield (
-        "The same questions are asked of an agent after its month and of a twin that lived the same month without any"
-        " job. any@k: a turn that holds the answer is among the first k results, in percent."
+        "The same questions are put to an agent after its month, and to a twin that had the same month without any job."
+        " any@k: a turn with the answer is among the first k results, in percent."
     )
     yield ""
     if not rows:
-        yield "This conversation has no marked answers, so nothing could be measured: name a data set with `--locomo`."
+        yield "This conversation has no marked answers, so nothing could be measured: give a data set with `--locomo`."
         yield ""
         return
-    yield "| questions | without maintenance | after thirty days of it |"
+    yield "| questions | without jobs | after thirty days of jobs |"
     yield "| --- | --- | --- |"
     for row in rows:
         yield f"| {' | '.join(row)} |"
@@ -84,11 +84,11 @@ def _done(days: Sequence[Day]) -> Iterator[str]:
     total: Counter[str] = Counter()
     for day in days:
         total.update(day.done)
-    yield "## What was done"
+    yield "## What the jobs did"
     yield ""
-    yield "Each is an entry of the curation log, and could be undone alone."
+    yield "Each is an entry of the curation log and can be undone by itself."
     yield ""
-    yield "| entries | of what |"
+    yield "| entries | action |"
     yield "| --- | --- |"
     for action, count in total.most_common():
         yield f"| {count:,} | {_DONE.get(action, action)} |"
@@ -100,7 +100,7 @@ def _end(result: Result, days: Sequence[Day]) -> Iterator[str]:
     figures = result.figures
     kinds = Counter(one.kind for one in last.standing).most_common()
     sources = Counter(one.source for one in last.standing).most_common()
-    yield "## What stands at the end"
+    yield "## Memories at the end"
     yield ""
     yield (
         f"{len(last.standing):,} memories: {last.of_lifetime('long_term'):,} long-term,"
@@ -109,11 +109,10 @@ def _end(result: Result, days: Sequence[Day]) -> Iterator[str]:
     )
     yield ""
     yield (
-        f"Then all of it was undone, the newest first: {shown(figures['undone'])} entries."
-        f" {shown(figures['refused_to_be_undone'])} were refused, because use had changed the same row since (a session"
-        " that was opened again is open). Afterwards"
-        f" {shown(figures['rows_that_differ_after_undoing_all'])} rows differed from those of a memory that no job ever"
-        " touched."
+        f"Then everything was undone, newest first: {shown(figures['undone'])} entries."
+        f" {shown(figures['refused_to_be_undone'])} were refused because normal use had changed the same row since,"
+        " such as a session that had become active again. Afterwards"
+        f" {shown(figures['rows_that_differ_after_undoing_all'])} rows differed from those of the twin without jobs."
     )
     yield ""
 
@@ -123,12 +122,12 @@ def _listed(counts: Sequence[tuple[str, int]]) -> str:
 
 
 def _again(result: Result) -> Iterator[str]:
-    yield "## To tell it again"
+    yield "## Repeating it"
     yield ""
     yield "    make story ARGS='--locomo path/to/locomo.json'"
     yield ""
     yield (
-        "The page and the picture are written to `build/story`. Without `--locomo` it lives the conversation of"
-        " `make demo`."
+        "The page and the plot are written to `build/story`. Without `--locomo` the conversation of `make demo` is"
+        " used."
         f" Seed {result.seed}, measured on {result.date[:10]}, data: {result.settings.get('locomo') or 'the demo'}."
     )

@@ -1,4 +1,4 @@
-"""The picture of the month: how relevance, access and tiers moved, what the jobs did, and what recall gave."""
+"""Plot the month as SVG: lifetimes, tiers, relevance, access, what the jobs did, and recall before and after."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _WHOLE: Final = _SECOND + _HALF - _LEFT
 
 _LIFETIMES: Final = {"long_term": "#4f46e5", "short_term": "#a5b4fc", "conversation": "#d1d5db"}
 _TIERS: Final = {"workspace": "#0f766e", "channel": "#5eead4", "account": "#f59e0b", "conversation": "#d1d5db"}
-# What a job did, by the words of the curation log; all others count as "other".
+# Actions of the curation log; all others count as "other".
 ACTIONS: Final = {
     "extract": "#38bdf8", "supersede": "#94a3b8", "merge": "#a78bfa", "promote": "#4f46e5", "dream": "#16a34a",
     "prune": "#ef4444", "expire": "#f97316", "cap": "#b45309", "summarise": "#eab308", "close": "#d1d5db",
@@ -33,9 +33,10 @@ def draw(days: Sequence[Day], *, promote_at: float, prune_at: float, figures: Se
     """The picture as SVG; `figures` are rows of a name, the figure before and the figure after."""
     last = len(days)
     panels = [
-        _shares(days, _panel(_LEFT, 90, _HALF, 170, last, _most(days)), "What stands, by lifetime", _LIFETIMES,
+        _shares(days, _panel(_LEFT, 90, _HALF, 170, last, _most(days)), "Memories by lifetime", _LIFETIMES,
                 lambda one: one.lifetime),
-        _shares(days, _panel(_SECOND, 90, _HALF, 170, last, _most(days)), "and by tier", _TIERS, lambda one: one.tier),
+        _shares(days, _panel(_SECOND, 90, _HALF, 170, last, _most(days)), "Memories by tier", _TIERS,
+                lambda one: one.tier),
         _relevance(days, last, promote_at, prune_at),
         _access(days, last),
         _work(days, last),
@@ -61,7 +62,7 @@ def _most(days: Sequence[Day]) -> float:
 def _shares(
     days: Sequence[Day], panel: Panel, title: str, colours: Mapping[str, str], kind_of: Callable[[Standing], str]
 ) -> Panel:
-    """Memories stacked by something of theirs."""
+    """Plot the number of memories, stacked by an attribute."""
     panel.title(title, "memories at the end of each day")
     floor: list[Point] = [(0.0, 0.0), *((day.number, 0.0) for day in days)]
     for kind, colour in colours.items():
@@ -76,11 +77,11 @@ def _shares(
 
 
 def _relevance(days: Sequence[Day], last: int, promote_at: float, prune_at: float) -> Panel:
-    """Each memory's relevance as a line, the most moved of them in colour."""
+    """Plot each memory's relevance as a line, a few examples in colour."""
     panel = Panel(_LEFT, 362, _WHOLE, 200, 0, last, min(prune_at, 0.01) / 3, 5.0, log=True)
     ticks = [tick for tick in (0.01, 0.1, 1.0) if tick >= panel.y_from]
     panel.axes(range(0, last + 1, 5), ticks, y_name=lambda value: f"{value:g}")
-    panel.title("Relevance", "importance x rate ^ hours x (1 + ln(1 + accesses)), one line a memory, logarithmic")
+    panel.title("Relevance", "importance x rate ^ hours x (1 + ln(1 + accesses)), one line per memory, logarithmic")
     tracks = _tracks(days)
     chosen = _chosen(tracks, days)
     every = max(1, len(tracks) // _MOST_LINES)
@@ -104,7 +105,7 @@ def _tracks(days: Sequence[Day]) -> dict[str, list[Point]]:
 
 
 def _chosen(tracks: Mapping[str, Sequence[Point]], days: Sequence[Day]) -> list[tuple[str, str]]:
-    """A few memories that show what can become of one: by what happened to them, never by what they say."""
+    """Pick a few memories that show typical courses, by what happened to them and never by their text."""
     latest = {one.id: one for day in days for one in day.standing}
     end = {one.id for one in days[-1].standing} if days else set()
     long = [memory for memory in tracks if len(tracks[memory]) > len(days) // 2]
@@ -123,10 +124,10 @@ def _chosen(tracks: Mapping[str, Sequence[Point]], days: Sequence[Day]) -> list[
 
 
 def _access(days: Sequence[Day], last: int) -> Panel:
-    """Questions of each day, and the accesses of memories that came of them."""
+    """Plot the questions of each day and the memories that they found."""
     most = max((max(day.recalled, day.asked) for day in days), default=1)
     panel = _panel(_LEFT, 632, _HALF, 200, last + 1, most)
-    panel.title("Access", "questions of each day, and memories that they found")
+    panel.title("Access", "questions per day, and memories that they found")
     panel.bars([(day.number - 0.2, [(day.asked, "#cbd5e1")]) for day in days], share=0.35)
     panel.bars([(day.number + 0.2, [(day.recalled, "#0ea5e9")]) for day in days], share=0.35)
     panel.legend([("asked", "#cbd5e1"), ("memories found", "#0ea5e9")])
@@ -134,7 +135,7 @@ def _access(days: Sequence[Day], last: int) -> Panel:
 
 
 def _work(days: Sequence[Day], last: int) -> Panel:
-    """What the jobs did, by day."""
+    """Plot what the jobs did, by day."""
     shown = {action for day in days for action in day.done}
     most = max((day.done.total() for day in days), default=1)
     panel = _panel(_SECOND, 632, _HALF, 200, last + 1, most)
@@ -158,7 +159,7 @@ def _work(days: Sequence[Day], last: int) -> Panel:
 
 
 def _legend_below(panel: Panel, entries: Sequence[tuple[str, str]]) -> None:
-    """A legend of many entries, in rows below the panel."""
+    """Draw a legend of many entries in rows below the panel."""
     place, row = panel.left, panel.top + panel.height + 40
     for text, colour in entries:
         wide = 26 + 7.0 * len(text)
@@ -170,12 +171,12 @@ def _legend_below(panel: Panel, entries: Sequence[tuple[str, str]]) -> None:
 
 
 def _table(rows: Sequence[tuple[str, str, str]], *, top: float) -> list[str]:
-    """What a recall gave before and after, as a small table."""
+    """Draw a small table of recall before and after."""
     columns = (_LEFT, _SECOND, _SECOND + 200)
     parts = [
         label(columns[0], top, "Recall", size=14, weight=600),
-        label(columns[1], top, "without maintenance", size=12, colour=FAINT),
-        label(columns[2], top, "after thirty days of it", size=12, colour=FAINT),
+        label(columns[1], top, "without jobs", size=12, colour=FAINT),
+        label(columns[2], top, "after thirty days of jobs", size=12, colour=FAINT),
     ]
     for place, row in enumerate(rows, start=1):
         y = top + 22 * place
