@@ -1,1 +1,1 @@
-"""The demonstration: a conversation goes through the real queue and comes back by questions (`make demo`)."""
+"""The demonstration: stores a conversation through the real queue and answers questions about it (`make demo`)."""

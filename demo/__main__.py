@@ -1,7 +1,7 @@
-"""`python -m demo`: start the stack, hand over a conversation, ask about it, stop. Each step shows how long it took.
+"""`python -m demo`: start the stack, store a conversation, ask questions about it, stop. Each step is timed.
 
-Everything goes the way an agent's messages go: the client puts them into the broker, the workers store, chunk, embed
-and index them, the server answers. Run again, it forgets its three sessions first and does the same again.
+Messages take the same way as any agent's: the client puts them into the broker, the workers store, chunk, embed and
+index them, and the server answers recalls. A second run first forgets its three sessions and does the same again.
 """
 
 from __future__ import annotations
@@ -39,20 +39,20 @@ RESULTS: Final = 3
 
 CONVERSATION: Final = Path(__file__).with_name("conversation.jsonl")
 _WARM_UP_SESSION: Final = "demo-warm-up"
-# Loading the model takes 5 s here, and some ten on a machine that reads its disk for the first time.
+# Loading the model takes 5 s, and about ten on a machine that reads it from disk for the first time.
 _WAIT_SECONDS: Final = 120.0
 _STEP_WIDTH: Final = 12
 
 console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
-complaints = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
+errors = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
 
 
 class Steps:
-    """Shows each step while it runs (on a terminal) and how long it took when it is done."""
+    """Shows each step while it runs (on a terminal), and how long it took when it has ended."""
 
     @contextmanager
     def step(self, name: str) -> Iterator[list[str]]:
-        """Time one step. What the body appends to the list is shown behind the time."""
+        """Time one step. Texts that the body appends to the list are printed after the time."""
         notes: list[str] = []
         started = time.monotonic()
         with console.status(f"{name} ..."):
@@ -66,16 +66,16 @@ class Steps:
 
 
 def main() -> int:
-    """Run the demonstration and return the exit code: 0, 1 with one line that says what failed, 130 on Ctrl-C."""
+    """Run the demonstration. Return the exit code: 0, 1 after printing what failed, or 130 on Ctrl-C."""
     signal.signal(signal.SIGTERM, _interrupt)
     _forget_environment()
     try:
         _run(Steps())
     except KeyboardInterrupt:
-        complaints.print("demo: interrupted; nothing is left running")
+        errors.print("demo: interrupted; nothing is left running")
         return 130
     except (ReverieError, OSError) as error:
-        complaints.print(f"demo: {error}")
+        errors.print(f"demo: {error}")
         return 1
     return 0
 
@@ -88,8 +88,8 @@ def _run(steps: Steps) -> None:
     with ExitStack() as running:
         with steps.step("stack up") as notes:
             stack = running.enter_context(running_stack(DATA, WORKSPACE))
-            what = "broker, pipeline worker, embed worker, beat, server"
-            notes.append(what if stack.own else "it was running already")
+            what = "broker, workers, beat, server"
+            notes.append(what if stack.own else "already running")
         with stack.client(AGENT, WORKSPACE) as memory:
             with steps.step("model ready") as notes:
                 notes.append(_warm_up(memory))
@@ -98,20 +98,20 @@ def _run(steps: Steps) -> None:
         if stack.own:
             with steps.step("stopped") as notes:
                 running.close()
-                notes.append("no process is left")
+                notes.append("all processes")
     console.print(f"\nDone in {time.monotonic() - begun:.0f} s.\n")
-    _say_what_next(stack)
+    _print_next_steps(stack)
 
 
 def _warm_up(memory: Reverie) -> str:
-    """Have both processes that embed load their model, by a message and a question that are forgotten again."""
+    """Make the embed worker and the server load their model, with a message that is then forgotten and a recall."""
     for session in (_WARM_UP_SESSION, *_conversation()):
         memory.forget_session(session)
     with ThreadPoolExecutor() as pool:
-        asked = pool.submit(memory.recall, "ready?")
+        answer = pool.submit(memory.recall, "ready?")
         warm_up = [{"role": "user", "content": "Are you awake?"}]
         receipt = memory.ingest(_WARM_UP_SESSION, warm_up, wait="searchable", timeout_seconds=_WAIT_SECONDS)
-        asked.result()
+        answer.result()
     memory.forget_session(_WARM_UP_SESSION)
     if receipt.degraded:
         raise Unavailable(f"the model cannot be loaded: {receipt.degraded}")
@@ -120,46 +120,46 @@ def _warm_up(memory: Reverie) -> str:
 
 
 def _remember(steps: Steps, memory: Reverie, conversation: dict[str, list[Any]], total: int) -> None:
-    """Hand the conversation over, then wait for it. Handing over the same ids again changes nothing: it only waits."""
+    """Send the conversation and wait for each state. Sending the same ids again changes nothing: it only waits."""
     started = time.monotonic()
     for state in contract.WAITS:
         with console.status(f"{state} ..."):
             for session, messages in conversation.items():
                 memory.ingest(session, messages, wait=state, timeout_seconds=_WAIT_SECONDS)
-        note = f"{total} messages of {len(conversation)} sessions are with the broker" if state == "queued" else ""
+        note = f"{total} messages of {len(conversation)} sessions are in the broker" if state == "queued" else ""
         steps.done(state, time.monotonic() - started, note)
 
 
 def _ask(memory: Reverie) -> None:
     for question in QUESTIONS:
         began = time.monotonic()
-        found = memory.recall(question, limit=RESULTS)
+        response = memory.recall(question, limit=RESULTS)
         milliseconds = (time.monotonic() - began) * 1_000
         console.print(f"\n? {question}   ({milliseconds:.0f} ms)", style="bold")
-        if found.degraded:
-            console.print(f"  ({found.degraded})")
-        for result in found.results:
-            console.print(f"  {_who_said_what(result)}")
+        if response.degraded:
+            console.print(f"  ({response.degraded})")
+        for result in response.results:
+            console.print(f"  {_result_line(result)}")
     console.print()
 
 
-def _who_said_what(memory: RecallResult) -> str:
-    text = " ".join((memory.text or memory.excerpt or "").split())
+def _result_line(result: RecallResult) -> str:
+    text = " ".join((result.text or result.excerpt or "").split())
     shown = text if len(text) <= 150 else text[:149] + "…"
-    return f"{memory.created_at:%d %b %Y} {memory.name or memory.role or memory.kind:>9}: {shown}"
+    return f"{result.created_at:%d %b %Y} {result.name or result.role or result.kind:>9}: {shown}"
 
 
-def _say_what_next(stack: Stack) -> None:
-    console.print("What next:")
+def _print_next_steps(stack: Stack) -> None:
+    console.print("Next steps:")
     if stack.own:
         console.print("  make up                     the same stack, until Ctrl-C; then, in another shell:")
-    console.print("  .venv/bin/reverie --workspace demo --agent demo recall 'what may I not eat?'")
+    console.print("  .venv/bin/reverie --workspace demo --agent demo recall 'what must I not eat?'")
     console.print("  .venv/bin/reverie status")
     console.print("  README.md                   five minutes of use, from your own code")
 
 
 def _conversation() -> dict[str, list[Any]]:
-    """The messages that come with the repository, by session, in their order."""
+    """Return the messages of the repository's conversation, by session, in order."""
     sessions: dict[str, list[Any]] = {}
     for line in CONVERSATION.read_bytes().splitlines():
         message = msgspec.json.decode(line)
@@ -168,7 +168,7 @@ def _conversation() -> dict[str, list[Any]]:
 
 
 def _forget_environment() -> None:
-    """The demonstration shows the defaults: settings of the shell that it runs in are for something else."""
+    """Remove all settings of the shell: the demonstration shows the defaults."""
     for variable in [name for name in os.environ if name.startswith(PREFIX)]:
         del os.environ[variable]
     os.environ[PREFIX + "CONFIG"] = os.devnull

@@ -1,6 +1,6 @@
-"""The stack that the demonstration talks to: one that runs on the data folder already, or its own.
+"""The stack for the demonstration: one that already runs on the data folder, or its own.
 
-Invariant: what it started is gone when `running_stack` is left, however that happens; what ran before goes on.
+Invariant: on leaving `running_stack`, by whatever way, processes that it started are stopped, and others keep running.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ _POLL_SECONDS = 0.2
 
 @dataclass(frozen=True, slots=True)
 class Stack:
-    """Where a running stack is reached. `own` is one that this program started and will stop."""
+    """Addresses of a running stack. `own`: this program started it and will stop it."""
 
     url: str
     broker: str
@@ -42,7 +42,7 @@ class Stack:
     own: bool
 
     def client(self, agent: str, workspace: str) -> Reverie:
-        """A client as an agent would make it."""
+        """Return a client as an agent would create it."""
         return Reverie(
             agent=agent,
             workspace=workspace,
@@ -56,7 +56,7 @@ class Stack:
 
 @contextlib.contextmanager
 def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
-    """The stack on a data folder, started where none runs; an own one is stopped at the end."""
+    """Yield the stack on a data folder. If none is running, start one and stop it at the end."""
     if supervisor_pid(data) is not None:
         yield _found(data)
         return
@@ -76,20 +76,20 @@ def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
 
 
 def _start(data: Path, workspace: str, port: int) -> subprocess.Popen[bytes]:
-    """Start `reverie up` in a session of its own: Ctrl-C reaches this program alone, which then stops it."""
+    """Start `reverie up` in a session of its own, so that Ctrl-C only reaches this program, which then stops it."""
     private_folder(data / "logs")
     command = [sys.executable, "-P", "-m", "worker.cli", "--data", os.fspath(data), "--workspace", workspace]
-    # Killed or not, this program leaves nothing behind: the kernel tells the supervisor that it is gone.
+    # If this program is killed, the kernel sends the supervisor SIGTERM, so nothing is left running.
     return spawn([*command, "up", "--port", str(port)], {}, _log_path(data), signal.SIGTERM)
 
 
 def _await_answer(process: subprocess.Popen[bytes], port: int, log_path: Path) -> None:
-    """Return when the server answers. Raises Unavailable when the stack ends or takes too long."""
+    """Wait until the server answers. Raises Unavailable: if the stack ends, or does not answer in time."""
     deadline = time.monotonic() + START_TIMEOUT_SECONDS
     while not _listens(port):
         if process.poll() is not None:
-            said = log_path.read_text(errors="replace").strip().splitlines()
-            raise Unavailable(f"the stack ended at once: {said[-1] if said else f'see {log_path}'}")
+            lines = log_path.read_text(errors="replace").strip().splitlines()
+            raise Unavailable(f"the stack ended at once: {lines[-1] if lines else f'see {log_path}'}")
         if time.monotonic() > deadline:
             raise Unavailable(
                 f"the stack does not answer after {START_TIMEOUT_SECONDS:g} s: see the logs in {log_path.parent}"
@@ -98,7 +98,7 @@ def _await_answer(process: subprocess.Popen[bytes], port: int, log_path: Path) -
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
-    """Stop the supervisor, which stops all of its processes; a second Ctrl-C meanwhile makes it hurry."""
+    """Stop the supervisor, which stops all its processes. A second Ctrl-C makes it kill them."""
     process.terminate()
     deadline = time.monotonic() + _STOP_TIMEOUT_SECONDS
     while process.poll() is None:
@@ -111,17 +111,22 @@ def _stop(process: subprocess.Popen[bytes]) -> None:
 
 
 def _found(data: Path) -> Stack:
-    """How the stack that runs on this folder is reached, read from the environment of its server."""
+    """Return the addresses of the stack that runs on this folder, from the environment of its server.
+
+    Raises Unavailable: if its server is not running, or its environment cannot be read.
+    """
     up = read_run_file(data)
     pid = next((entry.pid for entry in up.processes if entry.name == "server"), None) if up else None
     if pid is None:
         raise Unavailable(
-            f"a stack runs on {data}, but its server is not up: try again, or see the logs in {data / 'logs'}"
+            f"a stack runs on {data}, but its server is not running: try again, or see the logs in {data / 'logs'}"
         )
     try:
         settings = psutil.Process(pid).environ()
     except psutil.Error as error:
-        raise Unavailable(f"a stack runs on {data}, but nothing can be learnt of its server: {error}") from error
+        raise Unavailable(
+            f"a stack runs on {data}, but the environment of its server cannot be read: {error}"
+        ) from error
     host = settings.get(PREFIX + "HOST", "127.0.0.1")
     host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
     return Stack(
@@ -134,10 +139,10 @@ def _found(data: Path) -> Stack:
 
 
 def _free_port() -> int:
-    """The usual port, or another one where that is taken."""
+    """Return the default port, or another free one if it is in use."""
     for port in (DEFAULT_PORT, 0):
         with socket.socket() as probe, contextlib.suppress(OSError):
-            # As servers do; without it, a port whose last connections are ending counts as taken.
+            # As servers do. Without it, a port with connections in TIME_WAIT counts as in use.
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             probe.bind(("127.0.0.1", port))
             return int(probe.getsockname()[1])

@@ -48,8 +48,8 @@ def _lines(
     yield (
         f"What the jobs do to an agent's memory: {shown(figures['messages'])} messages stored over thirty simulated"
         f" days, {shown(figures['questions_asked_during_the_month'])} questions asked meanwhile, and the jobs run at"
-        " their intervals. Pipeline, recall and tasks are the real ones; only the clock is simulated. Of a data set, the page"
-        " contains figures only, and none of its text."
+        " their intervals. Pipeline, recall and tasks are the real ones; only the clock is simulated. Of a data set,"
+        " the page contains figures only, and none of its text."
     )
     yield ""
     yield f"![Memories, relevance, access and job activity over thirty days]({picture})"
