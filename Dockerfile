@@ -1,7 +1,7 @@
-# One image for every process of Reverie: what a container does is its command (see docker-compose.yml).
+# One image for all processes of Reverie; the command decides which one a container runs (see docker-compose.yml).
 
 FROM python:3.11-slim AS build
-# Where to find a build of torch for the CPU. Without one, Linux gets several GB of CUDA packages.
+# An index with CPU builds of torch. Without it, Linux gets several GB of CUDA packages.
 ARG PIP_EXTRA_INDEX_URL=""
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/reverie
@@ -16,7 +16,7 @@ COPY server server
 COPY storage storage
 COPY tasks tasks
 COPY worker worker
-# The cache is the builder's own: it spares the next build the downloads and adds nothing to the image.
+# The cache belongs to the builder: it saves the next build the downloads and is not part of the image.
 RUN --mount=type=cache,target=/root/.cache/pip pip install '.[monitoring]'
 
 FROM python:3.11-slim

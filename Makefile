@@ -1,8 +1,8 @@
-# The commands of this repository. Python 3.11 or newer and make are all they need; `make` alone lists them.
+# The commands of this repository. They need only Python 3.11 or newer and make. `make` without a target lists them.
 
-# The interpreter that makes the virtual environment. Without one given, the first of these that is new enough.
+# Interpreters for the virtual environment; the first one that is new enough is used.
 PYTHON ?= python3 python3.11 python3.12 python3.13 python3.14
-# Passed on by `demo`, `story`, `up`, `test` and `bench`: make test ARGS="-k broker"
+# Arguments for `demo`, `story`, `up`, `test` and `bench`, as in: make test ARGS="-k broker"
 ARGS ?=
 
 VENV := .venv
@@ -18,18 +18,18 @@ help: ## list the commands
 	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do \
 	  printf '  make %-9s%s\n' "$$name" "$$what"; done
 
-install: $(INSTALLED) ## make .venv and install everything into it; the others do this by themselves
+install: $(INSTALLED) ## create .venv and install everything into it; the other targets do this when needed
 
-demo: $(INSTALLED) ## start the whole stack, remember a conversation, ask about it, stop
+demo: $(INSTALLED) ## start the whole stack, store a conversation, ask questions about it, stop
 	@$(PY) -m demo $(ARGS)
 
-story: $(INSTALLED) ## thirty simulated days of an agent: what the jobs make of its memories
+story: $(INSTALLED) ## simulate thirty days of an agent, with all jobs, and plot its memories
 	@$(PY) -m benchmarks.story $(ARGS)
 
 up: $(INSTALLED) ## run the whole stack until Ctrl-C
 	@$(PY) -m worker.cli up $(ARGS)
 
-test: $(INSTALLED) ## run every test
+test: $(INSTALLED) ## run all tests
 	@$(PY) -m pytest $(ARGS)
 
 check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generated docs, tests
@@ -41,18 +41,18 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 	@$(PY) -m worker.cli_docs --check docs/cli.md
 	@echo "== pytest"; $(PY) -m pytest --numprocesses 2 --dist loadfile
 
-bench: $(INSTALLED) ## run every benchmark (takes a while)
+bench: $(INSTALLED) ## run all benchmarks (takes a while)
 	@$(PY) -m benchmarks $(ARGS)
 
-format: $(INSTALLED) ## mend what ruff can mend
+format: $(INSTALLED) ## fix what ruff can fix
 	@$(PY) -m ruff check --fix .
 	@$(PY) -m ruff format .
 
-docs: $(INSTALLED) ## write the generated pages anew
+docs: $(INSTALLED) ## regenerate the pages of settings and commands
 	@$(PY) -m worker.settings_docs docs/configuration.md
 	@$(PY) -m worker.cli_docs docs/cli.md
 
-clean: ## remove .venv and all caches; never the data in .reverie
+clean: ## remove .venv and all caches, but not the data in .reverie
 	rm -rf $(VENV) build dist *.egg-info client/build client/*.egg-info
 	rm -rf .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -66,14 +66,14 @@ $(INSTALLED): pyproject.toml client/pyproject.toml
 	  if "$$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then found=$$candidate; break; fi; \
 	done; \
 	if [ -z "$$found" ]; then \
-	  echo "Reverie needs Python 3.11 or newer; none of these is: $(PYTHON)." >&2; \
-	  echo "Install one, or name it: make PYTHON=/path/to/python3.12" >&2; exit 1; \
+	  echo "Reverie needs Python 3.11 or newer; none found among: $(PYTHON)." >&2; \
+	  echo "Install it, or give its path: make PYTHON=/path/to/python3.12" >&2; exit 1; \
 	fi; \
 	if ! $(PY) -m pip --version >/dev/null 2>&1; then \
-	  echo "Making $(VENV) with $$("$$found" --version)."; \
+	  echo "Creating $(VENV) with $$("$$found" --version)."; \
 	  "$$found" -m venv --clear $(VENV); \
 	fi; \
-	echo "Installing Reverie and what it needs; the first time takes some minutes, most of them for torch."; \
+	echo "Installing Reverie and its dependencies. The first time takes a few minutes, mostly for torch."; \
 	export PIP_DISABLE_PIP_VERSION_CHECK=1; \
 	$(PY) -m pip uninstall -qq --yes reverie-memory reverie-client; \
 	rm -rf *.egg-info client/*.egg-info; \
