@@ -1,1 +1,1 @@
-"""Memories, facts and notes: kept by hand or extracted from conversations, without secrets."""
+"""Memories, facts and notes: stored by explicit calls or extracted from conversations, without secrets."""

@@ -69,7 +69,7 @@ def checked_findings(
         reason = _rejection(extracted, evidence, other_words, rules.threshold)
         finding = _finding(extracted, evidence, now) if reason is None else None
         if finding is None:
-            dropped[reason or "over_already"] += 1
+            dropped[reason or "expired"] += 1
         else:
             found.append(finding)
     if len(answer.memories) > MAX_MEMORIES:

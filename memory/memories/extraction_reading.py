@@ -116,7 +116,7 @@ class SessionReader:
         answer = model.complete_structured(
             INSTRUCTIONS, prompt_for(window, rules), ANSWER_TOKENS, form=Extraction, purpose="extraction"
         ).value
-        self.counts["asked"] += 1
+        self.counts["model_calls"] += 1
         findings, dropped = checked_findings(answer, window, rules, now=self.now)
         self.counts.update({f"dropped_{reason}": count for reason, count in dropped.items()})
         return findings
@@ -185,7 +185,7 @@ class SessionReader:
         return saver.counts["added"]
 
     def _postpone(self) -> None:
-        self.counts["put_off"] += 1
+        self.counts["postponed"] += 1
         if self.dry_run:
             return
         with self.positions.writing() as tx:

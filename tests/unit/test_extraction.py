@@ -110,7 +110,7 @@ def test_a_long_session_is_left_between_two_windows_when_the_time_is_up(
     extracting = Extracting(pipeline, ScriptedLanguageModel([answer()]))
     tell(pipeline, *[f"this is sentence number {number}" for number in range(100)])
     with monkeypatch.context() as patched:
-        patched.setattr(JobRun, "time_is_up", property(lambda run: run.counts["asked"] > 0))
+        patched.setattr(JobRun, "time_is_up", property(lambda run: run.counts["model_calls"] > 0))
         assert extracting.sweep()["messages"] == 40
     assert extracting.sweep()["messages"] == 60
 
@@ -177,7 +177,7 @@ def test_the_mark_moves_past_sessions_long_done_and_never_past_one_that_waits(pi
     tell(pipeline, LIVES, session="b")
     failing = Extracting(pipeline, model, fallback=False)
     pipeline.advance(5 * 3_600)
-    assert failing.sweep()["put_off"] == 1
+    assert failing.sweep()["postponed"] == 1
     with pipeline.store.reading() as tx:
         mark = tx.leases.progress(contract.EXTRACT_MEMORIES, "mark")
     assert 0 < mark < before
@@ -521,12 +521,12 @@ def test_a_model_that_fails_changes_nothing_and_is_asked_again_later(
     extracting = Extracting(pipeline, model, fallback=False)
     tell(pipeline, NAME)
     before = rows(pipeline, "memories", "messages", "sessions", "curation_log")
-    assert extracting.sweep()["put_off"] == 1
+    assert extracting.sweep()["postponed"] == 1
     assert rows(pipeline, "memories", "messages", "sessions", "curation_log") == before
     pipeline.advance(59)
     assert not extracting.sweep()
     pipeline.advance(2)
-    assert extracting.sweep()["put_off"] == 1
+    assert extracting.sweep()["postponed"] == 1
     pipeline.advance(61)
     assert not extracting.sweep()
     pipeline.advance(60)

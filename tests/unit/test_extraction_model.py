@@ -201,7 +201,7 @@ def test_an_endpoint_that_misbehaves_changes_no_row(pipeline: Pipeline, how: str
     with chat_endpoint(BROKEN[how]()) as endpoint:
         inner = OpenAICompatibleLanguageModel(LanguageModelSpec(endpoint.url, "m", timeout_seconds=5))
         model = GuardedLanguageModel(inner)
-        assert Extracting(pipeline, model, fallback=False).sweep()["put_off"] == 1
+        assert Extracting(pipeline, model, fallback=False).sweep()["postponed"] == 1
         assert (pipeline.count("memories"), pipeline.count("curation_log")) == (0, 0)
         pipeline.advance(3_600)
         assert Extracting(pipeline, model).sweep()["added"] == 1

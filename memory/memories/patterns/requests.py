@@ -135,53 +135,49 @@ def _rest(sentence: Sentence, found: re.Match[str]) -> str | None:
     return text if is_whole and MIN_WORDS <= len(text.split()) <= MAX_WORDS else None
 
 
-def _remembered(text: str, quote: str, at: int) -> Statement | None:
-    del at
+def _remembered(text: str, quote: str, _at: int) -> Statement | None:
     if not _OWN.search(text) or _VAGUE.match(text) or _YOU.search(text):
         return None
-    return _statement(f"User asked to remember: {_small_first(text)}.", "fact", quote, importance=0.8)
+    return _statement(f"User asked to remember: {_lower_first(text)}.", "fact", quote, importance=0.8)
 
 
-def _remembered_of_anything(text: str, quote: str, at: int) -> Statement | None:
-    del at
+def _remembered_anything(text: str, quote: str, _at: int) -> Statement | None:
     is_short = len(text.split()) < _MIN_WORDS_OF_ANYTHING
     if is_short or _VAGUE.match(text) or _YOU.search(text) or _THE_TASK_AT_HAND.search(text):
         return None
-    return _statement(f"User asked to remember: {_small_first(text)}.", "fact", quote, importance=0.8)
+    return _statement(f"User asked to remember: {_lower_first(text)}.", "fact", quote, importance=0.8)
 
 
 def _procedure(text: str, quote: str, at: int) -> Statement | None:
     # What a user is called is a fact, which a newer name supersedes.
     if not _INSTRUCTION.match(text) or _CALL_ME.match(text):
         return None
-    return _standing(text, quote, at)
+    return _standing_instruction(text, quote, at)
 
 
-def _to_you(text: str, quote: str, at: int) -> Statement | None:
-    return _standing(text, quote, at) if _PROVERB.search(text) is None else None
+def _instruction_to_agent(text: str, quote: str, at: int) -> Statement | None:
+    return _standing_instruction(text, quote, at) if _PROVERB.search(text) is None else None
 
 
-def _standing(text: str, quote: str, at: int) -> Statement | None:
-    del at
+def _standing_instruction(text: str, quote: str, _at: int) -> Statement | None:
     tier: Tier = "account" if says_everywhere(text) else "workspace"
     subject = "language of answers" if _TALKS_LANGUAGE.search(text) else None
-    statement = _statement(f"From now on: {_small_first(text)}.", "procedure", quote, importance=0.8, tier=tier)
+    statement = _statement(f"From now on: {_lower_first(text)}.", "procedure", quote, importance=0.8, tier=tier)
     return replace(statement, subject=subject)
 
 
-def _beginning(text: str, quote: str, at: int) -> Statement | None:
-    del at
-    return _statement(f"User said: {_small_first(text)}.", "event", quote, importance=0.6)
+def _dated_change(text: str, quote: str, _at: int) -> Statement | None:
+    return _statement(f"User said: {_lower_first(text)}.", "event", quote, importance=0.6)
 
 
 def _task(text: str, quote: str, at: int) -> Statement | None:
     end = end_of(text, at)
-    original = _OWN.search(text)
+    is_own = _OWN.search(text) is not None
     # A reminder about something that is not their own is a wish to be told of it again.
-    if re.match(r"about\b", text, re.IGNORECASE) and original is None and end is None:
+    if re.match(r"about\b", text, re.IGNORECASE) and not is_own and end is None:
         return None
     # In the third person, `my` would refer to somebody else.
-    content = f'User asked: "Remind me {text}."' if original else f"User asked to be reminded {text}."
+    content = f'User asked: "Remind me {text}."' if is_own else f"User asked to be reminded {text}."
     return _statement(content, "task", quote, importance=0.7, expires_at=end)
 
 
@@ -194,16 +190,16 @@ def _statement(
     )  # fmt: skip
 
 
-def _small_first(text: str) -> str:
+def _lower_first(text: str) -> str:
     """Return a text with a lower-case first letter, unless the first word is `I` or a name."""
-    return text[:1].lower() + text[1:] if text.split()[0].lower() in words.SMALL_FIRST else text
+    return text[:1].lower() + text[1:] if text.split()[0].lower() in words.LOWER_FIRST else text
 
 
 _RULES: Final = (
     ((_REMEMBER,), _remembered),
-    ((_REMEMBER_ANYTHING,), _remembered_of_anything),
+    ((_REMEMBER_ANYTHING,), _remembered_anything),
     ((_FROM_NOW_ON, _ALWAYS, _ALWAYS_PLEASE, _FROM_NOW_ON_LAST), _procedure),
-    ((_ALWAYS_TO_YOU, _WHENEVER), _to_you),
-    ((_FROM_DATE,), _beginning),
+    ((_ALWAYS_TO_YOU, _WHENEVER), _instruction_to_agent),
+    ((_FROM_DATE,), _dated_change),
     ((_REMIND,), _task),
 )

@@ -133,10 +133,10 @@ def _statements(covered: str, message: str) -> Iterator[Sentence]:
             if not _STANDING.match(text):
                 return
             material = _start_of_material(covered, stop)
-        asked = mark is not None and bool(_ASKS & set(mark[0])) and not _ASKED_FOR.match(text)
+        is_question = mark is not None and bool(_ASKS & set(mark[0])) and not _ASKED_FOR.match(text)
         # Laughter follows a sentence as often as it is part of it.
         following = covered[stop : stop + 8]
-        if text.strip(COVER + " \t") and not asked and not _LAUGHTER.search(text + following):
+        if text.strip(COVER + " \t") and not is_question and not _LAUGHTER.search(text + following):
             indent = len(text) - len(text.lstrip())
             yield Sentence(text[indent:].rstrip(), message[start + indent : stop].rstrip())
         start = mark.end() if mark else stop

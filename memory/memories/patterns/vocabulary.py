@@ -119,7 +119,7 @@ very so such more most being having getting
 _NO_LONE_NAMES = """
 unknown important hidden secret private long short weird common rare unique confidential
 """
-_SMALL_FIRST = """
+_LOWER_FIRST = """
 my the a an our we to that about please always never use from starting beginning as do don't keep call when whenever
 every if only in on at for answer write speak give be add put make
 """
@@ -137,4 +137,4 @@ NOTHING_ALONE: Final = frozenset(_NOTHING_ALONE.split())
 # No noun phrase ends with these: it was cut too early.
 LOOSE_ENDS: Final = frozenset(_LOOSE_ENDS.split())
 # First words that are written in lower case within a sentence.
-SMALL_FIRST: Final = frozenset(_SMALL_FIRST.split())
+LOWER_FIRST: Final = frozenset(_LOWER_FIRST.split())
