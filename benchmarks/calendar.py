@@ -133,7 +133,7 @@ def _rows_after(store: Store, clock: FastClock, *, patient: bool) -> Rows | None
     with store.reading() as tx:
         rows = tx.for_agent(AGENT)
         schedules = {one.id: one for one in rows.schedules.search(ScheduleFilter(), limit=_EVERYTHING, offset=0)}
-        runs = {one: rows.runs.of(one, limit=_EVERYTHING) for one in schedules}
+        runs = {one: rows.runs.history(one, limit=_EVERYTHING) for one in schedules}
     return Rows(clock.now(), schedules, runs)
 
 

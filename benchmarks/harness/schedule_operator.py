@@ -175,7 +175,7 @@ class Operator(threading.Thread):
         with self.store.reading() as tx:
             runs = tx.for_agent(AGENT).runs
             chosen = self._chance.sample(sorted(self.known), len(self.known))
-            found = [run for one in chosen if _may_be_cancelled(self.known[one]) and (run := runs.open_of(one))]
+            found = [run for one in chosen if _may_be_cancelled(self.known[one]) and (run := runs.find_open(one))]
         for run in found[:1]:
             rules = self._here.settings.schedule_rules
             cancel_run(self.store, run.id, agent=AGENT, rules=rules, now=self._clock.now())

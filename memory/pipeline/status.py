@@ -36,9 +36,9 @@ from reverie.pipeline.status import (
     WorkerStatus,
     WorkspaceStatus,
 )
-from storage.peek import Peek, peek
 from storage.pipeline.work import STAGES, StageBacklog
-from storage.scheduling.peek import TimePeek
+from storage.scheduling.status import SchedulingCounts
+from storage.status import StoreCounts, read_counts
 from storage.stores import FileStamp, Stores
 from storage.upkeep.usage import Usage
 
@@ -51,7 +51,7 @@ class _Workspaces:
     """The status lines and schedule data of the workspaces, and how many there are and were not read."""
 
     lines: list[WorkspaceStatus] = field(default_factory=list)
-    times: list[TimePeek] = field(default_factory=list)
+    times: list[SchedulingCounts] = field(default_factory=list)
     total: int = 0
     unread: int = 0
     wal_bytes: int = 0
@@ -73,7 +73,7 @@ class StatusReader:
         self._monitor = monitor
         self._embedder = embedder
         self._language_model = language_model
-        self._seen: dict[str, tuple[FileStamp, Peek]] = {}
+        self._seen: dict[str, tuple[FileStamp, StoreCounts]] = {}
 
     def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
         """Return the current status; `now` is in microseconds."""
@@ -127,7 +127,7 @@ class StatusReader:
                 found.unread += 1
                 continue
             found.lines.append(_line(name, stamp, content, now))
-            found.times.append(content.time)
+            found.times.append(content.scheduling)
         self._seen = {name: self._seen[name] for name in (*names, ACCOUNT_STORE) if name in self._seen}
         return found
 
@@ -144,14 +144,14 @@ class StatusReader:
             return empty
         return _line(ACCOUNT_STORE, stamp, content, now) if content else empty
 
-    def _peek(self, name: str, stamp: FileStamp, now: int, deadline: float) -> Peek | None:
+    def _peek(self, name: str, stamp: FileStamp, now: int, deadline: float) -> StoreCounts | None:
         """Return the content of a store that the status shows, or None after the deadline."""
         seen = self._seen.get(name)
         if seen is not None and seen[0] == stamp:
             return seen[1]
         if time.monotonic() > deadline:
             return None
-        content = peek(self._stores.database_path(name), "account" if name == ACCOUNT_STORE else "workspace")
+        content = read_counts(self._stores.database_path(name), "account" if name == ACCOUNT_STORE else "workspace")
         if stamp.is_settled(now):
             self._seen[name] = (stamp, content)
         return content
@@ -210,7 +210,7 @@ class StatusReader:
         return queues, inboxes, workers, known, ""
 
 
-def _line(name: str, stamp: FileStamp, content: Peek, now: int) -> WorkspaceStatus:
+def _line(name: str, stamp: FileStamp, content: StoreCounts, now: int) -> WorkspaceStatus:
     return WorkspaceStatus(
         name=name,
         stages={stage: _stage(backlog, now) for stage, backlog in content.backlogs.items()},

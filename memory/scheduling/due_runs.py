@@ -122,7 +122,7 @@ def recover_runs(
             _recover(tx, run, rules, now, clock)
         waiting = tx.open_runs.to_send(clock=clock, lost_before=lost_before, limit=_BATCH)
         for run in waiting:
-            tx.open_runs.sent(run.id, at=clock)
+            tx.open_runs.mark_sent(run.id, at=clock)
     return [ToSend(run.id, run.trace) for run in waiting]
 
 
@@ -184,4 +184,4 @@ def _recover(tx: Transaction, run: OpenRun, rules: ScheduleRules, now: int, cloc
         end_run(rows, record, RunResult("failed", error=error), now=now, rules=rules)
     else:
         # Marked as sent so long ago that another task is sent at once, whether tasks wait in the queue or not.
-        tx.open_runs.take_back(run, clock=clock, lost=clock - LOST_IN_A_QUEUE_AFTER_SECONDS * 1_000_000)
+        tx.open_runs.requeue(run, clock=clock, sent_at=clock - LOST_IN_A_QUEUE_AFTER_SECONDS * 1_000_000)

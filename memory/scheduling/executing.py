@@ -122,7 +122,7 @@ def execute_run(store: Store, run_id: str, execute: Execute, settings: Execution
 def _begin(store: Store, run_id: str, settings: ExecutionSettings) -> tuple[Execution, int] | str:
     """Claim a pending run; return the attempt and its token, or the name of a count if it does not begin."""
     with store.writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
-        agent = tx.open_runs.agent_of(run_id)
+        agent = tx.open_runs.find_agent(run_id)
         if agent is None:  # its schedule was deleted
             return "skipped"
         rows = tx.for_agent(agent)
@@ -169,7 +169,7 @@ def _save(
         not_before = settings.clock() + int(outcome.seconds * 1_000_000)
         if run.deadline is None or not_before < run.deadline:
             with store.writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
-                back = tx.open_runs.put_back(run.id, token, not_before=not_before, error=error, tried=tried)
+                back = tx.open_runs.retry_later(run.id, token, not_before=not_before, error=error, tried=tried)
             return {"put_back": 1} if back else {"superseded": 1}
         outcome = RunResult("timed_out", error=f"no time is left to try again: {error or 'its executor is busy'}")
     with store.writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:

@@ -24,7 +24,7 @@ def acknowledge(store: Store, ids: Sequence[str], *, agent: str, now: int) -> Ac
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         records = rows.notifications.acknowledge(ids, now=now)
-        rows.runs.notified([record.run for record in records if record.run is not None and record.kind == "run"])
+        rows.runs.mark_notified([record.run for record in records if record.run is not None and record.kind == "run"])
     return Acknowledged(acknowledged=len(records))
 
 

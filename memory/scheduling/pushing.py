@@ -95,10 +95,10 @@ def _push_next_reminder(store: Store, pushing: Pushing) -> dict[str, int] | None
     except NotPushed as error:
         not_before = pushing.clock() + _wait_micros(reminder.attempts, error)
         with store.writing() as tx:
-            tx.reminders.put_back(reminder, not_before=not_before, error=str(error))
+            tx.reminders.retry_later(reminder, not_before=not_before, error=str(error))
         return {"put_back": 1, "away": int(error.away)}
     with store.writing() as tx:
-        tx.for_agent(reminder.agent).reminders.delivered(reminder.id, reminder.token, now=pushing.now())
+        tx.for_agent(reminder.agent).reminders.mark_delivered(reminder.id, reminder.token, now=pushing.now())
     return {"reminders": 1}
 
 
@@ -113,13 +113,13 @@ def _push_next_notification(store: Store, pushing: Pushing) -> dict[str, int] | 
     except NotPushed as error:
         not_before = pushing.clock() + _wait_micros(notification.attempts, error)
         with store.writing() as tx:
-            tx.notifications.put_back(notification, not_before=not_before, error=str(error))
+            tx.notifications.retry_later(notification, not_before=not_before, error=str(error))
         return {"put_back": 1, "away": int(error.away)}
     with store.writing() as tx:
         rows = tx.for_agent(notification.agent)
-        rows.notifications.delivered(notification.id, notification.token, now=pushing.now())
+        rows.notifications.mark_delivered(notification.id, notification.token, now=pushing.now())
         if notification.run is not None and notification.kind == "run":
-            rows.runs.notified([notification.run])
+            rows.runs.mark_notified([notification.run])
     return {"notifications": 1}
 
 

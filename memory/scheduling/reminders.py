@@ -87,7 +87,7 @@ def claim_reminders(
         clock = now_micros()  # what was waited for the lock is no part of the lease
         until = clock + int(claim.lease_seconds * 1_000_000)
         found, token = tx.for_agent(agent).reminders.claim(
-            recipient=claim.recipient, now=now, clock=clock, until=until, limit=claim.limit, pushed=pushed
+            recipient=claim.recipient, now=now, clock=clock, until=until, limit=claim.limit, has_notifier=pushed
         )
     return ClaimedReminders(
         claimed=[ClaimedReminder(reminder=to_reminder(one, now=now), token=str(token)) for one in found]
@@ -103,7 +103,7 @@ def reminder_delivered(store: Store, reminder_id: str, token: str, *, agent: str
         rows = tx.for_agent(agent).reminders
         rows.get(reminder_id)
         known = token.isascii() and token.isdigit() and len(token) < 20
-        if not known or not rows.delivered(reminder_id, int(token), now=now):
+        if not known or not rows.mark_delivered(reminder_id, int(token), now=now):
             raise Conflict(
                 f"the token is not of the claim on reminder {reminder_id}: yours has ended, somebody else may deliver"
                 " it again; claim for longer",

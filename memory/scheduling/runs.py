@@ -24,7 +24,7 @@ def run_history(store: Store, schedule_id: str, *, agent: str, limit: int, offse
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         rows.schedules.get(schedule_id)
-        return [as_run(run) for run in rows.runs.of(schedule_id, limit=limit, offset=offset)]
+        return [as_run(run) for run in rows.runs.history(schedule_id, limit=limit, offset=offset)]
 
 
 def read_run(store: Store, run_id: str, *, agent: str) -> ScheduleRun:
@@ -44,12 +44,12 @@ def run_now(
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         schedule = rows.schedules.get(schedule_id)
-        if run_id is not None and (owner := tx.open_runs.agent_of(run_id)) is not None:
+        if run_id is not None and (owner := tx.open_runs.find_agent(run_id)) is not None:
             stands = rows.runs.find(run_id) if owner == agent else None
             if stands is None or stands.schedule != schedule_id:
                 raise Conflict(f"run {run_id} is another one: leave the id out, or choose another", field="id")
             return as_run(stands)
-        under_way = rows.runs.open_of(schedule_id)
+        under_way = rows.runs.find_open(schedule_id)
         if under_way is not None:
             raise Conflict(
                 f"run {under_way.id} of schedule {schedule_id} is {under_way.status}: wait for it, or cancel it",

@@ -186,7 +186,7 @@ def resume_schedule(store: Store, schedule_id: str, *, agent: str, rules: Schedu
         if stands.status != "active":
             values: dict[str, Any] = {"status": "active", "consecutive_failures": 0, "retries": 0}
             values["next_run_at"] = _resumed_at(stands, now)
-            if tx.for_agent(agent).runs.open_of(schedule_id) is not None and values["next_run_at"] == now:
+            if tx.for_agent(agent).runs.find_open(schedule_id) is not None and values["next_run_at"] == now:
                 values["next_run_at"] = None  # a one-shot under way: its end decides
             _check_room(rows.count_unfinished(stands.user), stands, values, rules)
             rows.update(schedule_id, values, now=now)

@@ -13,34 +13,34 @@ from typing import Final, get_args
 
 from reverie.pipeline.status import StartLag, TimeStatus
 from reverie.scheduling.schedule_types import ScheduleStatus
-from storage.scheduling.peek import TimePeek
 from storage.scheduling.records import OPEN_STATUSES
+from storage.scheduling.status import SchedulingCounts
 
 _SECOND: Final = 1_000_000
 LAG_WINDOW_SECONDS: Final = 3_600
 FAILURE_WINDOW_SECONDS: Final = 86_400
 
 
-def time_status(peeks: Iterable[TimePeek], *, now: int) -> TimeStatus:
+def time_status(stores: Iterable[SchedulingCounts], *, now: int) -> TimeStatus:
     """All workspaces together, as of `now` in microseconds."""
-    known = list(peeks)
+    known = list(stores)
     lag_since, failed_since = now - LAG_WINDOW_SECONDS * _SECOND, now - FAILURE_WINDOW_SECONDS * _SECOND
-    reminders_due = sum(bisect_right(peek.remind_at, now) for peek in known)
+    reminders_due = sum(bisect_right(one.remind_at, now) for one in known)
     return TimeStatus(
-        schedules=_sums((peek.schedules for peek in known), get_args(ScheduleStatus)),
-        schedules_overdue=sum(bisect_right(peek.due, now) for peek in known),
-        schedules_oldest_overdue_seconds=_age((peek.due[0] for peek in known if peek.due), now),
-        runs_open=_sums((peek.runs_open for peek in known), OPEN_STATUSES),
-        runs_oldest_pending_seconds=_age((peek.pending_since for peek in known if peek.pending_since is not None), now),
-        start_lag=_lag([one.lag for peek in known for one in peek.starts if lag_since < one.at <= now]),
-        runs_failed_last_day=sum(len(peek.failures) - bisect_left(peek.failures, failed_since) for peek in known),
-        reminders_waiting=sum(peek.reminders for peek in known) - reminders_due,
+        schedules=_sums((one.schedules for one in known), get_args(ScheduleStatus)),
+        schedules_overdue=sum(bisect_right(one.due, now) for one in known),
+        schedules_oldest_overdue_seconds=_age((one.due[0] for one in known if one.due), now),
+        runs_open=_sums((one.runs_open for one in known), OPEN_STATUSES),
+        runs_oldest_pending_seconds=_age((one.pending_since for one in known if one.pending_since is not None), now),
+        start_lag=_lag([start.lag for one in known for start in one.starts if lag_since < start.at <= now]),
+        runs_failed_last_day=sum(len(one.failures) - bisect_left(one.failures, failed_since) for one in known),
+        reminders_waiting=sum(one.reminders for one in known) - reminders_due,
         reminders_due=reminders_due,
-        reminders_oldest_due_seconds=_age((peek.remind_at[0] for peek in known if peek.remind_at), now),
-        reminders_oldest_push_seconds=_age((peek.push_at[0] for peek in known if peek.push_at), now),
-        notifications_waiting=sum(peek.notifications for peek in known),
-        notifications_unacknowledged=sum(peek.unacknowledged for peek in known),
-        pushes_put_back=sum(peek.put_back for peek in known),
+        reminders_oldest_due_seconds=_age((one.remind_at[0] for one in known if one.remind_at), now),
+        reminders_oldest_push_seconds=_age((one.push_at[0] for one in known if one.push_at), now),
+        notifications_waiting=sum(one.notifications for one in known),
+        notifications_unacknowledged=sum(one.unacknowledged for one in known),
+        pushes_put_back=sum(one.failed_deliveries for one in known),
     )
 
 

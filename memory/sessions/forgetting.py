@@ -22,7 +22,7 @@ def forget_session(
     working.drop(store.name, [(agent, session)])
     with store.writing() as tx:
         rows = tx.for_agent(agent)
-        reminders = rows.reminders.delete_of(session)
+        reminders = rows.reminders.delete_for_session(session)
         found = rows.sessions.forget(session, forgotten_at=forgotten_at) or reminders > 0
     forget_in_account(account, agent=agent, workspace=store.name, session=session)
     # Again, for what was stored and cached between the two steps.

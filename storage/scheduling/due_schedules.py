@@ -1,4 +1,4 @@
-"""What is due in a workspace, and claiming it: by a run that is unique for its schedule and its time.
+"""Finds due schedules of a workspace and claims them by creating a run, unique for its schedule and due time.
 
 It crosses agents: only the sweep that fires schedules uses it.
 """
@@ -8,54 +8,63 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Final
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
+from storage.repository import Repository
+from storage.rows import execute, insert_sql, to_parameters
 from storage.scheduling.records import NewRun, ScheduleRecord
-from storage.scheduling.schedules import COLUMNS, schedule_of
+from storage.scheduling.schedules import SELECT_SCHEDULES
 
-# While a run of it has not ended, a schedule waits: what becomes due meanwhile is one run afterwards.
-_FREE: Final = (
+# A schedule waits while it has an open run: all times missed meanwhile become one run afterwards.
+_WITHOUT_OPEN_RUN: Final = (
     "s.status = 'active' AND s.next_run_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM schedule_runs AS r"
     " WHERE r.agent_id = s.agent_id AND r.schedule_id = s.id AND r.status IN ('pending', 'running'))"
 )
+_INSERT_RUN: Final = (
+    insert_sql(
+        "schedule_runs",
+        NewRun,
+        agent_id=":agent",
+        schedule_id=":schedule",
+        status="'pending'",
+        created_at=":now",
+        sent_at=":sent_at",
+    )
+    + " ON CONFLICT (agent_id, schedule_id, due_at) DO NOTHING"
+)
 
 
-class DueSchedules:
+class DueSchedules(Repository):
     """The schedules of all agents within one transaction."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
     def due(self, *, now: int, limit: int) -> list[ScheduleRecord]:
-        """Active schedules whose time has come and of which no run is open, the longest due first."""
-        rows = self._connection.execute(
-            text(
-                f"SELECT {COLUMNS} FROM schedules AS s WHERE {_FREE} AND s.next_run_at <= :now"
-                " ORDER BY s.next_run_at, s.created_at, s.id LIMIT :limit"
-            ),
-            {"now": now, "limit": limit},
+        """Return active schedules that are due and have no open run, the longest due first."""
+        sql = (
+            f"{SELECT_SCHEDULES} WHERE {_WITHOUT_OPEN_RUN} AND s.next_run_at <= :now"
+            " ORDER BY s.next_run_at, s.created_at, s.id LIMIT :limit"
         )
-        return [schedule_of(row) for row in rows]
+        return self._records(ScheduleRecord, sql, now=now, limit=limit)
 
     def next_due_at(self) -> int | None:
-        """When the next schedule is due of which no run is open; None where none is."""
-        found = self._connection.execute(
-            text(f"SELECT s.next_run_at FROM schedules AS s WHERE {_FREE} ORDER BY s.next_run_at LIMIT 1")
-        ).scalar()
-        return None if found is None else int(found)
+        """Return when the next schedule without an open run is due; None without any."""
+        due_at: int | None = self._value(
+            f"SELECT s.next_run_at FROM schedules AS s WHERE {_WITHOUT_OPEN_RUN} ORDER BY s.next_run_at LIMIT 1"
+        )
+        return due_at
 
     def claim(self, due: ScheduleRecord, run: NewRun, *, next_run_at: int | None, now: int, sent_at: int) -> bool:
-        """Make the run of a due schedule and set its next time; False where it is not as read any more.
+        """Create the run of a due schedule and set its next time; False when the schedule was changed meanwhile.
 
-        Two that read the same due schedule make one run: the second finds its revision changed. False, too, where this
-        very time has a run: the next one comes. A one-shot has no next time, and gets the microsecond after.
+        Of two that read the same due schedule, the second finds another revision. Also False when this due time has a
+        run already: the schedule moves on to its next time. A one-shot has none, so its run is due a microsecond later.
         """
-        moved = self._connection.execute(
-            text(
-                f"UPDATE schedules AS s SET next_run_at = :next, revision = revision + 1 WHERE {_FREE}"
-                " AND s.agent_id = :agent AND s.id = :id AND s.revision = :revision"
-            ),
-            {"next": next_run_at, "agent": due.agent, "id": due.id, "revision": due.revision},
+        moved = self._execute(
+            f"UPDATE schedules AS s SET next_run_at = :next, revision = revision + 1 WHERE {_WITHOUT_OPEN_RUN}"
+            " AND s.agent_id = :agent AND s.id = :id AND s.revision = :revision",
+            next=next_run_at,
+            agent=due.agent,
+            id=due.id,
+            revision=due.revision,
         )
         if not moved.rowcount:
             return False
@@ -67,26 +76,6 @@ class DueSchedules:
 
 
 def add_run(connection: Connection, schedule: ScheduleRecord, run: NewRun, *, now: int, sent_at: int) -> bool:
-    """Add a run that waits to be started; False where this schedule has one for this time."""
-    added = connection.execute(
-        text(
-            "INSERT INTO schedule_runs (id, agent_id, schedule_id, due_at, first_due_at, coalesced, trigger_kind,"
-            " attempt, status, created_at, trace_id, sent_at)"
-            " VALUES (:run, :agent, :schedule, :due_at, :first_due_at, :coalesced, :trigger, :attempt, 'pending',"
-            " :now, :trace, :sent_at) ON CONFLICT (agent_id, schedule_id, due_at) DO NOTHING"
-        ),
-        {
-            "run": run.id,
-            "agent": schedule.agent,
-            "schedule": schedule.id,
-            "due_at": run.due_at,
-            "first_due_at": run.first_due_at,
-            "coalesced": run.coalesced,
-            "trigger": run.trigger,
-            "attempt": run.attempt,
-            "now": now,
-            "trace": run.trace,
-            "sent_at": sent_at,
-        },
-    )
-    return added.rowcount > 0
+    """Store a pending run; False when the schedule has a run for this due time."""
+    values = {"agent": schedule.agent, "schedule": schedule.id, "now": now, "sent_at": sent_at}
+    return execute(connection, _INSERT_RUN, **to_parameters(run), **values).rowcount > 0

@@ -1,4 +1,4 @@
-"""Schedules, runs, reminders and notifications as they leave the store: frozen, typed, times as microseconds."""
+"""Schedules, runs, reminders and notifications as records: frozen and typed, times as microseconds."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from reverie.scheduling.notification_types import NotificationKind
 from reverie.scheduling.reminder_types import Delivery, ReminderStatus
 from reverie.scheduling.schedule_types import NotificationPolicy, RunStatus, RunTrigger, ScheduleStatus
 
-# A run that has not ended. Of one schedule there is one at a time.
+# A run in one of these has not ended; a schedule has at most one such run.
 OPEN_STATUSES: Final = ("pending", "running")
 
 
 @dataclass(frozen=True, slots=True)
 class NewSchedule:
-    """A schedule to be stored. `cadence` and `executor` are JSON."""
+    """A schedule to store. `cadence` and `executor` are JSON."""
 
     id: str
     user: str
@@ -32,25 +32,13 @@ class NewSchedule:
 
 
 @dataclass(frozen=True, slots=True)
-class ScheduleRecord:
-    """One schedule. `revision` grows with every change of it; `retries` are those of a one-shot that failed."""
+class ScheduleRecord(NewSchedule):
+    """A stored schedule. `revision` grows with every change; `retries` counts those of a failed one-shot."""
 
-    id: str
     agent: str
-    user: str
-    name: str | None
-    goal: str
-    cadence: str
-    executor: str
-    policy: NotificationPolicy
     status: ScheduleStatus
-    timeout_seconds: int
-    recall_limit: int
-    channel: str | None
-    session: str | None
     created_at: int
     updated_at: int
-    next_run_at: int | None
     last_run_at: int | None
     last_run_status: RunStatus | None
     consecutive_failures: int
@@ -62,7 +50,7 @@ class ScheduleRecord:
 
 @dataclass(frozen=True, slots=True)
 class ScheduleFilter:
-    """Selects the schedules that match every given field. `text` is part of the name or the goal."""
+    """Conditions on schedules, all of which must hold. `text` is a part of the name or the goal, in any case."""
 
     user: str | None = None
     statuses: tuple[str, ...] = ()
@@ -77,27 +65,8 @@ class ScheduleFilter:
 
 
 @dataclass(frozen=True, slots=True)
-class ReminderFilter:
-    """Selects the reminders that match every given field."""
-
-    status: ReminderStatus | None = None
-    session: str | None = None
-    recipient: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NotificationFilter:
-    """Selects the notifications that match every given field; acknowledged ones only if included."""
-
-    user: str | None = None
-    schedule: str | None = None
-    channel: str | None = None
-    include_acknowledged: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class NewRun:
-    """A run to be claimed: for which schedule, for which time, and what it takes in."""
+    """A run to store: when it is due and how it was triggered. `coalesced` counts the missed times it stands for."""
 
     id: str
     due_at: int
@@ -109,17 +78,11 @@ class NewRun:
 
 
 @dataclass(frozen=True, slots=True)
-class RunRecord:
-    """One run as its history shows it."""
+class RunRecord(NewRun):
+    """A stored run as its history shows it."""
 
-    id: str
     agent: str
     schedule: str
-    due_at: int
-    first_due_at: int
-    coalesced: int
-    trigger: RunTrigger
-    attempt: int
     status: RunStatus
     created_at: int
     started_at: int | None
@@ -130,7 +93,6 @@ class RunRecord:
     turn_count: int
     cost: float
     notified: bool
-    trace: str
     tries: int
     crashes: int
     deadline: int | None
@@ -150,7 +112,7 @@ class RunEnd:
 
 @dataclass(frozen=True, slots=True)
 class NewReminder:
-    """A reminder to be stored."""
+    """A reminder to store."""
 
     id: str
     session: str
@@ -162,17 +124,10 @@ class NewReminder:
 
 
 @dataclass(frozen=True, slots=True)
-class ReminderRecord:
-    """One reminder. `token` is of the claim that holds it until `claim_until`, by the machine's clock."""
+class ReminderRecord(NewReminder):
+    """A stored reminder. `token` belongs to the claim that ends at `claim_until` of the machine's clock."""
 
-    id: str
     agent: str
-    session: str
-    channel: str | None
-    recipient: str
-    message: str
-    delivery: Delivery
-    due_at: int
     created_at: int
     claimed_at: int | None
     claim_until: int | None
@@ -183,8 +138,17 @@ class ReminderRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class ReminderFilter:
+    """Conditions on reminders, all of which must hold."""
+
+    status: ReminderStatus | None = None
+    session: str | None = None
+    recipient: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class NewNotification:
-    """Something to tell; its time is the store's."""
+    """A notification to store; the store sets its id and time."""
 
     user: str
     kind: NotificationKind
@@ -199,21 +163,21 @@ class NewNotification:
 
 
 @dataclass(frozen=True, slots=True)
-class NotificationRecord:
-    """One notification."""
+class NotificationFilter:
+    """Conditions on notifications, all of which must hold; acknowledged ones only if included."""
+
+    user: str | None = None
+    schedule: str | None = None
+    channel: str | None = None
+    include_acknowledged: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class NotificationRecord(NewNotification):
+    """A stored notification. `token` belongs to the claim of the job that delivers it."""
 
     id: str
     agent: str
-    user: str
-    kind: NotificationKind
-    schedule: str
-    schedule_name: str | None
-    run: str | None
-    run_status: str | None
-    channel: str | None
-    session: str | None
-    title: str
-    body: str
     created_at: int
     token: int | None
     attempts: int

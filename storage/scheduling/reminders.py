@@ -1,28 +1,25 @@
-"""Reminders: a message to deliver once at a time, claimed by a lease that ends.
+"""Reminders: messages to deliver, each by one claimant at a time, whose claim expires.
 
-What is due goes by the caller's `now`, claims by the machine's clock.
+Whether a reminder is due depends on the caller's `now`; claims expire by the machine's clock (`clock`). Both are
+microseconds.
 """
 
 from __future__ import annotations
 
 import secrets
-from typing import Any, Final
-
-from sqlalchemy import Connection, Row, text
+from typing import Final
 
 from reverie.errors import NotFound
+from storage.repository import AgentRepository, Repository
+from storage.rows import insert_sql, select_list, to_parameters
 from storage.scheduling.records import NewReminder, ReminderFilter, ReminderRecord
 
-# In the order of `ReminderRecord`.
-_COLUMNS: Final = (
-    "id, agent_id, session_id, channel_id, recipient, message, delivery, due_at, created_at, claimed_at, claim_until,"
-    " token, attempts, error, delivered_at"
-)
+_COLUMNS: Final = select_list(ReminderRecord)
+_INSERT: Final = insert_sql("reminders", NewReminder, agent_id=":agent", created_at=":now")
 _UNCLAIMED: Final = "delivered_at IS NULL AND coalesce(claim_until, 0) <= :clock"
-# As the index `reminders_to_push` has it.
+# As in the index `reminders_to_push`.
 _TO_PUSH: Final = "delivered_at IS NULL AND delivery <> 'pull'"
-# What each state means; `due` ones are for whoever comes first.
-_STATES: Final = {
+_STATUSES: Final = {
     "waiting": f"{_UNCLAIMED} AND due_at > :now",
     "due": f"{_UNCLAIMED} AND due_at <= :now",
     "claimed": "delivered_at IS NULL AND claim_until > :clock",
@@ -30,191 +27,144 @@ _STATES: Final = {
 }
 
 
-class Reminders:
+class Reminders(AgentRepository):
     """The reminders of one agent within one transaction."""
 
-    def __init__(self, connection: Connection, agent: str) -> None:
-        self._connection = connection
-        self._agent = agent
-
     def add(self, reminder: NewReminder, *, now: int) -> None:
-        """Store a reminder. That its id is new is for the caller to see to."""
-        values = {name: getattr(reminder, name) for name in NewReminder.__dataclass_fields__}
-        self._connection.execute(
-            text(
-                "INSERT INTO reminders (id, agent_id, session_id, channel_id, recipient, message, delivery, due_at,"
-                " created_at) VALUES (:id, :agent, :session, :channel, :recipient, :message, :delivery, :due_at, :now)"
-            ),
-            {**values, "agent": self._agent, "now": now},
-        )
+        """Store a reminder. The caller makes sure that its id is new."""
+        self._execute(_INSERT, **to_parameters(reminder), now=now)
 
     def find(self, reminder_id: str) -> ReminderRecord | None:
-        """One reminder."""
-        row = self._connection.execute(
-            text(f"SELECT {_COLUMNS} FROM reminders WHERE agent_id = :agent AND id = :id"),
-            {"agent": self._agent, "id": reminder_id},
-        ).one_or_none()
-        return _reminder(row) if row else None
+        """Return one reminder."""
+        sql = f"SELECT {_COLUMNS} FROM reminders WHERE agent_id = :agent AND id = :id"
+        return self._record(ReminderRecord, sql, id=reminder_id)
 
     def get(self, reminder_id: str) -> ReminderRecord:
-        """One reminder. Raises `NotFound`."""
+        """Return one reminder. Raises `NotFound`."""
         found = self.find(reminder_id)
         if found is None:
             raise NotFound(f"agent {self._agent} has no reminder {reminder_id!r}", field="id")
         return found
 
     def page(
-        self, filter: ReminderFilter, *, now: int, clock: int, limit: int, offset: int
+        self, reminder_filter: ReminderFilter, *, now: int, clock: int, limit: int, offset: int
     ) -> tuple[list[ReminderRecord], int]:
-        """Return a page of the reminders that match, in the order in which they are due, and how many match in all."""
+        """Return the reminders that pass a filter, in the order they are due, and how many there are in all."""
         where = (
-            f"agent_id = :agent AND {_STATES[filter.status] if filter.status else '1'}"
+            f"agent_id = :agent AND {_STATUSES[reminder_filter.status] if reminder_filter.status else '1'}"
             " AND (:session IS NULL OR session_id = :session) AND (:recipient IS NULL OR recipient = :recipient)"
         )
-        parameters: dict[str, Any] = {
-            "agent": self._agent,
-            "session": filter.session,
-            "recipient": filter.recipient,
-            "now": now,
-            "clock": clock,
-        }
-        rows = self._connection.execute(
-            text(f"SELECT {_COLUMNS} FROM reminders WHERE {where} ORDER BY due_at, id LIMIT :limit OFFSET :offset"),
-            {**parameters, "limit": limit, "offset": offset},
+        conditions = {**to_parameters(reminder_filter), "now": now, "clock": clock}
+        found = self._records(
+            ReminderRecord,
+            f"SELECT {_COLUMNS} FROM reminders WHERE {where} ORDER BY due_at, id LIMIT :limit OFFSET :offset",
+            **conditions,
+            limit=limit,
+            offset=offset,
         )
-        found = [_reminder(row) for row in rows]
-        total = self._connection.execute(text(f"SELECT count(*) FROM reminders WHERE {where}"), parameters)
-        return found, int(total.scalar_one())
+        return found, int(self._value(f"SELECT count(*) FROM reminders WHERE {where}", **conditions))
 
     def claim(
-        self, *, recipient: str | None, now: int, clock: int, until: int, limit: int, pushed: bool = True
+        self, *, recipient: str | None, now: int, clock: int, until: int, limit: int, has_notifier: bool = True
     ) -> tuple[list[ReminderRecord], int]:
-        """Claim due ones for an agent that delivers them itself, the longest due first, and the token of the claim.
+        """Claim due reminders for an agent that delivers them itself; returns them and the token of the claim.
 
-        Where nobody pushes (`pushed`), those that were to be pushed are among them.
+        The longest due come first. Without a notifier, reminders meant to be pushed are included.
         """
         token = secrets.randbits(62)
-        rows = self._connection.execute(
-            text(
-                "UPDATE reminders SET claimed_at = :now, claim_until = :until, token = :token, attempts = attempts + 1"
-                " WHERE agent_id = :agent AND id IN (SELECT id FROM reminders WHERE agent_id = :agent"
-                f" AND {_STATES['due']} AND (NOT :pushed OR delivery IN ('auto', 'pull'))"
-                " AND (:recipient IS NULL OR recipient = :recipient) ORDER BY due_at, id LIMIT :limit)"
-                f" RETURNING {_COLUMNS}"
-            ),
-            {
-                "agent": self._agent,
-                "recipient": recipient,
-                "now": now,
-                "clock": clock,
-                "until": until,
-                "token": token,
-                "limit": limit,
-                "pushed": pushed,
-            },
+        claimed = self._records(
+            ReminderRecord,
+            "UPDATE reminders SET claimed_at = :now, claim_until = :until, token = :token, attempts = attempts + 1"
+            " WHERE agent_id = :agent AND id IN (SELECT id FROM reminders WHERE agent_id = :agent"
+            f" AND {_STATUSES['due']} AND (NOT :has_notifier OR delivery IN ('auto', 'pull'))"
+            " AND (:recipient IS NULL OR recipient = :recipient) ORDER BY due_at, id LIMIT :limit)"
+            f" RETURNING {_COLUMNS}",
+            recipient=recipient,
+            now=now,
+            clock=clock,
+            until=until,
+            token=token,
+            limit=limit,
+            has_notifier=has_notifier,
         )
-        return sorted((_reminder(row) for row in rows), key=lambda one: (one.due_at, one.id)), token
+        return sorted(claimed, key=lambda reminder: (reminder.due_at, reminder.id)), token
 
-    def delivered(self, reminder_id: str, token: int, *, now: int) -> bool:
-        """Note that a claimed reminder was delivered; False where the claim is no longer the caller's.
-
-        Saying it again is no error.
-        """
-        noted = self._connection.execute(
-            text(
-                "UPDATE reminders SET delivered_at = coalesce(delivered_at, :now), claim_until = NULL, error = ''"
-                " WHERE agent_id = :agent AND id = :id AND token = :token"
-            ),
-            {"agent": self._agent, "id": reminder_id, "token": token, "now": now},
+    def mark_delivered(self, reminder_id: str, token: int, *, now: int) -> bool:
+        """Mark a claimed reminder as delivered; False when the claim is no longer the caller's. Safe to repeat."""
+        marked = self._execute(
+            "UPDATE reminders SET delivered_at = coalesce(delivered_at, :now), claim_until = NULL, error = ''"
+            " WHERE agent_id = :agent AND id = :id AND token = :token",
+            id=reminder_id,
+            token=token,
+            now=now,
         )
-        return noted.rowcount > 0
+        return marked.rowcount > 0
 
     def delete(self, reminder_id: str) -> bool:
-        """Remove a reminder; False where there was none."""
-        gone = self._connection.execute(
-            text("DELETE FROM reminders WHERE agent_id = :agent AND id = :id"),
-            {"agent": self._agent, "id": reminder_id},
-        )
-        return gone.rowcount > 0
+        """Delete a reminder; False when there is none."""
+        sql = "DELETE FROM reminders WHERE agent_id = :agent AND id = :id"
+        return self._execute(sql, id=reminder_id).rowcount > 0
 
-    def delete_of(self, session: str) -> int:
-        """Remove the reminders of a session; returns how many."""
-        gone = self._connection.execute(
-            text("DELETE FROM reminders WHERE agent_id = :agent AND session_id = :session"),
-            {"agent": self._agent, "session": session},
-        )
-        return gone.rowcount
+    def delete_for_session(self, session: str) -> int:
+        """Delete the reminders of a session; returns how many."""
+        sql = "DELETE FROM reminders WHERE agent_id = :agent AND session_id = :session"
+        return self._execute(sql, session=session).rowcount
 
 
-class AllReminders:
-    """The reminders of all agents within one transaction: for the job that pushes them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class AllReminders(Repository):
+    """The reminders of all agents within one transaction, for the job that pushes them."""
 
     def claim_next(self, *, now: int, clock: int, until: int) -> ReminderRecord | None:
-        """Claim the longest due of those to be pushed."""
-        row = self._connection.execute(
-            text(
-                "UPDATE reminders SET claimed_at = :now, claim_until = :until, token = :token, attempts = attempts + 1"
-                f" WHERE (agent_id, id) = (SELECT agent_id, id FROM reminders WHERE {_TO_PUSH}"
-                " AND due_at <= :now AND coalesce(claim_until, 0) <= :clock AND coalesce(not_before, 0) <= :clock"
-                f" ORDER BY due_at, id LIMIT 1) RETURNING {_COLUMNS}"
-            ),
-            {"now": now, "clock": clock, "until": until, "token": secrets.randbits(62)},
-        ).one_or_none()
-        return _reminder(row) if row else None
-
-    def put_back(self, reminder: ReminderRecord, *, not_before: int, error: str) -> bool:
-        """Give up a claim: the reminder is pushed again from a time on, and may be pulled at once."""
-        back = self._connection.execute(
-            text(
-                "UPDATE reminders SET claim_until = NULL, token = NULL, not_before = :not_before, error = :error"
-                " WHERE agent_id = :agent AND id = :id AND token = :token AND delivered_at IS NULL"
-            ),
-            {
-                "not_before": not_before,
-                "error": error,
-                "agent": reminder.agent,
-                "id": reminder.id,
-                "token": reminder.token,
-            },
+        """Claim the longest due reminder that is to be pushed."""
+        return self._record(
+            ReminderRecord,
+            "UPDATE reminders SET claimed_at = :now, claim_until = :until, token = :token, attempts = attempts + 1"
+            f" WHERE (agent_id, id) = (SELECT agent_id, id FROM reminders WHERE {_TO_PUSH}"
+            " AND due_at <= :now AND coalesce(claim_until, 0) <= :clock AND coalesce(not_before, 0) <= :clock"
+            f" ORDER BY due_at, id LIMIT 1) RETURNING {_COLUMNS}",
+            now=now,
+            clock=clock,
+            until=until,
+            token=secrets.randbits(62),
         )
-        return back.rowcount > 0
+
+    def retry_later(self, reminder: ReminderRecord, *, not_before: int, error: str) -> bool:
+        """End a claim after a failure: the reminder is pushed again from `not_before` on, and can be pulled at once."""
+        released = self._execute(
+            "UPDATE reminders SET claim_until = NULL, token = NULL, not_before = :not_before, error = :error"
+            " WHERE agent_id = :agent AND id = :id AND token = :token AND delivered_at IS NULL",
+            not_before=not_before,
+            error=error,
+            agent=reminder.agent,
+            id=reminder.id,
+            token=reminder.token,
+        )
+        return released.rowcount > 0
 
     def next_push_at(self, *, now: int, clock: int) -> int | None:
-        """When the next push is due, as the caller's `now` counts; None where none is to be pushed.
+        """Return when the next push is due, on the scale of `now`; None when nothing is to be pushed.
 
-        What is overdue may be held until a time of the machine's clock; the first that is not due yet never is.
+        An overdue reminder may be held until a time of the machine's clock; one that is not yet due never is.
         """
-        found = self._connection.execute(
-            text(
-                f"SELECT min(at) FROM (SELECT min(due_at) AS at FROM reminders WHERE {_TO_PUSH} AND due_at > :now"
-                " UNION ALL SELECT :now + min(max(0, coalesce(claim_until, 0) - :clock,"
-                f" coalesce(not_before, 0) - :clock)) FROM reminders WHERE {_TO_PUSH} AND due_at <= :now)"
-            ),
-            {"now": now, "clock": clock},
-        ).scalar()
-        return None if found is None else int(found)
+        push_at: int | None = self._value(
+            f"SELECT min(at) FROM (SELECT min(due_at) AS at FROM reminders WHERE {_TO_PUSH} AND due_at > :now"
+            " UNION ALL SELECT :now + min(max(0, coalesce(claim_until, 0) - :clock,"
+            f" coalesce(not_before, 0) - :clock)) FROM reminders WHERE {_TO_PUSH} AND due_at <= :now)",
+            now=now,
+            clock=clock,
+        )
+        return push_at
 
     def oldest_delivered(self) -> int | None:
-        """When the first of those was delivered that are still kept."""
-        found = self._connection.execute(
-            text("SELECT min(delivered_at) FROM reminders WHERE delivered_at IS NOT NULL")
-        ).scalar()
-        return None if found is None else int(found)
+        """Return when the first of the delivered reminders that are still stored was delivered."""
+        delivered_at: int | None = self._value("SELECT min(delivered_at) FROM reminders WHERE delivered_at IS NOT NULL")
+        return delivered_at
 
     def prune(self, *, before: int, limit: int) -> int:
-        """Forget what was delivered before a time; returns how many."""
-        gone = self._connection.execute(
-            text(
-                "DELETE FROM reminders WHERE (agent_id, id) IN"
-                " (SELECT agent_id, id FROM reminders WHERE delivered_at < :before ORDER BY delivered_at LIMIT :limit)"
-            ),
-            {"before": before, "limit": limit},
-        )
-        return gone.rowcount
-
-
-def _reminder(row: Row[Any]) -> ReminderRecord:
-    return ReminderRecord(*list(row))
+        """Delete up to `limit` reminders that were delivered before a time; returns how many."""
+        return self._execute(
+            "DELETE FROM reminders WHERE (agent_id, id) IN"
+            " (SELECT agent_id, id FROM reminders WHERE delivered_at < :before ORDER BY delivered_at LIMIT :limit)",
+            before=before,
+            limit=limit,
+        ).rowcount

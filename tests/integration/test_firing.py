@@ -41,7 +41,7 @@ def add(here: Runtime, store: Store, *, in_seconds: float) -> str:
 
 def runs_of(store: Store, schedule: str) -> list[RunRecord]:
     with store.reading() as tx:
-        return tx.for_agent("ana").runs.of(schedule, limit=100)
+        return tx.for_agent("ana").runs.history(schedule, limit=100)
 
 
 def tasks_sent(here: Runtime) -> int:

@@ -19,8 +19,8 @@ from reverie.pipeline.status import PipelineStatus
 from server.metrics import Metrics
 from storage.memories.records import NewMemory
 from storage.migrate import Kind
-from storage.peek import Peek, peek
 from storage.scheduling.records import NewReminder, NewSchedule
+from storage.status import StoreCounts, read_counts
 from support.command_line import CommandLine
 from support.stages import drain, store_inbox
 from worker.job_runs import run_job
@@ -154,7 +154,7 @@ def test_a_workspace_that_was_not_written_is_not_read_again(runtime: Runtime, mo
         raise AssertionError("read again")
 
     with monkeypatch.context() as patch:
-        patch.setattr("memory.pipeline.status.peek", never)
+        patch.setattr("memory.pipeline.status.read_counts", never)
         assert status_reader.read(now=runtime.now()).stages["chunk"].waiting == 2
 
     status = reader(runtime).read(now=runtime.now(), budget_seconds=-1)
@@ -208,11 +208,11 @@ def test_a_schedule_becomes_overdue_where_nobody_writes(runtime: Runtime, monkey
     status_reader = reader(runtime)
     assert status_reader.read(now=runtime.now()).time.schedules_overdue == 0
 
-    def of_the_account(path: Path, kind: Kind) -> Peek:
+    def of_the_account(path: Path, kind: Kind) -> StoreCounts:
         assert kind == "account", "read again"
-        return peek(path, kind)
+        return read_counts(path, kind)
 
-    monkeypatch.setattr("memory.pipeline.status.peek", of_the_account)
+    monkeypatch.setattr("memory.pipeline.status.read_counts", of_the_account)
     told = status_reader.read(now=runtime.now() + 100_000_000).time
     assert told.schedules_overdue == 1
     assert 40 <= told.schedules_oldest_overdue_seconds < 60

@@ -191,7 +191,7 @@ class Scheduled:
     def runs(self, schedule_id: str, *, agent: str = "ana") -> list[RunRecord]:
         """The runs of a schedule, the oldest first."""
         with self.store.reading() as tx:
-            return tx.for_agent(agent).runs.of(schedule_id, limit=100_000)[::-1]
+            return tx.for_agent(agent).runs.history(schedule_id, limit=100_000)[::-1]
 
     def open_runs(self, schedule_id: str, *, agent: str = "ana") -> list[RunRecord]:
         """Those of them that have not ended."""

@@ -162,7 +162,7 @@ def test_a_worker_that_dies_between_two_steps_strands_nothing(
         if dies == "before it is pushed":
             patch.setattr(notifier, "does", raising(Killed()))
         elif dies == "after it was pushed":
-            patch.setattr(Reminders if kind == "reminder" else Notifications, "delivered", raising(Killed()))
+            patch.setattr(Reminders if kind == "reminder" else Notifications, "mark_delivered", raising(Killed()))
         else:
             patch.setattr(AllReminders, "claim_next", once_then_die(AllReminders.claim_next))
             patch.setattr(AllNotifications, "claim_next", once_then_die(AllNotifications.claim_next))

@@ -102,7 +102,7 @@ def test_a_run_is_not_ended_by_a_sweep_that_read_it_before_its_slow_worker_put_i
             others.append("the worker commits between the sweep's look and its transaction")
             with writing(store) as tx:
                 (held,) = tx.connection.exec_driver_sql("SELECT token FROM schedule_runs WHERE id = ?", (run.id,)).one()
-                assert tx.open_runs.put_back(run.id, held, not_before=time.clock + 60 * SECOND, error="busy")
+                assert tx.open_runs.retry_later(run.id, held, not_before=time.clock + 60 * SECOND, error="busy")
         return writing(store, **keywords)
 
     time.die_over(run.id)

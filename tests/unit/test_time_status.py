@@ -13,10 +13,10 @@ from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.status import time_status
 from reverie.errors import StoreUnavailable, StoreUnusable
 from reverie.pipeline.status import StartLag, TimeStatus
-from storage.peek import peek
-from storage.scheduling import peek as time_peek
-from storage.scheduling.peek import Started, TimePeek
+from storage.scheduling import status as scheduling_status
 from storage.scheduling.records import NewReminder
+from storage.scheduling.status import RunStart, SchedulingCounts
+from storage.status import read_counts
 from support.scheduled import BAD, SECOND, WORKERS, Scheduled
 
 EMPTY = TimeStatus(
@@ -34,7 +34,7 @@ def time(tmp_path: Path) -> Iterator[Scheduled]:
 
 def status(time: Scheduled, *, after_seconds: float = 0) -> TimeStatus:
     """What is told after so many seconds in which nothing was written."""
-    inside = peek(time.store.database.path).time
+    inside = read_counts(time.store.database.path).scheduling
     return time_status([inside], now=time.now + round(after_seconds * SECOND))
 
 
@@ -117,8 +117,10 @@ def test_the_lag_is_that_of_the_last_hour_without_what_was_started_by_hand(time:
 
 def test_percentiles_are_of_what_was_measured(time: Scheduled) -> None:
     """Given a hundred lags, then the median and the 99th percentile are among them."""
-    starts = tuple(Started(time.now - 1, number * SECOND) for number in range(1, 101))
-    told = time_status([TimePeek(starts=starts[:50]), TimePeek(starts=starts[50:])], now=time.now).start_lag
+    starts = tuple(RunStart(time.now - 1, number * SECOND) for number in range(1, 101))
+    told = time_status(
+        [SchedulingCounts(starts=starts[:50]), SchedulingCounts(starts=starts[50:])], now=time.now
+    ).start_lag
     assert told == StartLag(samples=100, p50_seconds=50.0, p99_seconds=99.0)
 
 
@@ -165,7 +167,7 @@ def test_pushes_that_failed_are_counted_until_they_succeed(time: Scheduled) -> N
     with time.store.writing() as tx:
         notification = tx.notifications.claim_next(clock=time.clock, until=time.clock + 1)
         assert notification is not None
-        tx.notifications.put_back(notification, not_before=time.clock, error="away")
+        tx.notifications.retry_later(notification, not_before=time.clock, error="away")
     assert status(time).pushes_put_back == 2
 
 
@@ -173,14 +175,14 @@ def test_workspaces_are_summed(time: Scheduled) -> None:
     """Given two stores, then counts are added and the oldest age is told."""
     time.every(60)
     time.every(70)
-    inside = peek(time.store.database.path).time
+    inside = read_counts(time.store.database.path).scheduling
     told = time_status([inside, inside], now=time.now + 100 * SECOND)
     assert (told.schedules["active"], told.schedules_overdue, told.schedules_oldest_overdue_seconds) == (4, 4, 40.0)
 
 
 def test_a_look_reads_no_more_than_so_many_of_a_kind(time: Scheduled, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given more than are looked at, then the longest overdue are among those that are."""
-    monkeypatch.setattr(time_peek, "MOST_TIMES", 3)
+    monkeypatch.setattr(scheduling_status, "MAX_TIMES", 3)
     for seconds in (100, 90, 80, 70, 60):
         time.every(seconds)
     told = status(time, after_seconds=200)
@@ -201,4 +203,4 @@ def test_a_store_that_is_not_migrated_says_so(time: Scheduled, kind: str) -> Non
         raw.commit()
         raw.close()
         with pytest.raises(error, match=said):
-            peek(path, kind)  # type: ignore[arg-type]
+            read_counts(path, kind)  # type: ignore[arg-type]

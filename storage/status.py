@@ -1,7 +1,7 @@
-"""A short look into a store's file without opening the whole store: what waits and lies there, for the status page.
+"""Reads the counts of the status page from a store's file without opening the store in full.
 
-It opens and closes one connection of its own, loads no extension and writes nothing: half a millisecond, and no
-other workspace loses its place among the open ones.
+It opens and closes a connection of its own, loads no extension and writes nothing: this takes half a millisecond and
+evicts no other workspace from those kept open.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translated
 from storage.migrate import LINES, Kind, newest_version, refuse_newer
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
-from storage.scheduling.peek import TimePeek, peek_time
+from storage.scheduling.status import SchedulingCounts, read_scheduling
 
-# A status page that hangs is of no use: who holds the file for longer is said to.
+# A status page must not hang: a file that stays locked for longer is reported as such.
 _BUSY_SECONDS: Final = 1.0
-# Both counts are read from an index, and not from the rows with their texts.
-_STANDING: Final = (
+# Both counts are read from an index, which is smaller than the rows with their contents.
+_CURRENT_MEMORIES: Final = (
     "SELECT (SELECT count(*) FROM memories) - (SELECT count(*) FROM memories WHERE superseded_by IS NOT NULL)"
 )
 
 
 @dataclass(frozen=True, slots=True)
-class Peek:
-    """What waits in one store, for the workers, for a person and for its time, and how many memories stand there."""
+class StoreCounts:
+    """What waits in one store (for workers, for a person, for its time), and how many memories are current."""
 
     backlogs: Mapping[Stage, StageBacklog]
     dead_letters: int
     memories: int
-    time: TimePeek
+    scheduling: SchedulingCounts
 
 
-def peek(path: Path, kind: Kind = "workspace") -> Peek:
-    """Count what waits and what is there.
+def read_counts(path: Path, kind: Kind = "workspace") -> StoreCounts:
+    """Return the counts of a store.
 
     Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer than this code).
     """
@@ -55,26 +55,27 @@ def peek(path: Path, kind: Kind = "workspace") -> Peek:
             raw.close()
 
 
-def _counts(raw: Any, path: Path, kind: Kind) -> Peek:
+def _counts(raw: Any, path: Path, kind: Kind) -> StoreCounts:
     raw.execute("BEGIN")
     for line, table in LINES[kind].items():
-        _refuse_other(raw, path, line, table)
+        _check_schema(raw, path, line, table)
     backlogs = {stage: _backlog(raw, stage) for stage in STAGES}
     letters = raw.execute("SELECT count(*) FROM dead_letters").fetchone()
-    return Peek(backlogs, int(letters[0]), int(raw.execute(_STANDING).fetchone()[0]), peek_time(raw))
+    memories = raw.execute(_CURRENT_MEMORIES).fetchone()
+    return StoreCounts(backlogs, int(letters[0]), int(memories[0]), read_scheduling(raw))
 
 
-def _refuse_other(raw: Any, path: Path, line: Kind, table: str) -> None:
-    """Raise for a file in which the tables are not those of this code."""
+def _check_schema(raw: Any, path: Path, line: Kind, table: str) -> None:
+    """Raise when a line of migrations is not at the version of this code."""
     known = raw.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
     version = raw.execute(f"SELECT version_num FROM {table}").fetchone() if known else None
     refuse_newer(path, line, version[0] if version else None)
     if version is None or version[0] != newest_version(line):
-        raise StoreUnavailable(f"{path} is still to be migrated: run `reverie db migrate`")
+        raise StoreUnavailable(f"{path} has an older schema: run `reverie db migrate`")
 
 
 def _backlog(raw: Any, stage: Stage) -> StageBacklog:
     waiting, claims = backlog_sql(stage)
     count, oldest = raw.execute(waiting, {"stage": stage}).fetchone()
-    held, retrying = raw.execute(claims, {"stage": stage}).fetchone()
-    return StageBacklog(int(count), int(oldest or 0), int(held), int(retrying))
+    claimed, retrying = raw.execute(claims, {"stage": stage}).fetchone()
+    return StageBacklog(int(count), int(oldest or 0), int(claimed), int(retrying))
