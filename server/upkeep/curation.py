@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Request, Response
 
-from memory.upkeep.curation_logs import Wanted, list_entries, show_entry, undo_all, undo_entry
+from memory.upkeep.curation import CurationFilter
+from memory.upkeep.curation_logs import list_entries, show_entry, undo_all, undo_entry
 from reverie.clock import to_micros
 from reverie.errors import Rejected
 from reverie.upkeep.curation_types import CurationEntry, CurationList, UndoBody, Undone
@@ -33,9 +34,9 @@ def _add_reading(router: APIRouter, services: Services) -> None:
         """What jobs did, the newest first: about a `memory`, by a `job`, of an `action`."""
         here = holdings(services, services.caller(request))
         limit, offset = page_of(request, limit=50, others=("memory", "job", "action"))
-        asked = request.query_params
-        wanted = Wanted(asked.get("memory"), asked.get("job"), asked.get("action"))
-        found = await services.threads.run(lambda: list_entries(here, wanted, limit=limit, offset=offset))
+        query = request.query_params
+        matching = CurationFilter(memory=query.get("memory"), job=query.get("job"), action=query.get("action"))
+        found = await services.threads.run(lambda: list_entries(here, matching, limit=limit, offset=offset))
         return answer(CurationList(entries=found))
 
     @router.get("/v1/curation/{entry}", openapi_extra=operation(CurationEntry))
@@ -53,10 +54,10 @@ def _add_undo(router: APIRouter, services: Services) -> None:
         query_of(request)
         here = holdings(services, services.caller(request))
         body = await services.body(request, UndoBody)
-        since = _since(body)
+        matching = CurationFilter(job=body.job, action=body.action, since=_since(body))
 
         def work() -> Undone:
-            done = undo_all(here, Wanted(job=body.job, action=body.action), now=services.runtime.now(), since=since)
+            done = undo_all(here, matching, now=services.runtime.now())
             for store in here.existing_stores() if done.undone else ():
                 _notify_pipeline(services, store.name)
             return done

@@ -17,7 +17,7 @@ from memory.sessions.lifecycle import (
     session_by_ref,
     start_session,
 )
-from memory.upkeep.curation import list_entries, undo_all, undo_entry
+from memory.upkeep.curation import CurationFilter, list_entries, undo_all, undo_entry
 from reverie.errors import Conflict, NotFound, StoreUnavailable
 from storage.memories.records import NewMemory
 from storage.stores import Store
@@ -180,7 +180,9 @@ def test_the_job_ends_what_has_been_silent_for_long_and_nothing_else(pipe: Pipel
     assert everything(pipe.store) == after
     actions = [entry.action for entry in list_entries(pipe.store, agent="ana")]
     assert actions == ["close", "clear"]
-    done, failed = undo_all(pipe.store, agent="ana", now=pipe.now(), job="reverie.close_idle_sessions")
+    done, failed = undo_all(
+        pipe.store, agent="ana", now=pipe.now(), matching=CurationFilter(job="reverie.close_idle_sessions")
+    )
     assert (len(done), failed) == (2, {})
     assert everything(pipe.store) == before
 
