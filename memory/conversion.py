@@ -38,10 +38,10 @@ def convert(source: object, target: type[_T], /, **overrides: Any) -> _T:
     return target(**values)
 
 
-def set_fields(changes: Struct) -> dict[str, Any]:
-    """Return the fields of `changes` that were given, those that are not UNSET, by name."""
-    given = {name: getattr(changes, name) for name in changes.__struct_fields__}
-    return {name: value for name, value in given.items() if value is not UNSET}
+def set_fields(changes: Struct, *, leave_out: str = "") -> dict[str, Any]:
+    """Return the fields of `changes` that are not UNSET by name, without the one that says what is changed."""
+    fields = {name: getattr(changes, name) for name in changes.__struct_fields__ if name != leave_out}
+    return {name: value for name, value in fields.items() if value is not UNSET}
 
 
 @cache

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
@@ -23,6 +25,30 @@ from server.sessions import lifecycle as session_life
 from server.upkeep import curation, notebooks
 from worker.runtime import Runtime
 
+# In this order: of two paths that match, the first is taken.
+_ROOMS: Final = (
+    messages,
+    recall,
+    context,
+    recall_events,
+    sessions,
+    session_life,
+    scratchpads,
+    channels,
+    curation,
+    summaries,
+    dead_letters,
+    operations,
+    notebooks,
+    memories,
+    facts,
+    notes,
+    schedules,
+    schedule_runs,
+    reminders,
+    notifications,
+)
+
 
 def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
     """The application. With a token, every request below /v1 must carry it; without one, only loopback is served."""
@@ -37,31 +63,11 @@ def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
         swagger_ui_parameters={"validatorUrl": None},
     )
     services = Services(runtime)
-    for part in (
-        messages,
-        recall,
-        context,
-        recall_events,
-        sessions,
-        session_life,
-        scratchpads,
-        channels,
-        curation,
-        summaries,
-        dead_letters,
-        operations,
-        notebooks,
-        memories,
-        facts,
-        notes,
-        schedules,
-        schedule_runs,
-        reminders,
-        notifications,
-    ):
-        app.include_router(part.routes(services))
+    for part in _ROOMS:
+        app.include_router(part.endpoints.router(services))
     app.add_exception_handler(ReverieError, on_reverie_error)
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_middleware(Gate, token=token, metrics=services.metrics)
-    describe(app)
+    app.include_router(operations.probes(services))
+    describe(app, [kind for part in _ROOMS for kind in part.endpoints.kinds])
     return app

@@ -1,158 +1,76 @@
-"""The OpenAPI document at /docs, made from the very structs that requests are decoded into."""
+"""Describe the API at /openapi.json from the declared calls: their arguments, limits, documentation and answers."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final
 
 import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from reverie.memories.types import (
-    Fact,
-    FactDraft,
-    FactList,
-    FoundMemories,
-    Memory,
-    MemoryChanges,
-    MemoryList,
-    MemoryStats,
-    Note,
-    NoteChanges,
-    NoteDraft,
-    NoteList,
-    Remembered,
-)
-from reverie.pipeline.status import PipelineStatus
+from reverie.calls import Call, answer_of, route_of
 from reverie.problems import CONTENT_TYPE, Problem
-from reverie.scheduling.notification_types import Acknowledged, Acknowledgement, NotificationPage
-from reverie.scheduling.reminder_types import (
-    ClaimedReminders,
-    Reminder,
-    ReminderClaim,
-    ReminderDelivered,
-    ReminderDraft,
-    ReminderPage,
-)
-from reverie.scheduling.schedule_types import (
-    NextRuns,
-    RunReport,
-    RunRequest,
-    Schedule,
-    ScheduleCount,
-    SchedulePage,
-    ScheduleRun,
-    ScheduleRunList,
-)
-from reverie.sessions.channel_types import Channel, ChannelDescription, ChannelDraft, ChannelList, ChannelMove
-from reverie.sessions.scratchpad_types import (
-    Cleared,
-    ScratchpadEntries,
-    ScratchpadEntry,
-    ScratchpadItems,
-    ScratchpadList,
-    ScratchpadValue,
-)
-from reverie.types import (
-    Compacted,
-    Context,
-    DeadLetter,
-    DeadLetterList,
-    Deleted,
-    FoundSessions,
-    MessageList,
-    RecallEventList,
-    RecallResponse,
-    Receipt,
-    Restored,
-    Session,
-    SessionExport,
-    SessionList,
-    SessionSummary,
-)
-from reverie.upkeep.curation_types import CurationEntry, CurationList, UndoBody, Undone
-from reverie.upkeep.notebook_types import Checkpoint, CommitList, Difference, PromotionList
-from server.bodies import (
-    ArchiveBody,
-    CheckpointBody,
-    ContextBody,
-    FileBody,
-    MessagesBody,
-    RecallBody,
-    RestoreBody,
-    SessionSearchBody,
-    StartBody,
-)
-from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER
-from server.memories.bodies import MemoryBody, MemorySearchBody
-from server.scheduling.bodies import ScheduleBody, ScheduleChangesBody
+from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER, SpeaksFor
 
-_STRUCTS: Final = (
-    MessagesBody, FileBody, RecallBody, Receipt, RecallResponse, Session, SessionList, SessionExport, MessageList,
-    DeadLetter, DeadLetterList, Deleted, RecallEventList, PipelineStatus, Problem,
-    SessionSummary, Compacted,
-    ContextBody, Context, RestoreBody, Restored, SessionSearchBody, FoundSessions,
-    CheckpointBody, Checkpoint, CommitList, Difference, PromotionList,
-    MemoryBody, Remembered, Memory, MemoryList, MemoryChanges, MemoryStats, MemorySearchBody, FoundMemories,
-    StartBody, ArchiveBody, Channel, ChannelList, ChannelDraft, ChannelDescription, ChannelMove,
-    ScratchpadList, ScratchpadItems, ScratchpadEntry, ScratchpadEntries, ScratchpadValue, Cleared,
-    CurationEntry, CurationList, UndoBody, Undone,
-    Fact, FactDraft, FactList, Note, NoteDraft, NoteChanges, NoteList,
-    ScheduleBody, ScheduleChangesBody, Schedule, SchedulePage, ScheduleCount, NextRuns,
-    RunRequest, RunReport, ScheduleRun, ScheduleRunList,
-    Reminder, ReminderDraft, ReminderPage, ReminderClaim, ClaimedReminders, ReminderDelivered,
-    NotificationPage, Acknowledgement, Acknowledged,
-)  # fmt: skip
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
-    "Memory that works while the agent rests. Header values are percent-encoded UTF-8, session ids in paths too."
-    " A workspace comes into being with its first message: until then it reads as empty. Errors are problem details"
-    " (RFC 9457) with a stable `type`, `urn:reverie:problem:...`."
+    "A memory pipeline for AI agents. Header values are percent-encoded UTF-8, and so are ids in paths. A workspace is"
+    " created with its first message: until then it reads as empty. Errors are problem details (RFC 9457) with a"
+    " stable `type`, `urn:reverie:problem:...`."
 )
+_REQUIRED: Final[Mapping[SpeaksFor, str]] = {"agent": AGENT_HEADER, "workspace": WORKSPACE_HEADER, "nobody": ""}
+_HEADERS: Final[Mapping[SpeaksFor, tuple[str, ...]]] = {
+    "agent": (AGENT_HEADER, WORKSPACE_HEADER, TRACE_HEADER),
+    "workspace": (WORKSPACE_HEADER, TRACE_HEADER),
+    "nobody": (TRACE_HEADER,),
+}
 
 
-def operation(
-    result: type,
-    *,
-    body: type | None = None,
-    query: Mapping[str, str] | None = None,
-    statuses: Mapping[str, str] | None = None,
-    headers: tuple[str, ...] = (AGENT_HEADER, WORKSPACE_HEADER, TRACE_HEADER),
-) -> dict[str, Any]:
-    """What to add to a route's description: its body, its answer, its parameters; `query` maps names to types."""
-    parameters: list[dict[str, Any]] = [
-        {"name": name, "in": "header", "required": name == AGENT_HEADER, "schema": {"type": "string"}}
-        for name in headers
+def operation(kind: type[Call[Any]], *, speaks_for: SpeaksFor, statuses: Mapping[str, str]) -> dict[str, Any]:
+    """Return what OpenAPI says of a call: its parameters, its body, and its answers by HTTP status."""
+    route, schemas = route_of(kind), _schemas([kind])
+    arguments = schemas[kind.__name__]
+    parameters = [
+        {
+            "name": name,
+            "in": "header",
+            "required": name == _HEADERS[speaks_for][0] != TRACE_HEADER,
+            "schema": {"type": "string"},
+        }
+        for name in _HEADERS[speaks_for]
     ]
-    parameters += (
-        {"name": name, "in": "query", "required": False, "schema": {"type": kind}}
-        for name, kind in (query or {}).items()
-    )
-    answer = {"application/json": {"schema": _reference(result)}}
-    extra: dict[str, Any] = {
-        "parameters": parameters,
-        "responses": {
-            **{
-                status: {"description": text, "content": answer}
-                for status, text in (statuses or {"200": "Done"}).items()
-            },
-            "default": {"description": "What went wrong", "content": {CONTENT_TYPE: {"schema": _reference(Problem)}}},
-        },
+    parameters += [_parameter(name, "path", arguments) for name in route.path_fields]
+    content = {"application/json": {"schema": _reference(answer_of(kind))}}
+    described: dict[str, Any] = {
+        "responses": {status: {"description": text, "content": content} for status, text in statuses.items()}
     }
-    if body is not None:
-        extra["requestBody"] = {"required": True, "content": {"application/json": {"schema": _reference(body)}}}
-    return extra
+    described["responses"]["default"] = {
+        "description": "What went wrong",
+        "content": {CONTENT_TYPE: {"schema": _reference(Problem)}},
+    }
+    in_query = [name for name in arguments["properties"] if name not in route.path_fields]
+    if route.has_body and in_query:
+        described["requestBody"] = {
+            "required": bool(set(arguments.get("required", ())) & set(in_query)),
+            "content": {"application/json": {"schema": _reference(kind)}},
+        }
+    elif not route.has_body:
+        parameters += [_parameter(name, "query", arguments) for name in in_query]
+    return {"parameters": parameters, **described}
 
 
-def describe(app: FastAPI) -> None:
-    """Have the application answer /openapi.json with our own schemas."""
+def describe(app: FastAPI, kinds: Iterable[type[Call[Any]]]) -> None:
+    """Have the application answer /openapi.json with the schemas of these calls and their answers."""
+    calls = list(kinds)
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
-            _, components = msgspec.json.schema_components(_STRUCTS, ref_template=_REFERENCE)
-            schema["components"] = {"schemas": components}
+            schemas = _schemas([*(answer_of(kind) for kind in calls), *calls, Problem])
+            for kind in calls:
+                _remove_path_fields(schemas, kind)
+            schema["components"] = {"schemas": schemas}
             for path in schema["paths"].values():
                 for described in path.values():
                     # Written by the framework for bodies that it decodes itself.
@@ -161,6 +79,28 @@ def describe(app: FastAPI) -> None:
         return app.openapi_schema
 
     app.openapi = document  # type: ignore[method-assign]  # the way FastAPI documents it
+
+
+def _schemas(kinds: Iterable[type]) -> dict[str, Any]:
+    _, schemas = msgspec.json.schema_components(list(dict.fromkeys(kinds)), ref_template=_REFERENCE)
+    return schemas
+
+
+def _remove_path_fields(schemas: dict[str, Any], kind: type[Call[Any]]) -> None:
+    """Leave in a call's schema what its body holds; one without a body needs no schema."""
+    route, schema = route_of(kind), schemas[kind.__name__]
+    for name in route.path_fields:
+        schema["properties"].pop(name, None)
+    schema["required"] = [name for name in schema.get("required", ()) if name not in route.path_fields]
+    if not route.has_body or not schema["properties"]:
+        del schemas[kind.__name__]
+
+
+def _parameter(name: str, place: str, arguments: dict[str, Any]) -> dict[str, Any]:
+    schema = dict(arguments["properties"][name])
+    described = {"name": name, "in": place, "required": place == "path" or name in arguments.get("required", ())}
+    text = schema.pop("description", None)
+    return {**described, **({"description": text} if text else {}), "schema": schema}
 
 
 def _reference(kind: type) -> dict[str, str]:

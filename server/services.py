@@ -1,12 +1,9 @@
-"""What the routes share: the runtime of this process, who asks, and where a request's workspace is read from."""
+"""What all handlers share: the runtime of this process, recall, and the stores that exist."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import TypeVar
-
-from fastapi import Request
 
 from memory.pipeline.status import StatusReader
 from retrieval.request import RecallRequest
@@ -17,14 +14,11 @@ from reverie.pipeline.producer import Producer
 from reverie.pipeline.status import PipelineStatus
 from reverie.types import RecallResponse
 from server.answers import Threads
-from server.bodies import read_body
-from server.caller import Caller, caller_of
+from server.caller import Caller
 from server.metrics import Metrics
 from storage.recall.records import Hit
 from storage.stores import Store
 from worker.runtime import Runtime
-
-_T = TypeVar("_T")
 
 
 class Services:
@@ -36,36 +30,28 @@ class Services:
         self.metrics = Metrics(self.status)
         self.metrics.counter(
             "reverie_recalls_dropped",
-            "Recalls of which it was not recorded what they found.",
+            "Recalls whose hits were not recorded.",
             lambda: runtime.recalls.dropped,
         )
 
     @cached_property
     def _status_reader(self) -> StatusReader:
-        here = self.runtime
-        return StatusReader(here.stores, here.inbox, here.monitor, here.embedder, here.language_model)
+        runtime = self.runtime
+        return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, runtime.embedder, runtime.language_model)
 
     def status(self) -> PipelineStatus:
-        """The state of the pipeline."""
+        """Return the state of the pipeline."""
         return self._status_reader.read(now=self.runtime.now())
 
-    def caller(self, request: Request) -> Caller:
-        """Who asks. Raises `Rejected`."""
-        return caller_of(request, workspace=self.runtime.settings.workspace)
-
-    async def body(self, request: Request, kind: type[_T]) -> _T:
-        """The request's body. Raises `TooLarge`, `Malformed` or `Rejected`."""
-        return await read_body(request, kind, limit_bytes=self.runtime.settings.max_body_bytes)
-
     def producer(self, workspace: str) -> Producer:
-        """A producer for one workspace: all share the broker's connections and one Celery app."""
-        here = self.runtime
+        """Return a producer for one workspace; all share the broker's connections and one Celery app."""
+        runtime = self.runtime
         return Producer(
-            here.settings.broker_url,
+            runtime.settings.broker_url,
             workspace=workspace,
-            prefix=here.settings.broker_prefix,
-            inbox=here.inbox,
-            task_sender=here.task_sender,
+            prefix=runtime.settings.broker_prefix,
+            inbox=runtime.inbox,
+            task_sender=runtime.task_sender,
         )
 
     def recall(self, caller: Caller, request: RecallRequest) -> RecallResponse:
@@ -84,13 +70,13 @@ class Services:
             if found:
                 self.runtime.recalls.note(store, caller.agent, query, found, recall=recall, at=at)
 
-    def store_to_read(self, workspace: str) -> Store | None:
+    def existing_store(self, workspace: str) -> Store | None:
         """Return a workspace's store; None if nothing has been stored in it."""
         return self.runtime.recaller.find_store(workspace)
 
     def store_of_session(self, caller: Caller, session: str) -> Store:
         """Return the caller's store. Raises `NotFound`, naming the session, if there is none."""
-        store = self.store_to_read(caller.workspace)
+        store = self.existing_store(caller.workspace)
         if store is None:
             raise NotFound(f"agent {caller.agent} has no session {session!r}", field="session")
         return store

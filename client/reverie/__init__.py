@@ -16,8 +16,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from reverie.aio import AsyncReverie
-    from reverie.client import Reverie
+    from reverie.client import AsyncReverie, Reverie
     from reverie.errors import (
         Conflict,
         NotFound,
@@ -137,7 +136,7 @@ __all__ = [
 
 _MODULES = {
     "Reverie": "client",
-    "AsyncReverie": "aio",
+    "AsyncReverie": "client",
     "PipelineStatus": "pipeline.status",
     **dict.fromkeys(
         (

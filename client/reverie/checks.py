@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from datetime import datetime
-from typing import Any, Final, Literal, get_args, get_origin, get_type_hints
+from typing import Any, Final
 
 import msgspec
 
@@ -76,15 +75,6 @@ def check_wait(wait: WaitFor, timeout_seconds: object) -> WaitFor:
             field="timeout_seconds",
         )
     return wait
-
-
-def choices_of(kind: type, field: str) -> str:
-    """What to add to an error about a field that takes only some values, or a time; empty for any other field."""
-    hint = get_type_hints(kind).get(field)
-    if datetime in (hint, *get_args(hint)):
-        return "; give a date and time with a zone, as in 2027-05-01T09:30:00Z"
-    choices = [str(one) for part in (hint, *get_args(hint)) if get_origin(part) is Literal for one in get_args(part)]
-    return f"; it must be one of {', '.join(choices)}" if choices else ""
 
 
 def normalise_tags(tags: Iterable[object], *, field: str = "tags") -> list[str]:

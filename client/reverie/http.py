@@ -5,16 +5,17 @@ from __future__ import annotations
 import os
 import threading
 import time
-from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeVar
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from reverie.calls import Call, answer_of, route_of
 from reverie.clock import rfc3339
 from reverie.config import ClientConfig
 from reverie.contract import FilePayload, MessagePayload, WaitFor
 from reverie.errors import Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
+from reverie.pipeline.calls import IngestFile, IngestMessages
 from reverie.pipeline.submission import Submission, checked_receipt, split_submission
 from reverie.problems import CONTENT_TYPE, Problem, error_of
 from reverie.types import Receipt
@@ -38,33 +39,22 @@ class HttpTransport:
         self._client: Any = None
         self._pid = 0
 
-    def call(
-        self,
-        method: str,
-        path: str,
-        into: type[_T],
-        *,
-        body: object = None,
-        query: Mapping[str, str | int | Sequence[str] | None] | None = None,
-        trace: str = "",
-        timeout_seconds: float | None = None,
-    ) -> _T:
-        """Send one request and return its answer as `into`. Raises what the server raised, or `Unavailable`."""
-        headers = {"X-Reverie-Trace": quote(trace, safe="")} if trace else {}
-        content = None if body is None else msgspec.json.encode(body)
-        if content is not None:
-            headers["Content-Type"] = "application/json"
-        response = self._send(
-            method,
-            path,
-            content=content,
-            params={name: value for name, value in (query or {}).items() if value is not None},
-            headers=headers,
-            timeout=timeout_seconds or self._config.timeout_seconds,
-        )
+    def send(self, call: Call[_T], *, trace: str = "", timeout_seconds: float | None = None) -> _T:
+        """Send a call and return its answer. Raises what the server raised, or `Unavailable`."""
+        route, answer = route_of(type(call)), answer_of(type(call))
+        arguments = msgspec.to_builtins(call)
+        path = route.path.format_map({name: path_segment(str(arguments.pop(name))) for name in route.path_fields})
+        request: dict[str, Any] = {"headers": {"X-Reverie-Trace": quote(trace, safe="")} if trace else {}}
+        if route.has_body:
+            request["headers"]["Content-Type"] = "application/json"
+            request["content"] = msgspec.json.encode(arguments)
+        else:
+            request["params"] = {name: value for name, value in arguments.items() if value is not None}
+        timeout = timeout_seconds or call.http_seconds() or self._config.timeout_seconds
+        response = self._send(route.method, path, timeout=timeout, **request)
         if response.is_success:
             try:
-                return msgspec.json.decode(response.content, type=into)
+                return msgspec.json.decode(response.content, type=answer)
             except msgspec.DecodeError as error:
                 raise Permanent(f"{self._config.url} answered {path} in a form this client cannot read") from error
         raise self._error(response)
@@ -121,10 +111,10 @@ class HttpTransport:
                 return error_of(msgspec.json.decode(response.content, type=Problem))
             except msgspec.DecodeError:
                 pass
-        said = f"{self._config.url} answered {response.status_code}"
+        error_text = f"{self._config.url} answered {response.status_code}"
         if response.status_code in (429, 502, 503, 504):
-            return Unavailable(said)
-        return Permanent(f"{said} and is no Reverie server: check the URL")
+            return Unavailable(error_text)
+        return Permanent(f"{error_text} and is not a Reverie server: check the URL")
 
 
 def post_submission(
@@ -158,52 +148,45 @@ def post_submission(
     return checked_receipt(wait, accepted, rejected, trace=submission.trace, degraded=degraded)
 
 
-def session_path(session: str, rest: str = "") -> str:
-    """The path of a session."""
-    return f"/v1/sessions/{path_segment(session)}{rest}"
-
-
 def path_segment(text: str) -> str:
-    """A part of a path. It may hold any text, slashes included, or be no more than dots."""
+    """Return any text as one segment of a path: slashes are escaped, and segments of dots alone."""
     encoded = quote(text, safe="")
     return encoded if encoded.strip(".") else encoded.replace(".", "%2E")
 
 
 def _post(transport: HttpTransport, part: Submission, wait: WaitFor, timeout_seconds: float) -> Receipt:
-    first = part.payloads[0]
-    body: dict[str, Any] = {"wait": wait, "timeout_seconds": timeout_seconds}
-    if isinstance(first, FilePayload):
-        path = "/v1/files"
-        body |= _file_body(first)
-    else:
-        path = "/v1/messages"
-        body |= _where(first)
-        body["messages"] = [_message_body(p) for p in part.payloads if isinstance(p, MessagePayload)]
+    call = _ingest_call(part, wait, timeout_seconds)
     limit = (timeout_seconds if wait != "queued" else 30.0) + _MARGIN_SECONDS
     try:
-        return transport.call("POST", path, Receipt, body=body, trace=part.trace, timeout_seconds=limit)
+        return transport.send(call, trace=part.trace, timeout_seconds=limit)
     except Rejected as error:
         if not error.items:
             raise
         return Receipt(state=wait, accepted=[], rejected=list(error.items), trace=part.trace)
 
 
-def _where(payload: MessagePayload) -> dict[str, Any]:
-    fields = ("session", "user", "provider", "chat_id", "channel")
-    where = {name: getattr(payload, name) for name in fields if getattr(payload, name) is not None}
-    return {**where, "strict": payload.strict}
+def _ingest_call(part: Submission, wait: WaitFor, timeout_seconds: float) -> IngestFile | IngestMessages:
+    first = part.payloads[0]
+    if isinstance(first, FilePayload):
+        fields = ("id", "source_uri", "content", "session", "tags", "metadata")
+        return IngestFile(**_present(first, fields), wait=wait, timeout_seconds=timeout_seconds)
+    return IngestMessages(
+        **_present(first, ("session", "user", "provider", "chat_id", "channel", "strict")),
+        messages=[_message_body(payload) for payload in part.payloads if isinstance(payload, MessagePayload)],
+        wait=wait,
+        timeout_seconds=timeout_seconds,
+    )
 
 
 def _message_body(payload: MessagePayload) -> dict[str, Any]:
     fields = ("id", "role", "content", "name", "tool_call_id", "tool_name", "tool_calls", "token_count", "importance",
               "metadata", "tags", "sequence")  # fmt: skip
-    body = {name: getattr(payload, name) for name in fields if getattr(payload, name) not in (None, [], {})}
-    return {**body, "created_at": rfc3339(payload.created_at)}
+    return {**_present(payload, fields), "created_at": rfc3339(payload.created_at)}
 
 
-def _file_body(payload: FilePayload) -> dict[str, Any]:
-    fields = ("id", "source_uri", "content", "session", "tags", "metadata")
-    return {name: getattr(payload, name) for name in fields if getattr(payload, name) not in (None, [], {})}
+def _present(payload: FilePayload | MessagePayload, fields: tuple[str, ...]) -> dict[str, Any]:
+    """Return those of a payload's fields that hold something."""
+    return {name: value for name in fields if (value := getattr(payload, name)) not in (None, [], {})}
 
 
 def _in_call(part: Submission, rejection: Rejection) -> Rejection:

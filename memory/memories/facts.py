@@ -11,7 +11,8 @@ from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import delete_for_good
 from reverie.clock import new_id
 from reverie.errors import NotFound
-from reverie.memories.types import Fact, FactDraft
+from reverie.memories.calls import SetFact
+from reverie.memories.types import Fact
 from storage.memories.records import USER_SOURCE, MemoryFilter, MemoryRecord, NewMemory
 from storage.transaction import AgentRepositories
 
@@ -25,9 +26,7 @@ def content_of_fact(category: str, key: str, value: str) -> str:
     return f"The {_readable(key)} is {value} ({_readable(category)})"
 
 
-def set_fact(
-    memories: AgentMemories, category: str, key: str, draft: FactDraft, *, now: int, trace: str = ""
-) -> StoredMemory:
+def set_fact(memories: AgentMemories, call: SetFact, *, now: int, trace: str = "") -> StoredMemory:
     """Set the value of a fact in one transaction. Idempotent: the same value again only refreshes the current fact.
 
     A different value supersedes the current one, which is kept.
@@ -35,13 +34,13 @@ def set_fact(
     store = memories.store_for_tier("workspace")
     with store.writing() as tx:
         rows = tx.for_agent(memories.agent)
-        current = rows.memories.fact(category, key)
-        if current is not None and current.value == draft.value:
-            return StoredMemory(store, _refresh(rows, current, draft, now))
+        current = rows.memories.fact(call.category, call.key)
+        if current is not None and current.value == call.value:
+            return StoredMemory(store, _refresh(rows, current, call, now))
         if current is not None:
             # Superseded by itself for a moment: only one row may be current.
             rows.memories.supersede(current.row_id, by=current.row_id, now=now)
-        added = rows.memories.add(_new_fact(category, key, draft, now, trace), now=now)
+        added = rows.memories.add(_new_fact(call, now, trace), now=now)
         if current is not None:
             rows.memories.supersede(current.row_id, by=added.row_id, now=now)
         return StoredMemory(store, added)
@@ -90,23 +89,23 @@ def to_fact(record: MemoryRecord) -> Fact:
     return convert(record, Fact)
 
 
-def _refresh(rows: AgentRepositories, fact: MemoryRecord, draft: FactDraft, now: int) -> MemoryRecord:
+def _refresh(rows: AgentRepositories, fact: MemoryRecord, call: SetFact, now: int) -> MemoryRecord:
     """Update a fact whose value stays; one written by a user keeps that source."""
     rows.memories.change(
         fact.row_id,
         now=now,
-        source=USER_SOURCE if fact.user_written else draft.source,
-        importance=draft.importance,
-        confidence=draft.confidence,
-        tags=draft.tags,
+        source=USER_SOURCE if fact.user_written else call.source,
+        importance=call.importance,
+        confidence=call.confidence,
+        tags=call.tags,
     )
     return rows.memories.get(fact.id)
 
 
-def _new_fact(category: str, key: str, draft: FactDraft, now: int, trace: str) -> NewMemory:
-    content = content_of_fact(category, key, draft.value)
+def _new_fact(call: SetFact, now: int, trace: str) -> NewMemory:
+    content = content_of_fact(call.category, call.key, call.value)
     return convert(
-        draft,
+        call,
         NewMemory,
         id=new_id(),
         content=content,
@@ -114,8 +113,6 @@ def _new_fact(category: str, key: str, draft: FactDraft, now: int, trace: str) -
         lifetime="long_term",
         kind="fact",
         concept_tags=concept_tags(content),
-        category=category,
-        key=key,
         trace=trace,
     )
 

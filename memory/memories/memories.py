@@ -223,7 +223,7 @@ def _check_allowed(record: MemoryRecord, changes: MemoryChanges) -> None:
 
 def _changed(record: MemoryRecord, changes: MemoryChanges) -> MemoryDraft:
     """Return the memory with the changes applied; `lifetime` is None where the tier or the pin decides it."""
-    changed = convert(record, MemoryDraft, **set_fields(changes))
+    changed = convert(record, MemoryDraft, **set_fields(changes, leave_out="id"))
     if changes.lifetime is not UNSET:
         return changed
     moved = (changed.tier == "conversation") != (record.tier == "conversation")
@@ -232,7 +232,7 @@ def _changed(record: MemoryRecord, changes: MemoryChanges) -> MemoryDraft:
 
 def _plain_columns(changes: MemoryChanges) -> dict[str, Any]:
     """Return the changed columns that are stored as they were given."""
-    columns = {name: value for name, value in set_fields(changes).items() if name not in _RULED_FIELDS}
+    columns = {name: value for name, value in set_fields(changes, leave_out="id").items() if name not in _RULED_FIELDS}
     if changes.expires_at is not UNSET:
         columns["expires_at"] = None if changes.expires_at is None else to_micros(changes.expires_at)
     return columns

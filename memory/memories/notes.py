@@ -11,7 +11,8 @@ from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import delete_for_good
 from reverie.errors import Conflict, NotFound
-from reverie.memories.types import Note, NoteChanges, NoteDraft
+from reverie.memories.calls import UpdateNote
+from reverie.memories.types import Note, NoteDraft
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.transaction import AgentRepositories
 
@@ -55,14 +56,14 @@ def list_notes(
     return [to_note(record) for record in found]
 
 
-def update_note(memories: AgentMemories, note_id: str, changes: NoteChanges, *, now: int) -> StoredMemory:
+def update_note(memories: AgentMemories, changes: UpdateNote, *, now: int) -> StoredMemory:
     """Change a note in one transaction; its id and creation time stay. Raises `NotFound`."""
     with memories.writing_workspace() as workspace:
         if workspace is None:
-            raise _no_note(memories, note_id)
+            raise _no_note(memories, changes.note_id)
         store, rows = workspace
-        note = _get(memories, rows, note_id)
-        columns = set_fields(changes)
+        note = _get(memories, rows, changes.note_id)
+        columns = set_fields(changes, leave_out="note_id")
         content = columns.pop("content", note.content)
         if content != note.content:
             columns["concept_tags"] = concept_tags(content)

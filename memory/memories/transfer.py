@@ -15,10 +15,12 @@ from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import to_memory
+from reverie.calls import validated
 from reverie.clock import to_micros
 from reverie.errors import Rejected
-from reverie.memories.checks import check_fact, check_fact_name, check_memory, check_note_id
-from reverie.memories.types import FactDraft, Memory, MemoryDraft, MemoryExport, MemoryImport
+from reverie.memories.calls import SetFact
+from reverie.memories.checks import check_memory, check_note_id
+from reverie.memories.types import Memory, MemoryDraft, MemoryExport, MemoryImport
 from storage.memories.records import NewMemory
 from storage.stores import Store
 from storage.transaction import AgentRepositories
@@ -107,8 +109,7 @@ def _check(memory: Memory, now: int) -> None:
     if memory.note_id is not None:
         check_note_id(memory.note_id)
     if (memory.category, memory.key, memory.value) != (None, None, None):
-        check_fact_name(memory.category, memory.key)
-        check_fact(FactDraft(value=memory.value or ""))
+        validated(SetFact(memory.category or "", memory.key or "", memory.value or ""))
 
 
 def _add(rows: AgentRepositories, memory: Memory, now: int) -> bool:

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from memory.conversion import convert
 from reverie.clock import from_micros
 from reverie.scheduling.notification_types import Acknowledged, Notification, NotificationPage
+from reverie.scheduling.reminder_calls import ListNotifications
 from storage.scheduling.records import NotificationFilter, NotificationRecord
 from storage.stores import Store
 
 
-def list_notifications(
-    store: Store, filter: NotificationFilter, *, agent: str, limit: int, offset: int
-) -> NotificationPage:
-    """Return a page of the notifications that match, oldest first."""
+def list_notifications(store: Store, call: ListNotifications, *, agent: str) -> NotificationPage:
+    """Return the notifications that match a call, oldest first."""
     with store.reading() as tx:
-        records, total = tx.for_agent(agent).notifications.page(filter, limit=limit, offset=offset)
+        records, total = tx.for_agent(agent).notifications.page(
+            convert(call, NotificationFilter, include_acknowledged=call.everything),
+            limit=call.limit,
+            offset=call.offset,
+        )
     return NotificationPage(notifications=[to_notification(record) for record in records], total=total)
 
 

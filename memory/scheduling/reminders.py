@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from memory.conversion import convert
 from reverie.clock import from_micros, now_micros
 from reverie.errors import Conflict, Rejected
 from reverie.scheduling.checks import to_due_micros
+from reverie.scheduling.reminder_calls import ClaimReminders, ListReminders
 from reverie.scheduling.reminder_types import (
     ClaimedReminder,
     ClaimedReminders,
     Reminder,
-    ReminderClaim,
     ReminderDraft,
     ReminderPage,
     ReminderStatus,
@@ -59,19 +60,17 @@ def read_reminder(store: Store, reminder_id: str, *, agent: str, now: int) -> Re
         return to_reminder(tx.for_agent(agent).reminders.get(reminder_id), now=now)
 
 
-def list_reminders(
-    store: Store, filter: ReminderFilter, *, agent: str, now: int, limit: int, offset: int
-) -> ReminderPage:
-    """Return a page of the reminders that match, in the order in which they are due."""
+def list_reminders(store: Store, call: ListReminders, *, agent: str, now: int) -> ReminderPage:
+    """Return the reminders that match a call, in the order in which they become due."""
     with store.reading() as tx:
         records, total = tx.for_agent(agent).reminders.page(
-            filter, now=now, clock=now_micros(), limit=limit, offset=offset
+            convert(call, ReminderFilter), now=now, clock=now_micros(), limit=call.limit, offset=call.offset
         )
     return ReminderPage(reminders=[to_reminder(record, now=now) for record in records], total=total)
 
 
 def claim_reminders(
-    store: Store, claim: ReminderClaim, *, agent: str, now: int, pushed: bool = True
+    store: Store, claim: ClaimReminders, *, agent: str, now: int, pushed: bool = True
 ) -> ClaimedReminders:
     """Claim due reminders for the caller to deliver. What is not said to be delivered in time is due again.
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from memory.conversion import convert
 from memory.sessions.sessions import to_session
+from reverie.checks import check_label
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, NotFound
+from reverie.sessions.calls import check_description
 from reverie.sessions.channel_types import Channel
-from reverie.sessions.checks import check_channel, check_description
 from reverie.types import Session
 from storage.sessions.channels import ChannelRecord
 from storage.stores import Store
@@ -31,7 +32,7 @@ def read_channel(store: Store, *, agent: str, channel: str) -> Channel:
 
 def create_channel(store: Store, *, agent: str, channel: str, description: str = "", now: int) -> Channel:
     """Create a channel, or describe one that only messages have named. Raises `Rejected` and `Conflict`."""
-    name, checked = check_channel(channel), check_description(description)
+    name, checked = check_label("channel", channel, required=True), check_description("description", description)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         if name == DEFAULT_CHANNEL or rows.channels.has_row(name):
@@ -43,7 +44,7 @@ def create_channel(store: Store, *, agent: str, channel: str, description: str =
 
 def describe_channel(store: Store, *, agent: str, channel: str, description: str, now: int) -> Channel:
     """Set the description of a channel. Raises `Rejected` and `NotFound`."""
-    checked = check_description(description)
+    checked = check_description("description", description)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         _get(rows, channel)

@@ -7,17 +7,16 @@ repeated, it comes to the same end.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any, Final
 
 from memory.idle_stores import DueJob, IdleStores, run_where_due
 from memory.jobs import JobRun
 from memory.sessions.sessions import to_session
 from reverie import contract
-from reverie.checks import check_label
 from reverie.errors import Conflict, NotFound, StoreUnavailable
-from reverie.sessions.checks import check_session_metadata
+from reverie.sessions.calls import StartSession
 from reverie.types import Session
 from storage.sessions.lifecycle import CLEAR, CLOSE
 from storage.sessions.records import SessionName, SessionRecord
@@ -42,44 +41,23 @@ class SessionEndHooks:
     publish: Callable[[Store, str], object]
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class SessionDetails:
-    """What a caller knows of a session before its first message. Raises `Rejected` naming a field that is invalid."""
+def start_session(store: Store, call: StartSession, *, agent: str, now: int) -> Session:
+    """Create a session before its first message, or reopen an idle one; an active one keeps what it has.
 
-    user: str | None = None
-    provider: str | None = None
-    chat_id: str | None = None
-    channel: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        """Check every field."""
-        for name in ("user", "provider", "chat_id", "channel"):
-            check_label(name, getattr(self, name))
-        check_session_metadata(self.metadata)
-
-
-def start_session(store: Store, details: SessionDetails, *, agent: str, session: str, now: int) -> Session:
-    """Create a session before its first message, or reopen an idle one; an active one stays as it is.
-
-    `details` fill in what was not known of it. Raises `Conflict` for an archived session.
+    Fields of the call fill in what is not known of the session yet. Raises `Rejected`, and `Conflict` for an archived
+    session.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         found = rows.sessions.ensure(
-            session,
-            now=now,
-            user=details.user,
-            provider=details.provider,
-            chat_id=details.chat_id,
-            channel=details.channel,
+            call.session, now=now, user=call.user, provider=call.provider, chat_id=call.chat_id, channel=call.channel
         )
         if found.status == "archived":
-            raise Conflict(f"session {session!r} is archived: it cannot be started again", field="session")
-        if details.metadata:
-            rows.sessions.set_metadata(found.row_id, {**found.metadata, **details.metadata})
+            raise Conflict(f"session {call.session!r} is archived: it cannot be started again", field="session")
+        if call.metadata:
+            rows.sessions.set_metadata(found.row_id, {**found.metadata, **call.metadata})
         rows.sessions.touch(found.row_id, now=now, last_sequence=found.last_sequence)
-        return to_session(rows.sessions.get(session))
+        return to_session(rows.sessions.get(call.session))
 
 
 def idle_session(store: Store, hooks: SessionEndHooks, *, agent: str, session: str, now: int) -> Session:

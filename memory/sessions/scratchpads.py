@@ -11,7 +11,7 @@ from typing import Any
 from memory.conversion import convert
 from reverie.clock import from_micros
 from reverie.errors import NotFound, Rejected
-from reverie.sessions.checks import MAX_KEYS, check_items, check_key, check_value
+from reverie.sessions.calls import MAX_KEYS, check_items, check_key, check_value
 from reverie.sessions.scratchpad_types import ScratchpadEntry, ScratchpadList
 from storage.sessions.scratchpads import ScratchpadRow
 from storage.stores import Store
@@ -29,7 +29,7 @@ def read_items(store: Store, *, agent: str, session: str) -> ScratchpadList:
 
 def write_items(store: Store, *, agent: str, session: str, items: Sequence[str], now: int) -> ScratchpadList:
     """Replace the list of a session. Raises `Rejected`."""
-    checked = check_items(items)
+    checked = check_items("items", items)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         rows.scratchpads.replace(rows.sessions.ensure(session, now=now).row_id, checked, now=now)
@@ -69,7 +69,7 @@ def read_key(store: Store, *, agent: str, session: str, key: str) -> ScratchpadE
 
 def write_key(store: Store, *, agent: str, session: str, key: str, value: Any, now: int) -> ScratchpadEntry:
     """Set a key to a value. Raises `Rejected`, also if there are too many keys."""
-    name, checked = check_key(key), check_value(value)
+    name, checked = check_key("key", key), check_value("value", value)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         row = rows.sessions.ensure(session, now=now).row_id

@@ -1,80 +1,58 @@
-"""POST /v1/messages and POST /v1/files: what agents hand over, on its way into the inbox."""
+"""POST /v1/messages and POST /v1/files: what agents hand over, put into the inbox."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
-from fastapi import APIRouter, Request, Response
+from typing import Final
 
 from reverie.checks import check_wait
-from reverie.contract import WaitFor
+from reverie.pipeline import calls
 from reverie.pipeline.items import build_file, build_session
 from reverie.pipeline.submission import Submission, enqueue, prepare_messages, single
 from reverie.types import Receipt
-from server.answers import answer
-from server.bodies import FileBody, MessagesBody
-from server.caller import Caller, query_of
-from server.openapi import operation
+from server.caller import Caller
+from server.endpoints import Endpoints
 from server.services import Services
 
-_STATUSES = {"202": "In the inbox", "200": "Stored, or searchable, as asked for by `wait`"}
-_WHERE = ("session", "user", "provider", "chat_id", "channel", "strict")
+endpoints = Endpoints("ingest")
+
+_SESSION_FIELDS: Final = ("session", "user", "provider", "chat_id", "channel", "strict")
+_STATUSES: Final = {"202": "In the inbox", "200": "Stored, or searchable, as `wait` asks"}
 
 
-def routes(services: Services) -> APIRouter:
-    """The routes by which things come in."""
-    router = APIRouter(tags=["ingest"])
-
-    @router.post("/v1/messages", openapi_extra=operation(Receipt, body=MessagesBody, statuses=_STATUSES))
-    async def post_messages(request: Request) -> Response:
-        """Hand over messages of a session. Those at fault are in `rejected`, the others are accepted."""
-        query_of(request)
-        caller = services.caller(request)
-        body = await services.body(request, MessagesBody)
-        wait = check_wait(body.wait, body.timeout_seconds)
-
-        def work() -> Receipt:
-            where = build_session({name: getattr(body, name) for name in _WHERE})
-            submission = prepare_messages(body.messages, agent=caller.agent, where=where, trace=caller.trace)
-            return _deliver(services, caller, submission, wait, body.timeout_seconds)
-
-        return await _receipt(services, work, wait)
-
-    @router.post("/v1/files", openapi_extra=operation(Receipt, body=FileBody, statuses=_STATUSES))
-    async def post_file(request: Request) -> Response:
-        """Hand over the text of a document; one that has not changed is not indexed again."""
-        query_of(request)
-        caller = services.caller(request)
-        body = await services.body(request, FileBody)
-        wait = check_wait(body.wait, body.timeout_seconds)
-
-        def work() -> Receipt:
-            payload = build_file(
-                agent=caller.agent,
-                source_uri=body.source_uri,
-                content=body.content,
-                trace=caller.trace,
-                session=body.session,
-                metadata=body.metadata,
-                tags=body.tags,
-                item_id=body.id,
-            )
-            return _deliver(services, caller, single(payload), wait, body.timeout_seconds)
-
-        return await _receipt(services, work, wait)
-
-    return router
+def _waits(call: calls.IngestMessages | calls.IngestFile) -> bool:
+    return check_wait(call.wait, call.timeout_seconds) != "queued"
 
 
-async def _receipt(services: Services, work: Callable[[], Receipt], wait: WaitFor) -> Response:
-    if wait == "queued":
-        return answer(await services.threads.run(work), status=202)
-    return answer(await services.threads.wait(work))
+def _status(call: calls.IngestMessages | calls.IngestFile) -> int:
+    return 202 if call.wait == "queued" else 200
+
+
+@endpoints.serves(calls.IngestMessages, waits=_waits, status=_status, statuses=_STATUSES)
+def _ingest_messages(services: Services, caller: Caller, call: calls.IngestMessages) -> Receipt:
+    where = build_session({name: getattr(call, name) for name in _SESSION_FIELDS})
+    submission = prepare_messages(call.messages, agent=caller.agent, where=where, trace=caller.trace)
+    return _deliver(services, caller, submission, call)
+
+
+@endpoints.serves(calls.IngestFile, waits=_waits, status=_status, statuses=_STATUSES)
+def _ingest_file(services: Services, caller: Caller, call: calls.IngestFile) -> Receipt:
+    payload = build_file(
+        agent=caller.agent,
+        source_uri=call.source_uri,
+        content=call.content,
+        trace=caller.trace,
+        session=call.session,
+        metadata=call.metadata,
+        tags=call.tags,
+        item_id=call.id,
+    )
+    return _deliver(services, caller, single(payload), call)
 
 
 def _deliver(
-    services: Services, caller: Caller, submission: Submission, wait: WaitFor, timeout_seconds: float
+    services: Services, caller: Caller, submission: Submission, call: calls.IngestMessages | calls.IngestFile
 ) -> Receipt:
     if not submission.payloads:
-        return submission.receipt(wait)
-    return enqueue(services.producer(caller.workspace), submission, wait=wait, timeout_seconds=timeout_seconds)
+        return submission.receipt(call.wait)
+    producer = services.producer(caller.workspace)
+    return enqueue(producer, submission, wait=call.wait, timeout_seconds=call.timeout_seconds)

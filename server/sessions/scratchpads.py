@@ -2,139 +2,82 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Request, Response
-
-from memory.sessions import scratchpads as pads
-from reverie.sessions.checks import check_items, check_key, check_value
-from reverie.sessions.scratchpad_types import (
-    Cleared,
-    ScratchpadEntries,
-    ScratchpadEntry,
-    ScratchpadItems,
-    ScratchpadList,
-    ScratchpadValue,
-)
+from memory.sessions import scratchpads
+from reverie.sessions import calls
+from reverie.sessions.scratchpad_types import Cleared, ScratchpadEntries, ScratchpadEntry, ScratchpadList
 from reverie.types import Deleted
-from server.answers import answer
-from server.caller import decoded, query_of, session_from
-from server.openapi import operation
+from server.caller import Caller
+from server.endpoints import Endpoints
 from server.services import Services
 
-
-def routes(services: Services) -> APIRouter:
-    """The routes of scratchpads."""
-    router = APIRouter(tags=["scratchpads"])
-    _add_items(router, services)
-    _add_reading_keys(router, services)
-    _add_changing_keys(router, services)
-    return router
+endpoints = Endpoints("scratchpads")
 
 
-def _add_items(router: APIRouter, services: Services) -> None:
-    @router.get("/v1/scratchpads/{session}/items", openapi_extra=operation(ScratchpadList))
-    async def get_items(request: Request, session: str) -> Response:
-        """The list of a session; empty where nothing was written."""
-        query_of(request)
-        caller, name = services.caller(request), session_from(session)
-
-        def work() -> ScratchpadList:
-            store = services.store_to_read(caller.workspace)
-            if store is None:
-                return ScratchpadList(items=[])
-            return pads.read_items(store, agent=caller.agent, session=name)
-
-        return answer(await services.threads.run(work))
-
-    @router.put("/v1/scratchpads/{session}/items", openapi_extra=operation(ScratchpadList, body=ScratchpadItems))
-    async def put_items(request: Request, session: str) -> Response:
-        """Put a list of at most 32 items of 240 characters in the place of what was there."""
-        query_of(request)
-        caller, name = services.caller(request), session_from(session)
-        items = check_items((await services.body(request, ScratchpadItems)).items)
-        here = services.runtime
-
-        def work() -> ScratchpadList:
-            store = here.store(caller.workspace)
-            return pads.write_items(store, agent=caller.agent, session=name, items=items, now=here.now())
-
-        return answer(await services.threads.run(work))
-
-    @router.delete("/v1/scratchpads/{session}/items", openapi_extra=operation(Cleared))
-    async def delete_items(request: Request, session: str) -> Response:
-        """Remove the list."""
-        query_of(request)
-        caller, name = services.caller(request), session_from(session)
-
-        def work() -> Cleared:
-            store = services.store_to_read(caller.workspace)
-            gone = pads.clear_items(store, agent=caller.agent, session=name) if store is not None else 0
-            return Cleared(cleared=gone)
-
-        return answer(await services.threads.run(work))
+@endpoints.serves(calls.GetScratchpad)
+def _get_items(services: Services, caller: Caller, call: calls.GetScratchpad) -> ScratchpadList:
+    store = services.existing_store(caller.workspace)
+    if store is None:
+        return ScratchpadList(items=[])
+    return scratchpads.read_items(store, agent=caller.agent, session=call.session)
 
 
-def _add_reading_keys(router: APIRouter, services: Services) -> None:
-    @router.get("/v1/scratchpads/{session}/keys", openapi_extra=operation(ScratchpadEntries))
-    async def get_keys(request: Request, session: str) -> Response:
-        """All keys of a session with their values."""
-        query_of(request)
-        caller, name = services.caller(request), session_from(session)
-
-        def work() -> ScratchpadEntries:
-            store = services.store_to_read(caller.workspace)
-            found = pads.list_keys(store, agent=caller.agent, session=name) if store is not None else []
-            return ScratchpadEntries(entries=found)
-
-        return answer(await services.threads.run(work))
-
-    @router.get("/v1/scratchpads/{session}/keys/{key}", openapi_extra=operation(ScratchpadEntry))
-    async def get_key(request: Request, session: str, key: str) -> Response:
-        """One key."""
-        query_of(request)
-        caller, name, asked = services.caller(request), session_from(session), _key_from(key)
-
-        def work() -> ScratchpadEntry:
-            store = services.store_of_session(caller, name)
-            return pads.read_key(store, agent=caller.agent, session=name, key=asked)
-
-        return answer(await services.threads.run(work))
+@endpoints.serves(calls.WriteScratchpad)
+def _write_items(services: Services, caller: Caller, call: calls.WriteScratchpad) -> ScratchpadList:
+    runtime = services.runtime
+    return scratchpads.write_items(
+        runtime.store(caller.workspace),
+        agent=caller.agent,
+        session=call.session,
+        items=list(call.items),
+        now=runtime.now(),
+    )
 
 
-def _add_changing_keys(router: APIRouter, services: Services) -> None:
-    @router.put("/v1/scratchpads/{session}/keys/{key}", openapi_extra=operation(ScratchpadEntry, body=ScratchpadValue))
-    async def put_key(request: Request, session: str, key: str) -> Response:
-        """Set a key to any JSON of at most 64 KiB; a session has at most 256 keys."""
-        query_of(request)
-        caller, name, asked = services.caller(request), session_from(session), _key_from(key)
-        value = check_value((await services.body(request, ScratchpadValue)).value)
-        here = services.runtime
-
-        def work() -> ScratchpadEntry:
-            store = here.store(caller.workspace)
-            return pads.write_key(store, agent=caller.agent, session=name, key=asked, value=value, now=here.now())
-
-        return answer(await services.threads.run(work))
-
-    @router.delete("/v1/scratchpads/{session}/keys/{key}", openapi_extra=operation(Deleted))
-    async def delete_key(request: Request, session: str, key: str) -> Response:
-        """Remove a key."""
-        query_of(request)
-        asked = _key_from(key)
-        gone = await services.threads.run(lambda: _delete(services, request, session, asked))
-        return answer(Deleted(deleted=gone > 0))
-
-    @router.delete("/v1/scratchpads/{session}/keys", openapi_extra=operation(Cleared))
-    async def delete_keys(request: Request, session: str) -> Response:
-        """Remove all keys of a session."""
-        query_of(request)
-        return answer(Cleared(cleared=await services.threads.run(lambda: _delete(services, request, session, None))))
+@endpoints.serves(calls.ClearScratchpad)
+def _clear_items(services: Services, caller: Caller, call: calls.ClearScratchpad) -> Cleared:
+    store = services.existing_store(caller.workspace)
+    if store is None:
+        return Cleared(cleared=0)
+    return Cleared(cleared=scratchpads.clear_items(store, agent=caller.agent, session=call.session))
 
 
-def _delete(services: Services, request: Request, session: str, key: str | None) -> int:
-    caller, name = services.caller(request), session_from(session)
-    store = services.store_to_read(caller.workspace)
-    return pads.delete_keys(store, agent=caller.agent, session=name, key=key) if store is not None else 0
+@endpoints.serves(calls.ListScratchpadKeys)
+def _list_keys(services: Services, caller: Caller, call: calls.ListScratchpadKeys) -> ScratchpadEntries:
+    store = services.existing_store(caller.workspace)
+    if store is None:
+        return ScratchpadEntries(entries=[])
+    return ScratchpadEntries(entries=scratchpads.list_keys(store, agent=caller.agent, session=call.session))
 
 
-def _key_from(encoded: str) -> str:
-    return check_key(decoded(encoded.encode(), "key"))
+@endpoints.serves(calls.GetScratchpadKey)
+def _get_key(services: Services, caller: Caller, call: calls.GetScratchpadKey) -> ScratchpadEntry:
+    store = services.store_of_session(caller, call.session)
+    return scratchpads.read_key(store, agent=caller.agent, session=call.session, key=call.key)
+
+
+@endpoints.serves(calls.WriteScratchpadKey)
+def _write_key(services: Services, caller: Caller, call: calls.WriteScratchpadKey) -> ScratchpadEntry:
+    runtime = services.runtime
+    return scratchpads.write_key(
+        runtime.store(caller.workspace),
+        agent=caller.agent,
+        session=call.session,
+        key=call.key,
+        value=call.value,
+        now=runtime.now(),
+    )
+
+
+@endpoints.serves(calls.DeleteScratchpadKey)
+def _delete_key(services: Services, caller: Caller, call: calls.DeleteScratchpadKey) -> Deleted:
+    return Deleted(deleted=_delete(services, caller, call.session, call.key) > 0)
+
+
+@endpoints.serves(calls.ClearScratchpadKeys)
+def _clear_keys(services: Services, caller: Caller, call: calls.ClearScratchpadKeys) -> Cleared:
+    return Cleared(cleared=_delete(services, caller, call.session, None))
+
+
+def _delete(services: Services, caller: Caller, session: str, key: str | None) -> int:
+    store = services.existing_store(caller.workspace)
+    return 0 if store is None else scratchpads.delete_keys(store, agent=caller.agent, session=session, key=key)

@@ -12,8 +12,7 @@ import httpx2
 import pytest
 
 from reverie import contract
-from reverie.aio import AsyncReverie
-from reverie.client import Reverie
+from reverie.client import AsyncReverie, Reverie
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from storage.memories.records import NewMemory
@@ -111,7 +110,7 @@ def test_the_log_is_listed_narrowed_and_shown(here: Runtime, ana: Reverie) -> No
     assert change.before is not None
     assert change.before["content"] == "be brief"
     assert ana.undo(account.id).id == account.id
-    with Reverie("bob", url=ana._config.url) as bob:
+    with Reverie("bob", url=ana.connection.config.url) as bob:
         assert bob.curation() == []
         for entry in ("1", "account-1", "account-99", "x", "1" * 40, "../1"):
             with pytest.raises(NotFound, match="no entry"):

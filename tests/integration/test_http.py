@@ -10,8 +10,7 @@ from contextlib import ExitStack
 import httpx2
 import pytest
 
-from reverie.aio import AsyncReverie
-from reverie.client import Reverie
+from reverie.client import AsyncReverie, Reverie
 from reverie.contract import MessagePayload
 from reverie.errors import NotFound, Rejected, Unavailable, WaitTimeout
 from support.http import running_server
@@ -374,7 +373,7 @@ def test_the_raw_interface_answers_as_documented(url: str, runtime: Runtime) -> 
     assert stored.status_code == 200
     assert stored.json()["state"] == "stored"
     document = httpx2.get(f"{url}/openapi.json").json()
-    assert "MessagesBody" in document["components"]["schemas"]
+    assert "IngestMessages" in document["components"]["schemas"]
     assert set(document["paths"]) >= {"/v1/messages", "/v1/recall", "/v1/sessions/{session}/working"}
     assert httpx2.get(f"{url}/docs").status_code == 200
     assert httpx2.get(f"{url}/healthz").text == "ok\n"

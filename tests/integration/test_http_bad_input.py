@@ -35,7 +35,7 @@ def nested(levels: int) -> Any:
 # One message at fault, and the field that is named.
 BAD_MESSAGES: list[tuple[str, Any, str]] = [
     ("unknown role", {"role": "robot", "content": "x"}, "role"),
-    ("no role", {"content": "x"}, ""),
+    ("no role", {"content": "x"}, "role"),
     ("no content", {"role": "user"}, "content"),
     ("empty content", {"role": "user", "content": ""}, "content"),
     ("content of another type", {"role": "user", "content": 7}, "content"),

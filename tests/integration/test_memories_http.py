@@ -253,10 +253,10 @@ def test_every_route_is_described(url: str) -> None:
     """Given the OpenAPI document, then the paths of memories, facts and notes are in it with their schemas."""
     with httpx2.Client(base_url=url) as http:
         document = http.get("/openapi.json").json()
-    assert {"get", "patch", "delete"} <= set(document["paths"]["/v1/memories/{memory}"])
+    assert {"get", "patch", "delete"} <= set(document["paths"]["/v1/memories/{id}"])
     assert {"get", "put", "delete"} <= set(document["paths"]["/v1/facts/{category}/{key}"])
-    assert {"get", "put", "delete"} <= set(document["paths"]["/v1/notes/{note}"])
-    assert {"MemoryBody", "Memory", "MemoryStats", "Fact", "Note"} <= set(document["components"]["schemas"])
+    assert {"get", "put", "delete"} <= set(document["paths"]["/v1/notes/{note_id}"])
+    assert {"Remember", "Memory", "MemoryStats", "Fact", "Note"} <= set(document["components"]["schemas"])
 
 
 def test_the_asyncio_client_has_the_same_calls(url: str, runtime: Runtime) -> None:

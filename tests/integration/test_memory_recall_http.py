@@ -117,9 +117,9 @@ def test_what_was_recalled_counts_on_the_memory_in_its_own_store(ana: Reverie, r
     assert ana.recall_events(limit=2, offset=3) == ana.recall_events()[3:5]
     for name in ("here", "copy", "everywhere"):
         assert ana.memory(name).access_count == 1
-    with Reverie("ana", url=str(ana._config.url), workspace="new") as elsewhere:
+    with Reverie("ana", url=str(ana.connection.config.url), workspace="new") as elsewhere:
         assert [event.id for event in elsewhere.recall_events()] == ["everywhere"]
-    with Reverie("kate", url=str(ana._config.url)) as kate:
+    with Reverie("kate", url=str(ana.connection.config.url)) as kate:
         assert kate.recall_events() == []
 
 

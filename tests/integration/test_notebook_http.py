@@ -15,8 +15,7 @@ import pytest
 from adapters.workspace_git import GitFolders
 from memory.upkeep.dreaming import DAY_MICROS
 from reverie import contract
-from reverie.aio import AsyncReverie
-from reverie.client import Reverie
+from reverie.client import AsyncReverie, Reverie
 from reverie.clock import new_id, now_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from storage.memories.records import NewMemory

@@ -19,8 +19,7 @@ import pytest
 
 from adapters.broker.recall_log import RecallLog
 from reverie import contract
-from reverie.aio import AsyncReverie
-from reverie.client import Reverie
+from reverie.client import AsyncReverie, Reverie
 from storage.stores import Store
 from support.http import running_server
 from support.stages import drain

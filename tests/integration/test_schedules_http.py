@@ -499,7 +499,7 @@ def test_the_client_refuses_what_it_can_before_it_asks(url: str) -> None:
         (lambda: ana.update_schedule("i", webhook=HOOK, llm=True), "llm"),
         (lambda: ana.update_schedule("i"), ""),
         (lambda: ana.schedule(" "), "id"),
-        (lambda: ana.schedule_run(""), "run"),
+        (lambda: ana.schedule_run(""), "run_id"),
         (lambda: ana.add_schedule("x", at=datetime(2999, 1, 1)), "at"),
         (lambda: ana.add_schedule("x", every=600, timeout_seconds="5"), "timeout_seconds"),  # type: ignore[arg-type]
     ]
@@ -567,14 +567,14 @@ def test_the_document_describes_schedules(http: httpx2.Client) -> None:
         ("/v1/schedules", "get"),
         ("/v1/schedules", "post"),
         ("/v1/schedules/count", "get"),
-        ("/v1/schedules/{schedule}", "get"),
-        ("/v1/schedules/{schedule}", "patch"),
-        ("/v1/schedules/{schedule}", "delete"),
-        ("/v1/schedules/{schedule}/pause", "post"),
-        ("/v1/schedules/{schedule}/resume", "post"),
+        ("/v1/schedules/{id}", "get"),
+        ("/v1/schedules/{id}", "patch"),
+        ("/v1/schedules/{id}", "delete"),
+        ("/v1/schedules/{id}/pause", "post"),
+        ("/v1/schedules/{id}/resume", "post"),
         ("/v1/schedules/{schedule}/run", "post"),
-        ("/v1/schedules/{schedule}/runs", "get"),
-        ("/v1/schedules/{schedule}/next", "get"),
+        ("/v1/schedules/{id}/runs", "get"),
+        ("/v1/schedules/{id}/next", "get"),
         ("/v1/runs/{run}", "get"),
         ("/v1/runs/{run}/complete", "post"),
         ("/v1/runs/{run}/cancel", "post"),
@@ -587,6 +587,6 @@ def test_the_document_describes_schedules(http: httpx2.Client) -> None:
     assert set(executor["discriminator"]["mapping"]) == {"webhook", "task", "llm"}
     for reference in (*cadence["discriminator"]["mapping"].values(), *executor["discriminator"]["mapping"].values()):
         assert reference.rsplit("/", 1)[-1] in schemas
-    assert schemas["ScheduleBody"]["required"] == ["goal"]
-    assert {"cadence", "cron", "at", "every", "tz"} <= set(schemas["ScheduleBody"]["properties"])
-    assert "required" not in schemas["ScheduleChangesBody"] or schemas["ScheduleChangesBody"]["required"] == []
+    assert schemas["AddSchedule"]["required"] == ["goal"]
+    assert {"cadence", "cron", "at", "every", "tz"} <= set(schemas["AddSchedule"]["properties"])
+    assert "required" not in schemas["UpdateSchedule"] or schemas["UpdateSchedule"]["required"] == []

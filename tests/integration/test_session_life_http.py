@@ -11,8 +11,7 @@ import httpx2
 import pytest
 
 from reverie import contract
-from reverie.aio import AsyncReverie
-from reverie.client import Reverie
+from reverie.client import AsyncReverie, Reverie
 from reverie.errors import Conflict, NotFound, Rejected
 from support.command_line import CommandLine
 from support.http import running_server
@@ -152,7 +151,7 @@ def test_requests_that_are_wrong_are_told_by_field(url: str) -> None:
             answer = client.request(method, path, json=body)
             assert (answer.status_code, answer.json()["field"]) == (422, field), (path, answer.text)
         paths = set(client.get("/openapi.json").json()["paths"])
-    assert {"/v1/sessions/{session}/start", "/v1/sessions/by-ref/{code}", "/v1/channels/{channel}"} <= paths
+    assert {"/v1/sessions/{session}/start", "/v1/sessions/by-ref/{ref_code}", "/v1/channels/{channel}"} <= paths
 
 
 def test_a_request_in_which_nothing_has_to_be_given_needs_no_body(url: str) -> None:

@@ -9,9 +9,11 @@ from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.facts import set_fact
 from memory.memories.memories import remember, update_memory
 from memory.memories.notes import store_note
+from reverie.calls import build
 from reverie.clock import now_micros
-from reverie.memories.checks import check_changes, check_fact, check_memory, check_note, draft_of
-from reverie.memories.types import FactDraft, MemoryChanges, MemoryDraft, NoteDraft
+from reverie.memories.calls import SetFact
+from reverie.memories.checks import check_changes, check_memory, check_note, draft_of
+from reverie.memories.types import MemoryChanges, MemoryDraft, NoteDraft
 from storage.memories.records import MemoryRecord
 from storage.stores import Stores
 
@@ -39,8 +41,8 @@ class Knowing:
 
     def set_fact(self, category: str, key: str, value: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
         """Set a fact."""
-        draft = check_fact(draft_of(FactDraft, {"value": value, **more}))
-        return set_fact(self.here, category, key, draft, now=at or now_micros()).record
+        call = build(SetFact, {"category": category, "key": key, "value": value, **more})
+        return set_fact(self.here, call, now=at or now_micros()).record
 
     def note(self, content: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
         """Store a note."""

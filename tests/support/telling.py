@@ -11,10 +11,13 @@ from sqlalchemy import text
 
 from memory.scheduling.pushing import Pushing
 from memory.scheduling.reminders import remind
+from reverie.calls import build
 from reverie.clock import from_micros
-from reverie.scheduling.checks import reminder_from
+from reverie.scheduling.checks import check_reminder
+from reverie.scheduling.forms import reminder_draft
 from reverie.scheduling.notification_types import Notification, NotificationKind
-from reverie.scheduling.reminder_types import Reminder
+from reverie.scheduling.reminder_calls import Remind
+from reverie.scheduling.reminder_types import Reminder, ReminderDraft
 from storage.scheduling.records import (
     NewNotification,
     NewRun,
@@ -66,6 +69,11 @@ class Notifier:
     def pushing(self, clock: Clock) -> Pushing:
         """How to push to it."""
         return Pushing(self, 15.0, clock, clock)
+
+
+def reminder_from(given: dict[str, Any], *, now: int) -> ReminderDraft:
+    """A reminder of the arguments of a call, as it will be stored."""
+    return check_reminder(reminder_draft(build(Remind, given)), now=now)
 
 
 def add_reminder(store: Store, id: str, *, due: int = BEGAN, agent: str = "ana", **more: Any) -> Reminder:

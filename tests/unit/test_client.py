@@ -11,10 +11,11 @@ import pytest
 
 import reverie
 from reverie import problems
+from reverie.calls import Call
 from reverie.client import Reverie
 from reverie.config import without_password
 from reverie.errors import Conflict, NotFound, Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
-from reverie.http import HttpTransport, post_submission, session_path
+from reverie.http import HttpTransport, path_segment, post_submission
 from reverie.pipeline.items import build_session
 from reverie.pipeline.submission import Submission, prepare_messages
 from reverie.types import Receipt
@@ -29,7 +30,8 @@ class FakeTransport:
         self.bodies: list[dict[str, Any]] = []
         self._answer = answer
 
-    def call(self, _method: str, _path: str, _into: type, *, body: dict[str, Any], **_: Any) -> Receipt:
+    def send(self, call: Call[Receipt], **_: Any) -> Receipt:
+        body = msgspec.structs.asdict(call)
         self.bodies.append(body)
         return self._answer(body)
 
@@ -59,8 +61,8 @@ def test_arguments_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert Reverie().workspace == "env-place"
     assert Reverie("ana", workspace="mine").agent == "ana"
     assert Reverie("ana", workspace="mine").workspace == "mine"
-    assert Reverie()._config.url == "http://127.0.0.1:7437"
-    assert not Reverie()._config.url_given
+    assert Reverie().connection.config.url == "http://127.0.0.1:7437"
+    assert not Reverie().connection.config.url_given
 
 
 @pytest.mark.parametrize(
@@ -147,7 +149,7 @@ def test_a_url_is_shown_without_its_password() -> None:
 )
 def test_a_session_is_one_segment_of_a_path(session: str, path: str) -> None:
     """Given any text, then it stays one segment that no library shortens."""
-    assert session_path(session, "/working") == f"/v1/sessions/{path}/working"
+    assert path_segment(session) == path
 
 
 # --- what it sends ---
@@ -252,11 +254,11 @@ def test_an_answer_of_something_else_is_told_apart() -> None:
     """Given a proxy or another server in between, then its 502 is a passing failure and its 404 a wrong URL."""
     import httpx2
 
-    transport = HttpTransport(Reverie("ana")._config)
+    transport = HttpTransport(Reverie("ana").connection.config)
     assert isinstance(transport._error(httpx2.Response(502, text="<html>")), Unavailable)
     other = transport._error(httpx2.Response(404, text="<html>"))
     assert isinstance(other, Permanent)
-    assert "no Reverie server" in str(other)
+    assert "not a Reverie server" in str(other)
 
 
 def test_metadata_nested_too_deep_names_its_field() -> None:

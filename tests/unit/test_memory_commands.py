@@ -82,7 +82,7 @@ def test_an_end_is_set_and_taken_off(reverie: Reverie) -> None:
         (("memory", "add", "x", "--tier", "account"), 2, "preferences and procedures only"),
         (("memory", "add", "x", "--tier", "moon"), 2, "conversation, channel, workspace, account"),
         (("memory", "add", "x", "--expires-at", "soon"), 2, "expires_at"),
-        (("memory", "list", "--tier", "moon"), 2, "tier 'moon' is none of"),
+        (("memory", "list", "--tier", "moon"), 2, "tier is 'moon'; it must be one of"),
         (("memory", "show", "nothing"), 1, "agent ana has no memory 'nothing'"),
         (("memory", "update", "nothing", "--importance", "1"), 1, "agent ana has no memory 'nothing'"),
         (("memory", "update", "nothing"), 2, "nothing to change"),

@@ -10,10 +10,10 @@ import pytest
 
 from memory.memories.agent_memories import StoredMemory
 from memory.memories.notes import delete_note, list_notes, read_note, to_note, update_note
+from reverie.calls import build
 from reverie.clock import now_micros
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.memories.checks import check_note_changes, draft_of
-from reverie.memories.types import NoteChanges
+from reverie.memories.calls import UpdateNote
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -33,7 +33,7 @@ def ana(pipe: Pipeline) -> Knowing:
 
 
 def _update(ana: Knowing, note_id: str, **changes: Any) -> StoredMemory:
-    return update_note(ana.here, note_id, check_note_changes(draft_of(NoteChanges, changes)), now=now_micros())
+    return update_note(ana.here, build(UpdateNote, {"note_id": note_id, **changes}), now=now_micros())
 
 
 def test_a_note_gets_an_id_and_a_place(ana: Knowing) -> None:

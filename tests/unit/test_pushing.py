@@ -25,7 +25,8 @@ from memory.scheduling.pushing import (
 )
 from memory.scheduling.reminders import cancel_reminder, claim_reminders, reminder_delivered
 from reverie.scheduling.notification_types import Notification
-from reverie.scheduling.reminder_types import Reminder, ReminderClaim
+from reverie.scheduling.reminder_calls import ClaimReminders
+from reverie.scheduling.reminder_types import Reminder
 from storage.scheduling.notifications import AllNotifications, Notifications
 from storage.scheduling.reminders import AllReminders, Reminders
 from storage.stores import Store, Stores
@@ -130,7 +131,7 @@ def test_what_was_pulled_or_acknowledged_is_not_pushed(store: Store, clock: Cloc
     add_reminder(store, "left")
     seen = add_notification(store)
     acknowledge(store, [seen], agent="ana", now=clock())
-    left, taken = claim_reminders(store, ReminderClaim(lease_seconds=60), agent="ana", now=clock()).claimed
+    left, taken = claim_reminders(store, ClaimReminders(lease_seconds=60), agent="ana", now=clock()).claimed
     reminder_delivered(store, taken.reminder.id, taken.token, agent="ana", now=clock())
     notifier = Notifier()
     assert push(store, notifier, clock) == {}
@@ -296,7 +297,7 @@ def test_what_could_not_be_pushed_may_be_pulled_meanwhile(store: Store, clock: C
     """Given a reminder that the notifier did not take, then an agent that asks gets it at once."""
     add_reminder(store, "r")
     push(store, Notifier(away()), clock)
-    (claimed,) = claim_reminders(store, ReminderClaim(), agent="ana", now=clock()).claimed
+    (claimed,) = claim_reminders(store, ClaimReminders(), agent="ana", now=clock()).claimed
     assert reminder_delivered(store, "r", claimed.token, agent="ana", now=clock()).error == ""
     clock.forward(MAX_AWAY_SECONDS)
     assert push(store, Notifier(), clock) == {}

@@ -21,15 +21,14 @@ from memory.scheduling.reminders import (
     remind,
     reminder_delivered,
 )
+from reverie.calls import build
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.scheduling.checks import check_claim, check_ids, reminder_from
-from reverie.scheduling.notification_types import NotificationPage
-from reverie.scheduling.reminder_types import ClaimedReminder, Reminder, ReminderClaim
-from storage.scheduling.records import NotificationFilter, ReminderFilter
+from reverie.scheduling.reminder_calls import AcknowledgeNotifications, ClaimReminders, ListNotifications, ListReminders
+from reverie.scheduling.reminder_types import ClaimedReminder, Reminder
 from storage.stores import Store, Stores
 from support.pipeline import Pipeline
-from support.telling import BEGAN, SECOND, Clock, add_notification, add_reminder
+from support.telling import BEGAN, SECOND, Clock, add_notification, add_reminder, reminder_from
 
 AGENT = "ana"
 MINIMUM = {"session": "s", "recipient": "kate", "message": "water the plants"}
@@ -49,7 +48,7 @@ def store(tmp_path: Path) -> Iterator[Store]:
 
 
 def claim(store: Store, clock: Clock, *, agent: str = AGENT, **given: Any) -> list[ClaimedReminder]:
-    return claim_reminders(store, check_claim(ReminderClaim(**given)), agent=agent, now=clock()).claimed
+    return claim_reminders(store, build(ClaimReminders, given), agent=agent, now=clock()).claimed
 
 
 def ids(claimed: list[ClaimedReminder]) -> list[str]:
@@ -61,8 +60,7 @@ def status(store: Store, clock: Clock, id: str) -> str:
 
 
 def listed(store: Store, clock: Clock, **wanted: Any) -> list[str]:
-    paging = {"limit": wanted.pop("limit", 50), "offset": wanted.pop("offset", 0)}
-    page = list_reminders(store, ReminderFilter(**wanted), agent=AGENT, now=clock(), **paging)
+    page = list_reminders(store, ListReminders(**wanted), agent=AGENT, now=clock())
     return [one.id for one in page.reminders]
 
 
@@ -240,7 +238,7 @@ def test_lists_are_by_time_and_hold_what_was_asked_for(store: Store, clock: Cloc
     states = {"claimed": ["claimed"], "delivered": ["done"], "due": ["due"], "waiting": ["later"]}
     assert {state: listed(store, clock, status=state) for state in states} == states
     assert (listed(store, clock, session="t"), listed(store, clock, recipient="bob")) == (["due"], ["later"])
-    page = list_reminders(store, ReminderFilter(), agent=AGENT, now=clock(), limit=2, offset=1)
+    page = list_reminders(store, ListReminders(limit=2, offset=1), agent=AGENT, now=clock())
     assert ([one.id for one in page.reminders], page.total) == (["done", "due"], 4)
 
 
@@ -264,7 +262,7 @@ def test_seconds_are_counted_from_now() -> None:
         ({}, "due_at", "give either due_at or in_seconds"),
         ({"in_seconds": 1, "due_at": datetime(2027, 1, 1, tzinfo=UTC)}, "due_at", "either"),
         ({"due_at": datetime(2027, 1, 1)}, "due_at", "has no time zone"),
-        ({"due_at": "2027-01-01"}, "due_at", "give a date and time with a zone"),
+        ({"due_at": "2027-01-01"}, "due_at", "is not RFC 3339: write it as"),
         ({"due_at": datetime(1, 1, 1, tzinfo=FROM_THE_EAST)}, "due_at", "outside the years"),
         ({"due_at": datetime(9999, 12, 31, 23, tzinfo=FROM_THE_WEST)}, "due_at", "outside the years"),
         ({"in_seconds": -1}, "in_seconds", "must be a number that is not negative"),
@@ -314,7 +312,7 @@ def test_the_first_and_the_last_moment_there_is_can_be_stored(store: Store, cloc
 def test_a_claim_at_fault_names_the_field(given: dict[str, Any], field: str) -> None:
     """Given a claim beyond its bounds, then the error names which."""
     with pytest.raises(Rejected) as caught:
-        check_claim(ReminderClaim(**given))
+        build(ClaimReminders, given)
     assert caught.value.field == field
 
 
@@ -322,8 +320,8 @@ def test_a_claim_at_fault_names_the_field(given: dict[str, Any], field: str) -> 
 def test_ids_at_fault_are_refused(wrong: Any) -> None:
     """Given what is no list of ids, then it is refused."""
     with pytest.raises(Rejected) as caught:
-        check_ids(wrong)
-    assert caught.value.field == "ids"
+        build(AcknowledgeNotifications, {"ids": wrong})
+    assert caught.value.field in ("ids", "ids[0]")
 
 
 def test_forgetting_a_session_takes_its_reminders_along(tmp_path: Path) -> None:
@@ -343,16 +341,12 @@ def test_forgetting_a_session_takes_its_reminders_along(tmp_path: Path) -> None:
 def test_notifications_are_each_agents_own(store: Store) -> None:
     """Given a notification of another agent's, then it is neither listed nor acknowledged."""
     mine, other = add_notification(store), add_notification(store, agent="bob")
-
-    def listed(agent: str = AGENT, **filter: Any) -> NotificationPage:
-        return list_notifications(store, NotificationFilter(**filter), agent=agent, limit=9, offset=0)
-
-    assert [one.id for one in listed().notifications] == [mine]
+    assert [one.id for one in list_notifications(store, ListNotifications(), agent=AGENT).notifications] == [mine]
     assert acknowledge(store, [mine, other, "none"], agent=AGENT, now=BEGAN).acknowledged == 1
     assert acknowledge(store, [mine], agent=AGENT, now=BEGAN).acknowledged == 0
-    assert listed().total == 0
-    assert listed(include_acknowledged=True).total == 1
-    assert listed("bob").total == 1
+    assert list_notifications(store, ListNotifications(), agent=AGENT).total == 0
+    assert list_notifications(store, ListNotifications(everything=True), agent=AGENT).total == 1
+    assert list_notifications(store, ListNotifications(), agent="bob").total == 1
 
 
 def test_a_stored_reminder_is_told_whole(store: Store, clock: Clock) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from memory.scheduling.filters import ScheduleQuery
+from memory.scheduling.filters import schedule_filter
 from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now, wait_until_ended
 from memory.scheduling.schedules import (
     count_schedules,
@@ -25,9 +25,11 @@ from memory.scheduling.schedules import (
     upcoming,
     update_schedule,
 )
+from reverie.calls import build
 from reverie.clock import from_micros, to_micros
 from reverie.errors import Conflict, NotFound, Rejected, WaitTimeout
 from reverie.scheduling.cadence import Cadence, Cron, Interval, Once
+from reverie.scheduling.calls import ListSchedules
 from reverie.scheduling.schedule_types import (
     LlmExecutor,
     RunReport,
@@ -37,6 +39,7 @@ from reverie.scheduling.schedule_types import (
     TaskExecutor,
     WebhookExecutor,
 )
+from storage.scheduling.records import ScheduleFilter
 from support.scheduled import BAD, HOOK, SECOND, WORKERS, Scheduled
 
 HOURLY = Cron("0 * * * *")
@@ -88,10 +91,15 @@ def resume(time: Scheduled, schedule_id: str, *, agent: str = "ana") -> Schedule
     return resume_schedule(time.store, schedule_id, agent=agent, rules=time.rules, now=time.now)
 
 
+def filter_of(**wanted: Any) -> ScheduleFilter:
+    """The filter of a call with these arguments."""
+    return schedule_filter(build(ListSchedules, wanted))
+
+
 def found(time: Scheduled, *, agent: str = "ana", **wanted: Any) -> list[str]:
     """The ids of the schedules that are found, the newest first."""
-    page = search_schedules(time.store, ScheduleQuery(**wanted).to_filter(), agent=agent, limit=100, offset=0)
-    assert page.total == len(page) == count_schedules(time.store, ScheduleQuery(**wanted).to_filter(), agent=agent)
+    page = search_schedules(time.store, filter_of(**wanted), agent=agent, limit=100, offset=0)
+    assert page.total == len(page) == count_schedules(time.store, filter_of(**wanted), agent=agent)
     return [schedule.id for schedule in page]
 
 
@@ -439,8 +447,8 @@ def test_filters_apply_together(time: Scheduled) -> None:
     pause(time, "c")
     assert found(time) == ["c", "b", "a"]
     assert found(time, user="kate") == ["b"]
-    assert found(time, statuses=["paused"]) == ["c"]
-    assert found(time, statuses=["paused", "active"]) == ["c", "b", "a"]
+    assert found(time, status=["paused"]) == ["c"]
+    assert found(time, status=["paused", "active"]) == ["c", "b", "a"]
     assert found(time, name="Plants") == ["a"]
     assert found(time, text="dentist") == ["c", "b"]
     assert found(time, text="dentist", cadence="once") == ["b"]
@@ -457,7 +465,7 @@ def test_filters_apply_together(time: Scheduled) -> None:
 @pytest.mark.parametrize(
     ("wanted", "field"),
     [
-        ({"statuses": ["done"]}, "status"),
+        ({"status": ["done"]}, "status[0]"),
         ({"executor": "smtp"}, "executor"),
         ({"cadence": "weekly"}, "cadence"),
         ({"due_before": "tomorrow"}, "due_before"),
@@ -468,7 +476,7 @@ def test_filters_apply_together(time: Scheduled) -> None:
 def test_a_filter_that_cannot_be_is_refused(wanted: dict[str, Any], field: str) -> None:
     """Given a word that is none of those there are, then the filter is named."""
     with pytest.raises(Rejected) as caught:
-        ScheduleQuery(**wanted).to_filter()
+        filter_of(**wanted)
     assert caught.value.field == field
 
 
@@ -476,10 +484,7 @@ def test_pages_show_each_schedule_once(time: Scheduled) -> None:
     """Given seven schedules of one moment, then pages of three have each once, the newest first, and the total."""
     for number in range(7):
         create(time, draft(id=f"s{number}"))
-    pages = [
-        search_schedules(time.store, ScheduleQuery().to_filter(), agent="ana", limit=3, offset=offset)
-        for offset in (0, 3, 6, 9)
-    ]
+    pages = [search_schedules(time.store, filter_of(), agent="ana", limit=3, offset=offset) for offset in (0, 3, 6, 9)]
     assert [len(page) for page in pages] == [3, 3, 1, 0]
     assert {page.total for page in pages} == {7}
     assert [schedule.id for page in pages for schedule in page] == [f"s{number}" for number in range(6, -1, -1)]

@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 
 from memory.sessions.lifecycle import (
-    SessionDetails,
     SessionEndHooks,
     archive_session,
     close_idle_sessions,
@@ -17,8 +16,9 @@ from memory.sessions.lifecycle import (
     session_by_ref,
     start_session,
 )
-from memory.upkeep.curation import CurationFilter, list_entries, undo_all, undo_entry
+from memory.upkeep.curation import list_entries, undo_all, undo_entry
 from reverie.errors import Conflict, NotFound, StoreUnavailable
+from reverie.sessions.calls import StartSession
 from storage.memories.records import NewMemory
 from storage.stores import Store
 from storage.upkeep.verify import verify
@@ -106,7 +106,7 @@ def test_a_step_out_of_order_is_an_error_that_names_the_state(pipe: Pipeline, se
     with pytest.raises(Conflict, match="archived: it cannot be made archived"):
         archive_session(pipe.store, seen.ending, **call, force=True)
     with pytest.raises(Conflict, match="cannot be started again"):
-        start_session(pipe.store, SessionDetails(), **call)
+        start_session(pipe.store, StartSession("s"), agent="ana", now=pipe.now())
     assert len(seen.extracted) == 2
     with pytest.raises(NotFound, match="no session 'nowhere'"):
         idle_session(pipe.store, seen.ending, agent="ana", session="nowhere", now=1)
@@ -134,21 +134,18 @@ def test_a_new_message_makes_an_idle_session_active_and_leaves_an_archived_one(p
 
 def test_a_session_is_made_before_its_first_message(pipe: Pipeline, seen: Recorder) -> None:
     """Given nothing, when a session is started twice, then it is there once, with what either call knew of it."""
-    first = start_session(
-        pipe.store, SessionDetails(channel="trips", metadata={"a": 1}), agent="ana", session="new", now=5
-    )
+    first = start_session(pipe.store, StartSession("new", channel="trips", metadata={"a": 1}), agent="ana", now=5)
     again = start_session(
         pipe.store,
-        SessionDetails(user="kate", provider="p", chat_id="7", metadata={"b": None}),
+        StartSession("new", user="kate", provider="p", chat_id="7", metadata={"b": None}),
         agent="ana",
-        session="new",
         now=6,
     )
     assert (first.messages, first.status, first.ref_code) == (0, "active", again.ref_code)
     assert (again.channel, again.user, again.provider, again.chat_id) == ("trips", "kate", "p", "7")
     assert again.metadata == {"a": 1, "b": None}
     idle_session(pipe.store, seen.ending, agent="ana", session="new", now=7)
-    assert start_session(pipe.store, SessionDetails(), agent="ana", session="new", now=8).status == "active"
+    assert start_session(pipe.store, StartSession("new"), agent="ana", now=8).status == "active"
     pipe.say("hello", session=None, provider="p", chat_id="7")
     pipe.settle()
     assert pipe.contents("new") == ["hello"]
@@ -180,9 +177,7 @@ def test_the_job_ends_what_has_been_silent_for_long_and_nothing_else(pipe: Pipel
     assert everything(pipe.store) == after
     actions = [entry.action for entry in list_entries(pipe.store, agent="ana")]
     assert actions == ["close", "clear"]
-    done, failed = undo_all(
-        pipe.store, agent="ana", now=pipe.now(), matching=CurationFilter(job="reverie.close_idle_sessions")
-    )
+    done, failed = undo_all(pipe.store, agent="ana", now=pipe.now(), job="reverie.close_idle_sessions")
     assert (len(done), failed) == (2, {})
     assert everything(pipe.store) == before
 

@@ -17,8 +17,7 @@ from reverie.errors import Rejected, ReverieError
 from reverie.memories.types import FoundMemories, Memory, Remembered
 
 if TYPE_CHECKING:
-    from reverie.aio import AsyncReverie
-    from reverie.client import Reverie
+    from reverie.client import AsyncReverie, Reverie
 
 _MOST_RESULTS: Final = 100
 

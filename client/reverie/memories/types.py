@@ -2,10 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from reverie.checks import check_text
+from reverie.contract import MAX_NAME_CHARACTERS
+from reverie.errors import Rejected
+from reverie.fields import Metadata, check_tags, checked, label
+
+# A memory is a thought, not a document: documents are ingested as files.
+MAX_MEMORY_BYTES: Final = 64 * 1024
+MAX_VALUE_BYTES: Final = 8 * 1024
+MAX_KEY_CHARACTERS: Final = 128
+MAX_SOURCE_CHARACTERS: Final = 64
 
 Tier = Literal["conversation", "channel", "workspace", "account"]
 Lifetime = Literal["long_term", "short_term", "conversation"]
@@ -50,45 +63,78 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     superseded_by: str | None = None
 
 
-class MemoryDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A memory as a caller gives it; everything but the content may be left out.
+def _check_content(field: str, content: str) -> str:
+    if not content.strip():
+        raise Rejected(f"{field} is blank: say what to remember", field=field)
+    check_text(field, content, MAX_MEMORY_BYTES)
+    return content
 
-    Without a `lifetime` it is `long_term` where a person wrote it (source "user") or it is pinned, `conversation` in
-    that tier, and `short_term` else: what is short-term is promoted when it proves its worth, or fades.
+
+def _check_value(field: str, value: str) -> str:
+    if not value.strip():
+        raise Rejected(f"{field} is blank: delete the fact, or say what it is", field=field)
+    check_text(field, value, MAX_VALUE_BYTES)
+    return value
+
+
+FactValue = Annotated[str, checked(_check_value, "The value, at most 8 KiB.")]
+Content = Annotated[str, checked(_check_content, "What to remember, at most 64 KiB.")]
+TierField = Annotated[Tier, Meta(description="Where it holds.")]
+LifetimeField = Annotated[Lifetime, Meta(description="How long it is kept.")]
+KindField = Annotated[MemoryKind, Meta(description="The kind of knowledge.")]
+Importance = Annotated[float, Meta(ge=0.0, le=1.0, description="Importance, 0 to 1.")]
+Confidence = Annotated[float, Meta(ge=0.0, le=1.0, description="Confidence, 0 to 1.")]
+Source = Annotated[
+    str, label("Who it comes from; no job rewrites what is from the source user.", limit=MAX_SOURCE_CHARACTERS)
+]
+Channel = Annotated[str, label("The channel it belongs to, in the channel tier.")]
+Pinned = Annotated[bool, Meta(description="Keep it for good.")]
+ExpiresAt = Annotated[datetime, Meta(description="Delete it at this time, such as 2027-05-01T09:30:00Z.")]
+OwnTags = Annotated[Sequence[str], checked(check_tags, "Tags, at most 16 of 64 characters.")]
+
+
+class _Content(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    content: Content
+
+
+class MemoryDraft(_Content, kw_only=True, frozen=True):
+    """A memory to be stored; everything but the content may be left out.
+
+    Without a `lifetime` it is `long_term` when the source is "user" or it is pinned, `conversation` in that tier, and
+    `short_term` otherwise: a short-term memory is promoted when it is recalled often, or fades.
     """
 
-    content: str
-    id: str | None = None
-    tier: Tier = "workspace"
-    lifetime: Lifetime | None = None
-    kind: MemoryKind = "fact"
-    source: str = "agent"
-    importance: float = 0.5
-    tags: list[str] = []
-    expires_at: datetime | None = None
-    owner_user_id: str | None = None
-    session: str | None = None
-    source_message: str | None = None
-    channel: str | None = None
-    subject: str | None = None
-    confidence: float | None = None
-    pinned: bool = False
-    metadata: dict[str, Any] = {}
+    id: Annotated[str | None, label("An id of your own.")] = None
+    tier: TierField = "workspace"
+    lifetime: LifetimeField | None = None
+    kind: KindField = "fact"
+    source: Source = "agent"
+    importance: Importance = 0.5
+    tags: OwnTags = ()
+    expires_at: ExpiresAt | None = None
+    owner_user_id: Annotated[str | None, label("The end user it belongs to.")] = None
+    session: Annotated[str | None, label("The session it comes from.")] = None
+    source_message: Annotated[str | None, label("The id of the message it comes from.")] = None
+    channel: Channel | None = None
+    subject: Annotated[str | None, label("What it is about: a newer memory supersedes one of the same subject.")] = None
+    confidence: Confidence | None = None
+    pinned: Pinned = False
+    metadata: Metadata = {}
 
 
-class MemoryChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to change of a memory; what is left out stays. `expires_at` null takes the end off."""
+class MemoryChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """Changes of a memory; fields left out stay as they are. `expires_at` None removes the expiry."""
 
-    content: str | msgspec.UnsetType = msgspec.UNSET
-    tier: Tier | msgspec.UnsetType = msgspec.UNSET
-    lifetime: Lifetime | msgspec.UnsetType = msgspec.UNSET
-    kind: MemoryKind | msgspec.UnsetType = msgspec.UNSET
-    importance: float | msgspec.UnsetType = msgspec.UNSET
-    tags: list[str] | msgspec.UnsetType = msgspec.UNSET
-    channel: str | msgspec.UnsetType = msgspec.UNSET
-    pinned: bool | msgspec.UnsetType = msgspec.UNSET
-    expires_at: datetime | msgspec.UnsetType | None = msgspec.UNSET
-    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    content: Content | UnsetType = UNSET
+    tier: TierField | UnsetType = UNSET
+    lifetime: LifetimeField | UnsetType = UNSET
+    kind: KindField | UnsetType = UNSET
+    importance: Importance | UnsetType = UNSET
+    tags: OwnTags | UnsetType = UNSET
+    channel: Channel | UnsetType = UNSET
+    pinned: Pinned | UnsetType = UNSET
+    expires_at: ExpiresAt | UnsetType | None = UNSET
+    metadata: Metadata | UnsetType = UNSET
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,16 +217,6 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     superseded_at: datetime | None = None
 
 
-class FactDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The value of a fact as a caller gives it."""
-
-    value: str
-    source: FactSource = "agent"
-    importance: float = 0.5
-    confidence: float | None = None
-    tags: list[str] = []
-
-
 class FactList(msgspec.Struct, frozen=True, kw_only=True):
     """A page of facts."""
 
@@ -202,25 +238,16 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
 
 
-class NoteDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A note as a caller gives it. Without a `note_id` it gets one: `note-` and a UUID."""
+class NoteDraft(_Content, kw_only=True, frozen=True):
+    """A note to be stored. Without a `note_id` it gets one: `note-` and a UUID."""
 
-    content: str
-    note_id: str | None = None
-    tags: list[str] = []
-    source: str = "agent"
-    importance: float = 0.5
-    user: str | None = None
-    metadata: dict[str, Any] = {}
-
-
-class NoteChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to change of a note; what is left out stays."""
-
-    content: str | msgspec.UnsetType = msgspec.UNSET
-    tags: list[str] | msgspec.UnsetType = msgspec.UNSET
-    importance: float | msgspec.UnsetType = msgspec.UNSET
-    metadata: dict[str, Any] | msgspec.UnsetType = msgspec.UNSET
+    note_id: Annotated[str | None, label("An id of your own.")] = None
+    tags: OwnTags = ()
+    source: Source = "agent"
+    importance: Importance = 0.5
+    # Its session is `memory:` and the user: the two together must fit.
+    user: Annotated[str | None, label("The end user it is about.", limit=MAX_NAME_CHARACTERS - len("memory:"))] = None
+    metadata: Metadata = {}
 
 
 class NoteList(msgspec.Struct, frozen=True, kw_only=True):

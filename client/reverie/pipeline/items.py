@@ -6,17 +6,17 @@ to an inbox. A payload that passes can be stored as it is.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from reverie import contract
-from reverie.checks import check_depth, check_label, check_payload, choices_of, normalise_tags
+from reverie.checks import check_label, check_payload, normalise_tags
 from reverie.clock import new_id, now_micros, to_micros
 from reverie.contract import FilePayload, MessagePayload, Role
+from reverie.decoding import convert
 from reverie.errors import Rejected, Rejection
 
 
@@ -51,7 +51,7 @@ class SessionInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 def build_session(raw: Mapping[str, Any]) -> SessionInput:
     """Check the session of a call; fill in the session id from provider and chat id. Raises `Rejected`."""
-    given = _convert(raw, SessionInput)
+    given = convert(raw, SessionInput, name="session")
     session = given.session
     if session is None:
         if not (given.provider and given.chat_id):
@@ -95,7 +95,7 @@ def build_messages(
 
 def build_message(raw: object, *, agent: str, where: SessionInput, trace: str) -> MessagePayload:
     """Turn one message of a caller into a checked payload, with a new id and time if it has none. Raises `Rejected`."""
-    given = raw if isinstance(raw, MessageInput) else _convert(raw, MessageInput)
+    given = raw if isinstance(raw, MessageInput) else _message_input(raw)
     assert where.session is not None, "build_session fills in the session"
     payload = MessagePayload(
         id=given.id if given.id is not None else new_id(),
@@ -161,23 +161,7 @@ def _micros(moment: datetime | None) -> int:
     return to_micros(moment)
 
 
-_T = TypeVar("_T")
-_FIELD = re.compile(r" - at `\$\.?(?:\[\.\.\.\])?([^`]*)`")
-_UNKNOWN = re.compile(r"unknown field `([^`]*)`")
-
-
-def _convert(raw: object, kind: type[_T]) -> _T:
+def _message_input(raw: object) -> MessageInput:
     if not isinstance(raw, Mapping):
         raise Rejected(f"must be an object with role and content, not {type(raw).__name__}", field="message")
-    try:
-        return msgspec.convert(raw, kind)
-    except RecursionError:
-        for name, value in raw.items():
-            check_depth(str(name), value)
-        raise
-    except msgspec.ValidationError as error:
-        text = str(error)
-        found = _UNKNOWN.search(text) or _FIELD.search(text)
-        field = found.group(1) if found else ""
-        said = _FIELD.sub("", text) + choices_of(kind, field)
-        raise Rejected(f"{field or 'message'}: {said}", field=field) from None
+    return convert(raw, MessageInput, name="message")

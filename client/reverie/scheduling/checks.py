@@ -7,9 +7,8 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any, Final, get_args
+from typing import Final
 
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
@@ -18,11 +17,9 @@ from reverie import contract
 from reverie.checks import check_label, check_text
 from reverie.clock import from_micros, new_id, to_micros
 from reverie.errors import Rejected
-from reverie.memories.checks import draft_of
-from reverie.scheduling.reminder_types import ReminderClaim, ReminderDraft
+from reverie.scheduling.reminder_types import ReminderDraft
 from reverie.scheduling.schedule_types import (
     Executor,
-    NotificationPolicy,
     RunReport,
     ScheduleChanges,
     ScheduleDraft,
@@ -67,14 +64,6 @@ def check_executor(executor: Executor) -> Executor:
     return executor
 
 
-def check_policy(policy: object, *, field: str = "notify") -> NotificationPolicy:
-    """When to tell how a run ended, or `Rejected` naming the argument."""
-    choices: tuple[NotificationPolicy, ...] = get_args(NotificationPolicy)
-    if policy not in choices:
-        raise Rejected(f"{field} is {str(policy)[:80]!r}; it must be one of {', '.join(choices)}", field=field)
-    return choices[choices.index(policy)]
-
-
 def check_schedule_id(schedule_id: object) -> str:
     """The id of a schedule, or `Rejected`."""
     checked: str = check_label("id", schedule_id, required=True)
@@ -91,7 +80,7 @@ def check_run_id(run_id: object, *, field: str = "run") -> str:
 
 def check_schedule(draft: ScheduleDraft, *, agent: str) -> ScheduleDraft:
     """A schedule as it will be stored, with an id and a user. Raises `Rejected`."""
-    _check_goal(draft.goal)
+    check_goal(draft.goal)
     _check_parts(draft)
     check_label("id", draft.id)
     if draft.id == _TAKEN_ID:
@@ -105,7 +94,7 @@ def check_schedule_changes(changes: ScheduleChanges) -> ScheduleChanges:
     if all(getattr(changes, name) is UNSET for name in changes.__struct_fields__):
         raise Rejected(f"nothing to change: give some of {', '.join(changes.__struct_fields__)}")
     if not isinstance(changes.goal, UnsetType):
-        _check_goal(changes.goal)
+        check_goal(changes.goal)
     _check_parts(changes)
     return changes
 
@@ -135,38 +124,16 @@ def check_reminder(draft: ReminderDraft, *, now: int) -> ReminderDraft:
     if not draft.message.strip():
         raise Rejected("message is blank: say what to remind of", field="message")
     check_text("message", draft.message, MAX_MESSAGE_BYTES)
-    return replace(draft, id=draft.id or new_id(), due_at=_due(draft, now), in_seconds=None)
+    return replace(
+        draft,
+        id=draft.id or new_id(),
+        due_at=check_reminder_time(draft.due_at, draft.in_seconds, now=now),
+        in_seconds=None,
+    )
 
 
-def reminder_from(given: Mapping[str, Any], *, now: int) -> ReminderDraft:
-    """A reminder out of the arguments of a call. Raises `Rejected`."""
-    return check_reminder(draft_of(ReminderDraft, given), now=now)
-
-
-def check_claim(claim: ReminderClaim) -> ReminderClaim:
-    """How many reminders to claim and for how long, or `Rejected`."""
-    if not 1 <= claim.limit <= MAX_CLAIM:
-        raise Rejected(f"limit is {claim.limit}; it must lie in 1 to {MAX_CLAIM}", field="limit")
-    if not 1 <= claim.lease_seconds <= MAX_LEASE_SECONDS:
-        raise Rejected(
-            f"lease_seconds is {claim.lease_seconds:g}; it must lie in 1 to {MAX_LEASE_SECONDS:,}",
-            field="lease_seconds",
-        )
-    check_label("recipient", claim.recipient)
-    return claim
-
-
-def check_ids(ids: Iterable[object]) -> list[str]:
-    """Ids of notifications, or `Rejected`."""
-    if isinstance(ids, str):
-        raise Rejected("ids must be a list of texts, not one text", field="ids")
-    checked = [str(check_label("ids", one, required=True)) for one in ids]
-    if not 1 <= len(checked) <= MAX_IDS:
-        raise Rejected(f"{len(checked)} ids; give 1 to {MAX_IDS:,}", field="ids")
-    return checked
-
-
-def _check_goal(goal: str) -> None:
+def check_goal(goal: str) -> None:
+    """Raise `Rejected` for a goal that is blank or too long."""
     if not goal.strip():
         raise Rejected("goal is blank: say what is to be done", field="goal")
     check_text("goal", goal, MAX_GOAL_BYTES)
@@ -188,20 +155,20 @@ def _check_range(field: str, value: int | UnsetType, lowest: int, highest: int) 
         raise Rejected(f"{field} is {value}; it must lie in {lowest} to {highest:,}", field=field)
 
 
-def _due(draft: ReminderDraft, now: int) -> datetime:
-    if (draft.due_at is None) == (draft.in_seconds is None):
+def check_reminder_time(due_at: datetime | None, in_seconds: float | None, *, now: int) -> datetime:
+    """Return when a reminder is due: at a time, or in so many seconds from `now` (microseconds). Raises `Rejected`."""
+    if (due_at is None) == (in_seconds is None):
         raise Rejected("give either due_at or in_seconds: when the reminder is due", field="due_at")
-    if draft.due_at is not None:
-        if draft.due_at.tzinfo is None:
+    if due_at is not None:
+        if due_at.tzinfo is None:
             raise Rejected("due_at has no time zone: write it as 2027-05-01T09:30:00Z", field="due_at")
-        if not _YEARS_1_TO_9999[0] <= to_micros(draft.due_at) <= _YEARS_1_TO_9999[1]:
-            raise Rejected("due_at lies outside the years 1 to 9999, as UTC counts", field="due_at")
-        return draft.due_at
-    seconds = draft.in_seconds
-    assert seconds is not None
-    if not (math.isfinite(seconds) and 0 <= seconds <= 1e12):
-        raise Rejected(f"in_seconds is {seconds}; it must be a number that is not negative", field="in_seconds")
-    due = now + round(seconds * 1_000_000)
+        if not _YEARS_1_TO_9999[0] <= to_micros(due_at) <= _YEARS_1_TO_9999[1]:
+            raise Rejected("due_at is outside the years 1 to 9999 in UTC", field="due_at")
+        return due_at
+    assert in_seconds is not None
+    if not (math.isfinite(in_seconds) and 0 <= in_seconds <= 1e12):
+        raise Rejected(f"in_seconds is {in_seconds}; it must be a number that is not negative", field="in_seconds")
+    due = now + round(in_seconds * 1_000_000)
     if due > _YEARS_1_TO_9999[1]:
         raise Rejected("the reminder would be due after the year 9999", field="in_seconds")
     return from_micros(due)

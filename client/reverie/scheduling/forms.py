@@ -1,20 +1,25 @@
-"""Schedules and changes of them out of the short forms in which callers give them: the same for client, HTTP, commands.
+"""Build schedules and their changes from the short forms in which callers give them.
 
-A cadence is `cron`, `at` or `every`, with `tz`; an executor is a `webhook`, a `task` with its `queue`, or neither.
+A cadence is `cron`, `at` or `every`, with `tz`; an executor is a `webhook`, a `task` with its `queue`, or neither. A
+call may give either of them as a struct instead.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from datetime import datetime
-from typing import Any
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Final, TypeAlias, cast
+
+from msgspec import UNSET
 
 from reverie.checks import check_label
 from reverie.errors import Rejected
-from reverie.memories.checks import draft_of
 from reverie.scheduling.cadence import parse_cadence
 from reverie.scheduling.cadence_types import Cadence
+from reverie.scheduling.calls import AddSchedule, UpdateSchedule
 from reverie.scheduling.checks import MAX_URL_CHARACTERS, check_executor, check_schedule, check_schedule_changes
+from reverie.scheduling.reminder_calls import Remind
+from reverie.scheduling.reminder_types import ReminderDraft
 from reverie.scheduling.schedule_types import (
     Executor,
     LlmExecutor,
@@ -22,85 +27,103 @@ from reverie.scheduling.schedule_types import (
     ScheduleDraft,
     TaskExecutor,
     WebhookExecutor,
-)
+)  # fmt: skip
+
+_ScheduleCall: TypeAlias = AddSchedule | UpdateSchedule
+
+_COMMON: Final = ("goal", "name", "channel", "session", "timeout_seconds", "recall_limit")
+_CADENCE: Final = ("cron", "at", "every", "tz")
+_EXECUTOR: Final = ("webhook", "task", "queue")
+# Where a call that gives structs has what the checks call by the name of the short form.
+_CADENCE_PATHS: Final = {
+    "cron": "cadence.expression",
+    "at": "cadence.at",
+    "every": "cadence.seconds",
+    "anchor": "cadence.anchor",
+    "tz": "cadence.tz",
+}
+_EXECUTOR_PATHS: Final = {"url": "executor.url", "task": "executor.task", "queue": "executor.queue"}
 
 
-def schedule_from(
-    what: Mapping[str, Any],
-    *,
-    agent: str,
-    cron: str | None = None,
-    at: datetime | str | None = None,
-    every: int | None = None,
-    tz: str | None = None,
-    webhook: str | None = None,
-    task: str | None = None,
-    queue: str | None = None,
-) -> ScheduleDraft:
-    """A schedule as it will be stored; `what` are the other fields of a draft. Raises `Rejected`."""
-    cadence = cadence_from(cron=cron, at=at, every=every, tz=tz)
-    executor = executor_from(webhook=webhook, task=task, queue=queue)
-    return check_schedule(draft_of(ScheduleDraft, {**what, "cadence": cadence, "executor": executor}), agent=agent)
+def schedule_draft(call: AddSchedule, *, agent: str) -> ScheduleDraft:
+    """Return the schedule that a call describes; it belongs to `agent` unless a user is named. Raises `Rejected`."""
+    with fields_of(call):
+        draft = ScheduleDraft(
+            **{name: getattr(call, name) for name in (*_COMMON, "id", "user")},
+            notification_policy=call.notify,
+            cadence=_cadence(call) or parse_cadence(),
+            executor=_executor(call) or LlmExecutor(),
+        )
+        return check_schedule(draft, agent=agent)
 
 
-def changes_from(
-    what: Mapping[str, Any],
-    *,
-    cron: str | None = None,
-    at: datetime | str | None = None,
-    every: int | None = None,
-    tz: str | None = None,
-    webhook: str | None = None,
-    task: str | None = None,
-    queue: str | None = None,
-    llm: bool = False,
-) -> ScheduleChanges:
-    """What is to change of a schedule; `what` are the other fields of the changes. Raises `Rejected`."""
-    given = dict(what)
-    cadence = changed_cadence(cron=cron, at=at, every=every, tz=tz)
-    if cadence is not None:
-        given["cadence"] = cadence
-    if llm or (webhook, task, queue) != (None, None, None):
-        given["executor"] = executor_from(webhook=webhook, task=task, queue=queue, llm=llm)
-    return check_schedule_changes(draft_of(ScheduleChanges, given))
+def schedule_changes(call: UpdateSchedule) -> ScheduleChanges:
+    """Return the changes that a call describes. Raises `Rejected`."""
+    with fields_of(call):
+        changes = ScheduleChanges(
+            **{name: getattr(call, name) for name in _COMMON},
+            notification_policy=call.notify,
+            cadence=_cadence(call) or UNSET,
+            executor=_executor(call) or UNSET,
+        )
+        return check_schedule_changes(changes)
 
 
-def cadence_from(
-    *, cron: str | None = None, at: datetime | str | None = None, every: int | None = None, tz: str | None = None
-) -> Cadence:
-    """The cadence of exactly one of these; without a zone, in UTC. Raises `Rejected`."""
-    return parse_cadence(cron=cron, at=at, every=every, tz="UTC" if tz is None else tz)
+@contextmanager
+def fields_of(call: _ScheduleCall) -> Iterator[None]:
+    """Name the field at fault in errors as the call does: `cron`, or `cadence.expression`."""
+    names = {"url": "webhook"}
+    names |= _CADENCE_PATHS if call.cadence is not None else {}
+    names |= _EXECUTOR_PATHS if call.executor is not None else {}
+    try:
+        yield
+    except Rejected as error:
+        error.field = names.get(error.field, error.field)
+        raise
 
 
-def changed_cadence(
-    *, cron: str | None, at: datetime | str | None, every: int | None, tz: str | None
-) -> Cadence | None:
-    """A new cadence, None where none is given. Raises `Rejected`."""
-    if cron is None and at is None and every is None:
-        if tz is not None:
-            raise Rejected("tz alone changes nothing: give cron, at or every with it", field="tz")
-        return None
-    return cadence_from(cron=cron, at=at, every=every, tz=tz)
+def _cadence(call: _ScheduleCall) -> Cadence | None:
+    given = _given(call, _CADENCE)
+    if call.cadence is not None:
+        if given:
+            raise Rejected(f"give cadence or {', '.join(given)}, not both", field="cadence")
+        return call.cadence
+    if set(given) == {"tz"}:
+        raise Rejected("tz alone changes nothing: give cron, at or every with it", field="tz")
+    return parse_cadence(**{"tz": "UTC", **given}) if given else None
 
 
-def executor_from(
-    *, webhook: str | None = None, task: str | None = None, queue: str | None = None, llm: bool = False
-) -> Executor:
-    """Who executes: a webhook, a task of the agent's own workers, or without either the language model.
-
-    `llm` says that none of the others is meant. Raises `Rejected`.
-    """
-    if llm and (webhook, task, queue) != (None, None, None):
+def _executor(call: _ScheduleCall) -> Executor | None:
+    given = _given(call, _EXECUTOR)
+    llm = getattr(call, "llm", False)
+    if llm and (given or call.executor is not None):
         raise Rejected("give a webhook, a task with its queue, or llm: one of them", field="llm")
+    if call.executor is not None:
+        if given:
+            raise Rejected(f"give executor or {', '.join(given)}, not both", field="executor")
+        return call.executor
+    return executor_from(**given) if given else LlmExecutor() if llm else None
+
+
+def _given(call: _ScheduleCall, names: tuple[str, ...]) -> dict[str, Any]:
+    return {name: value for name in names if (value := getattr(call, name)) is not None}
+
+
+def executor_from(*, webhook: str | None = None, task: str | None = None, queue: str | None = None) -> Executor:
+    """Return the executor of a webhook, or of a task of the agent's own workers. Raises `Rejected`."""
     if webhook is not None and (task is not None or queue is not None):
         raise Rejected("give a webhook, or a task with its queue, not both", field="webhook")
     if webhook is not None:
         check_label("webhook", webhook, required=True, limit=MAX_URL_CHARACTERS)
         return WebhookExecutor(url=webhook)
-    if task is None and queue is not None:
-        raise Rejected("a queue needs the task that is sent to it", field="task")
     if task is None:
-        return LlmExecutor()
+        raise Rejected("a queue needs the task that is sent to it", field="task")
     if queue is None:
         raise Rejected("a task needs the queue that your workers listen to", field="queue")
     return check_executor(TaskExecutor(task=task, queue=queue))
+
+
+def reminder_draft(call: Remind) -> ReminderDraft:
+    """Return the reminder that a call describes."""
+    fields = ("session", "recipient", "message", "due_at", "channel", "delivery", "id")
+    return ReminderDraft(**{name: getattr(call, name) for name in fields}, in_seconds=cast("float | None", call.in_))

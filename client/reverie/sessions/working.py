@@ -1,4 +1,4 @@
-"""Working memory as the client reads it: where the newest messages of a session lie in the broker (I14).
+"""Working memory as the client reads it: where the newest messages of a session lie in the broker.
 
 The keys are named here and nowhere else. Only the server side writes under them; a list that exists is complete.
 """

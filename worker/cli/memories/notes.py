@@ -1,28 +1,16 @@
-"""`reverie notes`: texts under ids of their own, written and deleted in the data folder itself."""
+"""`reverie notes`: texts under ids of their own. These commands open the data folder."""
 
 from __future__ import annotations
-
-from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from memory.memories.notes import delete_note, list_notes, read_note, store_note, to_note, update_note
-from reverie.checks import check_label, normalise_tags
-from reverie.memories.checks import check_note, check_note_changes, check_note_id, draft_of
-from reverie.memories.types import Note, NoteChanges, NoteDraft
+from reverie.memories.calls import AddNote, DeleteNote, GetNote, ListNotes, UpdateNote
+from reverie.memories.types import Note
 from worker.cli.application import application, invocation
-from worker.cli.memories.memories import (
-    Limit,
-    Offset,
-    Tags,
-    Yes,
-    confirm,
-    holdings,
-    notify_pipeline,
-    print_fields,
-    print_removed,
-)
+from worker.cli.memories.memories import Yes, confirm, memories_of, notify_pipeline, print_fields, print_removed
+from worker.cli.options import takes
 from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
 
 notes = typer.Typer(help="Texts under ids of their own.", no_args_is_help=True)
@@ -30,49 +18,43 @@ application.add_typer(notes, name="notes")
 
 
 @notes.command("list")
-def list_of_notes(
-    context: typer.Context,
-    user: Annotated[str | None, typer.Option(help="Of one user.")] = None,
-    tag: Tags = None,
-    limit: Limit = 50,
-    offset: Offset = 0,
-    as_json: AsJson = False,
-) -> None:
-    """The agent's notes, the newest first."""
-    call = invocation(context)
-    tags = tuple(normalise_tags(tag or ()))
-    found = list_notes(holdings(call), user=check_label("user", user), tags=tags, limit=limit, offset=offset)
+@takes(ListNotes)
+def list_of_notes(context: typer.Context, call: ListNotes, as_json: AsJson = False) -> None:
+    """List the agent's notes, newest first."""
+    command = invocation(context)
+    found = list_notes(
+        memories_of(command), user=call.user, tags=tuple(call.tags), limit=call.limit, offset=call.offset
+    )
     if as_json:
         print_json(found)
         return
     print_table(
         ("id", "user", "updated", "note"),
         [(note.note_id, note.user or "-", when(note.updated_at), shortened(note.content)) for note in found],
-        empty=f"Agent {call.agent} has no such notes in workspace {call.settings.workspace}.",
+        empty=f"Agent {command.agent} has no such notes in workspace {command.settings.workspace}.",
     )
 
 
 @notes.command("show")
-def show_note(context: typer.Context, note: str, as_json: AsJson = False) -> None:
-    """One note."""
-    _print_note(read_note(holdings(invocation(context)), check_note_id(note)), as_json)
+@takes(GetNote, arguments=("note_id",))
+def show_note(context: typer.Context, call: GetNote, as_json: AsJson = False) -> None:
+    """Show a note."""
+    _print_note(read_note(memories_of(invocation(context)), call.note_id), as_json)
 
 
 @notes.command("add")
-def add_note(
-    context: typer.Context,
-    content: str,
-    user: Annotated[str | None, typer.Option(help="Whom it is about: it lies in the session memory:USER.")] = None,
-    tag: Tags = None,
-    source: Annotated[str, typer.Option(help="user, agent, or the tool that wrote it.")] = "user",
-    id: Annotated[str | None, typer.Option(help="An id of your own.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Write a note."""
-    call = invocation(context)
-    given = {"content": content, "note_id": id, "user": user, "tags": normalise_tags(tag or ()), "source": source}
-    draft = check_note(draft_of(NoteDraft, given))
-    note = to_note(notify_pipeline(call, store_note(holdings(call), draft, now=call.runtime.now())).record)
+@takes(
+    AddNote,
+    arguments=("content",),
+    leave_out=("importance", "metadata"),
+    options={"note_id": "--id"},
+    defaults={"source": "user"},
+)
+def add_note(context: typer.Context, call: AddNote, as_json: AsJson = False) -> None:
+    """Write a note. One about a user is in the session memory:USER."""
+    command = invocation(context)
+    stored = notify_pipeline(command, store_note(memories_of(command), call, now=command.runtime.now()))
+    note = to_note(stored.record)
     if as_json:
         print_json(note)
     else:
@@ -80,34 +62,25 @@ def add_note(
 
 
 @notes.command("update")
-def change_note(
-    context: typer.Context,
-    note: str,
-    content: Annotated[str | None, typer.Argument(help="What it says from now on.")] = None,
-    tag: Tags = None,
-    as_json: AsJson = False,
-) -> None:
-    """Change a note; its id and when it was made stay. With --tag, all its tags."""
-    call = invocation(context)
-    given: dict[str, Any] = {"content": content, "tags": None if tag is None else normalise_tags(tag)}
-    changes = check_note_changes(
-        draft_of(NoteChanges, {name: value for name, value in given.items() if value is not None})
-    )
-    kept = update_note(holdings(call), check_note_id(note), changes, now=call.runtime.now())
-    changed = to_note(notify_pipeline(call, kept).record)
+@takes(UpdateNote, arguments=("note_id", "content"), leave_out=("importance", "metadata"))
+def change_note(context: typer.Context, call: UpdateNote, as_json: AsJson = False) -> None:
+    """Change a note; its id and creation time stay. --tag replaces all its tags."""
+    command = invocation(context)
+    stored = notify_pipeline(command, update_note(memories_of(command), call, now=command.runtime.now()))
     if as_json:
-        print_json(changed)
+        print_json(to_note(stored.record))
     else:
         say("Changed.")
 
 
 @notes.command("delete")
-def remove_note(context: typer.Context, note: str, yes: Yes = False, as_json: AsJson = False) -> None:
+@takes(DeleteNote, arguments=("note_id",))
+def remove_note(context: typer.Context, call: DeleteNote, yes: Yes = False, as_json: AsJson = False) -> None:
     """Delete a note for good."""
-    call = invocation(context)
-    asked = check_note_id(note)
-    confirm(f"Forget note {asked!r} of agent {call.agent} for good?", yes)
-    print_removed(delete_note(holdings(call), asked), as_json, missing=f"agent {call.agent} has no note {asked!r}")
+    command = invocation(context)
+    confirm(f"Delete note {call.note_id!r} of agent {command.agent} for good?", yes)
+    removed = delete_note(memories_of(command), call.note_id)
+    print_removed(removed, as_json, missing=f"agent {command.agent} has no note {call.note_id!r}")
 
 
 def _print_note(note: Note, as_json: bool) -> None:

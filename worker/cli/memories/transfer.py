@@ -9,7 +9,7 @@ import typer
 
 from memory.memories.transfer import export_memories, import_memories, read_export
 from worker.cli.application import invocation
-from worker.cli.memories.memories import holdings, memory
+from worker.cli.memories.memories import memories_of, memory
 from worker.cli.output import AsJson, ExportFile, counted, print_json, progress_bar, say, write_export
 from worker.cli.pipeline.ingest import input_of
 
@@ -21,7 +21,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Every memory, fact and note that stands, as JSON with a schema version."""
-    document = export_memories(holdings(invocation(context)))
+    document = export_memories(memories_of(invocation(context)))
     write_export(document, output, "memory", len(document.memories), as_json=as_json)
 
 
@@ -37,7 +37,7 @@ def import_(
     with progress_bar("memories") as bar:
         shown = bar.add_task("memories", total=None)
         done, written = import_memories(
-            holdings(call),
+            memories_of(call),
             document,
             now=call.runtime.now(),
             progress=lambda done, total: bar.update(shown, completed=done, total=total),

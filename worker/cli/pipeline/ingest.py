@@ -15,8 +15,10 @@ import typer
 from reverie import contract
 from reverie.client import Reverie
 from reverie.errors import Rejected, Rejection
+from reverie.recall.calls import Recall
 from reverie.types import Explanation, RecallResponse
 from worker.cli.application import Invocation, application, invocation
+from worker.cli.options import takes
 from worker.cli.output import AsJson, print_json, progress_bar, say, shortened, when
 from worker.cli.stack import local_url
 
@@ -77,44 +79,11 @@ def ingest(
 
 
 @application.command()
-def recall(
-    context: typer.Context,
-    query: str,
-    session: Annotated[str | None, typer.Option(help="Within one session.")] = None,
-    channel: Annotated[str | None, typer.Option(help="Within one channel.")] = None,
-    scope: Annotated[
-        str | None, typer.Option(help="How far from the session: conversation, channel, workspace or account.")
-    ] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Every tag given must be there.")] = None,
-    kind: Annotated[
-        list[str] | None, typer.Option(help="Only messages, files or memories: message, file, memory; more than once.")
-    ] = None,
-    mode: Annotated[str, typer.Option(help="keyword, vector or hybrid.")] = "hybrid",
-    fusion: Annotated[str, typer.Option(help="contextual, weighted or rrf.")] = "contextual",
-    vector_weight: Annotated[
-        float | None, typer.Option(help="Weight of meaning, 0 to 1; the rest is the words'.")
-    ] = None,
-    limit: Annotated[int, typer.Option(help="At most this many, 1 to 100.")] = 5,
-    neighbours: Annotated[int, typer.Option(help="Show so many messages before and after each, 0 to 10.")] = 0,
-    explain: Annotated[bool, typer.Option("--explain", help="Show ranks and scores.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """What was said about this? Asks the running server."""
-    with client(invocation(context), over_http=True) as memory:
-        found = memory.recall(
-            query,
-            session=session,
-            channel=channel,
-            scope=scope,  # type: ignore[arg-type]
-            vector_weight=vector_weight,
-            tags=tag or [],
-            kinds=kind or [],  # type: ignore[arg-type]
-            mode=mode,  # type: ignore[arg-type]  # checked where it is used, with an error that names it
-            fusion=fusion,  # type: ignore[arg-type]
-            limit=limit,
-            neighbours=neighbours,
-            explain=explain,
-        )
+@takes(Recall, arguments=("query",), leave_out=("query_embedding", "fts_weight"))
+def recall(context: typer.Context, call: Recall, as_json: AsJson = False) -> None:
+    """Recall what fits a query, best first. Asks the running server."""
+    with client(invocation(context), over_http=True) as reverie:
+        found = reverie.connection.send(call)
     if as_json:
         print_json(found)
     else:

@@ -2,36 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
+from reverie.recall.calls import GetContext
 from reverie.types import Context
 from worker.cli.application import application, invocation
+from worker.cli.options import takes
 from worker.cli.output import AsJson, counted, messages, print_json, say
 from worker.cli.pipeline.ingest import client
 
 
-@application.command()
-def context(
-    context: typer.Context,
-    session: str,
-    query: Annotated[str | None, typer.Argument(help="Else the newest turn of a user's.")] = None,
-    channel: Annotated[str | None, typer.Option(help="Another topic than the session's own.")] = None,
-    budget: Annotated[
-        int | None, typer.Option(help="Tokens, of which system_prompt_buffer is kept free.", show_default="settings")
-    ] = None,
-    max_messages: Annotated[
-        int | None, typer.Option(help="At most so many turns beside the last ones.", show_default="settings")
-    ] = None,
-    refine: Annotated[bool, typer.Option("--refine", help="Let the language model select.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """What should the agent know before it answers in this session? Asks the running server."""
-    with client(invocation(context), over_http=True) as memory:
-        found = memory.context(
-            session, query, channel=channel, token_budget=budget, max_messages=max_messages, refine=refine
-        )
+@application.command("context")
+@takes(GetContext, arguments=("session", "query"), options={"token_budget": "--budget"})
+def show_context(context: typer.Context, call: GetContext, as_json: AsJson = False) -> None:
+    """Show what an agent should know before it answers in a session. Asks the running server."""
+    with client(invocation(context), over_http=True) as reverie:
+        found = reverie.connection.send(call)
     if as_json:
         print_json(found)
         return

@@ -9,7 +9,7 @@ from reverie.scheduling.checks import check_schedule_id
 from worker.cli.application import invocation
 from worker.cli.memories.memories import Yes, confirm, print_removed
 from worker.cli.output import AsJson, print_json, say
-from worker.cli.scheduling.schedules import schedules, store_of, tell
+from worker.cli.scheduling.schedules import print_status, schedules, store_of
 
 
 @schedules.command("pause")
@@ -17,7 +17,9 @@ def pause_schedule(context: typer.Context, id: str, as_json: AsJson = False) -> 
     """Have a schedule fire no more until it is resumed; a run that is under way goes on."""
     call = invocation(context)
     now = call.runtime.now()
-    tell(timetable.pause_schedule(store_of(call, id), check_schedule_id(id), agent=call.agent, now=now), as_json)
+    print_status(
+        timetable.pause_schedule(store_of(call, id), check_schedule_id(id), agent=call.agent, now=now), as_json
+    )
 
 
 @schedules.command("resume")
@@ -26,7 +28,9 @@ def resume_schedule(context: typer.Context, id: str, as_json: AsJson = False) ->
     call = invocation(context)
     rules, now = call.settings.schedule_rules, call.runtime.now()
     store = store_of(call, id)
-    tell(timetable.resume_schedule(store, check_schedule_id(id), agent=call.agent, rules=rules, now=now), as_json)
+    print_status(
+        timetable.resume_schedule(store, check_schedule_id(id), agent=call.agent, rules=rules, now=now), as_json
+    )
 
 
 @schedules.command("delete")

@@ -7,14 +7,13 @@ from typing import Annotated, Final
 import typer
 
 from memory.scheduling.notifications import acknowledge, list_notifications
-from reverie.checks import check_label
+from reverie.calls import validated
 from reverie.errors import NotFound, Rejected
-from reverie.scheduling.checks import MAX_IDS, check_ids
 from reverie.scheduling.notification_types import Acknowledged, NotificationPage
-from storage.scheduling.records import NotificationFilter
+from reverie.scheduling.reminder_calls import MAX_IDS, AcknowledgeNotifications, ListNotifications
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
-from worker.cli.memories.memories import Limit, Offset
+from worker.cli.options import takes
 from worker.cli.output import AsJson, counted, print_json, print_table, say, shortened, when
 
 notifications = typer.Typer(help="What became of schedules, until somebody has seen it.", no_args_is_help=True)
@@ -24,25 +23,13 @@ _PAGE: Final = MAX_IDS
 
 
 @notifications.command("list")
-def list_of_notifications(
-    context: typer.Context,
-    everything: Annotated[bool, typer.Option("--all", help="Those that were acknowledged, too.")] = False,
-    user: Annotated[str | None, typer.Option(help="For one user.")] = None,
-    schedule: Annotated[str | None, typer.Option(help="Of one schedule, by its id.")] = None,
-    channel: Annotated[str | None, typer.Option(help="On one channel.")] = None,
-    limit: Limit = 50,
-    offset: Offset = 0,
-    as_json: AsJson = False,
-) -> None:
-    """What there is to tell, the oldest first."""
-    call = invocation(context)
-    for name, value in (("user", user), ("schedule", schedule), ("channel", channel)):
-        check_label(name, value)
-    store = _store(call)
-    found = NotificationPage(notifications=[], total=0)
+@takes(ListNotifications, options={"everything": "--all"})
+def list_of_notifications(context: typer.Context, call: ListNotifications, as_json: AsJson = False) -> None:
+    """List notifications that are not acknowledged, oldest first."""
+    command = invocation(context)
+    store, found = _store(command), NotificationPage(notifications=[], total=0)
     if store is not None:
-        filter = NotificationFilter(user, schedule, channel, include_acknowledged=everything)
-        found = list_notifications(store, filter, agent=call.agent, limit=limit, offset=offset)
+        found = list_notifications(store, call, agent=command.agent)
     if as_json:
         print_json(found)
         return
@@ -69,10 +56,16 @@ def acknowledge_some(
     call = invocation(context)
     if bool(ids) == everything:
         raise Rejected("name notifications, or --all", field="ids")
+    if ids:
+        validated(AcknowledgeNotifications(ids))
     store = _store(call)
     done = 0
     if store is not None:
-        done = _acknowledge(call, store, check_ids(ids)) if ids else _acknowledge_all(call, store)
+        done = (
+            _acknowledge(call, store, list(validated(AcknowledgeNotifications(ids)).ids))
+            if ids
+            else _acknowledge_all(call, store)
+        )
     if as_json:
         print_json(Acknowledged(acknowledged=done))
     else:
@@ -85,8 +78,7 @@ def _acknowledge(call: Invocation, store: Store, ids: list[str]) -> int:
 
 def _acknowledge_all(call: Invocation, store: Store) -> int:
     done = 0
-    filter = NotificationFilter()
-    while found := list_notifications(store, filter, agent=call.agent, limit=_PAGE, offset=0).notifications:
+    while found := list_notifications(store, ListNotifications(limit=_PAGE), agent=call.agent).notifications:
         done += _acknowledge(call, store, [one.id for one in found])
     return done
 

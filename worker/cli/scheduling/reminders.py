@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, cast, get_args
 
 import msgspec
 import typer
@@ -17,15 +16,15 @@ from memory.scheduling.reminders import (
     remind,
     reminder_delivered,
 )
-from reverie.checks import check_label
-from reverie.errors import NotFound, Rejected
-from reverie.memories.checks import draft_of
-from reverie.scheduling.checks import check_claim, reminder_from
-from reverie.scheduling.reminder_types import ClaimedReminders, Reminder, ReminderClaim, ReminderPage, ReminderStatus
-from storage.scheduling.records import ReminderFilter
+from reverie.errors import NotFound
+from reverie.scheduling.checks import check_reminder
+from reverie.scheduling.forms import reminder_draft
+from reverie.scheduling.reminder_calls import ClaimReminders, ListReminders, Remind
+from reverie.scheduling.reminder_types import ClaimedReminders, Reminder, ReminderPage
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
-from worker.cli.memories.memories import Limit, Offset, print_fields
+from worker.cli.memories.memories import print_fields
+from worker.cli.options import takes
 from worker.cli.output import AsJson, counted, print_json, print_table, say, shortened, when
 from worker.cli.scheduling.durations import seconds_of
 
@@ -35,66 +34,47 @@ application.add_typer(reminders, name="reminders")
 _COLUMNS = ("id", "due (UTC)", "status", "session", "recipient", "message")
 
 
+def _in_seconds(text: str) -> int:
+    return seconds_of(text, "--in")
+
+
+def _lease_seconds(text: str) -> int:
+    return seconds_of(text, "--lease")
+
+
 @reminders.command("add")
-def add_reminder(
-    context: typer.Context,
-    session: str,
-    recipient: str,
-    message: str,
-    at: Annotated[str | None, typer.Option(help="When it is due, as in 2027-05-01T09:30:00Z.")] = None,
-    in_: Annotated[str | None, typer.Option("--in", help="In how long it is due: 90s, 15m, 2h or 1d.")] = None,
-    channel: Annotated[str | None, typer.Option(help="Where it is to be said.")] = None,
-    delivery: Annotated[str, typer.Option(help="pull, push, or auto for whichever comes first.")] = "auto",
-    id: Annotated[str | None, typer.Option(help="An id of your own.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Have a message delivered at a time."""
-    call = invocation(context)
-    if (at is None) == (in_ is None):
-        raise Rejected("give either --at or --in: when the reminder is due", field="due_at")
-    given = {
-        "session": session,
-        "recipient": recipient,
-        "message": message,
-        "due_at": at,
-        "in_seconds": None if in_ is None else seconds_of(in_, "--in"),
-        "channel": channel,
-        "delivery": delivery,
-        "id": id,
-    }
-    now = call.runtime.now()
-    draft = check_delivery(reminder_from(given, now=now), notifier=bool(call.settings.notifier_webhook_url))
-    made = remind(call.runtime.store(call.settings.workspace), draft, agent=call.agent, now=now)
+@takes(
+    Remind,
+    arguments=("session", "recipient", "message"),
+    options={"due_at": "--at", "in_": "--in"},
+    helps={"due_at": "When, such as 2027-05-01T09:30:00Z.", "in_": "In how long: 90s, 15m, 2h or 1d."},
+    parsers={"in_": _in_seconds},
+)
+def add_reminder(context: typer.Context, call: Remind, as_json: AsJson = False) -> None:
+    """Have a message delivered --at a time, or --in so long."""
+    command = invocation(context)
+    now = command.runtime.now()
+    draft = check_reminder(reminder_draft(call), now=now)
+    check_delivery(draft, notifier=bool(command.settings.notifier_webhook_url))
+    reminder = remind(command.runtime.store(command.settings.workspace), draft, agent=command.agent, now=now)
     if as_json:
-        print_json(made)
+        print_json(reminder)
     else:
-        say(f"Reminder {made.id} is due {when(made.due_at)} UTC.")
+        say(f"Reminder {reminder.id} is due {when(reminder.due_at)} UTC.")
 
 
 @reminders.command("list")
-def list_of_reminders(
-    context: typer.Context,
-    status: Annotated[str | None, typer.Option(help="waiting, due, claimed or delivered.")] = None,
-    session: Annotated[str | None, typer.Option(help="Of one session.")] = None,
-    recipient: Annotated[str | None, typer.Option(help="For one recipient.")] = None,
-    limit: Limit = 50,
-    offset: Offset = 0,
-    as_json: AsJson = False,
-) -> None:
-    """The agent's reminders, in the order in which they are due."""
-    call = invocation(context)
-    wanted = _status(status)
-    check_label("session", session)
-    check_label("recipient", recipient)
-    store, now = _store(call), call.runtime.now()
-    found = ReminderPage(reminders=[], total=0)
+@takes(ListReminders)
+def list_of_reminders(context: typer.Context, call: ListReminders, as_json: AsJson = False) -> None:
+    """List the agent's reminders, in the order in which they become due."""
+    command = invocation(context)
+    store, found = _store(command), ReminderPage(reminders=[], total=0)
     if store is not None:
-        filter = ReminderFilter(wanted, session, recipient)
-        found = list_reminders(store, filter, agent=call.agent, now=now, limit=limit, offset=offset)
+        found = list_reminders(store, call, agent=command.agent, now=command.runtime.now())
     if as_json:
         print_json(found)
         return
-    _print_reminders(found.reminders, empty=_none(call))
+    _print_reminders(found.reminders, empty=_none(command))
     if found.total > len(found.reminders):
         say(f"({len(found.reminders)} of {counted(found.total, 'reminder')})")
 
@@ -107,27 +87,20 @@ def show_reminder(context: typer.Context, id: str, as_json: AsJson = False) -> N
 
 
 @reminders.command("claim")
-def claim(
-    context: typer.Context,
-    limit: Annotated[int, typer.Option(help="At most this many, 1 to 100.")] = 20,
-    lease: Annotated[str, typer.Option(help="For how long nobody else gets them: 1s to 1h.")] = "60s",
-    recipient: Annotated[str | None, typer.Option(help="For one recipient.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Take due reminders to deliver them: what is not said to be delivered in time is due again."""
-    call = invocation(context)
-    given = {"limit": limit, "lease_seconds": seconds_of(lease, "--lease"), "recipient": recipient}
-    asked = check_claim(draft_of(ReminderClaim, given))
-    store = _store(call)
-    found = ClaimedReminders(claimed=[])
+@takes(
+    ClaimReminders,
+    options={"lease_seconds": "--lease"},
+    helps={"lease_seconds": "For how long nobody else gets them: 1s to 1h."},
+    defaults={"lease_seconds": "60s"},
+    parsers={"lease_seconds": _lease_seconds},
+)
+def claim(context: typer.Context, call: ClaimReminders, as_json: AsJson = False) -> None:
+    """Claim due reminders to deliver them: one that is not confirmed in time becomes due again."""
+    command = invocation(context)
+    store, found = _store(command), ClaimedReminders(claimed=[])
     if store is not None:
-        found = claim_reminders(
-            store,
-            asked,
-            agent=call.agent,
-            now=call.runtime.now(),
-            pushed=bool(call.settings.notifier_webhook_url),
-        )
+        pushed = bool(command.settings.notifier_webhook_url)
+        found = claim_reminders(store, call, agent=command.agent, now=command.runtime.now(), pushed=pushed)
     if as_json:
         print_json(found.claimed)
         return
@@ -145,9 +118,9 @@ def claim(
 def delivered(context: typer.Context, id: str, token: str, as_json: AsJson = False) -> None:
     """Say that a claimed reminder was delivered, by the token of the claim."""
     call = invocation(context)
-    told = reminder_delivered(_store_of(call, id), id, token, agent=call.agent, now=call.runtime.now())
+    confirmed = reminder_delivered(_store_of(call, id), id, token, agent=call.agent, now=call.runtime.now())
     if as_json:
-        print_json(told)
+        print_json(confirmed)
     else:
         say("Noted.")
 
@@ -186,12 +159,6 @@ def _missing(call: Invocation, reminder: str) -> str:
 
 def _none(call: Invocation) -> str:
     return f"Agent {call.agent} has no such reminders in workspace {call.settings.workspace}."
-
-
-def _status(asked: str | None) -> ReminderStatus | None:
-    if asked is not None and asked not in get_args(ReminderStatus):
-        raise Rejected(f"status {asked[:80]!r} is none of {', '.join(get_args(ReminderStatus))}", field="status")
-    return cast("ReminderStatus | None", asked)
 
 
 def _print_reminders(found: Sequence[Reminder], *, empty: str) -> None:

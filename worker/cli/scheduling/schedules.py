@@ -8,16 +8,26 @@ import msgspec
 import typer
 
 from memory.scheduling import schedules as timetable
-from memory.scheduling.filters import ScheduleQuery
+from memory.scheduling.filters import schedule_filter
 from reverie.clock import from_micros
 from reverie.errors import NotFound, Rejected
-from reverie.scheduling.cadence import Cadence, Cron, Interval, format_in_timezone, next_runs, validate_cadence
-from reverie.scheduling.checks import check_policy, check_schedule_id
-from reverie.scheduling.forms import cadence_from, changes_from, schedule_from
+from reverie.scheduling.cadence import (
+    Cadence,
+    Cron,
+    Interval,
+    format_in_timezone,
+    next_runs,
+    parse_cadence,
+    validate_cadence,
+)
+from reverie.scheduling.calls import AddSchedule, ListSchedules, UpdateSchedule
+from reverie.scheduling.checks import check_schedule_id
+from reverie.scheduling.forms import schedule_changes, schedule_draft
 from reverie.scheduling.schedule_types import LlmExecutor, NextRuns, Schedule, SchedulePage
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
-from worker.cli.memories.memories import Limit, Offset, print_fields
+from worker.cli.memories.memories import print_fields
+from worker.cli.options import takes
 from worker.cli.output import AsJson, print_json, print_table, say, shortened
 from worker.cli.scheduling.durations import seconds_of, span
 
@@ -25,118 +35,67 @@ schedules = typer.Typer(help="What is to be done at a time, or again and again."
 application.add_typer(schedules, name="schedules")
 
 CronOption = Annotated[str | None, typer.Option(help="Five fields: minute, hour, day of month, month, day of week.")]
-AtOption = Annotated[str | None, typer.Option(help="Once, as in 2027-05-01T09:30:00+01:00.")]
-EveryOption = Annotated[str | None, typer.Option(help="Seconds, or as in 90s, 15m, 2h, 1d.")]
-ZoneOption = Annotated[str | None, typer.Option(help="The zone, as in Europe/Lisbon.", show_default="UTC")]
-WebhookOption = Annotated[str | None, typer.Option(help="Post the goal to this URL.")]
-TaskOption = Annotated[str | None, typer.Option(help="Send the goal to this Celery task of your own workers,")]
-QueueOption = Annotated[str | None, typer.Option(help="on this queue of theirs.")]
-_NOTIFY = "Which ends of runs are told: always, on_failure, conditional or never."
-_CHANNEL = "Where that is told."
-_SESSION = "The session whose conversation is recalled first."
-_TIMEOUT = "Seconds that a run may take in all."
-_RECALL = "At most so many recalled texts go with the goal, 0 to 50."
+AtOption = Annotated[str | None, typer.Option(help="Once, at this time, such as 2027-05-01T09:30:00+01:00.")]
+EveryOption = Annotated[str | None, typer.Option(help="Every so often: seconds, or such as 90s, 15m, 2h, 1d.")]
+ZoneOption = Annotated[str | None, typer.Option(help="The time zone, such as Europe/Lisbon.", show_default="UTC")]
+_EVERY_HELP = "Every so often: seconds, or such as 90s, 15m, 2h, 1d."
+
+
+def _seconds(text: str) -> int:
+    return seconds_of(text, "every")
+
+
+def _text_or_none(text: str) -> str | None:
+    return text or None
 
 
 @schedules.command("add")
-def add_schedule(
-    context: typer.Context,
-    goal: str,
-    cron: CronOption = None,
-    at: AtOption = None,
-    every: EveryOption = None,
-    tz: ZoneOption = None,
-    webhook: WebhookOption = None,
-    task: TaskOption = None,
-    queue: QueueOption = None,
-    name: Annotated[str | None, typer.Option(help="What to call it.")] = None,
-    user: Annotated[str | None, typer.Option(help="Whose it is; else the agent's.")] = None,
-    notify: Annotated[str, typer.Option(help=_NOTIFY)] = "always",
-    channel: Annotated[str | None, typer.Option(help=_CHANNEL)] = None,
-    session: Annotated[str | None, typer.Option(help=_SESSION)] = None,
-    timeout: Annotated[int, typer.Option(help=_TIMEOUT)] = 600,
-    recall_limit: Annotated[int, typer.Option(help=_RECALL)] = 8,
-    id: Annotated[str | None, typer.Option(help="An id of your own.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Have something done by --cron, once --at a time, or --every so often.
+@takes(
+    AddSchedule,
+    arguments=("goal",),
+    leave_out=("cadence", "executor"),
+    options={"timeout_seconds": "--timeout"},
+    helps={"every": _EVERY_HELP},
+    parsers={"every": _seconds},
+)
+def add_schedule(context: typer.Context, call: AddSchedule, as_json: AsJson = False) -> None:
+    """Schedule something by --cron, once --at a time, or --every so often.
 
-    By a webhook, by a task of your own workers, or else by the configured language model.
+    It is done by a webhook, by a task of your own workers, or by the configured language model.
     """
-    call = invocation(context)
-    here = call.runtime
-    what = {
-        "goal": goal,
-        "id": id,
-        "user": user,
-        "name": name,
-        "notification_policy": check_policy(notify),
-        "channel": channel,
-        "session": session,
-        "timeout_seconds": timeout,
-        "recall_limit": recall_limit,
-    }
-    seconds, agent = None if every is None else seconds_of(every, "every"), call.agent
-    draft = schedule_from(
-        what, agent=agent, cron=cron, at=at, every=seconds, tz=tz, webhook=webhook, task=task, queue=queue
+    command = invocation(context)
+    runtime = command.runtime
+    schedule = timetable.create_in_workspace(
+        runtime.stores,
+        command.settings.workspace,
+        schedule_draft(call, agent=command.agent),
+        agent=command.agent,
+        rules=command.settings.schedule_rules,
+        check_url=runtime.schedules.check_url,
+        now=runtime.now(),
     )
-    made = timetable.create_in_workspace(
-        here.stores,
-        call.settings.workspace,
-        draft,
-        agent=call.agent,
-        rules=call.settings.schedule_rules,
-        check_url=here.schedules.check_url,
-        now=here.now(),
-    )
-    here.schedules.notify_goals(call.settings.workspace)
-    print_json(made) if as_json else say(f"Schedule {made.id} fires next {_next(made)}.")
-    _warn_without_model(call, made)
+    runtime.schedules.notify_goals(command.settings.workspace)
+    print_json(schedule) if as_json else say(f"Schedule {schedule.id} fires next {_next(schedule)}.")
+    _warn_without_model(command, schedule)
 
 
 @schedules.command("list")
-def list_of_schedules(
-    context: typer.Context,
-    limit: Limit = 50,
-    offset: Offset = 0,
-    status: Annotated[
-        list[str] | None, typer.Option(help="active, paused, completed, failed or disabled; may be given often.")
-    ] = None,
-    user: Annotated[str | None, typer.Option(help="Of one user.")] = None,
-    name: Annotated[str | None, typer.Option(help="Of this name.")] = None,
-    text: Annotated[str | None, typer.Option(help="That hold these characters in name or goal.")] = None,
-    executor: Annotated[str | None, typer.Option(help="webhook, task or llm.")] = None,
-    cadence: Annotated[str | None, typer.Option(help="cron, once or interval.")] = None,
-    channel: Annotated[str | None, typer.Option(help="Told in one channel.")] = None,
-    session: Annotated[str | None, typer.Option(help="Of one session.")] = None,
-    due_before: Annotated[str | None, typer.Option(help="That fire next before, as in 2027-05-01T09:30:00Z.")] = None,
-    due_after: Annotated[str | None, typer.Option(help="That fire next then or later.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """The agent's schedules, the newest first."""
-    call = invocation(context)
-    filter = ScheduleQuery(
-        user=user,
-        statuses=status or (),
-        name=name,
-        text=text,
-        executor=executor,
-        cadence=cadence,
-        channel=channel,
-        session=session,
-        due_before=due_before,
-        due_after=due_after,
-    ).to_filter()
-    store, found = store_to_read(call), SchedulePage(schedules=[], total=0)
+@takes(ListSchedules)
+def list_of_schedules(context: typer.Context, call: ListSchedules, as_json: AsJson = False) -> None:
+    """List the agent's schedules, newest first."""
+    command = invocation(context)
+    store, found = store_to_read(command), SchedulePage(schedules=[], total=0)
     if store is not None:
-        found = timetable.search_schedules(store, filter, agent=call.agent, limit=limit, offset=offset)
+        found = timetable.search_schedules(
+            store, schedule_filter(call), agent=command.agent, limit=call.limit, offset=call.offset
+        )
     if as_json:
         print_json(found)
         return
     print_table(
         ("id", "status", "cadence", "next", "last", "what"),
         [(s.id, s.status, _words(s.cadence), _next(s), s.last_run_status or "-", _called(s)) for s in found],
-        empty=f"Agent {call.agent} has no such schedules in workspace {call.settings.workspace}.",
+        empty=f"Agent {command.agent} has no such schedules in workspace {command.settings.workspace}.",
     )
     if found.total > len(found):
         say(f"{len(found):,} of {found.total:,}; --offset shows others")
@@ -172,7 +131,7 @@ def show_next(
     call = invocation(context)
     seconds = None if every is None else seconds_of(every, "every")
     if id is None:
-        found = _preview(call, cadence_from(cron=cron, at=at, every=seconds, tz=tz), count)
+        found = _preview(call, parse_cadence(cron=cron, at=at, every=seconds, tz=tz or "UTC"), count)
     elif (cron, at, every, tz) != (None, None, None, None):
         raise Rejected("give the id of a schedule, or a cadence, not both", field="id")
     else:
@@ -188,56 +147,32 @@ def show_next(
 
 
 @schedules.command("update")
-def change_schedule(
-    context: typer.Context,
-    id: str,
-    goal: Annotated[str | None, typer.Option(help="What is to be done from now on.")] = None,
-    cron: CronOption = None,
-    at: AtOption = None,
-    every: EveryOption = None,
-    tz: Annotated[str | None, typer.Option(help="The zone of the new cadence.", show_default="UTC")] = None,
-    webhook: WebhookOption = None,
-    task: TaskOption = None,
-    queue: QueueOption = None,
-    llm: Annotated[bool, typer.Option("--llm", help="Give the goal to the language model instead.")] = False,
-    name: Annotated[str | None, typer.Option(help='What to call it; "" takes the name off.')] = None,
-    notify: Annotated[str | None, typer.Option(help=_NOTIFY)] = None,
-    channel: Annotated[str | None, typer.Option(help=_CHANNEL)] = None,
-    session: Annotated[str | None, typer.Option(help=_SESSION)] = None,
-    timeout: Annotated[int | None, typer.Option(help=_TIMEOUT)] = None,
-    recall_limit: Annotated[int | None, typer.Option(help=_RECALL)] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Change what is given of a schedule. A new cadence begins now, and makes one active again that had ended."""
-    call = invocation(context)
-    here = call.runtime
-    what = {
-        "goal": goal,
-        "notification_policy": None if notify is None else check_policy(notify),
-        "timeout_seconds": timeout,
-        "recall_limit": recall_limit,
-    }
-    what = {field: value for field, value in what.items() if value is not None}
-    taken_off = {"name": name, "channel": channel, "session": session}
-    what |= {field: value or None for field, value in taken_off.items() if value is not None}
-    seconds = None if every is None else seconds_of(every, "every")
-    changes = changes_from(
-        what, cron=cron, at=at, every=seconds, tz=tz, webhook=webhook, task=task, queue=queue, llm=llm
+@takes(
+    UpdateSchedule,
+    arguments=("id",),
+    leave_out=("cadence", "executor"),
+    options={"timeout_seconds": "--timeout", "goal": "--goal"},
+    helps={"every": _EVERY_HELP, "name": 'A name for people; "" removes it.'},
+    parsers={"every": _seconds, "name": _text_or_none, "channel": _text_or_none, "session": _text_or_none},
+)
+def change_schedule(context: typer.Context, call: UpdateSchedule, as_json: AsJson = False) -> None:
+    """Change the given fields of a schedule. A new cadence starts now and reactivates a schedule that had ended."""
+    command = invocation(context)
+    runtime = command.runtime
+    schedule = timetable.update_schedule(
+        store_of(command, call.id),
+        call.id,
+        schedule_changes(call),
+        agent=command.agent,
+        rules=command.settings.schedule_rules,
+        check_url=runtime.schedules.check_url,
+        now=runtime.now(),
     )
-    changed = timetable.update_schedule(
-        store_of(call, id),
-        check_schedule_id(id),
-        changes,
-        agent=call.agent,
-        rules=call.settings.schedule_rules,
-        check_url=here.schedules.check_url,
-        now=here.now(),
-    )
-    if goal is not None:
-        here.schedules.notify_goals(call.settings.workspace)
-    tell(changed, as_json)
-    if llm:
-        _warn_without_model(call, changed)
+    if isinstance(call.goal, str):
+        runtime.schedules.notify_goals(command.settings.workspace)
+    print_status(schedule, as_json)
+    if call.llm:
+        _warn_without_model(command, schedule)
 
 
 def store_of(call: Invocation, schedule_id: str) -> Store:
@@ -256,8 +191,8 @@ def store_to_read(call: Invocation) -> Store | None:
         return None
 
 
-def tell(schedule: Schedule, as_json: bool) -> None:
-    """Say what has become of a schedule."""
+def print_status(schedule: Schedule, as_json: bool) -> None:
+    """Print the status of a schedule and its next run."""
     if as_json:
         print_json(schedule)
         return

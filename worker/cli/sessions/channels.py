@@ -7,7 +7,8 @@ from typing import Annotated
 import typer
 
 from memory.sessions import channels as topics
-from reverie.sessions.checks import check_channel, check_description
+from reverie.calls import validated
+from reverie.sessions.calls import CreateChannel
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, counted, print_json, print_table, say, shortened, when
@@ -52,10 +53,11 @@ def create_channel(
 ) -> None:
     """Make a channel."""
     call = invocation(context)
-    here = call.runtime
-    name, said = check_channel(channel), check_description(description)
-    store = here.store(call.settings.workspace)
-    made = topics.create_channel(store, agent=call.agent, channel=name, description=said, now=here.now())
+    new, runtime = validated(CreateChannel(channel, description)), call.runtime
+    store = runtime.store(call.settings.workspace)
+    made = topics.create_channel(
+        store, agent=call.agent, channel=new.channel, description=new.description, now=runtime.now()
+    )
     print_json(made) if as_json else say(f"Channel {made.id} is there.")
 
 

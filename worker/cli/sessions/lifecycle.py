@@ -6,33 +6,22 @@ from typing import Annotated
 
 import typer
 
-from memory.sessions.lifecycle import SessionDetails, archive_session, idle_session, start_session
-from reverie.checks import check_session
+from memory.sessions.lifecycle import archive_session, idle_session, start_session
+from reverie.sessions.calls import StartSession
 from reverie.types import Session
 from worker.cli.application import invocation
+from worker.cli.options import takes
 from worker.cli.output import AsJson, print_json, say
 from worker.cli.sessions.sessions import sessions
 
 
 @sessions.command("start")
-def start(
-    context: typer.Context,
-    session: str,
-    channel: Annotated[str | None, typer.Option(help="The channel that it lies in.")] = None,
-    user: Annotated[str | None, typer.Option(help="With whom.")] = None,
-    provider: Annotated[str | None, typer.Option(help="The service that it is held through.")] = None,
-    chat_id: Annotated[str | None, typer.Option(help="What that service calls it.")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Make a session before its first message, or open an idle one again."""
-    call = invocation(context)
-    details = SessionDetails(channel=channel, user=user, provider=provider, chat_id=chat_id)
-    here = call.runtime
-    name = check_session(session)
-    _tell(
-        start_session(here.store(call.settings.workspace), details, agent=call.agent, session=name, now=here.now()),
-        as_json=as_json,
-    )
+@takes(StartSession, arguments=("session",), leave_out=("metadata",))
+def start(context: typer.Context, call: StartSession, as_json: AsJson = False) -> None:
+    """Create a session before its first message, or reopen an idle one."""
+    command = invocation(context)
+    store = command.runtime.store(command.settings.workspace)
+    _print_state(start_session(store, call, agent=command.agent, now=command.runtime.now()), as_json=as_json)
 
 
 @sessions.command("idle")
@@ -43,7 +32,7 @@ def idle(context: typer.Context, session: str, as_json: AsJson = False) -> None:
     call = invocation(context)
     here = call.runtime
     store = here.stores.workspace(call.settings.workspace, create=False)
-    _tell(
+    _print_state(
         idle_session(store, session_end_hooks(here), agent=call.agent, session=session, now=here.now()), as_json=as_json
     )
 
@@ -61,13 +50,13 @@ def archive(
     call = invocation(context)
     here = call.runtime
     store, ending = here.stores.workspace(call.settings.workspace, create=False), session_end_hooks(here)
-    _tell(
+    _print_state(
         archive_session(store, ending, agent=call.agent, session=session, now=here.now(), force=force),
         as_json=as_json,
     )
 
 
-def _tell(session: Session, *, as_json: bool) -> None:
+def _print_state(session: Session, *, as_json: bool) -> None:
     if as_json:
         print_json(session)
     else:

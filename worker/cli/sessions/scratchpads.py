@@ -8,9 +8,9 @@ import msgspec
 import typer
 
 from memory.sessions import scratchpads as pads
-from reverie.checks import check_session
+from reverie.calls import validated
 from reverie.errors import Rejected
-from reverie.sessions.checks import check_items, check_key, check_value
+from reverie.sessions.calls import WriteScratchpad, WriteScratchpadKey
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, counted, print_json, say
 
@@ -58,17 +58,18 @@ def write_scratchpad(
     call = invocation(context)
     if (key is None) != (value is None) or bool(items) == (key is not None):
         raise Rejected("give either the items of the list, or --key and --value", field="items")
-    here = call.runtime
-    name = check_session(session)
+    runtime = call.runtime
     if key is not None and value is not None:
-        checked = check_key(key), check_value(_decoded(value))
-        store = here.store(call.settings.workspace)
-        entry = pads.write_key(store, agent=call.agent, session=name, key=checked[0], value=checked[1], now=here.now())
+        new = validated(WriteScratchpadKey(session, key, _decoded(value)))
+        store = runtime.store(call.settings.workspace)
+        entry = pads.write_key(
+            store, agent=call.agent, session=session, key=new.key, value=new.value, now=runtime.now()
+        )
         print_json(entry) if as_json else say(f"{entry.key} is set.")
         return
-    wanted = check_items(items or ())
-    store = here.store(call.settings.workspace)
-    written = pads.write_items(store, agent=call.agent, session=name, items=wanted, now=here.now())
+    new_items = list(validated(WriteScratchpad(session, items or ())).items)
+    store = runtime.store(call.settings.workspace)
+    written = pads.write_items(store, agent=call.agent, session=session, items=new_items, now=runtime.now())
     print_json(written) if as_json else say(f"{counted(len(written.items), 'item')}.")
 
 

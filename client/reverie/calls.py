@@ -1,0 +1,139 @@
+"""Declare a call once: a struct with its arguments, its route and its answer.
+
+    class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
+        \"\"\"Find what fits a query, best first.\"\"\"
+
+        route: ClassVar = "POST /v1/recall"
+        limit: Annotated[int, Meta(ge=1, le=100, description="Return at most this many.")] = 5
+
+From it follow the methods of both clients (`recall = method(Recall)`), the HTTP request and its validation, the route
+of the server, its OpenAPI description, and the options of the command line. Arguments that stand in the route's path
+travel there, the others in the query string of GET and DELETE, and in the JSON body of all other methods.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from functools import cache
+from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, get_args
+
+import msgspec
+from msgspec import UNSET
+
+from reverie.decoding import convert
+from reverie.errors import Rejected
+from reverie.fields import Limit, Offset, Query, SessionId, check_fields
+
+_PATH_FIELD: Final = re.compile(r"\{(\w+)\}")
+
+_A = TypeVar("_A")
+
+
+class Route(NamedTuple):
+    """Where a call goes: the HTTP method, the path with its fields in braces, and their names."""
+
+    method: str
+    path: str
+    path_fields: tuple[str, ...]
+
+    @property
+    def has_body(self) -> bool:
+        """Whether arguments travel in a JSON body; otherwise in the query string."""
+        return self.method not in ("GET", "DELETE")
+
+
+class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_unknown_fields=True):
+    """A call and its arguments; `A` is the type of the answer."""
+
+    route: ClassVar[str] = ""
+    # How long the client waits for the answer; None for its own timeout.
+    answer_seconds: ClassVar[float | None] = None
+
+    def checked(self) -> Self:
+        """Return the call with its arguments normalised. Raises `Rejected` for rules that span several arguments."""
+        return self
+
+    def http_seconds(self) -> float | None:
+        """Return how many seconds the client waits for the answer; None for its own timeout."""
+        return self.answer_seconds
+
+
+class InSession(Call[_A], frozen=True):
+    """A call about one session."""
+
+    session: SessionId
+
+
+class Queried(Call[_A], frozen=True):
+    """A call that looks for something."""
+
+    query: Query
+
+
+class Paged(Call[_A], frozen=True):
+    """A call that lists something page by page."""
+
+    limit: Limit = 50
+    offset: Offset = 0
+
+
+_C = TypeVar("_C", bound=Call[Any])
+
+
+def validated(call: _C) -> _C:
+    """Return a call made in this process with its arguments validated and normalised.
+
+    Raises `Rejected` naming the argument.
+    """
+    names = dict(zip(call.__struct_encode_fields__, call.__struct_fields__, strict=True))
+    raw = {name: _plain(value) for name, field in names.items() if (value := getattr(call, field)) is not UNSET}
+    try:
+        return build(type(call), raw)
+    except Rejected as error:
+        raise renamed(error, {name: field for name, field in names.items() if name != field}) from None
+
+
+def renamed(error: Rejected, names: Mapping[str, str]) -> Rejected:
+    """Return an error with the fields of JSON called by other names, as its caller knows them."""
+    if not names:
+        return error
+    text = re.sub(r"\w+", lambda word: names.get(word.group(), word.group()), str(error))
+    return type(error)(text, field=names.get(error.field, error.field), items=error.items)
+
+
+def build(kind: type[_C], raw: Mapping[str, Any], *, from_text: bool = False) -> _C:
+    """Return a call made of decoded JSON, or with `from_text` of the texts of a query string. Raises `Rejected`."""
+    return check(convert(raw, kind, name="body", from_text=from_text))
+
+
+def check(call: _C) -> _C:
+    """Return a decoded call with every argument checked and normalised. Raises `Rejected`."""
+    return check_fields(call).checked()
+
+
+@cache
+def route_of(kind: type[Call[Any]]) -> Route:
+    """Return the route of a call."""
+    method, _, path = kind.route.partition(" ")
+    return Route(method, path, tuple(_PATH_FIELD.findall(path)))
+
+
+@cache
+def answer_of(kind: type[Call[Any]]) -> type:
+    """Return the type of a call's answer, the argument of `Call[...]`."""
+    for base in (base for parent in kind.__mro__ for base in getattr(parent, "__orig_bases__", ())):
+        for argument in get_args(base):
+            if isinstance(argument, type):
+                return argument
+    raise TypeError(f"{kind.__name__} does not say what it answers: write Call[Answer]")
+
+
+def _plain(value: Any) -> Any:
+    """Return an argument as JSON carries it: a timedelta as seconds, arrays and other iterables as lists of numbers."""
+    if isinstance(value, timedelta):
+        return value.total_seconds()
+    if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
+        return value
+    return [item.item() if hasattr(item, "item") else item for item in value]

@@ -1,0 +1,98 @@
+"""Decode untrusted values into typed structs; what does not fit is `Rejected`, naming the field and what is allowed.
+
+The only place that reads the text of msgspec's validation errors.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from reverie.checks import check_depth
+from reverie.errors import Rejected
+from reverie.fields import bounds_text
+
+_PATH: Final = re.compile(r" - at `(?:key in )?\$\.?(?:\[\.\.\.\]\.?)?([^`]*)`")
+_NAMED: Final = re.compile(r"(?:unknown|required) field `([^`]*)`")
+_ENUM: Final = re.compile(r"Invalid enum value ('.*'|\S+)", re.DOTALL)
+_BOUND: Final = re.compile(r"Expected `(?:int|float)` [<>]=? ?[-\d.]+")
+
+_T = TypeVar("_T")
+
+
+def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) -> _T:
+    """Return `raw`, made of dicts, lists and plain values, as a struct of type `kind`.
+
+    `name` is what the error calls the whole ("body", "message"). With `from_text`, numbers, booleans and None may be
+    given as text, as in a query string. Raises `Rejected`.
+    """
+    if not isinstance(raw, Mapping):
+        raise Rejected(f"{name}: Expected `object`, got `{type(raw).__name__}`", field=name)
+    try:
+        return msgspec.convert(raw, kind, strict=not from_text)
+    except RecursionError:
+        for field, value in raw.items():
+            check_depth(str(field), value)
+        raise
+    except msgspec.ValidationError as error:
+        raise rejected(error, kind, name=name, raw=raw) from None
+
+
+def rejected(
+    error: msgspec.ValidationError, kind: type, *, name: str, raw: Mapping[Any, Any] | None = None
+) -> Rejected:
+    """Return a validation error of msgspec as `Rejected` with the path of the field and the values it takes.
+
+    `raw` is the value that was converted, where it is known: the text then shows the number that is out of range.
+    """
+    text = str(error)
+    parts = (_PATH.search(text), _NAMED.search(text))
+    field = ".".join(found.group(1) for found in parts if found and found.group(1))
+    hint, value = _hint(kind, field), (raw or {}).get(field)
+    bounds = _bounds_text(hint)
+    if text.startswith("Expected `int`, got"):
+        return Rejected(f"{field} must be a whole number{f' from {bounds}' if bounds else ''}", field=field)
+    if _BOUND.match(text) and bounds:
+        shown = f"{field} is {value}" if isinstance(value, (int, float, str)) else field
+        return Rejected(f"{shown}; it must lie in {bounds}", field=field)
+    if text.startswith("Invalid RFC3339"):
+        shown = f"{field} {value[:80]!r}" if isinstance(value, str) else field
+        return Rejected(f"{shown} is not RFC 3339: write it as in 2027-05-01T09:30:00Z", field=field)
+    choices = ", ".join(_choices(hint))
+    if (found := _ENUM.match(text)) and choices:
+        return Rejected(f"{field} is {found.group(1)[:80]}; it must be one of {choices}", field=field)
+    ending = f"; it must be one of {choices}" if choices else ""
+    return Rejected(f"{field or name}: {_PATH.sub('', text)}{ending}", field=field)
+
+
+def _hint(kind: type, field: str) -> Any:
+    """Return the type hint of a field, or of the field of which it is an item, by its name in JSON."""
+    root = re.split(r"[.\[]", field)[0]
+    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
+        names = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
+        return get_type_hints(kind, include_extras=True).get(names.get(root, root))
+    return None
+
+
+def _choices(hint: Any) -> list[str]:
+    """Return the values that a field takes, where it takes only some."""
+    choices = [str(choice) for part in _flattened(hint) if get_origin(part) is Literal for choice in get_args(part)]
+    return list(dict.fromkeys(choices))
+
+
+def _bounds_text(hint: Any) -> str:
+    for part in _flattened(hint):
+        for meta in get_args(part)[1:] if get_origin(part) is Annotated else ():
+            if isinstance(meta, msgspec.Meta) and meta.ge is not None and meta.le is not None:
+                return bounds_text(meta.ge, meta.le)
+    return ""
+
+
+def _flattened(hint: Any) -> list[Any]:
+    """Return a type hint and all that it is made of."""
+    if get_origin(hint) is Literal:
+        return [hint]
+    return [hint, *(inner for part in get_args(hint) for inner in _flattened(part))]

@@ -1,0 +1,239 @@
+"""The calls for memories, facts and notes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Literal
+
+from msgspec import UNSET, Meta, UnsetType, field
+
+from reverie.calls import Call, Paged, Queried
+from reverie.fields import ChannelId, Limit, Metadata, Offset, SessionId, check_tags, checked, label
+from reverie.memories.checks import check_any, check_changes, check_fact_key, check_memory, check_note
+from reverie.memories.types import (
+    Confidence,
+    Content,
+    Fact,
+    FactList,
+    FactSource,
+    FactValue,
+    FoundMemories,
+    Importance,
+    KindField,
+    LifetimeField,
+    Memory,
+    MemoryChanges,
+    MemoryDraft,
+    MemoryList,
+    MemoryStats,
+    Note,
+    NoteDraft,
+    NoteList,
+    OwnTags,
+    Remembered,
+    TierField,
+)  # fmt: skip
+from reverie.pipeline.calls import WaitSeconds
+from reverie.recall.calls import Results, SearchMode
+from reverie.types import Deleted
+
+# How much longer than the server the client waits for the answer to a call that waits.
+_MARGIN_SECONDS = 5.0
+
+MemoryId = Annotated[str, label("The id of a memory, fact or note.")]
+NoteId = Annotated[str, label("The id of a note.")]
+FactKey = Annotated[str, checked(check_fact_key, "At most 128 characters.")]
+AllTags = Annotated[Sequence[str], checked(check_tags, "Only with all of these tags.")]
+
+
+class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
+    """Store a memory; sending it again under its id changes nothing. With `wait="searchable"` it can be recalled then.
+
+    Tier "conversation" needs a `session`, "channel" a `channel` or a session that is in one; "account" holds in every
+    workspace, for preferences and procedures only. Memories with source "user" and `pinned` ones are long-term; others
+    are short-term until they are recalled often enough. A newer memory supersedes an older one of the same `subject`.
+
+    Raises `Rejected` naming the argument at fault, `Conflict` for an `id` that another memory has, `WaitTimeout` and
+    `Unavailable`.
+    """
+
+    route: ClassVar = "POST /v1/memories"
+    wait: Annotated[Literal["stored", "searchable"], Meta(description="Return once it is stored or searchable.")] = (
+        "stored"
+    )
+    timeout_seconds: WaitSeconds = 30.0
+
+    def checked(self) -> Remember:
+        """Give the memory an id, so that it is stored once however often it is sent."""
+        # The server compares `expires_at` with its own clock.
+        return check_memory(self, now=0)
+
+    def http_seconds(self) -> float | None:
+        """Return the time that the server may wait for the workers, and some more."""
+        return self.timeout_seconds + _MARGIN_SECONDS if self.wait == "searchable" else None
+
+
+class GetMemory(Call[Memory], frozen=True):
+    """Return a memory, superseded or not. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/memories/{id}"
+    id: MemoryId
+
+
+class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
+    """List memories, newest first: those that match every argument given."""
+
+    route: ClassVar = "GET /v1/memories"
+    tier: TierField | None = None
+    lifetime: LifetimeField | None = None
+    kind: KindField | None = None
+    source: Annotated[str | None, Meta(description="Only from this source: user, agent, extraction, dream, ...")] = None
+    tags: AllTags = field(default=(), name="tag")
+    session: Annotated[SessionId | None, Meta(description="Only from this session.")] = None
+    channel: Annotated[ChannelId | None, Meta(description="Only of this channel.")] = None
+    owner_user_id: Annotated[str | None, Meta(description="Only of this end user.")] = None
+    text: Annotated[str | None, Meta(description="Only those that contain this text, in any case.")] = None
+    superseded: Annotated[bool, Meta(description="List superseded memories too.")] = False
+
+
+class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
+    """Return the memories, facts and notes that fit the query, best first: a recall without messages and files.
+
+    Raises `Rejected` and `Unavailable`.
+    """
+
+    route: ClassVar = "POST /v1/memories/search"
+    tags: AllTags = ()
+    mode: SearchMode = "hybrid"
+    limit: Results = 5
+
+
+class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
+    """Change a memory and return it; arguments left out stay as they are. `expires_at=None` removes the expiry.
+
+    Raises `Rejected`, `NotFound`, and `Conflict` for a superseded memory.
+    """
+
+    route: ClassVar = "PATCH /v1/memories/{id}"
+    id: MemoryId
+
+    def checked(self) -> UpdateMemory:
+        """Raise `Rejected` when there is nothing to change."""
+        return check_changes(self, now=0)
+
+
+class Forget(Call[Deleted], frozen=True):
+    """Delete a memory, fact or note for good, with all it superseded; returns False when there was none."""
+
+    route: ClassVar = "DELETE /v1/memories/{id}"
+    id: MemoryId
+
+
+class GetMemoryStats(Call[MemoryStats], frozen=True):
+    """Return how many memories there are, by tier, lifetime, kind and source."""
+
+    route: ClassVar = "GET /v1/memories/stats"
+
+
+class _Fact(Call[Fact], frozen=True):
+    category: FactKey
+    key: FactKey
+
+
+class _FactValue(_Fact, frozen=True):
+    value: FactValue
+
+
+class SetFact(_FactValue, kw_only=True, frozen=True):
+    """Set the value of a fact; older values are kept as its history. Raises `Rejected`."""
+
+    route: ClassVar = "PUT /v1/facts/{category}/{key}"
+    source: Annotated[FactSource, Meta(description="Who it comes from.")] = "agent"
+    importance: Importance = 0.5
+    confidence: Confidence | None = None
+    tags: OwnTags = ()
+
+
+class GetFact(_Fact, frozen=True):
+    """Return the current value of a fact. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/facts/{category}/{key}"
+
+
+class ListFacts(Call[FactList], frozen=True):
+    """List the current facts, newest first."""
+
+    route: ClassVar = "GET /v1/facts"
+    category: Annotated[FactKey | None, Meta(description="Only of this category.")] = None
+    limit: Limit = 50
+    offset: Offset = 0
+
+
+class GetFactHistory(Call[FactList], frozen=True):
+    """List every value that a fact had, newest first. Raises `NotFound` when it never had one."""
+
+    route: ClassVar = "GET /v1/facts/{category}/{key}/history"
+    category: FactKey
+    key: FactKey
+
+
+class ForgetFact(Call[Deleted], frozen=True):
+    """Delete a fact for good with every value that it had; returns False when there was none."""
+
+    route: ClassVar = "DELETE /v1/facts/{category}/{key}"
+    category: FactKey
+    key: FactKey
+
+
+class AddNote(NoteDraft, Call[Note], kw_only=True, frozen=True):
+    """Store a note; with a `user` it is in the session `memory:{user}`. Sent again under its id, it is the same note.
+
+    Raises `Rejected`, and `Conflict` for an id that something else has.
+    """
+
+    route: ClassVar = "POST /v1/notes"
+
+    def checked(self) -> AddNote:
+        """Give the note an id, so that it is stored once however often it is sent."""
+        return check_note(self)
+
+
+class _NoteContent(Call[Note], frozen=True):
+    note_id: NoteId
+    content: Content | UnsetType = UNSET
+
+
+class UpdateNote(_NoteContent, kw_only=True, frozen=True):
+    """Change a note; arguments left out stay as they are. Raises `Rejected` and `NotFound`."""
+
+    route: ClassVar = "PUT /v1/notes/{note_id}"
+    tags: OwnTags | UnsetType = UNSET
+    importance: Importance | UnsetType = UNSET
+    metadata: Metadata | UnsetType = UNSET
+
+    def checked(self) -> UpdateNote:
+        """Raise `Rejected` when there is nothing to change."""
+        check_any(self, ("content", "tags", "importance", "metadata"))
+        return self
+
+
+class GetNote(Call[Note], frozen=True):
+    """Return a note. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/notes/{note_id}"
+    note_id: NoteId
+
+
+class ListNotes(Paged[NoteList], kw_only=True, frozen=True):
+    """List notes, newest first."""
+
+    route: ClassVar = "GET /v1/notes"
+    user: Annotated[str | None, label("Only about this end user.")] = None
+    tags: AllTags = field(default=(), name="tag")
+
+
+class DeleteNote(Call[Deleted], frozen=True):
+    """Delete a note for good; returns False when there was none."""
+
+    route: ClassVar = "DELETE /v1/notes/{note_id}"
+    note_id: NoteId

@@ -1,0 +1,81 @@
+"""The calls that hand over messages and files, and those about the state of the pipeline."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Annotated, Any, ClassVar
+
+from msgspec import Meta, field
+
+from reverie import contract
+from reverie.calls import Call, Paged
+from reverie.contract import WaitFor
+from reverie.fields import MAX_COUNT
+from reverie.pipeline.status import PipelineStatus
+from reverie.types import DeadLetter, DeadLetterList, Deleted, Receipt
+
+Wait = Annotated[WaitFor, Meta(description="Return once the messages are queued, stored or searchable.")]
+WaitSeconds = Annotated[float, Meta(gt=0, le=contract.MAX_WAIT_SECONDS, description="Wait at most this many seconds.")]
+LetterId = Annotated[int, Meta(ge=1, le=MAX_COUNT, description="The number of a dead letter.")]
+
+
+class IngestMessages(Call[Receipt], kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Hand over messages of a session. Those at fault are in `rejected`, the others are accepted."""
+
+    route: ClassVar = "POST /v1/messages"
+    messages: list[Any]
+    session: str | None = None
+    user: str | None = None
+    provider: str | None = None
+    chat_id: str | None = None
+    channel: str | None = None
+    strict: bool = False
+    wait: Wait = "queued"
+    timeout_seconds: float = 30.0
+
+
+class IngestFile(Call[Receipt], kw_only=True, frozen=True, forbid_unknown_fields=True):
+    """Hand over the text of a document. An unchanged document is not indexed again."""
+
+    route: ClassVar = "POST /v1/files"
+    source_uri: str
+    content: str
+    id: str | None = None
+    session: str | None = None
+    tags: Sequence[str] = ()
+    metadata: Mapping[str, Any] = {}
+    wait: Wait = "queued"
+    timeout_seconds: float = 30.0
+
+
+class GetStatus(Call[PipelineStatus], frozen=True, forbid_unknown_fields=True):
+    """Return the state of the pipeline."""
+
+    route: ClassVar = "GET /v1/status"
+
+
+class ListDeadLetters(Paged[DeadLetterList], frozen=True, forbid_unknown_fields=True):
+    """List this agent's work that cannot succeed by itself, newest first, without payloads."""
+
+    route: ClassVar = "GET /v1/dead-letters"
+
+
+class GetDeadLetter(Call[DeadLetter], frozen=True, forbid_unknown_fields=True):
+    """Return a dead letter with its payload. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/dead-letters/{id}"
+    letter_id: LetterId = field(name="id")
+
+
+class ReplayDeadLetter(Call[DeadLetter], frozen=True, forbid_unknown_fields=True):
+    """Queue a dead letter again; if it fails again it comes back with its new error. Raises `NotFound`."""
+
+    route: ClassVar = "POST /v1/dead-letters/{id}/replay"
+    letter_id: LetterId = field(name="id")
+
+
+class DropDeadLetter(Call[Deleted], frozen=True, forbid_unknown_fields=True):
+    """Delete a dead letter; returns False when there was none."""
+
+    route: ClassVar = "DELETE /v1/dead-letters/{id}"
+    letter_id: LetterId = field(name="id")

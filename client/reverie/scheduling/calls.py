@@ -1,0 +1,305 @@
+"""The calls for schedules and their runs."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, TypeVar
+
+from msgspec import UNSET, Meta, UnsetType, field
+from msgspec.structs import replace
+
+from reverie.calls import Call
+from reverie.checks import check_text
+from reverie.clock import new_id
+from reverie.errors import Rejected
+from reverie.fields import ChannelId, Limit, Offset, SessionId, checked, label
+from reverie.scheduling.cadence_types import Cadence
+from reverie.scheduling.checks import (
+    MAX_ERROR_BYTES,
+    MAX_OUTPUT_BYTES,
+    MAX_RECALL_LIMIT,
+    MAX_TIMEOUT_SECONDS,
+    check_goal,
+    check_run_id,
+)  # fmt: skip
+from reverie.scheduling.schedule_types import (
+    Executor,
+    NextRuns,
+    NotificationPolicy,
+    Schedule,
+    ScheduleCount,
+    SchedulePage,
+    ScheduleRun,
+    ScheduleRunList,
+    ScheduleStatus,
+)  # fmt: skip
+from reverie.types import Deleted
+
+_A = TypeVar("_A")
+
+
+ExecutorKind = Literal["webhook", "task", "llm"]
+CadenceKind = Literal["cron", "once", "interval"]
+
+
+def _check_run_id(field: str, run_id: str) -> str:
+    return check_run_id(run_id, field=field)
+
+
+def _check_goal(_: str, goal: str) -> str:
+    check_goal(goal)
+    return goal
+
+
+def _text(limit_bytes: int, description: str) -> Meta:
+    def check(field: str, text: str) -> str:
+        check_text(field, text, limit_bytes)
+        return text
+
+    return checked(check, description)
+
+
+def _check_cost(field: str, cost: float) -> float:
+    if not (math.isfinite(cost) and cost >= 0):
+        raise Rejected(f"{field} is {cost}; it must be a number that is not negative", field=field)
+    return cost
+
+
+if TYPE_CHECKING:
+    # A datetime with a time zone, or RFC 3339 text; a number of seconds, or a timedelta.
+    Moment: TypeAlias = datetime | str
+    Seconds: TypeAlias = float | timedelta
+else:
+    Moment, Seconds = datetime, float
+
+ScheduleId = Annotated[str, label("The id of a schedule.")]
+RunId = Annotated[str, checked(_check_run_id, "The id of a run.")]
+Goal = Annotated[str, checked(_check_goal, "What is to be done, at most 16 KiB.")]
+Name = Annotated[str, label("A name for people.")]
+Zone = Annotated[str, Meta(description="The time zone, such as Europe/Lisbon.")]
+RunSeconds = Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_SECONDS, description="Seconds that a run may take in all.")]
+RecallLimit = Annotated[
+    int, Meta(ge=0, le=MAX_RECALL_LIMIT, description="At most this many recalled texts go with the goal.")
+]
+Policy = Annotated[NotificationPolicy, Meta(description="Which ends of runs are notified.")]
+CronText = Annotated[str, Meta(description="Five fields of cron: minute, hour, day of month, month, day of week.")]
+At = Annotated[Moment, Meta(description="Once, at this time, such as 2027-05-01T09:30:00Z.")]
+Every = Annotated[int, Meta(description="Every so many seconds.")]
+WebhookUrl = Annotated[str, Meta(description="Post the goal to this URL, signed.")]
+TaskName = Annotated[str, Meta(description="Send the goal to this Celery task of your own workers.")]
+QueueName = Annotated[str, Meta(description="The queue that these workers listen to.")]
+
+
+class _NewSchedule(Call[Schedule], frozen=True):
+    goal: Goal
+
+
+class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
+    """Schedule something: by `cron` on the clocks of `tz`, once `at` a time, or `every` so many seconds.
+
+    The goal goes with what is recalled for it (at most `recall_limit` texts, those of `session` first) to a `webhook`,
+    or to a Celery `task` on a `queue` of your own workers, which report with `complete_run`; without either, to the
+    configured language model. A cadence or an executor can also be given as a struct. The schedule belongs to `user`,
+    by default to the agent; a user has at most 50. Sent again under its id, it is the same schedule.
+
+    Raises `Rejected` naming the argument at fault, and `Conflict` for an `id` that another schedule has.
+    """
+
+    route: ClassVar = "POST /v1/schedules"
+    cron: CronText | None = None
+    at: At | None = None
+    every: Every | None = None
+    tz: Zone | None = None
+    webhook: WebhookUrl | None = None
+    task: TaskName | None = None
+    queue: QueueName | None = None
+    user: Annotated[str | None, label("The end user it belongs to; the agent by default.")] = None
+    name: Name | None = None
+    notify: Policy = field(default="always", name="notification_policy")
+    channel: ChannelId | None = None
+    session: SessionId | None = None
+    timeout_seconds: RunSeconds = 600
+    recall_limit: RecallLimit = 8
+    id: Annotated[str | None, label("An id of your own.")] = None
+    cadence: Cadence | None = None
+    executor: Executor | None = None
+
+    def checked(self) -> AddSchedule:
+        """Give the schedule an id, so that it is stored once however often it is sent."""
+        from reverie.scheduling.forms import schedule_draft  # and with it all of cron
+
+        schedule_draft(self, agent="")
+        return replace(self, id=self.id or new_id())
+
+
+class _OneSchedule(Call[Schedule], frozen=True):
+    id: ScheduleId
+
+
+class UpdateSchedule(_OneSchedule, kw_only=True, frozen=True):
+    """Change a schedule; arguments left out stay, and None removes a name, a channel or a session.
+
+    A new cadence (give `tz` with it) starts now and reactivates a schedule that had ended. `llm=True` gives the goal to
+    the language model instead of a webhook or a task. Raises `Rejected` and `NotFound`.
+    """
+
+    route: ClassVar = "PATCH /v1/schedules/{id}"
+    goal: Goal | UnsetType = UNSET
+    cron: CronText | None = None
+    at: At | None = None
+    every: Every | None = None
+    tz: Zone | None = None
+    webhook: WebhookUrl | None = None
+    task: TaskName | None = None
+    queue: QueueName | None = None
+    llm: Annotated[bool, Meta(description="Give the goal to the language model.")] = False
+    name: Name | UnsetType | None = UNSET
+    notify: Policy | UnsetType = field(default=UNSET, name="notification_policy")
+    channel: ChannelId | UnsetType | None = UNSET
+    session: SessionId | UnsetType | None = UNSET
+    timeout_seconds: RunSeconds | UnsetType = UNSET
+    recall_limit: RecallLimit | UnsetType = UNSET
+    cadence: Cadence | None = None
+    executor: Executor | None = None
+
+    def checked(self) -> UpdateSchedule:
+        """Raise `Rejected` for changes that do not go together, and when there is nothing to change."""
+        from reverie.scheduling.forms import schedule_changes
+
+        schedule_changes(self)
+        return self
+
+
+class GetSchedule(_OneSchedule, frozen=True):
+    """Return a schedule. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/schedules/{id}"
+
+
+class _ScheduleFilter(Call[_A], kw_only=True, frozen=True):
+    user: Annotated[str | None, label("Only of this end user.")] = None
+    status: Annotated[
+        ScheduleStatus | Sequence[ScheduleStatus] | None, Meta(description="Only with one of these statuses.")
+    ] = None
+    name: Annotated[str | None, Meta(description="Only with this name.")] = None
+    text: Annotated[str | None, Meta(description="Only with this text in the name or the goal.")] = None
+    executor: Annotated[ExecutorKind | None, Meta(description="Only with this kind of executor.")] = None
+    cadence: Annotated[CadenceKind | None, Meta(description="Only with this kind of cadence.")] = None
+    channel: Annotated[ChannelId | None, Meta(description="Only of this channel.")] = None
+    session: Annotated[SessionId | None, Meta(description="Only of this session.")] = None
+    due_before: Annotated[Moment | None, Meta(description="Only with a next run before this time.")] = None
+    due_after: Annotated[Moment | None, Meta(description="Only with a next run at or after this time.")] = None
+
+
+class ListSchedules(_ScheduleFilter[SchedulePage], frozen=True):
+    """List schedules, newest first; `total` of the page is how many match."""
+
+    route: ClassVar = "GET /v1/schedules"
+    limit: Limit = 50
+    offset: Offset = 0
+
+
+class CountSchedules(_ScheduleFilter[ScheduleCount], frozen=True):
+    """Return how many schedules match."""
+
+    route: ClassVar = "GET /v1/schedules/count"
+
+
+class PauseSchedule(_OneSchedule, frozen=True):
+    """Pause a schedule until it is resumed; a run in progress goes on.
+
+    Raises `NotFound`, and `Conflict` for a schedule that does not fire anyway.
+    """
+
+    route: ClassVar = "POST /v1/schedules/{id}/pause"
+
+
+class ResumeSchedule(_OneSchedule, frozen=True):
+    """Resume a schedule that was paused or disabled or has failed; missed runs are not made up for.
+
+    Raises `NotFound`, `Rejected` beyond the limit of schedules, and `Conflict` for a one-shot that has succeeded.
+    """
+
+    route: ClassVar = "POST /v1/schedules/{id}/resume"
+
+
+class DeleteSchedule(Call[Deleted], frozen=True):
+    """Delete a schedule with its runs for good; returns False when there was none."""
+
+    route: ClassVar = "DELETE /v1/schedules/{id}"
+    id: ScheduleId
+
+
+class GetNextRuns(Call[NextRuns], frozen=True):
+    """Return when a schedule fires next; nothing for one that does not. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/schedules/{id}/next"
+    id: ScheduleId
+    count: Annotated[int, Meta(ge=1, le=100, description="Return at most this many times.")] = 5
+
+
+class RunScheduleNow(Call[ScheduleRun], frozen=True):
+    """Start a run of a schedule now, and return it; the next scheduled run stays.
+
+    Raises `NotFound`, and `Conflict` while a run of it is in progress.
+    """
+
+    route: ClassVar = "POST /v1/schedules/{schedule}/run"
+    id: ScheduleId = field(name="schedule")
+    # Sent twice over a broken connection, it is one run.
+    run_id: Annotated[RunId | None, Meta(description="An id of your own for the run.")] = field(default=None, name="id")
+
+    def checked(self) -> RunScheduleNow:
+        """Give the run an id, so that it is started once however often the call is sent."""
+        return replace(self, run_id=self.run_id or new_id())
+
+
+class ListScheduleRuns(Call[ScheduleRunList], frozen=True):
+    """List the runs of a schedule that are kept, newest first. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/schedules/{id}/runs"
+    id: ScheduleId
+    limit: Limit = 20
+    offset: Offset = 0
+
+
+class _OneRun(Call[ScheduleRun], frozen=True):
+    run_id: RunId = field(name="run")
+
+
+class GetRun(_OneRun, frozen=True):
+    """Return a run with all of its output. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/runs/{run}"
+
+
+class _RunOutput(_OneRun, frozen=True):
+    output: Annotated[str, _text(MAX_OUTPUT_BYTES, "What the run put out, at most 1 MiB.")] = ""
+
+
+class CompleteRun(_RunOutput, kw_only=True, frozen=True):
+    """Report how a run ended that your own workers executed; a second report changes nothing.
+
+    The default `summary` is the first 500 characters of the output. `notify` decides whether anybody is notified, under
+    the policy `conditional`. Raises `Rejected`, `NotFound`, and `Conflict` for a run that is not theirs or has ended
+    otherwise.
+    """
+
+    route: ClassVar = "POST /v1/runs/{run}/complete"
+    status: Annotated[Literal["success", "failed"], Meta(description="How the run ended.")] = "success"
+    summary: Annotated[str | None, _text(MAX_OUTPUT_BYTES, "What to tell of it.")] = None
+    error: Annotated[str, _text(MAX_ERROR_BYTES, "Why it failed, at most 8 KiB.")] = ""
+    turn_count: Annotated[int, Meta(ge=0, lt=2**31, description="How many turns it took.")] = 0
+    cost: Annotated[float, checked(_check_cost, "What it cost, in a currency of your choice.")] = 0.0
+    notify: Annotated[bool | None, Meta(description="Whether to notify, under the policy conditional.")] = None
+
+
+class CancelRun(_OneRun, frozen=True):
+    """Cancel a run in progress; what its executor returns later is dropped.
+
+    Raises `NotFound`, and `Conflict` for a run that has ended otherwise.
+    """
+
+    route: ClassVar = "POST /v1/runs/{run}/cancel"

@@ -1,0 +1,140 @@
+"""The calls for reminders and notifications."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Annotated, ClassVar, Final
+
+from msgspec import Meta, field
+from msgspec.structs import replace
+
+from reverie.calls import Call, Paged
+from reverie.checks import check_label, check_text
+from reverie.clock import new_id
+from reverie.errors import Rejected
+from reverie.fields import ChannelId, SessionId, checked, label
+from reverie.scheduling.calls import Moment, Seconds
+from reverie.scheduling.checks import (
+    MAX_LEASE_SECONDS,
+    MAX_MESSAGE_BYTES,
+    check_reminder_time,
+)  # fmt: skip
+from reverie.scheduling.notification_types import Acknowledged, NotificationPage
+from reverie.scheduling.reminder_types import ClaimedReminders, Delivery, Reminder, ReminderPage, ReminderStatus
+from reverie.types import Deleted
+
+MAX_CLAIM: Final = 100
+MAX_IDS: Final = 1_000
+
+
+def _check_message(field: str, message: str) -> str:
+    if not message.strip():
+        raise Rejected(f"{field} is blank: say what to remind of", field=field)
+    check_text(field, message, MAX_MESSAGE_BYTES)
+    return message
+
+
+def _check_ids(field: str, ids: Sequence[str]) -> list[str]:
+    checked_ids = [str(check_label(field, one, required=True)) for one in ids]
+    if not 1 <= len(checked_ids) <= MAX_IDS:
+        raise Rejected(f"{len(checked_ids)} ids; give 1 to {MAX_IDS:,}", field=field)
+    return checked_ids
+
+
+ReminderId = Annotated[str, label("The id of a reminder.")]
+
+
+class _NewReminder(Call[Reminder], frozen=True):
+    session: SessionId
+    recipient: Annotated[str, label("Who is reminded.")]
+    message: Annotated[str, checked(_check_message, "The text, at most 16 KiB.")]
+
+
+class Remind(_NewReminder, kw_only=True, frozen=True):
+    """Have a message delivered at a time, or `in_` so many seconds. Sent again under its id, it is one reminder.
+
+    Delivery "pull" leaves it to `claim_reminders`, "push" to the server's notifier, "auto" to whichever comes first. A
+    reminder that is already due is delivered at once. Raises `Rejected`, and `Conflict` for an id of another reminder.
+    """
+
+    route: ClassVar = "POST /v1/reminders"
+    due_at: Annotated[Moment | None, Meta(description="When, with a time zone.")] = None
+    # Counted by the server's clock, by which the reminder becomes due.
+    in_: Annotated[Seconds | None, Meta(description="In so many seconds.")] = field(default=None, name="in_seconds")
+    channel: ChannelId | None = None
+    delivery: Annotated[Delivery, Meta(description="Who delivers it.")] = "auto"
+    id: Annotated[str | None, label("An id of your own.")] = None
+
+    def checked(self) -> Remind:
+        """Give the reminder an id, so that it is stored once however often it is sent."""
+        check_reminder_time(self.due_at, self.in_, now=0)  # type: ignore[arg-type]  # decoded by now
+        return replace(self, id=self.id or new_id())
+
+
+class GetReminder(Call[Reminder], frozen=True):
+    """Return a reminder. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/reminders/{id}"
+    reminder_id: ReminderId = field(name="id")
+
+
+class ListReminders(Paged[ReminderPage], kw_only=True, frozen=True):
+    """List reminders in the order in which they become due."""
+
+    route: ClassVar = "GET /v1/reminders"
+    status: Annotated[ReminderStatus | None, Meta(description="Only with this status.")] = None
+    session: Annotated[SessionId | None, Meta(description="Only of this session.")] = None
+    recipient: Annotated[str | None, label("Only for this recipient.")] = None
+
+
+class _Claim(Call[ClaimedReminders], frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=MAX_CLAIM, description="Claim at most this many.")] = 20
+
+
+class ClaimReminders(_Claim, kw_only=True, frozen=True):
+    """Claim due reminders to deliver them, longest due first: nobody else gets them until the lease ends.
+
+    Confirm each with `reminder_delivered`; one that is not confirmed within the lease becomes due again. Raises
+    `Rejected`.
+    """
+
+    route: ClassVar = "POST /v1/reminders/claim"
+    lease_seconds: Annotated[
+        float, Meta(ge=1, le=MAX_LEASE_SECONDS, description="Seconds for which they are yours.")
+    ] = 60.0
+    recipient: Annotated[str | None, label("Only for this recipient.")] = None
+
+
+class ConfirmReminder(Call[Reminder], frozen=True):
+    """Confirm that a claimed reminder was delivered. A second confirmation changes nothing.
+
+    Raises `NotFound`, and `Conflict` when the claim has ended and somebody else has it: it may be delivered twice.
+    """
+
+    route: ClassVar = "POST /v1/reminders/{id}/delivered"
+    reminder_id: ReminderId = field(name="id")
+    token: Annotated[str, label("The token of the claim.")]
+
+
+class CancelReminder(Call[Deleted], frozen=True):
+    """Delete a reminder, delivered or not; returns False when there was none."""
+
+    route: ClassVar = "DELETE /v1/reminders/{id}"
+    reminder_id: ReminderId = field(name="id")
+
+
+class ListNotifications(Paged[NotificationPage], kw_only=True, frozen=True):
+    """List notifications that are not acknowledged, oldest first; with `everything` also those that are."""
+
+    route: ClassVar = "GET /v1/notifications"
+    user: Annotated[str | None, label("Only for this end user.")] = None
+    schedule: Annotated[str | None, label("Only of this schedule.")] = None
+    channel: Annotated[ChannelId | None, Meta(description="Only of this channel.")] = None
+    everything: Annotated[bool, Meta(description="List acknowledged ones too.")] = False
+
+
+class AcknowledgeNotifications(Call[Acknowledged], frozen=True):
+    """Acknowledge notifications; returns how many were not acknowledged before. Raises `Rejected`."""
+
+    route: ClassVar = "POST /v1/notifications/acknowledge"
+    ids: Annotated[Sequence[str], checked(_check_ids, "Ids of at most 1,000 notifications.")]

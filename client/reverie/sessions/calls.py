@@ -1,0 +1,294 @@
+"""The calls for sessions, channels, scratchpads and summaries."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Annotated, Any, ClassVar, Final, Literal
+
+from msgspec import Meta
+
+from reverie.calls import Call, InSession
+from reverie.checks import check_depth, check_json, check_label, check_text
+from reverie.errors import Rejected
+from reverie.fields import ChannelId, Limit, Metadata, Offset, checked, label
+from reverie.recall.calls import TokenBudget
+from reverie.sessions.channel_types import Channel, ChannelList
+from reverie.sessions.scratchpad_types import Cleared, ScratchpadEntries, ScratchpadEntry, ScratchpadList
+from reverie.types import Compacted, Deleted, MessageList, Session, SessionExport, SessionList, SessionSummary
+
+# A scratchpad holds what an agent needs while it works: a page, not a store.
+MAX_ITEMS: Final = 32
+MAX_ITEM_CHARACTERS: Final = 240
+MAX_KEYS: Final = 256
+MAX_KEY_CHARACTERS: Final = 128
+MAX_VALUE_BYTES: Final = 64 * 1024
+MAX_DESCRIPTION_BYTES: Final = 4 * 1024
+
+# A language model may read the session once more before it ends.
+_ENDING_SECONDS: Final = 300.0
+# A language model may be asked several times before the answer.
+_COMPACT_SECONDS: Final = 180.0
+
+Status = Literal["active", "idle", "archived"]
+
+
+def check_items(field: str, items: Sequence[object]) -> list[str]:
+    """Return the list of a scratchpad. Raises `Rejected` naming the item at fault."""
+    if isinstance(items, str):
+        raise Rejected(f"{field} must be a list of texts, not one text", field=field)
+    checked_items = [_check_item(f"{field}[{number}]", item) for number, item in enumerate(items)]
+    if len(items) > MAX_ITEMS:
+        raise Rejected(f"{len(items)} items; the limit is {MAX_ITEMS}: leave out what is done", field=field)
+    return checked_items
+
+
+def _check_item(field: str, item: object) -> str:
+    if not isinstance(item, str) or not item.strip():
+        raise Rejected(f"{field} must be a text that is not blank", field=field)
+    if len(item) > MAX_ITEM_CHARACTERS:
+        raise Rejected(f"{field} has {len(item):,} characters; the limit is {MAX_ITEM_CHARACTERS}", field=field)
+    check_text(field, item, 4 * MAX_ITEM_CHARACTERS)
+    return item
+
+
+def check_value(field: str, value: Any) -> Any:
+    """Return the value of a scratchpad key. Raises `Rejected` for what JSON cannot hold in 64 KiB."""
+    check_depth(field, value)
+    check_json(field, value, MAX_VALUE_BYTES)
+    if not _is_finite(value):
+        raise Rejected(f"{field} holds a number that JSON cannot write: NaN or an infinity", field=field)
+    return value
+
+
+def _is_finite(value: object) -> bool:
+    """Return whether every number in a value of checked depth can be written as JSON."""
+    if isinstance(value, float):
+        return math.isfinite(value)
+    if isinstance(value, dict):
+        return all(map(_is_finite, value.values()))
+    return all(map(_is_finite, value)) if isinstance(value, (list, tuple)) else True
+
+
+def check_description(field: str, description: str) -> str:
+    """Return the description of a channel. Raises `Rejected` when it is too long."""
+    check_text(field, description, MAX_DESCRIPTION_BYTES)
+    return description
+
+
+def check_key(field: str, key: object) -> str:
+    """Return a scratchpad key. Raises `Rejected`."""
+    checked_key: str = check_label(field, key, required=True, limit=MAX_KEY_CHARACTERS)
+    return checked_key
+
+
+Description = Annotated[str, checked(check_description, "What the channel is about, at most 4 KiB.")]
+Items = Annotated[Sequence[str], checked(check_items, "At most 32 items of 240 characters.")]
+Key = Annotated[str, checked(check_key, "The key of an entry, at most 128 characters.")]
+Value = Annotated[Any, checked(check_value, "Any JSON value of at most 64 KiB.")]
+RefCode = Annotated[str, label("The reference code of a session.")]
+
+
+class ListSessions(Call[SessionList], frozen=True):
+    """List sessions, most recently active first; archived ones only when `status` asks for them."""
+
+    route: ClassVar = "GET /v1/sessions"
+    limit: Limit = 50
+    offset: Offset = 0
+    status: Annotated[Status | None, Meta(description="Only sessions with this status.")] = None
+
+
+class GetSession(InSession[Session], frozen=True):
+    """Return a session. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/sessions/{session}"
+
+
+class GetSessionByRef(Call[Session], frozen=True):
+    """Return the session with this reference code. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/sessions/by-ref/{ref_code}"
+    ref_code: RefCode
+
+
+class ListMessages(InSession[MessageList], frozen=True):
+    """List the messages of a session, oldest first. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/sessions/{session}/messages"
+    limit: Limit = 100
+    offset: Offset = 0
+
+
+class GetWorkingMemory(InSession[MessageList], frozen=True):
+    """Return the newest messages of a session, oldest first, mostly without reading the database. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/sessions/{session}/working"
+
+
+class ExportSession(InSession[SessionExport], frozen=True):
+    """Return a session with all its messages. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/sessions/{session}/export"
+
+
+class ForgetSession(InSession[Deleted], frozen=True):
+    """Delete a session and everything that came from it, also what is not stored yet; False when there was none."""
+
+    route: ClassVar = "DELETE /v1/sessions/{session}"
+
+
+class DeleteWorkspace(Call[Deleted], frozen=True):
+    """Delete this client's whole workspace, of all agents, for good; returns False when there was none."""
+
+    route: ClassVar = "DELETE /v1/workspace"
+
+
+class StartSession(InSession[Session], kw_only=True, frozen=True):
+    """Create a session before its first message, or reopen an idle one; an active one stays as it is.
+
+    Raises `Rejected`, and `Conflict` for an archived one.
+    """
+
+    route: ClassVar = "POST /v1/sessions/{session}/start"
+    user: Annotated[str | None, label("The end user.")] = None
+    provider: Annotated[str | None, label("The chat platform.")] = None
+    chat_id: Annotated[str | None, label("The id of the chat on that platform.")] = None
+    channel: ChannelId | None = None
+    metadata: Metadata = {}  # noqa: RUF012 - msgspec copies it
+
+
+class CloseSession(InSession[Session], frozen=True):
+    """End an active session: it becomes idle, memories are extracted once more, conversation memories are deleted.
+
+    Raises `NotFound`, and `Conflict` for a session that is not active.
+    """
+
+    route: ClassVar = "POST /v1/sessions/{session}/idle"
+    answer_seconds: ClassVar = _ENDING_SECONDS
+
+
+class ArchiveSession(InSession[Session], kw_only=True, frozen=True):
+    """Archive an idle session; with `force` an active one too. Raises `NotFound` and `Conflict`."""
+
+    route: ClassVar = "POST /v1/sessions/{session}/archive"
+    answer_seconds: ClassVar = _ENDING_SECONDS
+    force: Annotated[bool, Meta(description="Archive an active session too.")] = False
+
+
+class GetSummary(InSession[SessionSummary], frozen=True):
+    """Return the rolling summary of a session and what it covers; its text is empty before the first one.
+
+    Raises `NotFound` and `Unavailable`.
+    """
+
+    route: ClassVar = "GET /v1/sessions/{session}/summary"
+
+
+class CompactSession(InSession[Compacted], frozen=True):
+    """Condense the oldest turns of a session now, until its summary and its turns fit into the token budget.
+
+    Without a budget, until a rolling summary would stop. The newest turn stays, and no message is removed: `restore`
+    with the same budget then covers everything. Raises `Rejected`, `NotFound` and `Unavailable`.
+    """
+
+    route: ClassVar = "POST /v1/sessions/{session}/compact"
+    answer_seconds: ClassVar = _COMPACT_SECONDS
+    token_budget: TokenBudget | None = None
+
+
+class MoveSession(InSession[Session], frozen=True):
+    """Move a session to a channel that exists. Raises `NotFound`."""
+
+    route: ClassVar = "PUT /v1/sessions/{session}/channel"
+    channel: ChannelId
+
+
+class ListChannels(Call[ChannelList], frozen=True):
+    """List all channels and how many sessions and memories each holds: the default one first, then by id."""
+
+    route: ClassVar = "GET /v1/channels"
+
+
+class _InChannel(Call[Channel], frozen=True):
+    channel: ChannelId
+
+
+class GetChannel(_InChannel, frozen=True):
+    """Return a channel. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/channels/{channel}"
+
+
+class CreateChannel(Call[Channel], frozen=True, rename={"channel": "id"}):
+    """Create a channel. Raises `Rejected`, and `Conflict` when it was created before."""
+
+    route: ClassVar = "POST /v1/channels"
+    channel: ChannelId
+    description: Description = ""
+
+
+class DescribeChannel(_InChannel, frozen=True):
+    """Set the description of a channel. Raises `Rejected` and `NotFound`."""
+
+    route: ClassVar = "PATCH /v1/channels/{channel}"
+    description: Description
+
+
+class DeleteChannel(Call[Deleted], frozen=True):
+    """Delete an empty channel. Raises `NotFound`, and `Conflict` for the default one and one that is in use."""
+
+    route: ClassVar = "DELETE /v1/channels/{channel}"
+    channel: ChannelId
+
+
+class GetScratchpad(InSession[ScratchpadList], frozen=True):
+    """Return the list of a session's scratchpad; empty when nothing was written."""
+
+    route: ClassVar = "GET /v1/scratchpads/{session}/items"
+
+
+class WriteScratchpad(InSession[ScratchpadList], frozen=True):
+    """Replace the list of a session's scratchpad. Raises `Rejected`."""
+
+    route: ClassVar = "PUT /v1/scratchpads/{session}/items"
+    items: Items
+
+
+class ClearScratchpad(InSession[Cleared], frozen=True):
+    """Delete the list of a session's scratchpad; returns how many items it had."""
+
+    route: ClassVar = "DELETE /v1/scratchpads/{session}/items"
+
+
+class ListScratchpadKeys(InSession[ScratchpadEntries], frozen=True):
+    """Return all keys of a session's scratchpad with their values, by key."""
+
+    route: ClassVar = "GET /v1/scratchpads/{session}/keys"
+
+
+class GetScratchpadKey(InSession[ScratchpadEntry], frozen=True):
+    """Return one key of a session's scratchpad. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/scratchpads/{session}/keys/{key}"
+    key: Key
+
+
+class WriteScratchpadKey(InSession[ScratchpadEntry], frozen=True):
+    """Set a key of a session's scratchpad; a session has at most 256 keys. Raises `Rejected`."""
+
+    route: ClassVar = "PUT /v1/scratchpads/{session}/keys/{key}"
+    key: Key
+    value: Value
+
+
+class DeleteScratchpadKey(InSession[Deleted], frozen=True):
+    """Delete a key of a session's scratchpad; returns False when there was none."""
+
+    route: ClassVar = "DELETE /v1/scratchpads/{session}/keys/{key}"
+    key: Key
+
+
+class ClearScratchpadKeys(InSession[Cleared], frozen=True):
+    """Delete all keys of a session's scratchpad; returns how many there were."""
+
+    route: ClassVar = "DELETE /v1/scratchpads/{session}/keys"

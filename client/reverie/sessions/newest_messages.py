@@ -1,0 +1,36 @@
+"""Read the newest messages of a session through a client's connection, from the broker where it has them."""
+
+from __future__ import annotations
+
+from reverie.calls import validated
+from reverie.connection import Connection
+from reverie.errors import Unavailable
+from reverie.sessions.calls import GetWorkingMemory
+from reverie.types import Message
+
+
+def read_working_memory(connection: Connection, session: str) -> list[Message]:
+    """Return the newest messages of a session, oldest first, at most 50; from the broker if it has them.
+
+    Raises `NotFound`.
+    """
+    call = validated(GetWorkingMemory(session))
+    return _working_in_broker(connection, call.session) or connection.send(call).messages
+
+
+def _working_in_broker(connection: Connection, session: str) -> list[Message] | None:
+    config = connection.config
+    if connection.broker is None:
+        return None
+    from reverie.sessions.working import read_working  # imports redis
+
+    try:
+        return read_working(
+            connection.broker,
+            prefix=config.prefix,
+            workspace=config.workspace,
+            agent=config.agent,
+            session=session,
+        )
+    except Unavailable:
+        return None  # the server reads it from the store

@@ -1,0 +1,116 @@
+"""The calls for what background jobs changed: the curation log, undo, the notebook in git, and promotions."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, ClassVar, Final
+
+from msgspec import Meta, field
+
+from reverie.calls import Call, Paged
+from reverie.checks import check_text
+from reverie.errors import Rejected
+from reverie.fields import Limit, checked, label
+from reverie.upkeep.curation_types import CurationEntry, CurationList, Undone
+from reverie.upkeep.notebook_types import Checkpoint, CommitList, Difference, PromotionList
+
+# Each entry is a transaction of its own, of some milliseconds; a month of an agent's has thousands.
+_UNDO_ALL_SECONDS: Final = 300.0
+_MESSAGE_BYTES: Final = 4_096
+
+
+def _check_message(field: str, message: str) -> str:
+    check_text(field, message, _MESSAGE_BYTES)
+    return message
+
+
+EntryId = Annotated[str, label("The id of an entry in the curation log.")]
+Job = Annotated[str | None, Meta(description="Only entries of this job, such as dream-sweep.")]
+Action = Annotated[str | None, Meta(description="Only entries of this action.")]
+
+
+class ListCuration(Paged[CurationList], kw_only=True, frozen=True):
+    """List what jobs changed, newest first, without the changed rows.
+
+    The ids of entries in the account store begin with "account-".
+    """
+
+    route: ClassVar = "GET /v1/curation"
+    memory: Annotated[str | None, Meta(description="Only entries about this memory.")] = None
+    job: Job = None
+    action: Action = None
+
+
+class GetCurationEntry(Call[CurationEntry], frozen=True):
+    """Return an entry with the rows that it changed, before and after. Raises `NotFound`."""
+
+    route: ClassVar = "GET /v1/curation/{entry}"
+    entry: EntryId
+
+
+class Undo(Call[CurationEntry], frozen=True):
+    """Restore everything that an entry changed: rows, vectors and words. No job does again what was undone.
+
+    Raises `NotFound`, and `Conflict` when something has changed since; the error names what to undo first.
+    """
+
+    route: ClassVar = "POST /v1/curation/{entry}/undo"
+    entry: EntryId
+
+
+class UndoAll(Call[Undone], kw_only=True, frozen=True):
+    """Undo all entries of a job, of an action, or since a time, newest first.
+
+    Entries that cannot be undone are in `failed` with the reason. Raises `Rejected` when nothing is named, unless
+    `everything` is set.
+    """
+
+    route: ClassVar = "POST /v1/curation/undo"
+    answer_seconds: ClassVar = _UNDO_ALL_SECONDS
+    job: Job = None
+    action: Action = None
+    since: Annotated[datetime | None, Meta(description="Only entries since this time, with a time zone.")] = None
+    everything: Annotated[bool, Meta(description="Undo all entries.")] = field(default=False, name="all")
+
+    def checked(self) -> UndoAll:
+        """Raise `Rejected` when nothing is named, or the time has no zone."""
+        if self.since is not None and self.since.tzinfo is None:
+            raise Rejected("since needs a time zone, as in 2026-05-01T12:00:00Z", field="since")
+        if not (self.job or self.action or self.since or self.everything):
+            raise Rejected("name a job, an action or a time (since), or set all: nothing was undone", field="all")
+        return self
+
+
+class MakeCheckpoint(Call[Checkpoint], frozen=True):
+    """Commit this agent's memory files as they are now; without a commit when nothing has changed since the last one.
+
+    What is kept out of the files (secrets, files over 1 MiB) is in `refused`. Raises `Rejected` for the message,
+    `Conflict` when workspace git is off, `NotFound` for a workspace without memories, and `Unavailable`.
+    """
+
+    route: ClassVar = "POST /v1/checkpoints"
+    message: Annotated[str | None, checked(_check_message, "The message of the commit, at most 4 KiB.")] = None
+
+
+class ListHistory(Call[CommitList], frozen=True):
+    """List the commits of this agent's memory files, newest first. Raises `Conflict` when workspace git is off."""
+
+    route: ClassVar = "GET /v1/history"
+    limit: Limit = 20
+
+
+class GetDiff(Call[Difference], frozen=True):
+    """Return the difference between two commits of this agent's memory files, as a unified diff.
+
+    Ids may be shortened to 7 characters. Raises `NotFound`, `Rejected`, and `Conflict` when workspace git is off.
+    """
+
+    route: ClassVar = "GET /v1/history/diff"
+    a: Annotated[str, Meta(description="The older commit: its id, or HEAD.")]
+    b: Annotated[str | None, Meta(description="The newer commit; the newest by default.")] = None
+
+
+class ListPromotions(Paged[PromotionList], frozen=True):
+    """List what dream sweeps promoted, newest first, with the present content of each memory."""
+
+    route: ClassVar = "GET /v1/promotions"

@@ -1,0 +1,146 @@
+"""Serve declared calls: a room lists its endpoints, and reading, threads, errors and OpenAPI follow from each call.
+
+    endpoints = Endpoints("recall")
+
+    @endpoints.serves(Recall)
+    def recall(services: Services, caller: Caller, call: Recall) -> RecallResponse:
+        ...
+
+A handler is a plain function that runs in a thread. It gets the call validated, and returns its answer or raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import msgspec
+from fastapi import APIRouter, Request, Response
+
+from reverie.calls import Call, build, check, route_of
+from reverie.errors import Rejected
+from server.answers import answer
+from server.bodies import decode, read_body
+from server.caller import Caller, SpeaksFor, caller_of, decoded, query_of
+from server.openapi import operation
+from server.services import Services
+
+_C = TypeVar("_C", bound=Call[Any])
+_Handler = Callable[[Services, Caller, _C], Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """How a call is served, and by which function.
+
+    `waits` says whether a call waits for the workers: such calls have threads of their own. `status` is the HTTP status
+    of the answer to a call, and `statuses` describes those that there are.
+    """
+
+    kind: type[Call[Any]]
+    handler: _Handler[Any]
+    waits: Callable[[Any], bool]
+    status: Callable[[Any], int]
+    statuses: Mapping[str, str]
+    speaks_for: SpeaksFor
+
+
+def _never(_: object) -> bool:
+    return False
+
+
+def _ok(_: object) -> int:
+    return 200
+
+
+class Endpoints:
+    """The endpoints of one room, under one heading of the API description."""
+
+    def __init__(self, tag: str) -> None:
+        self._tag = tag
+        self._endpoints: list[Endpoint] = []
+
+    def serves(
+        self,
+        kind: type[_C],
+        *,
+        waits: Callable[[_C], bool] = _never,
+        status: Callable[[_C], int] = _ok,
+        statuses: Mapping[str, str] = MappingProxyType({"200": "Done"}),
+        speaks_for: SpeaksFor = "agent",
+    ) -> Callable[[_Handler[_C]], _Handler[_C]]:
+        """Have a function serve a call."""
+
+        def add(handler: _Handler[_C]) -> _Handler[_C]:
+            self._endpoints.append(Endpoint(kind, handler, waits, status, statuses, speaks_for))
+            return handler
+
+        return add
+
+    @property
+    def kinds(self) -> list[type[Call[Any]]]:
+        """The calls that are served."""
+        return [endpoint.kind for endpoint in self._endpoints]
+
+    def router(self, services: Services) -> APIRouter:
+        """Return the routes of all endpoints."""
+        router = APIRouter(tags=[self._tag])
+        for endpoint in self._endpoints:
+            route = route_of(endpoint.kind)
+            router.add_api_route(
+                route.path,
+                _route_function(endpoint, services),
+                methods=[route.method],
+                name=endpoint.kind.__name__,
+                description=endpoint.kind.__doc__,
+                openapi_extra=operation(endpoint.kind, speaks_for=endpoint.speaks_for, statuses=endpoint.statuses),
+            )
+        return router
+
+
+def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:
+    async def respond(request: Request) -> Response:
+        caller = caller_of(request, speaks_for=endpoint.speaks_for, workspace=services.runtime.settings.workspace)
+        call = await _read(endpoint.kind, request, services)
+        run = services.threads.wait if endpoint.waits(call) else services.threads.run
+        value = await run(lambda: endpoint.handler(services, caller, call))
+        return answer(value, status=endpoint.status(call))
+
+    return respond
+
+
+async def _read(kind: type[_C], request: Request, services: Services) -> _C:
+    """Return the call of a request. Raises `Rejected`, `TooLarge` and `Malformed`."""
+    route = route_of(kind)
+    in_path = {name: decoded(str(request.path_params[name]).encode(), name) for name in route.path_fields}
+    if not route.has_body:
+        known = tuple(name for name in kind.__struct_encode_fields__ if name not in in_path)
+        query = query_of(request, known, _sequences(kind))
+        for name in _booleans(kind) & query.keys():
+            if query[name] not in ("true", "false"):
+                raise Rejected(f"{name} is {str(query[name])[:80]!r}; it must be true or false", field=name)
+        return build(kind, {**query, **in_path}, from_text=True)
+    query_of(request)
+    body = await read_body(request, limit_bytes=services.runtime.settings.max_body_bytes)
+    if not in_path:
+        return check(decode(body, kind))
+    arguments = decode(body, dict[str, Any])
+    for name in in_path.keys() & arguments.keys():
+        raise Rejected(f"{name} is in the path: leave it out of the body", field=name)
+    # Numbers in a path are text; the body holds them as numbers.
+    return build(kind, {**arguments, **in_path}, from_text=bool(in_path) and not arguments)
+
+
+@cache
+def _booleans(kind: type[Call[Any]]) -> frozenset[str]:
+    return frozenset(field.encode_name for field in msgspec.structs.fields(kind) if field.default in (True, False))
+
+
+@cache
+def _sequences(kind: type[Call[Any]]) -> frozenset[str]:
+    """Return the arguments that may be given several times in a query string."""
+    fields = msgspec.structs.fields(kind)
+    return frozenset(field.encode_name for field in fields if "Sequence" in str(field.type))
