@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from datetime import datetime
 from functools import cache
+from operator import attrgetter
 from types import UnionType
-from typing import Any, Final, TypeVar, Union, get_args, get_origin, get_type_hints
+from typing import Any, Final, NamedTuple, TypeVar, Union, get_args, get_origin, get_type_hints
 
 from msgspec import UNSET, Struct
 
@@ -19,8 +20,22 @@ from reverie.clock import from_micros, to_micros
 
 _T = TypeVar("_T")
 _Convert = Callable[[Any], Any]
-# Copied, so that the result does not share its containers with the source.
-_CONTAINERS: Final[Mapping[Any, _Convert]] = {list: list, tuple: tuple, dict: dict, Mapping: dict}
+# How a value is brought into a type that the target declares and the source does not.
+_CONVERSIONS: Final[Mapping[Any, _Convert]] = {
+    datetime: lambda value: from_micros(value) if isinstance(value, int) else value,
+    int: lambda value: to_micros(value) if isinstance(value, datetime) else value,
+    list: list,
+    tuple: tuple,
+    dict: dict,
+}
+
+
+class _Plan(NamedTuple):
+    """The fields that a source and a target share, how to read them at once, and those to convert."""
+
+    names: tuple[str, ...]
+    read: Callable[[object], Any]
+    conversions: tuple[tuple[str, _Convert], ...]
 
 
 def convert(source: object, target: type[_T], /, **overrides: Any) -> _T:
@@ -29,12 +44,13 @@ def convert(source: object, target: type[_T], /, **overrides: Any) -> _T:
     `overrides` are used as they are, in place of the attributes of `source`. A field that neither has keeps its
     default; `TypeError` where it has none.
     """
-    values = dict(overrides)
     kinds: Any = type(source), target  # mypy takes no class for hashable
-    for name, change in _shared_fields(*kinds):
-        if name not in overrides:
-            value = getattr(source, name)
-            values[name] = value if change is None or value is None else change(value)
+    plan = _plan(*kinds)
+    values = dict(zip(plan.names, plan.read(source), strict=True))
+    for name, change in plan.conversions:
+        if values[name] is not None:
+            values[name] = change(values[name])
+    values.update(overrides)
     return target(**values)
 
 
@@ -45,34 +61,33 @@ def set_fields(changes: Struct, *, leave_out: str = "") -> dict[str, Any]:
 
 
 @cache
-def _shared_fields(source: type, target: type) -> tuple[tuple[str, _Convert | None], ...]:
-    types = get_type_hints(target)
-    return tuple((name, _conversion(types[name])) for name in _fields(target) if _has(source, name))
+def _plan(source: Any, target: Any) -> _Plan:
+    source_types, target_types = _types(source), _types(target)
+    names = tuple(name for name in target_types if name in source_types or hasattr(source, name))
+    conversions = []
+    for name in names:
+        kinds = _kinds(target_types[name])
+        change = next((change for kind, change in _CONVERSIONS.items() if kind in kinds), None)
+        if change is not None and not (name in source_types and kinds == _kinds(source_types[name])):
+            conversions.append((name, change))
+    return _Plan(names, _reader(names), tuple(conversions))
 
 
-def _fields(kind: type) -> tuple[str, ...]:
-    declared: Any = kind
-    return tuple(declared.__struct_fields__ if issubclass(kind, Struct) else declared.__dataclass_fields__)
+def _reader(names: tuple[str, ...]) -> Callable[[object], Any]:
+    if len(names) > 1:
+        return attrgetter(*names)
+    return lambda source: tuple(getattr(source, name) for name in names)
 
 
-def _has(kind: type, name: str) -> bool:
-    return hasattr(kind, name) or name in getattr(kind, "__dataclass_fields__", ())
+def _types(kind: Any) -> dict[str, Any]:
+    """Return the declared type of each field of a struct or dataclass; none for other classes."""
+    declared: Any = getattr(kind, "__struct_fields__", ()) or getattr(kind, "__dataclass_fields__", ())
+    types = get_type_hints(kind) if declared else {}
+    return {name: types[name] for name in declared}
 
 
-def _conversion(declared: Any) -> _Convert | None:
-    """Return how a value is brought into a declared type; None where it is copied as it is."""
+def _kinds(declared: Any) -> set[Any]:
+    """Return the classes of a declared type without None: `list[str] | None` gives list. A Mapping counts as a dict."""
     members = get_args(declared) if get_origin(declared) in (Union, UnionType) else (declared,)
-    kinds = {get_origin(member) or member for member in members}
-    if datetime in kinds:
-        return _to_datetime
-    if int in kinds:
-        return _to_micros
-    return next((change for kind, change in _CONTAINERS.items() if kind in kinds), None)
-
-
-def _to_datetime(value: Any) -> Any:
-    return from_micros(value) if isinstance(value, int) else value
-
-
-def _to_micros(value: Any) -> Any:
-    return to_micros(value) if isinstance(value, datetime) else value
+    kinds = {get_origin(member) or member for member in members} - {type(None)}
+    return {dict if kind is Mapping else kind for kind in kinds}

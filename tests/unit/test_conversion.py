@@ -82,3 +82,11 @@ def test_no_field_is_lost_between_a_record_and_its_struct(source: Any, target: A
         for kind in (source, target)
     }
     assert fields[target] - fields[source] == named
+
+
+def test_a_container_of_the_declared_type_is_not_copied_and_another_is_converted() -> None:
+    """Given a list for a list, then it is the same; given a tuple for a list, then it becomes one."""
+    draft = MemoryDraft(content="x", metadata={"a": 1}, tags=["b"])
+    new = convert(draft, NewMemory, id="i", created_at=1, lifetime="short_term")
+    assert new.metadata is draft.metadata
+    assert new.tags == ("b",)
