@@ -14,7 +14,7 @@ from retrieval.filters import allowed_rows
 from retrieval.fusion import DEFAULT_FTS_WEIGHT, DEFAULT_VECTOR_WEIGHT, Fused, RetrieverName, best_possible, fuse
 from retrieval.ranking import Ranking, Scored, merge, weighted_ranking
 from retrieval.store_query import StoreQuery
-from storage.recall.records import FoundText, Hit
+from storage.recall.records import ChunkSource, Hit
 
 # Hits per plain retriever: enough for min-max to have a floor, and not all of them chunks of one message.
 _MIN_HITS: Final = 100
@@ -42,11 +42,11 @@ class Candidates:
             return []
         return self._ranking.best(count, explain=self.request.explain) if self._ranking else self._plain(count)
 
-    def texts(self, numbers: Sequence[int]) -> dict[int, FoundText]:
+    def texts(self, numbers: Sequence[int]) -> dict[int, ChunkSource]:
         """Return the message, file or memory behind each chunk, by chunk id (negative in the account's store)."""
-        texts = self.query.repositories.found.texts([number for number in numbers if number > 0])
+        texts = self.query.repositories.chunk_sources.texts([number for number in numbers if number > 0])
         if self.account is not None:
-            across = self.account.repositories.found.texts([-number for number in numbers if number < 0])
+            across = self.account.repositories.chunk_sources.texts([-number for number in numbers if number < 0])
             texts |= {-chunk_id: text for chunk_id, text in across.items()}
         return texts
 
@@ -88,16 +88,16 @@ class Candidates:
 
     def _created_at(self, numbers: list[int]) -> dict[int, int]:
         """Return the time of each chunk in microseconds."""
-        created_at = self.query.repositories.found.created_at([number for number in numbers if number > 0])
+        created_at = self.query.repositories.chunk_sources.created_at([number for number in numbers if number > 0])
         if self.account is not None:
-            across = self.account.repositories.found.created_at([-number for number in numbers if number < 0])
+            across = self.account.repositories.chunk_sources.created_at([-number for number in numbers if number < 0])
             created_at |= {-chunk_id: at for chunk_id, at in across.items()}
         return created_at
 
 
 def _score(query: StoreQuery, snapshot: IndexSnapshot, statistics: IndexSnapshot | None) -> Scored:
     prepared = query.prepared
-    allowed = allowed_rows(query.repositories.found, snapshot, query.filter)
+    allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
     return contextual.score(snapshot, prepared.query, prepared.vector, allowed=allowed, statistics=statistics)
 
 
@@ -105,7 +105,7 @@ def _keyword_hits(query: StoreQuery, depth: int, statistics: IndexSnapshot | Non
     text, snapshot = query.prepared.request.query, query.snapshot
     if snapshot is None:
         return plain.on_disk_by_words(query.tx.index, text, query.filter, depth)
-    allowed = allowed_rows(query.repositories.found, snapshot, query.filter)
+    allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
     return plain.by_words(snapshot, text, allowed, depth, statistics=statistics)
 
 
@@ -115,6 +115,6 @@ def _vector_hits(query: StoreQuery, depth: int, _statistics: IndexSnapshot | Non
         return []
     if snapshot is None or generation is None:
         return plain.on_disk_by_meaning(query.tx.index, vector, query.filter, depth)
-    allowed = allowed_rows(query.repositories.found, snapshot, query.filter)
+    allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
     exact = plain.exact_vectors(query.repositories.forward, generation.model)
     return plain.by_meaning(snapshot, vector, allowed, depth, exact)

@@ -15,7 +15,7 @@ from retrieval.agent_index import IndexSnapshot
 from retrieval.request import RecallRequest
 from reverie.contract import DEFAULT_CHANNEL
 from storage.recall.chunk_filter import ChunkFilter, MemoryScope
-from storage.recall.found import FoundChunks
+from storage.recall.chunk_sources import ChunkSources
 from storage.sessions.records import SessionRecord
 from storage.transaction import AgentRepositories
 
@@ -28,18 +28,18 @@ def chunk_filter(repositories: AgentRepositories, request: RecallRequest) -> Chu
     return ChunkFilter(request.agent, sessions, tags, kinds, memories)
 
 
-def allowed_rows(found: FoundChunks, snapshot: IndexSnapshot, filter: ChunkFilter) -> NDArray[np.bool_] | None:
+def allowed_rows(found: ChunkSources, snapshot: IndexSnapshot, filter: ChunkFilter) -> NDArray[np.bool_] | None:
     """Mark the rows that pass a filter; None if all rows do."""
     parts: list[NDArray[np.bool_]] = []
     if filter.kinds:
         parts.append(_rows_of_kinds(found, snapshot, filter.kinds))
     if filter.sessions is not None:
-        in_sessions: NDArray[np.bool_] = np.isin(snapshot.threads, found.threads_of(filter.sessions))
+        in_sessions: NDArray[np.bool_] = np.isin(snapshot.threads, found.session_threads(filter.sessions))
         if snapshot.has_memories and filter.memories is not None:
             in_sessions |= _mark(snapshot, found.memories_in(filter.memories))
         parts.append(in_sessions)
     elif filter.memories is not None and snapshot.has_memories:
-        hidden = found.memories_beyond(filter.memories)
+        hidden = found.memories_outside(filter.memories)
         if hidden:
             parts.append(~_mark(snapshot, hidden))
     if filter.tags:
@@ -71,7 +71,7 @@ def _scope(
     return None, MemoryScope(own, request.at_hand or channel or DEFAULT_CHANNEL, wider=True)
 
 
-def _rows_of_kinds(found: FoundChunks, snapshot: IndexSnapshot, kinds: Sequence[str]) -> NDArray[np.bool_]:
+def _rows_of_kinds(found: ChunkSources, snapshot: IndexSnapshot, kinds: Sequence[str]) -> NDArray[np.bool_]:
     file, memory = snapshot.rows_of_role("file"), snapshot.rows_of_role("memory")
     of_kinds = np.zeros(snapshot.rows, np.bool_)
     if "message" in kinds:
@@ -81,7 +81,7 @@ def _rows_of_kinds(found: FoundChunks, snapshot: IndexSnapshot, kinds: Sequence[
     if "memory" in kinds:
         of_kinds |= memory
     elif "note" in kinds and snapshot.has_memories:
-        of_kinds |= _mark(snapshot, list(found.notes()))
+        of_kinds |= _mark(snapshot, list(found.note_sessions()))
     return of_kinds
 
 

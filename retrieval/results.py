@@ -14,7 +14,7 @@ from retrieval.candidates import Candidates
 from retrieval.fusion import Fused
 from reverie.clock import from_micros
 from reverie.types import Explanation, RecallResult, Turn
-from storage.recall.records import FoundText, FoundTurn, Hit
+from storage.recall.records import ChunkSource, Hit, NeighbourMessage
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     return list(results.values())
 
 
-def _source_messages(candidates: Candidates, texts: Iterable[FoundText]) -> dict[str, FoundText]:
+def _source_messages(candidates: Candidates, texts: Iterable[ChunkSource]) -> dict[str, ChunkSource]:
     """Return the messages that these memories came from, by message id, as far as the request may find them."""
     request, query = candidates.request, candidates.query
     if request.copies or not request.finds("message"):
@@ -71,18 +71,20 @@ def _source_messages(candidates: Candidates, texts: Iterable[FoundText]) -> dict
     ids = {text.source_message for text in texts if text.source_message is not None}
     if not ids:
         return {}
-    found = query.repositories.found
-    chunks = found.of_messages(sorted(ids), query.filter)
+    found = query.repositories.chunk_sources
+    chunks = found.first_of_messages(sorted(ids), query.filter)
     messages = found.texts(list(chunks.values()))
     return {message: messages[chunk_id] for message, chunk_id in chunks.items() if chunk_id in messages}
 
 
-def _result(candidates: Candidates, item: Fused, text: FoundText) -> RecallResult:
+def _result(candidates: Candidates, item: Fused, text: ChunkSource) -> RecallResult:
     request = candidates.request
-    before: list[FoundTurn] = []
-    after: list[FoundTurn] = []
+    before: list[NeighbourMessage] = []
+    after: list[NeighbourMessage] = []
     if request.neighbours and text.kind == "message" and text.session is not None:
-        before, after = candidates.query.repositories.found.beside(text.session, text.sequence, request.neighbours)
+        before, after = candidates.query.repositories.chunk_sources.neighbours(
+            text.session, text.sequence, request.neighbours
+        )
     explanation = None
     if request.explain:
         explanation = Explanation(score=item.score, **{str(name): one for name, one in item.retriever_scores.items()})
@@ -104,5 +106,5 @@ def _result(candidates: Candidates, item: Fused, text: FoundText) -> RecallResul
     )
 
 
-def _turn(turn: FoundTurn) -> Turn:
+def _turn(turn: NeighbourMessage) -> Turn:
     return Turn(id=turn.id, role=turn.role, name=turn.name, text=turn.text, created_at=from_micros(turn.created_at))

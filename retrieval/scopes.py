@@ -14,7 +14,7 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.types import RecallResult
 from storage.memories.decay import decay, hours_between
 from storage.memories.records import Tier
-from storage.recall.standing import Standing
+from storage.recall.records import ChunkAttributes
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +47,7 @@ class Candidate:
         return (self.memory.kind, self.memory.id) if source is None else ("message", source)
 
 
-def tier_of(standing: Standing, *, session: str, channel: str | None) -> Tier:
+def tier_of(standing: ChunkAttributes, *, session: str, channel: str | None) -> Tier:
     """The tier of a memory; of all else the narrowest scope that holds both a chunk and the conversation at hand."""
     if standing.tier is not None:
         return standing.tier

@@ -22,8 +22,7 @@ from reverie.errors import Rejected
 from reverie.types import RecallResult
 from storage.memories.records import Tier
 from storage.pipeline.records import MessageRecord
-from storage.recall.records import Hit
-from storage.recall.standing import Standing
+from storage.recall.records import ChunkAttributes, Hit
 from storage.sessions.records import SessionRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
@@ -174,7 +173,7 @@ def _cosine(memory: RecallResult) -> float:
 class _Abroad:
     """What was found across workspaces: standings and, by the model that made them, vectors; both by chunk."""
 
-    standings: Mapping[int, Standing] = field(default_factory=dict)
+    standings: Mapping[int, ChunkAttributes] = field(default_factory=dict)
     vectors: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
     model: str | None = None
 
@@ -185,7 +184,7 @@ def _abroad(account: Store, everywhere: RecallOutcome, asking: Asking) -> _Abroa
         return _Abroad()
     with account.reading() as tx:
         rows, model = tx.for_agent(asking.agent), _model(tx)
-        return _Abroad(rows.standing.of(chunks), _vectors(rows, chunks, model), model)
+        return _Abroad(rows.chunk_sources.attributes(chunks), _vectors(rows, chunks, model), model)
 
 
 def _memories(
@@ -199,7 +198,7 @@ def _memories(
     rows, model = tx.for_agent(asking.agent), _model(tx)
     candidates = _candidates(rows, everywhere, abroad, conversation.ids, asking, channel)
     turns = (*conversation.recent, *conversation.important, *conversation.relevant)
-    known = rows.standing.chunks_of([message.row_id for message in turns])
+    known = rows.chunk_sources.of_message_rows([message.row_id for message in turns])
     here = [candidate.chunk_id for candidate in candidates if candidate.number > 0]
     vectors = _vectors(rows, [*known, *here], model)
     if abroad.model == model:  # the vectors of two models say nothing of each other
@@ -227,7 +226,7 @@ def _candidates(
         for memory, hit in zip(everywhere.response, everywhere.hits, strict=True)
         if memory.source_message not in taken and (memory.kind != "message" or memory.id not in taken)
     ]
-    standings = rows.standing.of([hit.chunk_id for _, hit in found if hit.store != ACCOUNT_STORE])
+    standings = rows.chunk_sources.attributes([hit.chunk_id for _, hit in found if hit.store != ACCOUNT_STORE])
     candidates = []
     for memory, hit in found:
         standing = (abroad.standings if hit.store == ACCOUNT_STORE else standings).get(hit.chunk_id)
@@ -237,7 +236,7 @@ def _candidates(
     return candidates
 
 
-def _candidate(memory: RecallResult, hit: Hit, standing: Standing, tier: Tier) -> Candidate:
+def _candidate(memory: RecallResult, hit: Hit, standing: ChunkAttributes, tier: Tier) -> Candidate:
     last_at = standing.accessed_at if standing.accessed_at is not None else standing.created_at
     return Candidate(
         memory,

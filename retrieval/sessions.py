@@ -38,7 +38,7 @@ def find_sessions(query: StoreQuery) -> FoundSessions:
     """Return the sessions that fit a query, best first, each with the text that fits best."""
     query = replace(query, filter=replace(query.filter, kinds=_KINDS))
     best = {} if query.prepared.request.is_empty else _best(query)
-    texts = query.repositories.found.texts(list(best.values()))
+    texts = query.repositories.chunk_sources.texts(list(best.values()))
     records = {session: query.repositories.sessions.get(session) for session in best}
     found = [
         FoundSession(
@@ -55,7 +55,7 @@ def find_sessions(query: StoreQuery) -> FoundSessions:
 
 def _best(query: StoreQuery) -> dict[str, int]:
     """Return the ids of the best sessions, best first, each with its best chunk."""
-    limit, found = query.prepared.request.limit, query.repositories.found
+    limit, found = query.prepared.request.limit, query.repositories.chunk_sources
     if query.snapshot is None:
         chunks = [item.chunk_id for item in Candidates(query).best(_DEPTH)]
         owners = found.sessions(chunks)
@@ -87,7 +87,7 @@ def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
         snapshot,
         parsed,
         None if request.mode == "keyword" else query.prepared.vector,
-        allowed=allowed_rows(query.repositories.found, snapshot, query.filter),
+        allowed=allowed_rows(query.repositories.chunk_sources, snapshot, query.filter),
         weights={**request.retriever_weights(contextual.WEIGHTS), "date": 0.0},
     )
     session_of = _sessions_by_row(query, snapshot)
@@ -147,16 +147,16 @@ def _word_scores(
 
 def _sessions_by_row(query: StoreQuery, snapshot: IndexSnapshot) -> Rows:
     """Return the session row of each row; 0 for files without a session and for memories that are not notes."""
-    session_of, found = snapshot.threads.copy(), query.repositories.found
+    session_of, found = snapshot.threads.copy(), query.repositories.chunk_sources
     if snapshot.has_memories:
         session_of[snapshot.rows_of_role("memory")] = 0
-        notes = found.notes()
+        notes = found.note_sessions()
         chunks = np.array(sorted(notes), np.int64)
         places = snapshot.rows_of(chunks)
         session_of[places] = [notes[int(chunk)] for chunk in snapshot.chunk_ids[places]]
     files = np.unique(-session_of[session_of < 0])
     if len(files):
-        owners: Mapping[int, int] = found.sessions_of_files([int(row) for row in files])
+        owners: Mapping[int, int] = found.file_sessions([int(row) for row in files])
         owner_rows = np.array([owners.get(int(row), 0) for row in files], np.int64)
         is_file = session_of < 0
         session_of[is_file] = owner_rows[np.searchsorted(files, -session_of[is_file])]

@@ -21,7 +21,7 @@ class Repository:
 
     def _execute(self, sql: str, /, **values: Any) -> CursorResult[*tuple[Any, ...]]:
         """Run a statement once."""
-        return execute(self._connection, sql, **self._bound, **values)
+        return execute(self._connection, sql, **{**self._bound, **values})
 
     def _execute_many(self, sql: str, rows: Sequence[dict[str, Any]]) -> None:
         """Run a statement once for each row of values, which are bound as they are; nothing without rows."""

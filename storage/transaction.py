@@ -13,11 +13,10 @@ from storage.pipeline.dead_letters import DeadLetters
 from storage.pipeline.files import Files
 from storage.pipeline.messages import Messages
 from storage.pipeline.work import WorkQueue
+from storage.recall.chunk_sources import ChunkSources
 from storage.recall.events import RecallEvents, RecallHistory
 from storage.recall.forward import ForwardIndex
-from storage.recall.found import FoundChunks
 from storage.recall.index import SearchIndex
-from storage.recall.standing import Standings
 from storage.scheduling.due_schedules import DueSchedules
 from storage.scheduling.goal_vectors import GoalVectors
 from storage.scheduling.notifications import AllNotifications, Notifications
@@ -65,10 +64,9 @@ class AgentRepositories:
     curation = _Lazy(CurationLog)
     dreams = _Lazy(Dreams)
     summaries = _Lazy(Summaries)
-    found = _Lazy(FoundChunks)
+    chunk_sources = _Lazy(ChunkSources)
     forward = _Lazy(ForwardIndex)
     recalls = _Lazy(RecallHistory)
-    standing = _Lazy(Standings)
     dead_letters = _Lazy(DeadLetters)
     schedules = _Lazy(Schedules)
     runs = _Lazy(ScheduleRuns)

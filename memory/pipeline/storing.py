@@ -162,7 +162,7 @@ def _note_repeated(rows: AgentRepositories, session_id: str, known: set[str], wr
 
 def _with_vectors(rows: AgentRepositories) -> bool:
     """Return whether searchable chunks have vectors: search is keyword-only until the first vector is made."""
-    return rows.found.index().active("vector") is not None
+    return rows.chunk_sources.index().active("vector") is not None
 
 
 def _number(

@@ -233,7 +233,7 @@ def _make(tx: Transaction, rows: AgentRepositories, one: Candidate, memory_id: s
     preceding_text = rows.messages.preceding_texts([one.source.id]).get(one.source.id, "")
     if message is None or refuse_message(message, preceding_text) is not None:
         return None
-    found = rows.found.texts([one.chunk_id]).get(one.chunk_id)
+    found = rows.chunk_sources.texts([one.chunk_id]).get(one.chunk_id)
     if found is None or found.id != message.id:
         return None
     session = rows.sessions.get(message.session)

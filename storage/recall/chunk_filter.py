@@ -1,4 +1,4 @@
-"""What a search is confined to, as SQL over `chunks`: sessions, tags, kinds, and which memories are seen from where."""
+"""Filters of a search as SQL over `chunks`: by session, tag and kind, and by which memories are visible."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _OF_KIND: Final = {
 
 @dataclass(frozen=True, slots=True)
 class MemoryScope:
-    """Which memories are seen from a place, by their tier.
+    """The memories that are visible from a place, by tier.
 
-    Of the conversation tier those of these sessions, and any notes that lie in them; of the channel tier those of this
-    channel; and with `wider` all that hold in the whole workspace or across workspaces.
+    Of the conversation tier those of `sessions`, and the notes in them; of the channel tier those of `channel`; with
+    `wider` all of the workspace and account tiers.
     """
 
     sessions: tuple[int, ...]
@@ -29,34 +29,34 @@ class MemoryScope:
     wider: bool
 
     def sql(self, memories: str) -> str:
-        """A condition on memories under this alias, never NULL; its parameters come from `parameters`."""
-        sessions = f"{memories}.session_row IN (SELECT value FROM json_each(:seen_sessions))"
+        """Return a condition on memories under this alias, never NULL; its parameters come from `parameters`."""
+        sessions = f"{memories}.session_row IN (SELECT value FROM json_each(:visible_sessions))"
         parts = [
             f"({memories}.session_row IS NOT NULL AND {sessions}"
             f" AND ({memories}.tier = 'conversation' OR {memories}.note_id IS NOT NULL))"
         ]
         if self.channel is not None:
-            channel = f"coalesce({memories}.channel_id, :usual_channel) = :seen_channel"
+            channel = f"coalesce({memories}.channel_id, :default_channel) = :visible_channel"
             parts.append(f"({memories}.tier = 'channel' AND {channel})")
         if self.wider:
             parts.append(f"{memories}.tier IN ('workspace', 'account')")
         return f"({' OR '.join(parts)})"
 
     def parameters(self) -> dict[str, Any]:
-        """The bound values of `sql`."""
+        """Return the parameters of `sql`."""
         return {
-            "seen_sessions": json.dumps(self.sessions),
-            "seen_channel": self.channel,
-            "usual_channel": DEFAULT_CHANNEL,
+            "visible_sessions": json.dumps(self.sessions),
+            "visible_channel": self.channel,
+            "default_channel": DEFAULT_CHANNEL,
         }
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkFilter:
-    """What a search is confined to, inside the query: the agent always, the rest where it is asked for.
+    """Restricts a search to chunks of an agent, and to those that meet every other condition given.
 
-    `sessions` confines messages and files, and memories too where `memories` does not say which of them. `kinds` are
-    message, file, memory and note; a note is a memory.
+    `sessions` restricts messages and files, and memories too unless `memories` restricts those. `kinds` are message,
+    file, memory and note; a note is a memory.
     """
 
     agent: str
@@ -67,17 +67,17 @@ class ChunkFilter:
 
     @property
     def narrow(self) -> bool:
-        """Whether it selects less than all that the agent holds."""
+        """Return whether it selects less than all of the agent's chunks."""
         return self.sessions is not None or self.memories is not None or bool(self.tags or self.kinds)
 
     def ids_sql(self) -> str:
-        """A sub-select of the chunk ids that pass; its parameters come from `parameters`."""
+        """Return a sub-select of the chunk ids that pass; its parameters come from `parameters`."""
         clauses = ["agent_id = :agent"]
         in_sessions = "session_row IN (SELECT value FROM json_each(:sessions))"
         if self.memories is not None:
-            told = "memory_row IS NULL" + (f" AND {in_sessions}" if self.sessions is not None else "")
-            seen = f"SELECT k.row_id FROM memories AS k WHERE k.agent_id = :agent AND {self.memories.sql('k')}"
-            clauses.append(f"(({told}) OR memory_row IN ({seen}))")
+            other = "memory_row IS NULL" + (f" AND {in_sessions}" if self.sessions is not None else "")
+            visible = f"SELECT k.row_id FROM memories AS k WHERE k.agent_id = :agent AND {self.memories.sql('k')}"
+            clauses.append(f"(({other}) OR memory_row IN ({visible}))")
         elif self.sessions is not None:
             clauses.append(in_sessions)
         if self.kinds:
@@ -90,6 +90,6 @@ class ChunkFilter:
         return f"SELECT id FROM chunks WHERE {' AND '.join(clauses)}"
 
     def parameters(self) -> dict[str, Any]:
-        """The bound values of `ids_sql`."""
+        """Return the parameters of `ids_sql`."""
         scope = {} if self.memories is None else self.memories.parameters()
         return {**scope, "agent": self.agent, "sessions": json.dumps(self.sessions), "tags": json.dumps(self.tags)}

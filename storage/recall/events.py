@@ -1,18 +1,18 @@
-"""Recall events: what was found by which query, and how often each chunk has been found.
+"""Recall events: which query found which chunk, and how often each chunk was found.
 
-An event belongs to a chunk and goes with it. A recall and a chunk make one event, however often it is delivered.
+An event is deleted with its chunk. A recall and a chunk make one event, however often it is delivered.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, text
+from storage.repository import AgentRepository, Repository
+from storage.rows import to_parameters
 
-# A chunk that was stored after the recall is not the one that was found: the workspace was deleted and made anew.
+# A chunk stored after the recall is not the one that was found: the workspace was deleted and created again.
 _RECORD: Final = """
     INSERT INTO recall_events (agent_id, recall, chunk_id, query, score, at)
     SELECT :agent, :recall, c.id, :query, hit.value ->> 1, :at
@@ -30,9 +30,10 @@ _COUNT_MEMORY: Final = """
     WHERE row_id = (SELECT memory_row FROM chunks WHERE id = :chunk)
 """
 _RECENT: Final = """
-    SELECT e.recall, e.query, e.at, e.score, e.chunk_id,
-        CASE WHEN c.memory_row IS NOT NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END,
-        coalesce(m.id, f.id, k.id), coalesce(s.id, o.id), coalesce(k.access_count, c.access_count)
+    SELECT e.recall AS recall, e.query AS query, e.at AS at, e.score AS score, e.chunk_id AS chunk_id,
+        CASE WHEN c.memory_row IS NOT NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind,
+        coalesce(m.id, f.id, k.id) AS id, coalesce(s.id, o.id) AS session,
+        coalesce(k.access_count, c.access_count) AS access_count
     FROM recall_events AS e
     JOIN chunks AS c ON c.id = e.chunk_id
     LEFT JOIN messages AS m ON m.row_id = (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)
@@ -52,7 +53,7 @@ _PRUNE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class NewRecall:
-    """One recall to be recorded: the chunks that it found with their scores, best first; `at` in microseconds."""
+    """One recall to record: the chunks it found with their scores, best first; `at` in microseconds."""
 
     agent: str
     recall: str
@@ -63,7 +64,7 @@ class NewRecall:
 
 @dataclass(frozen=True, slots=True)
 class RecallEvent:
-    """One result of one recall, and how often its chunk has been found by now."""
+    """One result of one recall, and how often its chunk was found so far."""
 
     recall: str
     query: str
@@ -76,16 +77,13 @@ class RecallEvent:
     access_count: int
 
 
-class RecallEvents:
-    """The recall events of a workspace within one transaction. It crosses agents: only workers use it."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class RecallEvents(Repository):
+    """The recall events of a workspace within one transaction. It crosses agents: for workers only."""
 
     def record(self, recalls: Sequence[NewRecall]) -> int:
-        """Write an event for each chunk found, and count it on the chunk; returns how many events were new.
+        """Store an event for each chunk found and count it on the chunk; returns how many events were new.
 
-        A recall that is there already changes nothing. A chunk that is gone, or of another agent, is left out.
+        A recall that is stored already changes nothing. A chunk that is gone or another agent's is left out.
         """
         found: dict[int, tuple[int, int]] = {}
         for recall in recalls:
@@ -94,48 +92,31 @@ class RecallEvents:
                 found[chunk_id] = (times + 1, max(at, recall.at))
         if found:
             counts = [{"chunk": chunk, "times": times, "at": at} for chunk, (times, at) in found.items()]
-            self._connection.execute(text(_COUNT), counts)
-            self._connection.execute(text(_COUNT_MEMORY), counts)
+            self._execute_many(_COUNT, counts)
+            self._execute_many(_COUNT_MEMORY, counts)
         return sum(times for times, _ in found.values())
 
     def agents(self) -> list[str]:
-        """The agents that have events, each found by one look into the index."""
+        """Return the agents that have events, with one index look-up for each."""
         found: list[str] = []
         after: str | None = ""
         while after is not None:
-            after = self._connection.execute(
-                text("SELECT min(agent_id) FROM recall_events WHERE agent_id > :after"), {"after": after}
-            ).scalar_one()
+            after = self._value("SELECT min(agent_id) FROM recall_events WHERE agent_id > :after", after=after)
             if after is not None:
                 found.append(after)
         return found
 
     def prune(self, agent: str, *, before: int, limit: int) -> int:
         """Delete up to `limit` of an agent's events older than a time in microseconds; returns how many."""
-        return self._connection.execute(text(_PRUNE), {"agent": agent, "oldest": before, "limit": limit}).rowcount
+        return self._execute(_PRUNE, agent=agent, oldest=before, limit=limit).rowcount
 
     def _add(self, recall: NewRecall) -> list[int]:
-        rows = self._connection.execute(
-            text(_RECORD),
-            {
-                "agent": recall.agent,
-                "recall": recall.recall,
-                "query": recall.query,
-                "at": recall.at,
-                "hits": json.dumps(recall.hits),
-            },
-        )
-        return [int(chunk_id) for chunk_id in rows.scalars()]
+        return self._values(_RECORD, **to_parameters(recall))
 
 
-class RecallHistory:
-    """What one agent has recalled, as seen within one transaction."""
-
-    def __init__(self, connection: Connection, agent: str) -> None:
-        self._connection = connection
-        self._agent = agent
+class RecallHistory(AgentRepository):
+    """The recall events of one agent within one transaction."""
 
     def recent(self, *, limit: int = 50, offset: int = 0) -> list[RecallEvent]:
-        """Events, the newest recall first and the best result of each first."""
-        rows = self._connection.execute(text(_RECENT), {"agent": self._agent, "limit": limit, "offset": offset})
-        return [RecallEvent(*row) for row in rows]
+        """Return events, the newest recall first and the best result of each recall first."""
+        return self._records(RecallEvent, _RECENT, limit=limit, offset=offset)

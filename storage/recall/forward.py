@@ -1,34 +1,35 @@
-"""The forward index: for each chunk of an agent its words, its place and who said it, and what changed since.
+"""The forward index: the words, position and speaker of each chunk of an agent, and the changes to it.
 
-An index in memory (`retrieval.agent_index`) is made from these rows and from the canonical vectors. It notes the
-position that it has read up to and afterwards takes up only what came later. Everything here is one agent's.
+An index in memory (`retrieval.agent_index`) is built from these rows and from the canonical vectors. It notes the
+position of the last change that it read, and afterwards reads only later ones.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
+
+from storage.repository import AgentRepository
+from storage.rows import execute, select_list
 
 # Rows read at a time: a few megabytes of vectors.
 _BATCH: Final = 2_048
-# More changes than this are not taken up one by one; reading everything again is cheaper.
+# With more changes than this, reading everything again is cheaper than applying them.
 MAX_CHANGES: Final = 50_000
-# Those of some 100,000 messages.
+# The changes of about 100,000 messages.
 KEPT_CHANGES: Final = 200_000
 _PRUNED_AT_ONCE: Final = 20_000
-# Below the threads of files: each memory is a thread of its own, so that none stands beside another.
+# Below the threads of files: each memory is a thread of its own, so that no two are neighbours.
 _MEMORY_THREADS: Final = 1 << 40
-_COLUMNS: Final = "chunk_id, thread, sequence, created_at, role, speaker, words"
 
 
 class ForwardRow(NamedTuple):
-    """One chunk: its words as little-endian uint32 hashes, and where it stands among its neighbours.
+    """One chunk: its words as little-endian uint32 hashes, and its position among its neighbours.
 
-    `thread` is what has neighbours (a session, a file, a memory), `sequence` the place in it.
+    `thread` is the session, file or memory that it is part of, `sequence` its place in that.
     """
 
     chunk_id: int
@@ -40,9 +41,12 @@ class ForwardRow(NamedTuple):
     words: bytes
 
 
+_SELECT: Final = f"SELECT {select_list(ForwardRow)} FROM forward_index WHERE agent_id = :agent"
+
+
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What became of an agent's chunks after a position, each list in the order of the ids."""
+    """The changes to an agent's chunks after a position: chunk ids, ascending."""
 
     position: int
     added: list[int]
@@ -51,60 +55,48 @@ class Changes:
 
     @property
     def any(self) -> bool:
-        """Whether there is anything to take up."""
+        """Return whether there are any changes."""
         return bool(self.added or self.vectors or self.gone)
 
 
 def thread_of(kind: str, row_id: int) -> int:
-    """The thread of a file or of a memory; a session's is its row."""
+    """Return the thread of a file or memory; a session's thread is its row."""
     return -row_id if kind == "file" else -_MEMORY_THREADS - row_id
 
 
-class ForwardIndex:
+class ForwardIndex(AgentRepository):
     """The forward index of one agent within one transaction."""
 
-    def __init__(self, connection: Connection, agent: str) -> None:
-        self._connection = connection
-        self._agent = agent
-
     def position(self) -> int:
-        """How far the changes of the whole workspace have come, those included that are no longer kept."""
-        given = self._connection.execute(text("SELECT seq FROM sqlite_sequence WHERE name = 'forward_changes'"))
-        return int(given.scalar() or 0)
+        """Return the position of the last change in the workspace, including changes that are no longer kept."""
+        return int(self._value("SELECT seq FROM sqlite_sequence WHERE name = 'forward_changes'") or 0)
 
     def count(self) -> int:
-        """How many chunks the agent has."""
-        found = self._connection.execute(
-            text("SELECT count(*) FROM forward_index WHERE agent_id = :agent"), {"agent": self._agent}
-        )
-        return int(found.scalar_one())
+        """Return how many chunks the agent has."""
+        return int(self._value("SELECT count(*) FROM forward_index WHERE agent_id = :agent"))
 
     def any(self) -> bool:
-        """Whether the agent has chunks here: one short look."""
-        found = self._connection.execute(
-            text("SELECT 1 FROM forward_index WHERE agent_id = :agent LIMIT 1"), {"agent": self._agent}
-        )
-        return found.scalar() is not None
+        """Return whether the agent has chunks in this store."""
+        return self._value("SELECT 1 FROM forward_index WHERE agent_id = :agent LIMIT 1") is not None
 
     def changes(self, after: int) -> Changes | None:
-        """What changed after a position; None when it is too much, or no longer known, to be told one by one."""
+        """Return what changed after a position; None when there is too much of it, or it is no longer kept."""
         newest = max(after, self.position())  # another thread may have read a later state of the database
-        oldest = self._connection.execute(text("SELECT min(seq) FROM forward_changes")).scalar()
+        oldest = self._value("SELECT min(seq) FROM forward_changes")
         if after + 1 < (newest + 1 if oldest is None else int(oldest)):
             return None
-        rows = self._connection.execute(
-            text(
-                "SELECT chunk_id, kind FROM forward_changes WHERE agent_id = :agent AND seq > :after"
-                " ORDER BY seq LIMIT :limit"
-            ),
-            {"agent": self._agent, "after": after, "limit": MAX_CHANGES + 1},
+        rows = self._execute(
+            "SELECT chunk_id, kind FROM forward_changes WHERE agent_id = :agent AND seq > :after"
+            " ORDER BY seq LIMIT :limit",
+            after=after,
+            limit=MAX_CHANGES + 1,
         ).all()
         if len(rows) > MAX_CHANGES:
             return None
         found: dict[str, set[int]] = {"added": set(), "vector": set(), "gone": set()}
         for chunk_id, kind in rows:
             found[kind].add(int(chunk_id))
-            if kind == "added":  # an undo brings back what was gone
+            if kind == "added":  # an undo restores chunks that were gone
                 found["gone"].discard(int(chunk_id))
         return Changes(
             position=newest,
@@ -114,72 +106,57 @@ class ForwardIndex:
         )
 
     def rows(self) -> Iterator[list[ForwardRow]]:
-        """All chunks of the agent by id, in batches."""
-        found = self._connection.execute(
-            text(f"SELECT {_COLUMNS} FROM forward_index WHERE agent_id = :agent ORDER BY chunk_id"),
-            {"agent": self._agent},
-        )
-        for batch in found.partitions(_BATCH):
+        """Yield all chunks of the agent by id, in batches."""
+        for batch in self._execute(f"{_SELECT} ORDER BY chunk_id").partitions(_BATCH):
             yield [ForwardRow._make(row) for row in batch]
 
     def rows_of(self, chunk_ids: Sequence[int]) -> list[ForwardRow]:
-        """These chunks of the agent, by id."""
-        found = self._connection.execute(
-            text(
-                f"SELECT {_COLUMNS} FROM forward_index WHERE agent_id = :agent"
-                " AND chunk_id IN (SELECT value FROM json_each(:ids)) ORDER BY chunk_id"
-            ),
-            {"agent": self._agent, "ids": json.dumps(list(chunk_ids))},
-        )
-        return [ForwardRow._make(row) for row in found]
+        """Return these chunks of the agent, by id."""
+        sql = f"{_SELECT} AND chunk_id IN (SELECT value FROM json_each(:ids)) ORDER BY chunk_id"
+        return self._records(ForwardRow, sql, ids=chunk_ids)
 
     def vectors(self, model: str) -> Iterator[tuple[list[int], bytes]]:
-        """The canonical vectors of one model in batches: the chunks' ids, and their float32 rows one after another."""
-        found = self._connection.execute(
-            text(
-                "SELECT f.chunk_id, v.embedding FROM forward_index AS f CROSS JOIN chunks_vec AS v"
-                " ON v.chunk_id = f.chunk_id AND v.model = :model WHERE f.agent_id = :agent ORDER BY f.chunk_id"
-            ),
-            {"agent": self._agent, "model": model},
+        """Yield the canonical vectors of a model in batches: the chunk ids, and their float32 rows concatenated."""
+        found = self._execute(
+            "SELECT f.chunk_id, v.embedding FROM forward_index AS f CROSS JOIN chunks_vec AS v"
+            " ON v.chunk_id = f.chunk_id AND v.model = :model WHERE f.agent_id = :agent ORDER BY f.chunk_id",
+            model=model,
         )
         for batch in found.partitions(_BATCH):
             yield _columns(batch)
 
     def vectors_of(self, chunk_ids: Sequence[int], model: str) -> tuple[list[int], bytes]:
-        """The canonical vectors of these chunks as far as they have one."""
-        found = self._connection.execute(
-            text(
-                "SELECT v.chunk_id, v.embedding FROM json_each(:ids) AS j CROSS JOIN chunks_vec AS v"
-                " ON v.chunk_id = j.value AND v.model = :model CROSS JOIN chunks AS c"
-                " ON c.id = v.chunk_id AND c.agent_id = :agent ORDER BY v.chunk_id"
-            ),
-            {"agent": self._agent, "ids": json.dumps(list(chunk_ids)), "model": model},
+        """Return the canonical vectors of those of these chunks that have one, as `vectors` yields them."""
+        found = self._execute(
+            "SELECT v.chunk_id, v.embedding FROM json_each(:ids) AS j CROSS JOIN chunks_vec AS v"
+            " ON v.chunk_id = j.value AND v.model = :model CROSS JOIN chunks AS c"
+            " ON c.id = v.chunk_id AND c.agent_id = :agent ORDER BY v.chunk_id",
+            ids=chunk_ids,
+            model=model,
         ).all()
         return _columns(found)
 
 
 def prune_changes(connection: Connection) -> int:
-    """Remove the oldest changes beyond the newest `KEPT_CHANGES`, a bounded step of them; how many.
+    """Delete a bounded number of the changes older than the newest `KEPT_CHANGES`; returns how many.
 
-    An index in memory that has not been asked for so long is made anew.
+    An index in memory that was not used since is built anew.
     """
-    removed = connection.execute(
-        text(
-            "DELETE FROM forward_changes WHERE seq IN (SELECT seq FROM forward_changes WHERE seq <="
-            " (SELECT max(seq) FROM forward_changes) - :kept ORDER BY seq LIMIT :step)"
-        ),
-        {"kept": KEPT_CHANGES, "step": _PRUNED_AT_ONCE},
-    )
-    return int(removed.rowcount)
+    return execute(
+        connection,
+        "DELETE FROM forward_changes WHERE seq IN (SELECT seq FROM forward_changes WHERE seq <="
+        " (SELECT max(seq) FROM forward_changes) - :kept ORDER BY seq LIMIT :step)",
+        kept=KEPT_CHANGES,
+        step=_PRUNED_AT_ONCE,
+    ).rowcount
 
 
 def largest_agents(connection: Connection, *, limit: int) -> list[tuple[str, int]]:
-    """The agents of a workspace with the most chunks, and how many they have: to make ready what they will ask for."""
-    rows = connection.execute(
-        text(
-            "SELECT agent_id, count(*) AS chunks FROM forward_index GROUP BY agent_id ORDER BY chunks DESC LIMIT :limit"
-        ),
-        {"limit": limit},
+    """Return the agents of a workspace with the most chunks, and how many they have, for warming up their indexes."""
+    rows = execute(
+        connection,
+        "SELECT agent_id, count(*) AS chunks FROM forward_index GROUP BY agent_id ORDER BY chunks DESC LIMIT :limit",
+        limit=limit,
     )
     return [(str(row[0]), int(row[1])) for row in rows]
 

@@ -1,28 +1,28 @@
-"""The search indexes of one database: full text (FTS5) and vectors (sqlite-vec), both rebuildable at any time.
+"""The search indexes of a database: full text (FTS5) and vectors (sqlite-vec), both rebuildable at any time.
 
-Everything that is SQLite's own about searching is here. An index is a generation: a table with a number, listed in
-`indexes`, active or being built. Writers keep a generation true up to `built_to`, the highest chunk it covers; an
-active one covers all. So a new generation is filled in beside the active one, searchable throughout, and takes its
-place in one transaction.
+Everything specific to SQLite's search extensions is here. An index is a generation: a numbered table, listed in
+`indexes`, that is active or being built. Writers keep a generation up to date as far as `built_to`, the highest chunk
+it covers; an active one covers all chunks. So a new generation is filled while the active one answers searches, and
+replaces it in one transaction.
 
-Full text follows `chunks` by triggers. vec0 tables cannot be used in triggers under `trusted_schema = OFF`, so
+Triggers keep full text in step with `chunks`. vec0 tables cannot be used in triggers under `trusted_schema = OFF`, so
 whoever deletes chunks calls `remove_vectors` in the same transaction.
 
-While the model is changed, a vector index of the next model is being built: it is filled by
-`storage.recall.reembed` alone.
+During a change of model, a vector index of the next model is being built: only `storage.recall.reembed` fills it.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.records import Hit
+from storage.repository import Repository
+from storage.rows import execute, select_list
 
 IndexKind = Literal["text", "vector"]
 
@@ -36,9 +36,9 @@ MAX_NEIGHBOURS: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Generation:
-    """One index that exists: its table, what it holds, and the highest chunk that it covers.
+    """One index: its table, what it contains, and the highest chunk that it covers.
 
-    `embedder` says how to make the embedder of its vectors again (JSON); empty where that is as the settings say.
+    `embedder` is JSON from which the embedder of its vectors is created; empty if the settings describe it.
     """
 
     id: int
@@ -51,7 +51,7 @@ class Generation:
 
     @property
     def table(self) -> str:
-        """The name of its virtual table."""
+        """Return the name of its virtual table."""
         return f"chunks_fts_{self.id}" if self.kind == "text" else f"chunks_index_{self.id}"
 
 
@@ -64,59 +64,46 @@ class VectorEntry:
     embedding: bytes
 
 
-class SearchIndex:
-    """The indexes as seen within one transaction."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+class SearchIndex(Repository):
+    """The indexes of a database within one transaction."""
 
     def generations(self) -> list[Generation]:
-        """All indexes that exist, the active ones first."""
-        rows = self._connection.execute(
-            text("SELECT id, kind, model, dim, state, built_to, embedder FROM indexes ORDER BY state, id")
-        )
-        return [Generation(*row) for row in rows]
+        """Return all indexes, the active ones first."""
+        return self._records(Generation, f"SELECT {select_list(Generation)} FROM indexes ORDER BY state, id")
 
     def active(self, kind: IndexKind) -> Generation | None:
-        """The index that answers searches, if there is one yet."""
+        """Return the index that answers searches, if there is one."""
         return next((g for g in self.generations() if g.kind == kind and g.state == "active"), None)
 
     def building(self, kind: IndexKind) -> Generation | None:
-        """The index that is being built, if there is one."""
+        """Return the index that is being built, if there is one."""
         return next((g for g in self.generations() if g.kind == kind and g.state == "building"), None)
 
     def changing(self) -> Generation | None:
-        """The vector index of the next model, while the model is changed."""
+        """Return the vector index of the next model during a change of model."""
         active, building = self.active("vector"), self.building("vector")
         return building if active and building and building.model != active.model else None
 
     def create(
         self, kind: IndexKind, *, now: int, model: str = "", dim: int = 0, embedder: str = "", active: bool
     ) -> Generation:
-        """Make an empty index. An active one counts as complete: only make it where nothing is indexed yet."""
-        row = self._connection.execute(
-            text(
-                "INSERT INTO indexes (kind, model, dim, state, built_to, created_at)"
-                " VALUES (:kind, :model, :dim, :state, :built_to, :now) RETURNING id"
-            ),
-            {
-                "kind": kind,
-                "model": model,
-                "dim": dim,
-                "state": "active" if active else "building",
-                "built_to": EVERYTHING if active else 0,
-                "now": now,
-            },
-        )
+        """Create an empty index. An active one counts as complete: create it only while nothing is indexed."""
         state, built_to = ("active", EVERYTHING) if active else ("building", 0)
-        generation = Generation(int(row.scalar_one()), kind, model, dim, state, built_to, embedder)
-        if embedder:  # the full-text index of a new file is made before the migration that knows of embedders
-            self._connection.execute(
-                text("UPDATE indexes SET embedder = :embedder WHERE id = :id"),
-                {"embedder": embedder, "id": generation.id},
-            )
-        for statement in _create_sql(generation):
-            self._connection.exec_driver_sql(statement)
+        generation_id = self._value(
+            "INSERT INTO indexes (kind, model, dim, state, built_to, created_at)"
+            " VALUES (:kind, :model, :dim, :state, :built_to, :now) RETURNING id",
+            kind=kind,
+            model=model,
+            dim=dim,
+            state=state,
+            built_to=built_to,
+            now=now,
+        )
+        generation = Generation(int(generation_id), kind, model, dim, state, built_to, embedder)
+        if embedder:  # the full-text index of a new file is created before the migration that adds this column
+            self._execute("UPDATE indexes SET embedder = :embedder WHERE id = :id", embedder=embedder, id=generation.id)
+        for sql in _create_sql(generation):
+            self._connection.exec_driver_sql(sql)
         return generation
 
     def drop(self, generation: Generation) -> None:
@@ -124,20 +111,18 @@ class SearchIndex:
         for suffix in ("insert", "delete"):
             self._connection.exec_driver_sql(f"DROP TRIGGER IF EXISTS {generation.table}_{suffix}")
         self._connection.exec_driver_sql(f"DROP TABLE IF EXISTS {generation.table}")
-        self._connection.execute(text("DELETE FROM indexes WHERE id = :id"), {"id": generation.id})
+        self._execute("DELETE FROM indexes WHERE id = :id", id=generation.id)
 
     def promote(self, generation: Generation) -> None:
-        """Put an index that is complete in the place of the active one, which is dropped."""
+        """Make a complete index the active one, and drop the one it replaces."""
         active = self.active(generation.kind)
         if active is not None:
             self.drop(active)
-        self._connection.execute(
-            text("UPDATE indexes SET state = 'active', built_to = :all WHERE id = :id"),
-            {"all": EVERYTHING, "id": generation.id},
-        )
+        sql = "UPDATE indexes SET state = 'active', built_to = :all WHERE id = :id"
+        self._execute(sql, all=EVERYTHING, id=generation.id)
 
     def add_vectors(self, entries: Sequence[VectorEntry]) -> None:
-        """Put vectors of the active model into every index of it that covers their chunks. Twice is once."""
+        """Put vectors of the active model into every index of it that covers their chunks. Safe to repeat."""
         active = self.active("vector")
         for generation in self.generations():
             covered = [entry for entry in entries if entry.chunk_id <= generation.built_to]
@@ -145,7 +130,7 @@ class SearchIndex:
                 self.fill_vectors(generation, covered)
 
     def fill_vectors(self, generation: Generation, entries: Sequence[VectorEntry]) -> None:
-        """Put vectors into one index. Twice is once: vec0 knows no INSERT OR REPLACE, so what is there goes first."""
+        """Put vectors into one index. Safe to repeat: existing ones are deleted first, as vec0 has no upsert."""
         self._delete_vectors(generation, [entry.chunk_id for entry in entries])
         self._connection.exec_driver_sql(
             f"INSERT INTO {generation.table} (rowid, agent_id, embedding) VALUES (?, ?, ?)",
@@ -153,62 +138,59 @@ class SearchIndex:
         )
 
     def remove_vectors(self, chunk_ids: Sequence[int]) -> None:
-        """Take chunks out of every vector index: called before chunks are deleted, in the same transaction."""
+        """Remove chunks from every vector index, in the transaction that deletes them."""
         for generation in self.generations():
             if generation.kind == "vector":
                 self._delete_vectors(generation, chunk_ids)
 
     def vector_ids(self, generation: Generation) -> set[int]:
-        """The chunks that a vector index holds."""
-        rows = self._connection.exec_driver_sql(f"SELECT rowid FROM {generation.table}_rowids")
-        return {int(row[0]) for row in rows}
+        """Return the chunks in a vector index."""
+        return set(self._values(f"SELECT rowid FROM {generation.table}_rowids"))
 
-    def search_text(self, match: str, within: ChunkFilter, limit: int) -> list[Hit]:
-        """Chunks that match an FTS5 expression, best BM25 first. `match` must come from `retrieval.lexical`."""
+    def search_text(self, match: str, chunk_filter: ChunkFilter, limit: int) -> list[Hit]:
+        """Return chunks that match an FTS5 expression, best BM25 first. `match` must come from `retrieval.lexical`."""
         generation = self.active("text")
         if generation is None:
             return []
         table = generation.table
-        condition = "f.rowid IN (" + within.ids_sql() + ")" if within.narrow else "c.agent_id = :agent"
-        rows = self._connection.execute(
-            text(
-                f"SELECT f.rowid, -bm25({table}) AS score FROM {table} AS f CROSS JOIN chunks AS c ON c.id = f.rowid"
-                f" WHERE {table} MATCH :match AND {condition} ORDER BY score DESC, f.rowid DESC LIMIT :limit"
-            ),
-            {**within.parameters(), "match": match, "limit": limit},
+        condition = f"f.rowid IN ({chunk_filter.ids_sql()})" if chunk_filter.narrow else "c.agent_id = :agent"
+        return self._records(
+            Hit,
+            f"SELECT f.rowid AS chunk_id, -bm25({table}) AS score"
+            f" FROM {table} AS f CROSS JOIN chunks AS c ON c.id = f.rowid"
+            f" WHERE {table} MATCH :match AND {condition} ORDER BY score DESC, f.rowid DESC LIMIT :limit",
+            **chunk_filter.parameters(),
+            match=match,
+            limit=limit,
         )
-        return [Hit(int(row[0]), float(row[1])) for row in rows]
 
-    def search_vectors(self, query: bytes, within: ChunkFilter, limit: int) -> list[Hit]:
-        """The exact nearest chunks of the agent by cosine, best first; the filter works inside the search."""
+    def search_vectors(self, query: bytes, chunk_filter: ChunkFilter, limit: int) -> list[Hit]:
+        """Return the exact nearest chunks by cosine, best first; the filter applies within the search."""
         generation = self.active("vector")
         if generation is None or len(query) != 4 * generation.dim:
             return []
-        narrow = f" AND rowid IN ({within.ids_sql()})" if within.narrow else ""
-        rows = self._connection.execute(
-            text(
-                f"SELECT rowid, 1.0 - distance FROM {generation.table}"
-                f" WHERE embedding MATCH :query AND k = :limit AND agent_id = :agent{narrow} ORDER BY distance"
-            ),
-            {**within.parameters(), "query": query, "limit": min(limit, MAX_NEIGHBOURS)},
+        narrow = f" AND rowid IN ({chunk_filter.ids_sql()})" if chunk_filter.narrow else ""
+        return self._records(
+            Hit,
+            f"SELECT rowid AS chunk_id, 1.0 - distance AS score FROM {generation.table}"
+            f" WHERE embedding MATCH :query AND k = :limit AND agent_id = :agent{narrow} ORDER BY distance",
+            **chunk_filter.parameters(),
+            query=query,
+            limit=min(limit, MAX_NEIGHBOURS),
         )
-        return [Hit(int(row[0]), float(row[1])) for row in rows]
 
     def _delete_vectors(self, generation: Generation, chunk_ids: Sequence[int]) -> None:
-        # A look-up by rowid in vec0 costs 0.15 ms; its own table of rowids says in microseconds that none is there.
-        present = self._connection.execute(
-            text(f"SELECT rowid FROM {generation.table}_rowids WHERE rowid IN (SELECT value FROM json_each(:ids))"),
-            {"ids": json.dumps(list(chunk_ids))},
-        ).scalars()
-        found = [(chunk_id,) for chunk_id in present]
+        # A look-up by rowid in vec0 takes 0.15 ms; its table of rowids tells in microseconds that there is none.
+        sql = f"SELECT rowid FROM {generation.table}_rowids WHERE rowid IN (SELECT value FROM json_each(:ids))"
+        found = [(chunk_id,) for chunk_id in self._values(sql, ids=chunk_ids)]
         if found:
             self._connection.exec_driver_sql(f"DELETE FROM {generation.table} WHERE rowid = ?", found)
 
 
 def create_missing_indexes(connection: Connection, now: int) -> None:
-    """Make the full-text index of a new database. A vector index is made with the first vector."""
-    # After the first migration too, when columns that later ones add are not there yet.
-    if connection.execute(text("SELECT 1 FROM indexes WHERE kind = 'text' AND state = 'active'")).scalar() is None:
+    """Create the full-text index of a new database. The vector index is created with the first vector."""
+    # Also runs right after the first migration, when columns that later ones add do not exist yet.
+    if execute(connection, "SELECT 1 FROM indexes WHERE kind = 'text' AND state = 'active'").scalar() is None:
         SearchIndex(connection).create("text", now=now, active=True)
 
 
@@ -223,7 +205,7 @@ def _create_sql(generation: Generation) -> list[str]:
     return [
         f"CREATE VIRTUAL TABLE {table} USING fts5(text, content='chunks', content_rowid='id',"
         " tokenize='porter unicode61')",
-        # Without this a deleted word can survive in the index, even a VACUUM.
+        # Without this a deleted word can stay in the index, even after a VACUUM.
         f"INSERT INTO {table}({table}, rank) VALUES ('secure-delete', 1)",
         f"CREATE TRIGGER {table}_insert AFTER INSERT ON chunks WHEN new.id <= {covered} BEGIN"
         f" INSERT INTO {table} (rowid, text) VALUES (new.id, new.text); END",

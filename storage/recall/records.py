@@ -1,4 +1,4 @@
-"""What a recall reads of the store, as records: frozen and typed, times as integer microseconds in UTC."""
+"""What recall reads from a store, as records: frozen and typed, times as integer microseconds in UTC."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ from storage.memories.records import Tier
 
 @dataclass(frozen=True, slots=True)
 class Hit:
-    """One chunk found by one retriever of a recall. A higher score is a better match.
+    """One chunk found by a retriever. A higher score is a better match.
 
-    Of a whole recall, which may reach over two stores, `store` says which one the chunk is of.
+    In a recall over two stores, `store` names the one that the chunk is in.
     """
 
     chunk_id: int
@@ -21,11 +21,11 @@ class Hit:
 
 
 @dataclass(frozen=True, slots=True)
-class FoundText:
-    """What a chunk stands for: the message, file or memory it came from, as a recall shows it.
+class ChunkSource:
+    """The message, file or memory that a chunk came from, as recall shows it.
 
-    Of a memory `tier` is where it lives, and `source_message` the id of the message that it was made from, if any.
-    One with `expires_at` (microseconds) is not to be shown from then on.
+    For a memory `tier` is its tier, and `source_message` the id of the message it was made from. A source with
+    `expires_at` must not be shown from then on.
     """
 
     chunk_id: int
@@ -44,8 +44,26 @@ class FoundText:
     expires_at: int | None = None
 
 
-class FoundTurn(NamedTuple):
-    """A message that stands beside one that was found."""
+@dataclass(frozen=True, slots=True)
+class ChunkAttributes:
+    """What ranking knows of a chunk. `accessed_at` is None if it was never found.
+
+    `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither.
+    """
+
+    chunk_id: int
+    session: str | None
+    channel: str | None
+    importance: float
+    access_count: int
+    accessed_at: int | None
+    created_at: int
+    tier: Tier | None = None
+    kind: str | None = None
+
+
+class NeighbourMessage(NamedTuple):
+    """A message before or after a result in its session."""
 
     id: str
     role: str

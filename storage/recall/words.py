@@ -1,7 +1,7 @@
-"""From a text to the words that the keyword retriever counts: the same for what is stored and for what is asked.
+"""Turns text into the words that the keyword retriever counts, in the same way for stored texts and for queries.
 
-A word is folded (case, accents), stemmed (Porter2) and kept as a 32-bit hash: of 100,000 different words some two
-share one. Chinese, Japanese and Korean, which put no blanks between words, are taken in pairs of characters.
+A word is folded (case, accents), stemmed (Porter2) and stored as a 32-bit hash: of 100,000 different words about two
+share one. Chinese, Japanese and Korean, which put no spaces between words, are split into pairs of characters.
 """
 
 from __future__ import annotations
@@ -18,43 +18,43 @@ import numpy as np
 import Stemmer
 from numpy.typing import NDArray
 
-# What a longer word begins with stands for all of it: a query may be one word of 100,000 characters.
-_LONGEST_WORD: Final = 64
-# So many marks may stand on one character, as in Unicode's own "stream-safe text format" (UAX #15); no language comes
-# near. Putting them in order takes quadratic time: 600,000 on one letter took 240 s.
-_MOST_MARKS: Final = 30
+# Longer words are cut: a query may be one word of 100,000 characters.
+_MAX_WORD: Final = 64
+# Combining marks kept on one character, as in Unicode's "stream-safe text format" (UAX #15); no language needs as
+# many. Normalising sorts them in quadratic time: 600,000 on one letter took 240 s.
+_MAX_MARKS: Final = 30
 _CJK: Final = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af"
 _RUN = re.compile(rf"[{_CJK}]+|[^\W_{_CJK}]+", re.UNICODE)
-_WITHOUT_BLANKS = re.compile(f"[{_CJK}]")
+_WITHOUT_SPACES = re.compile(f"[{_CJK}]")
 _ACCENTS = re.compile("[\u0300-\u036f]+")
-_NO_LETTERS = re.compile(rf"[^\w\s\x00-\x7f]{{{_MOST_MARKS + 1},}}")
+_NO_LETTERS = re.compile(rf"[^\w\s\x00-\x7f]{{{_MAX_MARKS + 1},}}")
 _thread = local()
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a text in their order, folded and not stemmed; pairs of characters where there are no blanks."""
+    """Return the words of a text in order, folded but not stemmed; pairs of characters for scripts without spaces."""
     return [word for run in _RUN.findall(_folded(text)) for word in _split(run)]
 
 
 def with_few_marks(text: str) -> str:
-    """The text without the marks (accents) beyond the first 30 on one character: what is left normalises in no time."""
+    """Return the text without the combining marks beyond the first 30 on a character, so that it normalises quickly."""
     return text if text.isascii() else _NO_LETTERS.sub(_few_marks, text)
 
 
 def hashes_of(text: str) -> NDArray[np.uint32]:
-    """The hashes of a text's stemmed words, in their order and with their repeats."""
+    """Return the hashes of a text's stemmed words, in order and with repeats."""
     return np.fromiter((hash_of(word) for word in words_of(text)), dtype="<u4")
 
 
 @lru_cache(maxsize=131_072)
 def hash_of(word: str) -> int:
-    """The hash of one folded word's stem."""
+    """Return the hash of a folded word's stem."""
     stem: str = _stemmer().stemWord(word)
     return zlib.crc32(stem.encode())
 
 
 def _stemmer() -> Stemmer.Stemmer:
-    """A stemmer of this thread's own: they must not be shared."""
+    """Return this thread's stemmer: stemmers are not thread-safe."""
     found: Stemmer.Stemmer | None = getattr(_thread, "stemmer", None)
     if found is None:
         found = _thread.stemmer = Stemmer.Stemmer("english", 0)
@@ -73,13 +73,13 @@ def _few_marks(run: re.Match[str]) -> str:
     marks = 0
     for character in run.group():
         marks = marks + 1 if unicodedata.combining(character) else 0
-        if marks <= _MOST_MARKS:
+        if marks <= _MAX_MARKS:
             kept.append(character)
     return "".join(kept)
 
 
 def _split(run: str) -> Iterator[str]:
-    if len(run) == 1 or run[0] < "\u3040" or not _WITHOUT_BLANKS.match(run):
-        yield run[:_LONGEST_WORD]
+    if len(run) == 1 or run[0] < "\u3040" or not _WITHOUT_SPACES.match(run):
+        yield run[:_MAX_WORD]
     else:
         yield from (run[place : place + 2] for place in range(len(run) - 1))

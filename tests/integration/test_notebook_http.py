@@ -174,7 +174,7 @@ def test_a_dream_sweep_runs_as_a_task_and_its_ledger_can_be_read(here: Runtime, 
     later = here.now() + 10 * DAY_MICROS
     here.clock = lambda: now_micros() + 10 * DAY_MICROS
     with store.writing() as tx:
-        chunk = next(iter(tx.for_agent("ana").found.texts(range(1, 20))))
+        chunk = next(iter(tx.for_agent("ana").chunk_sources.texts(range(1, 20))))
         for day, query in enumerate(("where", "which city", "home")):
             tx.recalls.record([NewRecall("ana", new_id(), query, later - day * DAY_MICROS, ((chunk, 0.9),))])
 

@@ -14,7 +14,7 @@ from retrieval.scopes import ranked, relevance_of, tier_of
 from retrieval.trihybrid import choose, in_order
 from reverie.errors import Rejected
 from storage.memories.decay import RATES, decay
-from storage.recall.standing import Standing
+from storage.recall.records import ChunkAttributes
 from support.contexts import HOUR, MORNING, candidate, message
 
 STANDARD = RATES["standard"]
@@ -62,8 +62,8 @@ def test_turns_are_told_in_the_order_in_which_they_were_said() -> None:
 # --- scopes (R5) ---
 
 
-def standing(session: str | None, channel: str | None) -> Standing:
-    return Standing(1, session, channel, 0.5, 0, None, MORNING)
+def standing(session: str | None, channel: str | None) -> ChunkAttributes:
+    return ChunkAttributes(1, session, channel, 0.5, 0, None, MORNING)
 
 
 @pytest.mark.parametrize(
