@@ -231,7 +231,7 @@ def test_of_two_sweeps_that_read_the_same_due_schedule_one_makes_its_run(time: S
     first = other.claim()
     claim = due_runs._plan(due, time.now)
     with time.store.writing() as tx:
-        assert not due_runs._claimed(tx, claim, time.now, time.clock)
+        assert not due_runs._write(tx, claim, time.now, time.clock)
     assert [run.id for run in time.runs(schedule)] == [sent.run for sent in first]
     other.close()
 
