@@ -1,4 +1,4 @@
-"""Gives the goals of schedules their vectors."""
+"""Embeds the goals of schedules, so that a run can recall without loading a model."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from reverie.errors import Permanent, Transient
 from storage.scheduling.goal_vectors import Goal
 from storage.stores import Store
 
-# A goal is a sentence: these take half a second at most.
+# Goals embedded between two transactions. A goal is a sentence: these take half a second at most.
 _BATCH: Final = 50
 
 
 def embed_goals(store: Store, embedder: Embedder) -> dict[str, int]:
-    """Embed the goals that have no vector of this model, outside of any transaction; returns counts.
+    """Embed the goals without a vector of this model, outside of any transaction; returns counts.
 
-    A failure leaves them to the next call: a run without a vector recalls by words. One that the embedder refuses
-    holds up no other.
+    After a failure the rest is left to the next call: a run whose goal has no vector recalls by keywords. A goal that
+    the embedder refuses stops no other.
     """
     counts = {"goals": 0}
     try:
@@ -29,7 +29,7 @@ def embed_goals(store: Store, embedder: Embedder) -> dict[str, int]:
         while True:
             with store.reading() as tx:
                 goals = tx.goal_vectors.waiting(embedder.model, limit=_BATCH)
-            vectors = _vectors_of(goals, embedder)
+            vectors = _embed(goals, embedder)
             if vectors:
                 with store.writing() as tx:
                     for goal, vector in vectors:
@@ -41,7 +41,7 @@ def embed_goals(store: Store, embedder: Embedder) -> dict[str, int]:
         return {**counts, "failed": 1}
 
 
-def _vectors_of(goals: Sequence[Goal], embedder: Embedder) -> list[tuple[Goal, bytes]]:
+def _embed(goals: Sequence[Goal], embedder: Embedder) -> list[tuple[Goal, bytes]]:
     found = []
     for goal in goals:
         with contextlib.suppress(EmbeddingRefused):

@@ -1,4 +1,4 @@
-"""Reminders as an agent sees them: made, listed, claimed and delivered by itself (T7)."""
+"""The reminders of an agent: created, listed, claimed and delivered by the agent itself."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.stores import Store
 
 
 def check_delivery(draft: ReminderDraft, *, notifier: bool) -> ReminderDraft:
-    """A draft that can be delivered here, or `Rejected`: what is only to be pushed needs a notifier."""
+    """Return the draft. Raises `Rejected` for one that is to be pushed if there is no notifier."""
     if draft.delivery == "push" and not notifier:
         raise Rejected(
             "delivery is push, but this server has no notifier: set notifier_webhook_url, or leave it at auto",
@@ -30,15 +30,15 @@ def check_delivery(draft: ReminderDraft, *, notifier: bool) -> ReminderDraft:
 
 
 def remind(store: Store, draft: ReminderDraft, *, agent: str, now: int) -> Reminder:
-    """Keep a reminder, which has been checked. Sent again under its id, it is there already and stays as it is.
+    """Store a checked reminder and return it; one with the same id and content is returned as it is.
 
-    Raises `Conflict` for an id that stands for something else.
+    Raises `Conflict` if the id is in use for another reminder.
     """
     assert draft.id is not None
     with store.writing() as tx:
         rows = tx.for_agent(agent).reminders
-        stands = rows.find(draft.id)
-        if stands is None:
+        stored = rows.find(draft.id)
+        if stored is None:
             new = NewReminder(
                 id=draft.id,
                 session=draft.session,
@@ -49,13 +49,13 @@ def remind(store: Store, draft: ReminderDraft, *, agent: str, now: int) -> Remin
                 due_at=to_due_micros(draft),
             )
             rows.add(new, now=now)
-        elif (stands.session, stands.recipient, stands.message) != (draft.session, draft.recipient, draft.message):
-            raise Conflict(f"reminder {draft.id} is another one: leave the id out, or choose another", field="id")
+        elif (stored.session, stored.recipient, stored.message) != (draft.session, draft.recipient, draft.message):
+            raise Conflict(f"id {draft.id} is in use for another reminder: leave it out, or choose another", field="id")
         return to_reminder(rows.get(draft.id), now=now)
 
 
 def read_reminder(store: Store, reminder_id: str, *, agent: str, now: int) -> Reminder:
-    """One reminder. Raises `NotFound`."""
+    """Return one reminder. Raises `NotFound`."""
     with store.reading() as tx:
         return to_reminder(tx.for_agent(agent).reminders.get(reminder_id), now=now)
 
@@ -72,53 +72,53 @@ def list_reminders(store: Store, call: ListReminders, *, agent: str, now: int) -
 def claim_reminders(
     store: Store, claim: ClaimReminders, *, agent: str, now: int, pushed: bool = True
 ) -> ClaimedReminders:
-    """Claim due reminders for the caller to deliver. What is not said to be delivered in time is due again.
+    """Claim due reminders for the caller to deliver. A claim that is not confirmed in time expires.
 
-    `pushed` says whether there is a notifier; without one, reminders that were to be pushed are the caller's, too.
+    `pushed` says whether there is a notifier; without one, reminders that were to be pushed are claimed, too.
     """
-    with store.reading() as tx:  # most of the time nothing is due, and an agent that polls must not write for that
+    with store.reading() as tx:  # mostly nothing is due, and polling must not write
         _, due = tx.for_agent(agent).reminders.page(
             ReminderFilter("due", recipient=claim.recipient), now=now, clock=now_micros(), limit=1, offset=0
         )
     if not due:
         return ClaimedReminders(claimed=[])
     with store.writing() as tx:
-        clock = now_micros()  # what was waited for the lock is no part of the lease
+        clock = now_micros()  # read within the transaction: the lease excludes the wait for it
         until = clock + int(claim.lease_seconds * 1_000_000)
-        found, token = tx.for_agent(agent).reminders.claim(
+        records, token = tx.for_agent(agent).reminders.claim(
             recipient=claim.recipient, now=now, clock=clock, until=until, limit=claim.limit, has_notifier=pushed
         )
     return ClaimedReminders(
-        claimed=[ClaimedReminder(reminder=to_reminder(one, now=now), token=str(token)) for one in found]
+        claimed=[ClaimedReminder(reminder=to_reminder(record, now=now), token=str(token)) for record in records]
     )
 
 
 def reminder_delivered(store: Store, reminder_id: str, token: str, *, agent: str, now: int) -> Reminder:
-    """Note that a claimed reminder was delivered; saying it again changes nothing.
+    """Mark a claimed reminder as delivered; doing so again changes nothing.
 
-    Raises `NotFound`, and `Conflict` where the claim ended and another has it: it may be delivered twice.
+    Raises `NotFound`, and `Conflict` if the claim expired and another was made: it may be delivered twice.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent).reminders
         rows.get(reminder_id)
-        known = token.isascii() and token.isdigit() and len(token) < 20
-        if not known or not rows.mark_delivered(reminder_id, int(token), now=now):
+        is_number = token.isascii() and token.isdigit() and len(token) < 20
+        if not is_number or not rows.mark_delivered(reminder_id, int(token), now=now):
             raise Conflict(
-                f"the token is not of the claim on reminder {reminder_id}: yours has ended, somebody else may deliver"
-                " it again; claim for longer",
+                f"the token does not match the claim on reminder {reminder_id}: your claim has expired, and it may be"
+                " delivered again; claim for longer",
                 field="token",
             )
         return to_reminder(rows.get(reminder_id), now=now)
 
 
 def cancel_reminder(store: Store, reminder_id: str, *, agent: str) -> bool:
-    """Remove a reminder, delivered or not; False where there was none."""
+    """Delete a reminder, delivered or not; returns False if there was none."""
     with store.writing() as tx:
         return tx.for_agent(agent).reminders.delete(reminder_id)
 
 
 def to_reminder(record: ReminderRecord, *, now: int) -> Reminder:
-    """A stored reminder as the client sees it at a moment."""
+    """Return a stored reminder as the client sees it at `now`."""
     return Reminder(
         id=record.id,
         agent=record.agent,

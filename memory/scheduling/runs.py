@@ -1,4 +1,4 @@
-"""Runs of schedules as an agent sees them: their history, asked for by hand, cancelled, and reported (T3, T4)."""
+"""The runs of an agent's schedules: history, manual runs, cancelling, and reports of results."""
 
 from __future__ import annotations
 
@@ -15,50 +15,50 @@ from reverie.scheduling.schedule_types import Executor, RunReport, ScheduleRun, 
 from storage.scheduling.records import OPEN_STATUSES, NewRun, RunRecord, ScheduleRecord
 from storage.stores import Store
 
-# How often a run that is waited for is looked at.
-_LOOK_SECONDS: Final = 0.2
+# Seconds between two reads of a run that is waited for.
+_POLL_SECONDS: Final = 0.2
 
 
 def run_history(store: Store, schedule_id: str, *, agent: str, limit: int, offset: int = 0) -> list[ScheduleRun]:
-    """Runs of a schedule, the newest first. Raises `NotFound`."""
+    """Return runs of a schedule, newest first. Raises `NotFound`."""
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         rows.schedules.get(schedule_id)
-        return [as_run(run) for run in rows.runs.history(schedule_id, limit=limit, offset=offset)]
+        return [to_run(run) for run in rows.runs.history(schedule_id, limit=limit, offset=offset)]
 
 
 def read_run(store: Store, run_id: str, *, agent: str) -> ScheduleRun:
-    """One run. Raises `NotFound`."""
+    """Return one run. Raises `NotFound`."""
     with store.reading() as tx:
-        return as_run(tx.for_agent(agent).runs.get(run_id))
+        return to_run(tx.for_agent(agent).runs.get(run_id))
 
 
 def run_now(
     store: Store, schedule_id: str, *, agent: str, now: int, trace: str = "", run_id: str | None = None
 ) -> ScheduleRun:
-    """Make a run that nobody's time asks for; when the schedule fires next stays. The caller sends the task for it.
+    """Make a manual run; the next time of the schedule does not change. The caller sends its task.
 
-    Asked for again under its id it is there already. Raises `NotFound`, and `Conflict` where a run is under way: of a
-    schedule there is one at a time.
+    A run that exists under `run_id` is returned as it is. Raises `NotFound`, and `Conflict` while another run of the
+    schedule is open: there is one at a time.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         schedule = rows.schedules.get(schedule_id)
         if run_id is not None and (owner := tx.open_runs.find_agent(run_id)) is not None:
-            stands = rows.runs.find(run_id) if owner == agent else None
-            if stands is None or stands.schedule != schedule_id:
-                raise Conflict(f"run {run_id} is another one: leave the id out, or choose another", field="id")
-            return as_run(stands)
-        under_way = rows.runs.find_open(schedule_id)
-        if under_way is not None:
+            stored = rows.runs.find(run_id) if owner == agent else None
+            if stored is None or stored.schedule != schedule_id:
+                raise Conflict(f"id {run_id} is in use for another run: leave it out, or choose another", field="id")
+            return to_run(stored)
+        open_run = rows.runs.find_open(schedule_id)
+        if open_run is not None:
             raise Conflict(
-                f"run {under_way.id} of schedule {schedule_id} is {under_way.status}: wait for it, or cancel it",
+                f"run {open_run.id} of schedule {schedule_id} is {open_run.status}: wait for it, or cancel it",
                 field="id",
             )
         run = NewRun(run_id or new_id(), now, now, 0, "manual", 1, trace or new_id())
-        while not rows.runs.add(schedule, run, now=now, sent_at=now_micros()):  # it was due this very microsecond
+        while not rows.runs.add(schedule, run, now=now, sent_at=now_micros()):  # a run is due this very microsecond
             run = NewRun(run.id, run.due_at + 1, run.due_at + 1, 0, "manual", 1, run.trace)
-        return as_run(rows.runs.get(run.id))
+        return to_run(rows.runs.get(run.id))
 
 
 def wait_until_ended(
@@ -70,25 +70,25 @@ def wait_until_ended(
     monotonic: Callable[[], float] = time.monotonic,
     pause: Callable[[float], None] = time.sleep,
 ) -> ScheduleRun:
-    """The run once it has ended. Raises `NotFound`, also when it is deleted meanwhile, and `WaitTimeout`."""
+    """Return the run once it has ended. Raises `NotFound`, also if it is deleted meanwhile, and `WaitTimeout`."""
     deadline = monotonic() + timeout_seconds
     while True:
         run = read_run(store, run_id, agent=agent)
         if run.status not in OPEN_STATUSES:
             return run
-        left = deadline - monotonic()
-        if left <= 0:
+        remaining = deadline - monotonic()
+        if remaining <= 0:
             raise WaitTimeout(
                 f"run {run_id} is {run.status} after {timeout_seconds:g} s: it goes on, if workers run; see reverie"
                 " status"
             )
-        pause(min(_LOOK_SECONDS, left))
+        pause(min(_POLL_SECONDS, remaining))
 
 
 def cancel_run(store: Store, run_id: str, *, agent: str, rules: ScheduleRules, now: int) -> ScheduleRun:
-    """End a run that is under way; what its executor still says is not kept. Cancelled twice, it is cancelled once.
+    """End an open run as cancelled; a later result of its executor is dropped. Doing so again changes nothing.
 
-    Raises `NotFound`, and `Conflict` for one that has ended otherwise.
+    Raises `NotFound`, and `Conflict` if the run ended in another way.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent)
@@ -97,15 +97,16 @@ def cancel_run(store: Store, run_id: str, *, agent: str, rules: ScheduleRules, n
             if not end_run(rows, run, RunResult("cancelled"), now=now, rules=rules):
                 raise Conflict(f"run {run_id} has ended: {run.status}", field="run")
             run = rows.runs.get(run_id)
-    return as_run(run)
+    return to_run(run)
 
 
 def complete_run(
     store: Store, run_id: str, report: RunReport, *, agent: str, rules: ScheduleRules, now: int
 ) -> ScheduleRun:
-    """Take the report of a task that the agent's own workers execute. Reported again, it stays as it was first.
+    """Store the result of a run that the agent's own workers executed. Reporting the same again changes nothing.
 
-    Raises `NotFound`, and `Conflict` for a run that is not theirs, or has ended otherwise: cancelled, or too late.
+    Raises `NotFound`, and `Conflict` if Reverie executes the run itself or the run ended in another way: it was
+    cancelled, or the report came too late.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent)
@@ -113,16 +114,16 @@ def complete_run(
         if run.status not in OPEN_STATUSES:
             if run.status != report.status:
                 raise Conflict(f"run {run_id} has ended: {run.status.replace('_', ' ')}", field="run")
-            return as_run(run)
-        # What was handed over is theirs, whoever executes the schedule by now.
-        if not (rows.runs.is_delegated(run_id) or _is_task(rows.schedules.get(run.schedule))):
+            return to_run(run)
+        # A delegated run stays the workers', also if the schedule has another executor by now.
+        if not (rows.runs.is_delegated(run_id) or _has_task_executor(rows.schedules.get(run.schedule))):
             raise Conflict(f"run {run_id} is executed by Reverie itself: nobody else can report it", field="run")
         end_run(rows, run, to_result(report), now=now, rules=rules)
-        return as_run(rows.runs.get(run_id))
+        return to_run(rows.runs.get(run_id))
 
 
-def as_run(record: RunRecord) -> ScheduleRun:
-    """A stored run as the client sees it."""
+def to_run(record: RunRecord) -> ScheduleRun:
+    """Return a stored run as the client sees it."""
     return ScheduleRun(
         id=record.id,
         schedule_id=record.schedule,
@@ -144,6 +145,6 @@ def as_run(record: RunRecord) -> ScheduleRun:
     )
 
 
-def _is_task(schedule: ScheduleRecord) -> bool:
+def _has_task_executor(schedule: ScheduleRecord) -> bool:
     executor: Executor = msgspec.json.decode(schedule.executor, type=Executor)
     return isinstance(executor, TaskExecutor)

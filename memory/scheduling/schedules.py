@@ -1,4 +1,4 @@
-"""Schedules as an agent sees them: made, found, changed, paused and resumed (T1, T2, T6)."""
+"""The schedules of an agent: created, found, changed, paused, resumed and deleted."""
 
 from __future__ import annotations
 
@@ -35,25 +35,24 @@ from storage.stores import Store, Stores
 
 MAX_NEXT_RUNS: Final = 100
 
-# Whether a webhook may go to a URL at all; raises `Rejected`.
+# Raises `Rejected` for a URL that webhooks may not go to.
 UrlCheck = Callable[[str], object]
 
 
 def create_schedule(
     store: Store, draft: ScheduleDraft, *, agent: str, rules: ScheduleRules, check_url: UrlCheck, now: int
 ) -> Schedule:
-    """Make a schedule. Sent again under its id it is there already, and stays as it is.
+    """Create a schedule from a checked draft; one with the same id and content is returned as it is.
 
-    `draft` has been checked. Raises `Rejected` for a cadence, a URL or one too many, and `Conflict` for an id that
-    stands for something else.
+    Raises `Rejected` for its cadence, its URL or the limit of a user, and `Conflict` if the id is in use for another.
     """
     assert draft.id is not None
     assert draft.user is not None
     with store.reading() as tx:
-        stands = tx.for_agent(agent).schedules.find(draft.id)
-    if stands is not None:
-        return as_schedule(_the_same(stands, draft))
-    cadence, next_run_at = _begun(draft.cadence, rules, now)
+        stored = tx.for_agent(agent).schedules.find(draft.id)
+    if stored is not None:
+        return to_schedule(_check_same(stored, draft))
+    cadence, next_run_at = _start_cadence(draft.cadence, rules, now)
     _check_url(draft.executor, check_url)
     new = NewSchedule(
         id=draft.id,
@@ -71,9 +70,9 @@ def create_schedule(
     )
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stands = rows.find(new.id)
-        if stands is not None:  # sent twice at once
-            return as_schedule(_the_same(stands, draft))
+        stored = rows.find(new.id)
+        if stored is not None:  # sent twice at once
+            return to_schedule(_check_same(stored, draft))
         if rows.count_unfinished(new.user) >= rules.max_per_user:
             raise Rejected(
                 f"user {new.user} has {rules.max_per_user} schedules, the limit: delete one, or raise"
@@ -81,7 +80,7 @@ def create_schedule(
                 field="user",
             )
         rows.add(new, now=now)
-        return as_schedule(rows.get(new.id))
+        return to_schedule(rows.get(new.id))
 
 
 def create_in_workspace(
@@ -94,32 +93,32 @@ def create_in_workspace(
     check_url: UrlCheck,
     now: int,
 ) -> Schedule:
-    """`create_schedule` where the workspace may be new: it comes into being only with a schedule that is right."""
+    """Create a schedule in a workspace that may be new: the workspace is created only for a valid schedule."""
     if not stores.database_path(workspace).exists():
-        _begun(draft.cadence, rules, now)
+        _start_cadence(draft.cadence, rules, now)
         _check_url(draft.executor, check_url)
     store = stores.workspace(workspace)
     return create_schedule(store, draft, agent=agent, rules=rules, check_url=check_url, now=now)
 
 
 def read_schedule(store: Store, schedule_id: str, *, agent: str) -> Schedule:
-    """One schedule. Raises `NotFound`."""
+    """Return one schedule. Raises `NotFound`."""
     with store.reading() as tx:
-        return as_schedule(tx.for_agent(agent).schedules.get(schedule_id))
+        return to_schedule(tx.for_agent(agent).schedules.get(schedule_id))
 
 
-def search_schedules(store: Store, wanted: ScheduleFilter, *, agent: str, limit: int, offset: int) -> SchedulePage:
-    """A page of the schedules to which everything in `wanted` applies, the newest first, and how many there are."""
+def search_schedules(store: Store, filter: ScheduleFilter, *, agent: str, limit: int, offset: int) -> SchedulePage:
+    """Return a page of the schedules that match, newest first, and how many match in all."""
     with store.reading() as tx:
         rows = tx.for_agent(agent).schedules
-        found = rows.search(wanted, limit=limit, offset=offset)
-        return SchedulePage(schedules=[as_schedule(one) for one in found], total=rows.count(wanted))
+        records = rows.search(filter, limit=limit, offset=offset)
+        return SchedulePage(schedules=[to_schedule(record) for record in records], total=rows.count(filter))
 
 
-def count_schedules(store: Store, wanted: ScheduleFilter, *, agent: str) -> int:
-    """How many schedules there are to which everything in `wanted` applies."""
+def count_schedules(store: Store, filter: ScheduleFilter, *, agent: str) -> int:
+    """Return how many schedules match."""
     with store.reading() as tx:
-        return tx.for_agent(agent).schedules.count(wanted)
+        return tx.for_agent(agent).schedules.count(filter)
 
 
 def update_schedule(
@@ -132,7 +131,7 @@ def update_schedule(
     check_url: UrlCheck,
     now: int,
 ) -> Schedule:
-    """Change what is given. A new cadence begins now; what had ended is active again by it, and its failures count 0.
+    """Change the given fields. A new cadence starts now and makes a completed or failed schedule active again.
 
     Raises `Rejected` and `NotFound`.
     """
@@ -146,61 +145,61 @@ def update_schedule(
     if not isinstance(changes.executor, UnsetType):
         _check_url(changes.executor, check_url)
         values["executor"] = _json(changes.executor)
-    begun = None if isinstance(changes.cadence, UnsetType) else _begun(changes.cadence, rules, now)
+    started = None if isinstance(changes.cadence, UnsetType) else _start_cadence(changes.cadence, rules, now)
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stands = rows.get(schedule_id)
-        if begun is not None:
-            values |= _with_cadence(stands, *begun)
-            _check_room(rows.count_unfinished(stands.user), stands, values, rules)
+        stored = rows.get(schedule_id)
+        if started is not None:
+            values |= _with_cadence(stored, *started)
+            _check_limit(rows.count_unfinished(stored.user), stored, values, rules)
         rows.update(schedule_id, values, now=now)
-        return as_schedule(rows.get(schedule_id))
+        return to_schedule(rows.get(schedule_id))
 
 
 def pause_schedule(store: Store, schedule_id: str, *, agent: str, now: int) -> Schedule:
-    """Have a schedule fire no more until it is resumed; a run that is under way goes on.
+    """Pause a schedule until it is resumed; an open run continues.
 
-    Raises `NotFound`, and `Conflict` for one that does not fire anyway.
+    Raises `NotFound`, and `Conflict` for a schedule that is neither active nor paused.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stands = rows.get(schedule_id)
-        if stands.status not in ("active", "paused"):
-            raise Conflict(f"schedule {schedule_id} is {stands.status}: there is nothing to pause", field="status")
-        if stands.status == "active":
+        stored = rows.get(schedule_id)
+        if stored.status not in ("active", "paused"):
+            raise Conflict(f"schedule {schedule_id} is {stored.status}: there is nothing to pause", field="status")
+        if stored.status == "active":
             rows.update(schedule_id, {"status": "paused", "next_run_at": None}, now=now)
-        return as_schedule(rows.get(schedule_id))
+        return to_schedule(rows.get(schedule_id))
 
 
 def resume_schedule(store: Store, schedule_id: str, *, agent: str, rules: ScheduleRules, now: int) -> Schedule:
-    """Have a schedule fire again that was paused, disabled or had failed; its failures count 0.
+    """Make a paused, disabled or failed schedule active again and reset its failures.
 
-    What was missed meanwhile is not made up for, but a one-shot whose time has passed fires at once. An interval keeps
-    its phase. Raises `NotFound`, `Rejected` for one too many, and `Conflict` for a one-shot that has succeeded.
+    Missed times are skipped, but a one-shot whose time has passed fires at once. An interval keeps its phase. Raises
+    `NotFound`, `Rejected` for the limit of a user, and `Conflict` for a completed one-shot.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stands = rows.get(schedule_id)
-        if stands.status == "completed":
+        stored = rows.get(schedule_id)
+        if stored.status == "completed":
             raise Conflict(f"schedule {schedule_id} is completed: give it a new time instead", field="status")
-        if stands.status != "active":
+        if stored.status != "active":
             values: dict[str, Any] = {"status": "active", "consecutive_failures": 0, "retries": 0}
-            values["next_run_at"] = _resumed_at(stands, now)
+            values["next_run_at"] = _resumed_at(stored, now)
             if tx.for_agent(agent).runs.find_open(schedule_id) is not None and values["next_run_at"] == now:
-                values["next_run_at"] = None  # a one-shot under way: its end decides
-            _check_room(rows.count_unfinished(stands.user), stands, values, rules)
+                values["next_run_at"] = None  # the end of the open run of a one-shot decides
+            _check_limit(rows.count_unfinished(stored.user), stored, values, rules)
             rows.update(schedule_id, values, now=now)
-        return as_schedule(rows.get(schedule_id))
+        return to_schedule(rows.get(schedule_id))
 
 
 def delete_schedule(store: Store, schedule_id: str, *, agent: str) -> bool:
-    """Remove a schedule with its runs; False where there was none. What a run under way still says is lost."""
+    """Delete a schedule with its runs; returns False if there was none. The result of an open run is dropped."""
     with store.writing() as tx:
         return tx.for_agent(agent).schedules.delete(schedule_id)
 
 
 def upcoming(store: Store, schedule_id: str, *, agent: str, count: int, now: int) -> NextRuns:
-    """When a schedule will fire next, at most `count` times; nothing for one that does not fire.
+    """Return the next `count` times at which a schedule fires, fewer if there are no more.
 
     Raises `NotFound` and `Rejected`.
     """
@@ -212,15 +211,15 @@ def upcoming(store: Store, schedule_id: str, *, agent: str, count: int, now: int
         return NextRuns(at=[], local=[])
     cadence = read_cadence(record)
     first = from_micros(record.next_run_at)
-    # A retry is not among the times of a one-shot, and what is overdue fires once.
+    # The retry of a one-shot is not a time of its cadence, and overdue times fire once.
     after = max(first, from_micros(now))
     later = [] if isinstance(cadence, Once) else next_runs(cadence, after, count - 1)
-    moments = [first, *later]
-    return NextRuns(at=moments, local=[format_in_timezone(one, cadence) for one in moments])
+    times = [first, *later]
+    return NextRuns(at=times, local=[format_in_timezone(at, cadence) for at in times])
 
 
-def as_schedule(record: ScheduleRecord) -> Schedule:
-    """A stored schedule as the client sees it."""
+def to_schedule(record: ScheduleRecord) -> Schedule:
+    """Return a stored schedule as the client sees it."""
     executor: Executor = msgspec.json.decode(record.executor, type=Executor)
     return Schedule(
         id=record.id,
@@ -245,46 +244,47 @@ def as_schedule(record: ScheduleRecord) -> Schedule:
     )
 
 
-def _begun(cadence: Cadence, rules: ScheduleRules, now: int) -> tuple[Cadence, int]:
-    """A cadence that begins now, and when it fires first, in microseconds. Raises `Rejected`."""
+def _start_cadence(cadence: Cadence, rules: ScheduleRules, now: int) -> tuple[Cadence, int]:
+    """Return the cadence, anchored at `now`, and its first time in microseconds. Raises `Rejected`."""
     present = from_micros(now)
     if isinstance(cadence, Interval) and cadence.anchor is None:
         cadence = replace(cadence, anchor=present)
     validate_cadence(cadence, now=present, min_interval_seconds=rules.min_interval_seconds)
     first = next_run_for_cadence(cadence, present)
-    if first is None:  # which the validation has refused; for one that passes just now
+    if first is None:  # rejected above, except for a time that passes just now
         raise Rejected("the schedule would never fire", field="cadence")
     return cadence, to_micros(first)
 
 
-def _with_cadence(stands: ScheduleRecord, cadence: Cadence, next_run_at: int) -> dict[str, Any]:
+def _with_cadence(stored: ScheduleRecord, cadence: Cadence, next_run_at: int) -> dict[str, Any]:
     values: dict[str, Any] = {"cadence": _json(cadence), "retries": 0}
-    if stands.status in ("completed", "failed"):
+    if stored.status in ("completed", "failed"):
         return {**values, "status": "active", "consecutive_failures": 0, "next_run_at": next_run_at}
-    return {**values, "next_run_at": next_run_at} if stands.status == "active" else values
+    return {**values, "next_run_at": next_run_at} if stored.status == "active" else values
 
 
-def _check_room(living: int, stands: ScheduleRecord, values: dict[str, Any], rules: ScheduleRules) -> None:
-    """Raise `Rejected` where a schedule that had ended would be one too many."""
-    revived = stands.status in ("completed", "failed") and values.get("status") == "active"
-    if revived and living >= rules.max_per_user:
-        raise Rejected(f"user {stands.user} has {rules.max_per_user} schedules, the limit: delete one", field="user")
+def _check_limit(unfinished: int, stored: ScheduleRecord, values: dict[str, Any], rules: ScheduleRules) -> None:
+    """Raise `Rejected` if a completed or failed schedule that becomes active would exceed the limit of its user."""
+    revived = stored.status in ("completed", "failed") and values.get("status") == "active"
+    if revived and unfinished >= rules.max_per_user:
+        raise Rejected(f"user {stored.user} has {rules.max_per_user} schedules, the limit: delete one", field="user")
 
 
-def _resumed_at(stands: ScheduleRecord, now: int) -> int:
-    upcoming = next_run_for_cadence(read_cadence(stands), from_micros(now))
+def _resumed_at(stored: ScheduleRecord, now: int) -> int:
+    upcoming = next_run_for_cadence(read_cadence(stored), from_micros(now))
     return now if upcoming is None else to_micros(upcoming)
 
 
-def _the_same(stands: ScheduleRecord, draft: ScheduleDraft) -> ScheduleRecord:
-    """What stands under an id, where it is what was sent. Raises `Conflict`."""
-    found = as_schedule(stands)
-    cadence = found.cadence
+def _check_same(stored: ScheduleRecord, draft: ScheduleDraft) -> ScheduleRecord:
+    """Return the stored schedule if the draft describes it, too. Raises `Conflict`."""
+    schedule = to_schedule(stored)
+    cadence = schedule.cadence
     if isinstance(cadence, Interval) and isinstance(draft.cadence, Interval) and draft.cadence.anchor is None:
         cadence = replace(cadence, anchor=None)
-    if (found.goal, cadence, found.executor, found.user) != (draft.goal, draft.cadence, draft.executor, draft.user):
-        raise Conflict(f"schedule {stands.id} is another one: leave the id out, or choose another", field="id")
-    return stands
+    content = (schedule.goal, cadence, schedule.executor, schedule.user)
+    if content != (draft.goal, draft.cadence, draft.executor, draft.user):
+        raise Conflict(f"id {stored.id} is in use for another schedule: leave it out, or choose another", field="id")
+    return stored
 
 
 def _check_url(executor: Executor, check_url: UrlCheck) -> None:

@@ -80,7 +80,7 @@ def test_a_call_that_is_sent_twice_makes_one_reminder(ana: Reverie) -> None:
     first = ana.remind("s", "kate", "water the plants", in_=60, id="mine")
     assert ana.remind("s", "kate", "water the plants", in_=60, id="mine") == first
     assert ana.reminders().total == 1
-    with pytest.raises(Conflict, match="another one"):
+    with pytest.raises(Conflict, match="in use for another reminder"):
         ana.remind("s", "kate", "something else", in_=60, id="mine")
 
 

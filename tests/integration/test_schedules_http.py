@@ -266,7 +266,7 @@ def test_a_post_sent_twice_makes_one_schedule(ana: Reverie, http: httpx2.Client)
     assert {(answer.status_code, answer.text) for answer in answers} == {(200, answers[0].text)}
     assert ana.add_schedule("x", every=600, id="mine") == ana.schedule("mine")
     assert ana.count_schedules() == 1
-    with pytest.raises(Conflict, match="schedule mine is another one") as caught:
+    with pytest.raises(Conflict, match="id mine is in use for another schedule") as caught:
         ana.add_schedule("y", every=600, id="mine")
     assert caught.value.field == "id"
 

@@ -97,7 +97,7 @@ def test_the_token_of_a_claim_that_another_has_is_refused(store: Store, clock: C
     (first,) = claim(store, clock)
     clock.forward(60)
     (second,) = claim(store, clock)
-    with pytest.raises(Conflict, match="somebody else may deliver"):
+    with pytest.raises(Conflict, match="it may be delivered again"):
         reminder_delivered(store, "r", first.token, agent=AGENT, now=clock())
     assert status(store, clock, "r") == "claimed"
     assert reminder_delivered(store, "r", second.token, agent=AGENT, now=clock()).status == "delivered"
@@ -147,7 +147,7 @@ def test_sent_again_under_its_id_it_is_one_reminder(store: Store, clock: Clock) 
 def test_an_id_of_another_reminder_is_refused(store: Store, clock: Clock, other: dict[str, str]) -> None:
     """Given a reminder, when its id comes with something else, then that is said and nothing changes."""
     add_reminder(store, "r", message="water the plants")
-    with pytest.raises(Conflict, match="another one"):
+    with pytest.raises(Conflict, match="in use for another reminder"):
         remind(store, reminder_from({**MINIMUM, "in_seconds": 1, "id": "r", **other}, now=1), agent=AGENT, now=1)
     assert read_reminder(store, "r", agent=AGENT, now=clock()).message == "water the plants"
 

@@ -230,7 +230,7 @@ def test_a_schedule_that_is_sent_twice_is_there_once_and_stays_as_it_is(time: Sc
 def test_an_id_that_stands_for_another_schedule_is_a_conflict(time: Scheduled, other: ScheduleDraft) -> None:
     """Given a schedule, when its id is sent with something else, then that is said, and the first one stands."""
     made = create(time, draft())
-    with pytest.raises(Conflict, match="schedule one is another one") as caught:
+    with pytest.raises(Conflict, match="id one is in use for another schedule") as caught:
         create(time, other)
     assert caught.value.field == "id"
     assert read_schedule(time.store, "one", agent="ana") == made
@@ -545,7 +545,7 @@ def test_a_run_asked_for_twice_under_its_id_is_one(time: Scheduled) -> None:
     assert run_now(time.store, one, agent="ana", now=time.now + 2, run_id="mine").status == "success"
     assert len(time.runs(one)) == 1
     for schedule, agent in ((two, "ana"), (kates, "kate")):
-        with pytest.raises(Conflict, match="run mine is another one"):
+        with pytest.raises(Conflict, match="id mine is in use for another run"):
             run_now(time.store, schedule, agent=agent, now=time.now, run_id="mine")
 
 

@@ -1,4 +1,4 @@
-"""What schedules and reminders need of the outside: webhooks, tasks for runs, and the agents' own workers."""
+"""The senders and loops that schedules and reminders use in one process, made from the settings."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class ScheduleParts(TypedDict, total=False):
 
 
 class ScheduleServices:
-    """Made once in a process, and safe to share between its threads."""
+    """Webhooks, tasks for runs, the agents' workers and the due loops. Make one for each process; thread-safe."""
 
     def __init__(
         self,
@@ -56,11 +56,11 @@ class ScheduleServices:
         self.destinations = Destinations()
         self.firing_loop = make_loop()
         self.delivery_loop = make_loop()
-        # Whether runs of the two loops wait for what becomes due before the next run. Only where they have a thread to
-        # themselves and do not keep the process from everything else.
+        # Whether a run of the loops waits for what becomes due before the next run: only in processes in which it has a
+        # thread of its own and does not block other tasks.
         self.waits_for_due = False
-        # Of 16 threads that recall and write at once each waits for the interpreter: a run costs 7.5 ms of a processor,
-        # and 5 ms when two at a time do. Not one: it may wait for the lock of a database that the others do not need.
+        # If all 16 threads recall and write at once, they contend for the interpreter: a run costs 7.5 ms of CPU, but
+        # 5 ms with two at a time. Not one: it may wait for the lock of a database that the others do not need.
         self.run_slots = threading.Semaphore(2)
         self._closing = contextlib.ExitStack()
         for name, part in parts.items():
@@ -68,24 +68,24 @@ class ScheduleServices:
 
     @cached_property
     def allowed(self) -> AllowedHosts:
-        """Where webhooks may go beside public addresses. Raises `Rejected` for a setting that is none."""
+        """Hosts that webhooks may go to besides public addresses. Raises `Rejected` for an invalid setting."""
         entries = [part.strip() for part in self._settings.webhook_allow_private.split(",")]
         return AllowedHosts.parse([entry for entry in entries if entry])
 
     @cached_property
     def secrets(self) -> list[str]:
-        """What webhooks are signed with: the settings', or the one that was made for this installation."""
-        given = (self._settings.webhook_secret or "").split()
-        return given or [installation_secret(self._settings.data)]
+        """The keys that sign webhooks: those of the settings, or the one created for this installation."""
+        configured = (self._settings.webhook_secret or "").split()
+        return configured or [installation_secret(self._settings.data)]
 
     @cached_property
     def webhooks(self) -> WebhookSender:
-        """Sends webhooks."""
+        """The sender of webhooks."""
         return HttpWebhookSender(Signer(self.secrets), self.allowed)
 
     @cached_property
     def agent_tasks(self) -> AgentTasks:
-        """Sends tasks to the agents' own workers."""
+        """The sender of tasks to the agents' own workers."""
         settings = self._settings
         own = settings.agent_broker_url is None
         prefix = settings.agent_broker_prefix
@@ -98,7 +98,7 @@ class ScheduleServices:
 
     @cached_property
     def notifier(self) -> Notifier | None:
-        """Takes reminders and notifications; None where they are pulled."""
+        """The notifier, or None if agents ask for reminders and notifications themselves."""
         url = self._settings.notifier_webhook_url
         if not url:
             return None
@@ -106,7 +106,7 @@ class ScheduleServices:
 
     @property
     def tasks_wait(self) -> bool:
-        """Whether tasks wait in the queue of schedules; no, where the broker cannot say."""
+        """Whether tasks wait in the queue of schedules; False if the broker is unavailable."""
         try:
             return self._monitor.queue_depths()[contract.QUEUE_SCHEDULES] > 0
         except Unavailable:
@@ -118,14 +118,14 @@ class ScheduleServices:
         return self._settings.schedule_interval_seconds if self.waits_for_due else 0.0
 
     def check_url(self, url: str) -> None:
-        """Raise `Rejected` for a URL that webhooks cannot go to, as far as that can be told without asking anybody."""
+        """Raise `Rejected` for a URL that webhooks may not go to. Resolves no name."""
         check_webhook_url(url, self.allowed)
 
     def send(self, workspace: str, runs: Sequence[ToSend]) -> int:
-        """Send a task for each run; returns how many. Those that the broker does not take, the sweep sends later."""
+        """Send a task for each run; returns how many the broker accepted. The sweep sends the others later."""
         sent = 0
         with contextlib.suppress(Unavailable):
-            # Asked first: where no broker is, it says so at once, and Celery only after six seconds of trying.
+            # Fails at once if there is no broker; Celery would retry for six seconds first.
             self._inbox.now_micros()
             for run in runs:
                 self._task_sender.send(contract.RUN_SCHEDULE, workspace=workspace, trace=run.trace, run=run.run)
@@ -133,14 +133,14 @@ class ScheduleServices:
         return sent
 
     def notify_goals(self, workspace: str) -> None:
-        """Have the goals of a workspace's schedules embedded, where there is an embedder; done later if that fails."""
+        """Send the task that embeds the goals of a workspace, if there is an embedder. Broker errors are suppressed."""
         if self._settings.embedding_provider != "none":
             with contextlib.suppress(Unavailable):
                 self._inbox.now_micros()
                 self._task_sender.send(contract.EMBED_GOALS, workspace=workspace)
 
     def check(self) -> None:
-        """Raise `Rejected` for settings that are none, at the start and not at the first run."""
+        """Raise `Rejected` for invalid settings, when the process starts and not at the first run."""
         _ = self.allowed
         if self._settings.webhook_secret:
             Signer(self.secrets)
@@ -148,7 +148,7 @@ class ScheduleServices:
             check_webhook_url(self._settings.notifier_webhook_url, self.allowed, field="notifier_webhook_url")
 
     def prepare(self) -> None:
-        """Make everything now, in one thread; what cannot be made fails the runs that need it, and says why."""
+        """Make everything now, before threads share it. Errors are suppressed: they fail the runs that need it."""
         for make in (lambda: self.webhooks, lambda: self.agent_tasks, lambda: self.notifier):
             with contextlib.suppress(ReverieError):
                 make()
