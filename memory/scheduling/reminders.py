@@ -70,11 +70,11 @@ def list_reminders(store: Store, call: ListReminders, *, agent: str, now: int) -
 
 
 def claim_reminders(
-    store: Store, claim: ClaimReminders, *, agent: str, now: int, pushed: bool = True
+    store: Store, claim: ClaimReminders, *, agent: str, now: int, has_notifier: bool = True
 ) -> ClaimedReminders:
     """Claim due reminders for the caller to deliver. A claim that is not confirmed in time expires.
 
-    `pushed` says whether there is a notifier; without one, reminders that were to be pushed are claimed, too.
+    Without a notifier, reminders that were to be pushed are claimed, too.
     """
     with store.reading() as tx:  # mostly nothing is due, and polling must not write
         _, due = tx.for_agent(agent).reminders.page(
@@ -86,7 +86,7 @@ def claim_reminders(
         clock = now_micros()  # read within the transaction: the lease excludes the wait for it
         until = clock + int(claim.lease_seconds * 1_000_000)
         records, token = tx.for_agent(agent).reminders.claim(
-            recipient=claim.recipient, now=now, clock=clock, until=until, limit=claim.limit, has_notifier=pushed
+            recipient=claim.recipient, now=now, clock=clock, until=until, limit=claim.limit, has_notifier=has_notifier
         )
     return ClaimedReminders(
         claimed=[ClaimedReminder(reminder=to_reminder(record, now=now), token=str(token)) for record in records]

@@ -38,8 +38,8 @@ def _claim_reminders(services: Services, caller: Caller, call: calls.ClaimRemind
     store, runtime = services.existing_store(caller.workspace), services.runtime
     if store is None:
         return ClaimedReminders(claimed=[])
-    pushed = bool(runtime.settings.notifier_webhook_url)
-    return reminders.claim_reminders(store, call, agent=caller.agent, now=runtime.now(), pushed=pushed)
+    has_notifier = bool(runtime.settings.notifier_webhook_url)
+    return reminders.claim_reminders(store, call, agent=caller.agent, now=runtime.now(), has_notifier=has_notifier)
 
 
 @endpoints.serves(calls.GetReminder)

@@ -99,8 +99,8 @@ def claim(context: typer.Context, call: ClaimReminders, as_json: AsJson = False)
     command = invocation(context)
     store, found = _store(command), ClaimedReminders(claimed=[])
     if store is not None:
-        pushed = bool(command.settings.notifier_webhook_url)
-        found = claim_reminders(store, call, agent=command.agent, now=command.runtime.now(), pushed=pushed)
+        has_notifier = bool(command.settings.notifier_webhook_url)
+        found = claim_reminders(store, call, agent=command.agent, now=command.runtime.now(), has_notifier=has_notifier)
     if as_json:
         print_json(found.claimed)
         return
