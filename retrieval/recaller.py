@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from adapters.embedders.base import Embedder
-from adapters.embedders.once import OnceEmbedder
+from adapters.embedders.query_cache import OnceEmbedder
 from retrieval.candidates import Candidates
 from retrieval.indexes import AgentIndexes
 from retrieval.request import RecallRequest

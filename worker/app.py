@@ -15,7 +15,7 @@ import structlog
 from celery import Celery, signals
 from celery.loaders.app import AppLoader
 
-from adapters.embedders.resilience import GuardedEmbedder
+from adapters.embedders.guarded import GuardedEmbedder
 from reverie import contract
 from reverie.errors import ReverieError
 from reverie.pipeline.celery_settings import celery_settings, celery_url

@@ -20,8 +20,8 @@ from adapters.broker.recall_buffer import RecallBuffer
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
 from adapters.embedders import Embedder, build_embedder
+from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.openai_compatible import BATCH_INPUTS
-from adapters.embedders.resilience import GuardedEmbedder
 from adapters.language_models import (
     GuardedLanguageModel,
     LanguageModelSpec,

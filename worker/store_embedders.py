@@ -13,8 +13,8 @@ from typing import Final
 import structlog
 
 from adapters.embedders.base import EmbedderSpec
+from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.record import EmbedderRecord, recorded_embedder
-from adapters.embedders.resilience import GuardedEmbedder
 from reverie.errors import Unavailable
 from storage.recall.index import Generation
 from storage.stores import Store

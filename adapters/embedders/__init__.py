@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from adapters.embedders.base import Embedder, EmbedderSpec, EmbedderUnavailable, EmbeddingRefused
+from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.hashing import HashEmbedder
 from adapters.embedders.model2vec import Model2VecEmbedder
 from adapters.embedders.openai_compatible import OpenAICompatibleEmbedder
-from adapters.embedders.resilience import GuardedEmbedder
 from adapters.embedders.sentence_transformers import SentenceTransformersEmbedder
 
 __all__ = [

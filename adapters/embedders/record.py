@@ -12,8 +12,8 @@ from typing import Self
 import msgspec
 
 from adapters.embedders import build_embedder
-from adapters.embedders.around import AroundEmbedder
 from adapters.embedders.base import Embedder, EmbedderSpec, Provider
+from adapters.embedders.wrapper import AroundEmbedder
 
 
 class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

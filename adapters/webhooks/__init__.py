@@ -12,11 +12,11 @@ from adapters.webhooks.base import (
     WebhookSender,
 )
 from adapters.webhooks.in_memory import Posted, ScriptedWebhookSender
+from adapters.webhooks.outcomes import Verdict, reason, verdict
 from adapters.webhooks.secret_file import installation_secret
 from adapters.webhooks.sender import HttpWebhookSender
 from adapters.webhooks.signing import Signer, new_secret
 from adapters.webhooks.urls import WebhookUrl, check_webhook_url
-from adapters.webhooks.verdicts import Verdict, reason, verdict
 
 __all__ = [
     "LONGEST_ANSWER_BYTES",

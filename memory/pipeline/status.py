@@ -18,7 +18,7 @@ import msgspec
 
 from adapters.broker.inbox import WorkerInbox
 from adapters.broker.monitor import Monitor, WorkerHeartbeat
-from adapters.embedders.resilience import GuardedEmbedder
+from adapters.embedders.guarded import GuardedEmbedder
 from adapters.language_models import GuardedLanguageModel
 from memory.scheduling.status import time_status
 from reverie.clock import from_micros

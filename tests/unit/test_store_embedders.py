@@ -10,8 +10,8 @@ import pytest
 
 from adapters.embedders import EmbedderSpec, HashEmbedder
 from adapters.embedders.base import Embedder, EmbedderUnavailable
+from adapters.embedders.guarded import GuardedEmbedder
 from adapters.embedders.record import EmbedderRecord, RevisedEmbedder, recorded_embedder
-from adapters.embedders.resilience import GuardedEmbedder
 from storage.recall.index import Generation
 from support.pipeline import Pipeline
 from worker import store_embedders

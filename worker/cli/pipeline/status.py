@@ -7,7 +7,7 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from adapters.embedders.resilience import GuardedEmbedder
+from adapters.embedders.guarded import GuardedEmbedder
 from memory.pipeline.status import StatusReader
 from reverie.pipeline.status import LanguageModelUse, PipelineStatus, TimeStatus
 from worker.cli.application import Invocation, application, invocation

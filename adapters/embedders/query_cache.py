@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.around import AroundEmbedder
 from adapters.embedders.base import Embedder
+from adapters.embedders.wrapper import AroundEmbedder
 
 
 class OnceEmbedder(AroundEmbedder):

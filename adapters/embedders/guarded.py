@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.breaker import CircuitBreaker
-from adapters.embedders.around import AroundEmbedder
 from adapters.embedders.base import Embedder, EmbedderUnavailable
+from adapters.embedders.wrapper import AroundEmbedder
 
 
 class GuardedEmbedder(AroundEmbedder):
