@@ -1,6 +1,7 @@
-"""A circuit breaker: whatever is away is asked again now and then, not for every call.
+"""A circuit breaker for calls to services that may be unavailable.
 
-While it is open, a call costs nothing and fails at once, so whoever asks goes on without waiting.
+While it is open, calls fail at once, so callers continue without waiting. One call at a time checks whether the service
+is available again.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from typing import Final, Literal, TypeVar
 from reverie.errors import Unavailable
 
 FIRST_WAIT_SECONDS: Final = 1.0
-LONGEST_WAIT_SECONDS: Final = 60.0
-# An endpoint may ask for more than a minute, but a wrong header must not switch it off for a day.
-LONGEST_RETRY_AFTER_SECONDS: Final = 600.0
+MAX_WAIT_SECONDS: Final = 60.0
+# A Retry-After header may ask for more than a minute, but a wrong one must not disable the service for a day.
+MAX_RETRY_AFTER_SECONDS: Final = 600.0
 
 T = TypeVar("T")
 
 
-class Away(Unavailable):
-    """What an adapter talks to cannot answer now. Try again later.
+class ServiceUnavailable(Unavailable):
+    """The service behind an adapter cannot answer now: try again later.
 
-    `retry_after_seconds` is the wait that it asked for, or None.
+    `retry_after_seconds` is the wait that the service asked for, or None.
     """
 
     def __init__(self, message: str, *, retry_after_seconds: float | None = None) -> None:
@@ -32,17 +33,19 @@ class Away(Unavailable):
 
 
 class CircuitBreaker:
-    """Lets calls through while all is well; after one that fails with `away`, none for 1 s, then 2, 4, up to 60 s.
+    """Blocks calls after one that failed with `unavailable`: for 1 s, 2, 4, up to 60 s, or a longer Retry-After.
 
-    Where the failure names a longer wait (Retry-After), that one holds. When the wait is over, one call goes through;
-    others fail at once until it has answered. `name` says in errors who is left alone, `clock` is monotonic seconds.
+    When the wait is over, one call is let through as a probe; others fail at once until it returns. `name` is used in
+    errors, `clock` returns monotonic seconds.
     """
 
-    def __init__(self, name: str, away: type[Away], *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(
+        self, name: str, unavailable: type[ServiceUnavailable], *, clock: Callable[[], float] = time.monotonic
+    ) -> None:
         self.last_error = ""
         self.retry_at: float | None = None
         self._name = name
-        self._away = away
+        self._unavailable = unavailable
         self._clock = clock
         self._wait_seconds = FIRST_WAIT_SECONDS
         self._probing = False
@@ -50,39 +53,39 @@ class CircuitBreaker:
 
     @property
     def state(self) -> Literal["up", "down"]:
-        """ "down" from a failure until the next success."""
+        """Return "down" from a failure until the next success, otherwise "up"."""
         return "up" if self.retry_at is None else "down"
 
-    def through(self, call: Callable[[], T], *, closes: bool = True) -> T:
-        """What the call returns. Raises `away`, at once while the breaker is open, and whatever the call raises.
+    def call(self, function: Callable[[], T], *, closes: bool = True) -> T:
+        """Call the function and return its result. Raises what it raises, and `unavailable` while the breaker is open.
 
-        A call that does not prove that all is well again leaves an open breaker open: `closes=False`.
+        With `closes=False` a success does not close the breaker: it does not prove that the service is available.
         """
         probing = self._enter()
         try:
-            answer = call()
-        except self._away as error:
+            result = function()
+        except self._unavailable as error:
             self._open(error, probing)
             raise
         except BaseException:
-            # A refused text or a bug says nothing of whether the other end is up: the next call may probe.
+            # Other errors do not tell whether the service is available: the next call may probe.
             self._leave(probing)
             raise
         if closes:
             self._close()
         else:
             self._leave(probing)
-        return answer
+        return result
 
     def _enter(self) -> bool:
-        """Let the call through or raise; returns whether it is the probe of an open breaker."""
+        """Return whether the call is the probe of an open breaker. Raises `unavailable` if it must not go through."""
         with self._lock:
             if self.retry_at is None:
                 return False
             left = max(self.retry_at - self._clock(), 0.0)
             if left > 0 or self._probing:
-                raise self._away(
-                    f"{self._name} is left alone for {left:.1f} s more after: {self.last_error}",
+                raise self._unavailable(
+                    f"{self._name} is not called for another {left:.1f} s after: {self.last_error}",
                     retry_after_seconds=left,
                 )
             self._probing = True
@@ -93,16 +96,16 @@ class CircuitBreaker:
             if probing:
                 self._probing = False
 
-    def _open(self, error: Away, probing: bool) -> None:
+    def _open(self, error: ServiceUnavailable, probing: bool) -> None:
         with self._lock:
             if self.retry_at is not None and not probing:
-                return  # A call that began while it was up: one outage, counted once.
+                return  # a call that began before the breaker opened: count one outage once
             wait = self._wait_seconds
             if error.retry_after_seconds is not None:
-                wait = min(max(error.retry_after_seconds, wait), LONGEST_RETRY_AFTER_SECONDS)
+                wait = min(max(error.retry_after_seconds, wait), MAX_RETRY_AFTER_SECONDS)
             self.retry_at = self._clock() + wait
             self.last_error = str(error)
-            self._wait_seconds = min(2 * self._wait_seconds, LONGEST_WAIT_SECONDS)
+            self._wait_seconds = min(2 * self._wait_seconds, MAX_WAIT_SECONDS)
             self._probing = False
 
     def _close(self) -> None:
@@ -111,3 +114,24 @@ class CircuitBreaker:
             self.last_error = ""
             self._wait_seconds = FIRST_WAIT_SECONDS
             self._probing = False
+
+
+class GuardedService:
+    """The state of an adapter whose calls go through a circuit breaker."""
+
+    _breaker: CircuitBreaker
+
+    @property
+    def state(self) -> Literal["up", "down"]:
+        """Return "down" from a failure until the next success, otherwise "up"."""
+        return self._breaker.state
+
+    @property
+    def last_error(self) -> str:
+        """Return why it is down; empty while it is up."""
+        return self._breaker.last_error
+
+    @property
+    def retry_at(self) -> float | None:
+        """Return when the next call may go through, in seconds of the clock; None while it is up."""
+        return self._breaker.retry_at

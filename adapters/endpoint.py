@@ -1,7 +1,7 @@
-"""One URL that takes JSON by POST and answers with JSON: what every model behind HTTP shares.
+"""A model behind HTTP: one URL that takes JSON by POST and responds with JSON.
 
-The answer is bounded in size and in time as a whole, not only between two pieces of it, and the key never appears in
-an error. What an answer means is for the adapters to say.
+A response is bounded in size and in total time, and the API key never appears in an error. The adapters interpret the
+response.
 """
 
 from __future__ import annotations
@@ -14,24 +14,33 @@ from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 
+from adapters.breaker import ServiceUnavailable
+from reverie.errors import Permanent
+
 if TYPE_CHECKING:
     import httpx2
 
 # Enough of an error body to see the cause, too little to fill a log.
-LONGEST_REASON_CHARACTERS: Final = 200
+MAX_REASON_CHARACTERS: Final = 200
 
 
-class EndpointFailed(Exception):
-    """There is no answer: the endpoint is away, slow, or its URL is none. The text says which, and what to do."""
-
-
-class AnswerTooLong(Exception):
-    """The answer has more bytes than was allowed."""
+# With these statuses an endpoint refuses the request itself; it would refuse it again.
+_REFUSED: Final = (400, 413, 422)
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What an endpoint answered; `reason` is the beginning of an error's body, on one line and without the key."""
+class EndpointErrors:
+    """The errors that an endpoint raises, and the names of the settings that their texts refer to."""
+
+    unavailable: type[ServiceUnavailable]
+    refused: type[Permanent]
+    base_url_setting: str
+    key_setting: str
+
+
+@dataclass(frozen=True, slots=True)
+class Response:
+    """The response of an endpoint; `reason` is the beginning of its body, on one line and without the key."""
 
     status: int
     body: bytes
@@ -42,34 +51,57 @@ class Answer:
 class Endpoint:
     """Connections to one URL, opened with the first call. Safe to share between threads."""
 
-    def __init__(self, url: str, *, key: str | None, timeout_seconds: float) -> None:
+    def __init__(self, url: str, *, key: str | None, timeout_seconds: float, errors: EndpointErrors) -> None:
+        """Raises ValueError for a key that no header can contain."""
+        if key and not (key.isascii() and key.isprintable()):
+            raise ValueError(f"{errors.key_setting} must be printable ASCII: does it contain a line break?")
         self.url = url
         self._key = key
+        self._errors = errors
         self._timeout_seconds = timeout_seconds
         self._client: httpx2.Client | None = None
         self._opening = threading.Lock()
 
-    def post(self, question: dict[str, Any], *, longest_bytes: int) -> Answer:
-        """Ask once, within the timeout. Raises EndpointFailed or AnswerTooLong."""
+    def post(self, request: dict[str, Any], *, max_bytes: int) -> Response:
+        """Send a request once and return the response, whatever its status.
+
+        Raises the `unavailable` error without a response in time, and `refused` for one of more than `max_bytes`.
+        """
         import httpx2
 
         try:
-            with self._opened().stream("POST", self.url, json=question) as response:
-                body = self._read(response.iter_bytes(), longest_bytes)
-                return Answer(
+            with self._opened().stream("POST", self.url, json=request) as response:
+                body = self._read(response.iter_bytes(), max_bytes)
+                return Response(
                     response.status_code,
                     body,
                     self._reason(body),
-                    seconds_of(response.headers.get("retry-after")),
+                    retry_after_seconds(response.headers.get("retry-after")),
                 )
         except httpx2.TimeoutException as error:
             raise self._slow() from error
         except httpx2.InvalidURL as error:
-            raise EndpointFailed(f"{self.url} is not a URL: {error}. Mend base_url") from error
-        except httpx2.HTTPError as error:
-            raise EndpointFailed(
-                f"{self.url} did not answer: {type(error).__name__}: {error}. Check base_url and the endpoint"
+            raise self._errors.unavailable(
+                f"{self.url} is not a URL: {error}. Correct {self._errors.base_url_setting}"
             ) from error
+        except httpx2.HTTPError as error:
+            raise self._errors.unavailable(
+                f"{self.url} did not answer: {type(error).__name__}: {error}."
+                f" Check {self._errors.base_url_setting} and the endpoint"
+            ) from error
+
+    def status_error(self, response: Response) -> ServiceUnavailable | Permanent:
+        """Return the error for a response whose status is not 200."""
+        text = f"{self.url} answered {response.status}: {response.reason}"
+        if response.status in _REFUSED:
+            return self._errors.refused(text)
+        if response.status in (401, 403):
+            return self._errors.unavailable(f"{text}. Set {self._errors.key_setting} to one that this endpoint accepts")
+        if response.status == 404:
+            return self._errors.unavailable(
+                f"{text}. Check {self._errors.base_url_setting} and that the endpoint has this model"
+            )
+        return self._errors.unavailable(text, retry_after_seconds=response.retry_after_seconds)
 
     def close(self) -> None:
         """Close the connections; the next call opens them again."""
@@ -87,48 +119,41 @@ class Endpoint:
                 self._client = httpx2.Client(headers=headers, timeout=self._timeout_seconds)
             return self._client
 
-    def _read(self, pieces: Iterator[bytes], longest_bytes: int) -> bytes:
-        """The body, within the size and the time allowed: the client's timeout is per piece only."""
+    def _read(self, parts: Iterator[bytes], max_bytes: int) -> bytes:
+        """Return the body, within the limits of size and total time: the client's timeout applies to each part only."""
         deadline = time.monotonic() + self._timeout_seconds
         body = bytearray()
-        for piece in pieces:
-            body += piece
-            if len(body) > longest_bytes:
-                raise AnswerTooLong(f"{self.url} answered with more than {longest_bytes} bytes")
+        for part in parts:
+            body += part
+            if len(body) > max_bytes:
+                raise self._errors.refused(f"{self.url} answered with more than {max_bytes} bytes")
             if time.monotonic() > deadline:
                 raise self._slow()
         return bytes(body)
 
     def _reason(self, body: bytes) -> str:
-        # Some bytes more than are shown: a key must not be cut in two before it is taken out.
-        text = body[: 8 * LONGEST_REASON_CHARACTERS].decode("utf-8", "replace")
+        # Take more bytes than are shown: a key must not be cut in two before it is masked.
+        text = body[: 8 * MAX_REASON_CHARACTERS].decode("utf-8", "replace")
         if self._key:
             text = text.replace(self._key, "***")
-        return " ".join(text.split())[:LONGEST_REASON_CHARACTERS]
+        return " ".join(text.split())[:MAX_REASON_CHARACTERS]
 
-    def _slow(self) -> EndpointFailed:
-        return EndpointFailed(
+    def _slow(self) -> ServiceUnavailable:
+        return self._errors.unavailable(
             f"{self.url} did not answer within {self._timeout_seconds:g} s; is timeout_seconds long enough?"
         )
 
 
-def check_key(key: str | None, *, whose: str) -> str | None:
-    """The key, or ValueError for one that no header can carry."""
-    if key and not (key.isascii() and key.isprintable()):
-        raise ValueError(f"the {whose}'s api_key must be printable ASCII: is there a line end in it?")
-    return key
-
-
-def seconds_of(retry_after: str | None) -> float | None:
-    """A Retry-After header in seconds: a number, or a date. None when there is none or it makes no sense."""
-    if retry_after is None:
+def retry_after_seconds(header: str | None) -> float | None:
+    """Return the seconds of a Retry-After header, which is a number or a date; None if it is missing or invalid."""
+    if header is None:
         return None
     try:
-        return max(0.0, float(int(retry_after)))
+        return max(0.0, float(int(header)))
     except (ValueError, OverflowError):
-        pass  # Not a number, or none that could be waited for: the other form is a date.
+        pass  # not a number, or too large: the other format is a date
     try:
-        when = parsedate_to_datetime(retry_after)
+        when = parsedate_to_datetime(header)
         return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
     except (ValueError, OverflowError):
         return None

@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 
 from adapters.embedders.base import Embedder
-from adapters.embedders.query_cache import OnceEmbedder
+from adapters.embedders.query_cache import QueryCachingEmbedder
 from retrieval.candidates import Candidates
 from retrieval.indexes import AgentIndexes
 from retrieval.request import RecallRequest
@@ -110,11 +110,11 @@ class Recaller:
 
     def embedding_once(self) -> Recaller:
         """Return a recaller for one call that searches several times: it embeds the same query only once."""
-        made: dict[int, OnceEmbedder] = {}
+        made: dict[int, QueryCachingEmbedder] = {}
 
         def embedder_for(tx: Transaction) -> Embedder | None:
             embedder = self._embedder_for(tx)
-            return None if embedder is None else made.setdefault(id(embedder), OnceEmbedder(embedder))
+            return None if embedder is None else made.setdefault(id(embedder), QueryCachingEmbedder(embedder))
 
         return Recaller(self._stores, embedder_for, self._indexes, self._clock)
 

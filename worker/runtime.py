@@ -25,9 +25,9 @@ from adapters.embedders.openai_compatible import BATCH_INPUTS
 from adapters.language_models import (
     GuardedLanguageModel,
     LanguageModelSpec,
+    ModelUsage,
     OpenAICompatibleLanguageModel,
     Prices,
-    Used,
 )
 from adapters.tokens import TokenCounter, build_token_counter
 from adapters.workspace_git import GitFolders
@@ -304,7 +304,7 @@ class Runtime:
             return None
         stores = self.stores  # made first, so that it is closed after the model, which records its last usage in it
 
-        def record_usage(used: Used) -> None:
+        def record_usage(used: ModelUsage) -> None:
             stores.usage().add(Usage(**asdict(used)), now=self.now())
 
         prices = Prices(self.settings.language_model_input_price, self.settings.language_model_output_price)

@@ -1,4 +1,4 @@
-"""Embedders behind one Protocol. Naming one is cheap: torch and models come in with `load`, not before."""
+"""Embedders behind one Protocol. Building one is cheap: torch and models are loaded by `load`, not before."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ __all__ = [
 
 
 def build_embedder(spec: EmbedderSpec) -> Embedder | None:
-    """The embedder that a spec names, not loaded yet; None for "none". Raises ValueError for a wrong spec."""
+    """Return the embedder of a spec, not loaded; None for provider "none". Raises ValueError for an invalid spec."""
     match spec.provider:
         case "sentence-transformers":
             return SentenceTransformersEmbedder(spec)

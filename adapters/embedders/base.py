@@ -1,7 +1,7 @@
-"""What an embedder is: texts in, unit vectors out.
+"""The Protocol of embedders: texts in, unit vectors out.
 
-Every embedder keeps this: row i belongs to text i, every row is finite and of unit length, and the same text
-gives the same vector (up to rounding) whatever stands beside it in the batch.
+Every embedder guarantees that row i belongs to text i, that every row is finite and of unit length, and that the same
+text gives the same vector (up to rounding) whatever else is in the batch.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final, Literal, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.breaker import Away
+from adapters.breaker import ServiceUnavailable
 from reverie.errors import Permanent
 
 Provider = Literal["sentence-transformers", "model2vec", "openai", "hash", "none"]
@@ -22,12 +22,12 @@ DTypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 DEFAULT_MODEL: Final = "all-MiniLM-L6-v2"
 
 
-class EmbedderUnavailable(Away):
-    """The embedder cannot answer now: endpoint down, limited or slow, model files not there. Try again later."""
+class EmbedderUnavailable(ServiceUnavailable):
+    """The embedder cannot answer now (endpoint down, limited or slow, model files missing): try again later."""
 
 
 class EmbeddingRefused(Permanent):
-    """This input will never get a vector from this embedder: it was refused, or the answer was unusable."""
+    """The input will never get a vector from this embedder: it was refused, or the response was unusable."""
 
 
 class Embedder(Protocol):
@@ -35,11 +35,11 @@ class Embedder(Protocol):
 
     @property
     def model(self) -> str:
-        """A stable name, stored beside each vector: vectors of two names are never compared."""
+        """A stable name, stored with each vector: vectors of different names are never compared."""
 
     @property
     def dimension(self) -> int:
-        """Numbers per vector. May be 0 before `load` where only the model or the endpoint knows."""
+        """Numbers per vector; may be 0 before `load` if only the model or the endpoint knows it."""
 
     @property
     def device(self) -> str:
@@ -47,24 +47,24 @@ class Embedder(Protocol):
 
     @property
     def dtype(self) -> str:
-        """The number type it computes in."""
+        """The number type it computes with."""
 
     def load(self) -> None:
-        """Get ready: slow the first time, nothing after that. Raises EmbedderUnavailable."""
+        """Load the model: slow the first time, then a no-op. Raises EmbedderUnavailable."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of texts, shape (n, dimension), unit length; (0, dimension) for none. Loads when needed.
+        """Return unit vectors of texts, shape (n, dimension). Loads the model when needed.
 
-        Raises EmbedderUnavailable (try again later) or EmbeddingRefused (this input never).
+        Raises EmbedderUnavailable (try again later) or EmbeddingRefused (never for this input).
         """
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector of one query, shape (dimension,). Raises as `embed` does."""
+        """Return the vector of one query, shape (dimension,). Raises as `embed` does."""
 
 
 @dataclass(frozen=True, slots=True)
 class EmbedderSpec:
-    """What the settings say of the embedder. `threads` is for models on the CPU; 0 means all cores."""
+    """The embedder settings. `threads` is for models on the CPU; 0 means all cores."""
 
     provider: Provider = "sentence-transformers"
     model: str = DEFAULT_MODEL
@@ -78,21 +78,21 @@ class EmbedderSpec:
 
 
 def require_text(texts: Sequence[str]) -> list[str]:
-    """The texts as a list. Raises EmbeddingRefused for one that is not Unicode (a lone surrogate)."""
+    """Return the texts as a list. Raises EmbeddingRefused if one is not valid Unicode (has a lone surrogate)."""
     for position, text in enumerate(texts):
         try:
             text.encode("utf-8")
         except UnicodeEncodeError as error:
             raise EmbeddingRefused(
-                f"text {position} of {len(texts)} holds a lone surrogate: mend the text where it is made"
+                f"text {position} of {len(texts)} contains a lone surrogate: fix the source of the text"
             ) from error
     return list(texts)
 
 
 def normalised(matrix: NDArray[np.float32], *, source: str) -> NDArray[np.float32]:
-    """The rows at unit length, float32. Raises EmbeddingRefused for NaN, infinity or a zero row.
+    """Return the rows at unit length, float32. Raises EmbeddingRefused for NaN, infinity or a zero row.
 
-    The squares are summed in float64: an endpoint may answer in any scale.
+    The squares are summed in float64, because an endpoint may use any scale.
     """
     lengths = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not lengths.all():

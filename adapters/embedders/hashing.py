@@ -1,4 +1,4 @@
-"""Vectors from a hash of the text: no meaning, no model, no waiting. The fake for tests and for dry runs.
+"""Vectors from a hash of the text, without a model and without meaning: a fake for tests and dry runs.
 
 The same text gives the same vector on every machine and in every release.
 """
@@ -29,12 +29,12 @@ class HashEmbedder:
         """Nothing to load."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of texts, shape (n, 64). Raises EmbeddingRefused for text that is not Unicode."""
+        """Return vectors of texts, shape (n, 64). Raises EmbeddingRefused for invalid Unicode."""
         digests = [blake3(text.encode()).digest(length=4 * HASH_DIMENSION) for text in require_text(texts)]
         words = np.frombuffer(b"".join(digests), dtype="<u4").reshape(-1, HASH_DIMENSION)
         return normalised((words / 2**31 - 1).astype(np.float32), source=self.model)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector of one text, shape (64,)."""
+        """Return the vector of one text, shape (64,)."""
         vector: NDArray[np.float32] = self.embed([text])[0]
         return vector

@@ -1,6 +1,6 @@
-"""Static word vectors (model2vec, potion): thousands of texts a second, less exact than a transformer.
+"""Static word vectors (model2vec, potion): thousands of texts per second, less accurate than a transformer.
 
-The package and the model come in with `load`; a model that cannot be had is EmbedderUnavailable.
+The package and the model are loaded by `load`; a model that cannot be loaded is EmbedderUnavailable.
 """
 
 from __future__ import annotations
@@ -37,32 +37,32 @@ class Model2VecEmbedder:
 
     @property
     def dimension(self) -> int:
-        """Numbers per vector; 0 before `load`."""
+        """Return the numbers per vector; 0 before `load`."""
         return 0 if self._static is None else int(self._static.dim)
 
     def load(self) -> None:
-        """Read the model's folder, from the hub when it is not a folder here. Raises EmbedderUnavailable."""
+        """Read the model from its folder, else from the hub. Raises EmbedderUnavailable."""
         with self._loading:
             if self._static is None:
                 self._static = _read_static_model(self.model)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of texts, shape (n, dimension).
+        """Return vectors of texts, shape (n, dimension).
 
-        A text without one known word has no direction of its own: it gets the first axis, so that it is
-        stored and found by its words, rather than failing.
+        A text without any known word has no direction: it gets the first axis instead of an error, so that it is stored
+        and can be found by keyword.
         """
         self.load()
-        wanted = require_text(texts)
-        if not wanted:
+        checked = require_text(texts)
+        if not checked:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        found = np.asarray(self._static.encode(wanted, use_multiprocessing=False), dtype=np.float32)
+        found = np.asarray(self._static.encode(checked, use_multiprocessing=False), dtype=np.float32)
         lengths = np.linalg.norm(found, axis=1, keepdims=True)
         first_axis = np.eye(1, self.dimension, dtype=np.float32)
         return np.where(lengths > 0, found / np.maximum(lengths, np.float32(1e-30)), first_axis)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector of one query, shape (dimension,)."""
+        """Return the vector of one query, shape (dimension,)."""
         vector: NDArray[np.float32] = self.embed([text])[0]
         return vector
 

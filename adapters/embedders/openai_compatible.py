@@ -1,7 +1,7 @@
-"""Vectors from an HTTP endpoint that speaks OpenAI's POST /embeddings.
+"""Vectors from an HTTP endpoint with OpenAI's POST /embeddings.
 
-Nothing the endpoint says is trusted: size, count, order, dimension and finiteness are checked before a vector
-leaves here. What may pass is EmbedderUnavailable, what will not is EmbeddingRefused.
+The response is not trusted: size, count, order, dimension and finiteness are checked before a vector is returned.
+Temporary errors are EmbedderUnavailable, lasting ones EmbeddingRefused.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ from adapters.embedders.base import (
     normalised,
     require_text,
 )
-from adapters.endpoint import Answer, AnswerTooLong, Endpoint, EndpointFailed, check_key
+from adapters.endpoint import Endpoint, EndpointErrors
 
-# Every endpoint known to us takes 128 inputs; OpenAI itself takes 2,048.
+# All known endpoints accept 128 inputs; OpenAI itself accepts 2,048.
 BATCH_INPUTS: Final = 128
-# 128 vectors of 4,096 numbers as JSON text are 12 MB; five times that is no answer but an accident.
-LONGEST_ANSWER_BYTES: Final = 64 * 1024 * 1024
+# 128 vectors of 4,096 numbers as JSON text are 12 MB; five times that must be a mistake.
+MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
 
 
 class _Row(msgspec.Struct):
@@ -34,71 +34,65 @@ class _Row(msgspec.Struct):
     embedding: list[float]
 
 
-class _Answer(msgspec.Struct):
+class _Embeddings(msgspec.Struct):
     data: list[_Row]
 
 
-_KEY: Final = "Set the embedder's api_key to one that this endpoint accepts"
+_ERRORS: Final = EndpointErrors(EmbedderUnavailable, EmbeddingRefused, "base_url", "the embedder's api_key")
 
 
 class OpenAICompatibleEmbedder:
-    """An embeddings endpoint. `load` asks it once for its dimension, unless the settings name it."""
+    """An embeddings endpoint. `load` requests one vector to learn the dimension, unless the settings have it."""
 
     device: Final = "remote"
     dtype: Final = "float32"
 
     def __init__(self, spec: EmbedderSpec) -> None:
-        """Raises ValueError without a base_url, or for a key that no header can carry."""
+        """Raises ValueError without a base_url, or for a key that no header can contain."""
         if not spec.base_url:
             raise ValueError("the openai embedder needs base_url, such as http://localhost:11434/v1")
-        key = check_key(spec.api_key, whose="embedder")
         self.model = spec.model
         self.dimension = spec.dimension or 0
         self._url = spec.base_url.rstrip("/") + "/embeddings"
-        self._endpoint = Endpoint(self._url, key=key, timeout_seconds=spec.timeout_seconds)
+        self._endpoint = Endpoint(self._url, key=spec.api_key, timeout_seconds=spec.timeout_seconds, errors=_ERRORS)
         self._loading = threading.Lock()
 
     def load(self) -> None:
-        """Learn the dimension by one short text unless set. Raises as `embed` does."""
+        """Learn the dimension from the vector of a short text, unless it is set. Raises as `embed` does."""
         with self._loading:
             if not self.dimension:
-                self.dimension = self._ask(["dimension"]).shape[1]
+                self.dimension = self._request(["dimension"]).shape[1]
 
     def close(self) -> None:
         """Close the connections; the next call opens them again."""
         self._endpoint.close()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of texts, shape (n, dimension), asked for in requests of at most 128.
+        """Return vectors of texts, shape (n, dimension), from requests of at most 128 texts.
 
         Raises EmbedderUnavailable for 401, 403, 429, 5xx, timeouts, lost connections and broken JSON;
-        EmbeddingRefused for 400, 413, 422 and for an answer of the wrong count, dimension or NaN.
+        EmbeddingRefused for 400, 413, 422 and for a response with the wrong count, dimension or NaN.
         """
-        wanted = require_text(texts)
+        checked = require_text(texts)
         self.load()
-        parts = [self._ask(wanted[start : start + BATCH_INPUTS]) for start in range(0, len(wanted), BATCH_INPUTS)]
+        parts = [self._request(checked[start : start + BATCH_INPUTS]) for start in range(0, len(checked), BATCH_INPUTS)]
         return np.concatenate(parts) if parts else np.zeros((0, self.dimension), dtype=np.float32)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector of one query, shape (dimension,). Raises as `embed` does."""
+        """Return the vector of one query, shape (dimension,). Raises as `embed` does."""
         vector: NDArray[np.float32] = self.embed([text])[0]
         return vector
 
-    def _ask(self, texts: list[str]) -> NDArray[np.float32]:
-        """One request. Raises EmbedderUnavailable or EmbeddingRefused."""
-        question = {"model": self.model, "input": texts, "encoding_format": "float"}
-        try:
-            answer = self._endpoint.post(question, longest_bytes=LONGEST_ANSWER_BYTES)
-        except AnswerTooLong as error:
-            raise EmbeddingRefused(str(error)) from error
-        except EndpointFailed as error:
-            raise EmbedderUnavailable(str(error)) from error
-        if answer.status != 200:
-            raise _failure(self._url, answer)
-        return self._vectors(answer.body, len(texts))
+    def _request(self, texts: list[str]) -> NDArray[np.float32]:
+        """Send one request. Raises EmbedderUnavailable or EmbeddingRefused."""
+        request = {"model": self.model, "input": texts, "encoding_format": "float"}
+        response = self._endpoint.post(request, max_bytes=MAX_RESPONSE_BYTES)
+        if response.status != 200:
+            raise self._endpoint.status_error(response)
+        return self._vectors(response.body, len(texts))
 
     def _vectors(self, body: bytes, count: int) -> NDArray[np.float32]:
-        """The rows of an answer, in the order of the question. Raises as `embed` does."""
+        """Return the rows of a response, in the order of the texts. Raises as `embed` does."""
         rows = _decode(self._url, body)
         if sorted(row.index for row in rows) != list(range(count)):
             raise EmbeddingRefused(f"{self._url} gave {len(rows)} vectors for {count} texts, or wrong indexes")
@@ -119,23 +113,11 @@ class OpenAICompatibleEmbedder:
 
 def _decode(url: str, body: bytes) -> list[_Row]:
     try:
-        return msgspec.json.decode(body, type=_Answer).data
+        return msgspec.json.decode(body, type=_Embeddings).data
     except msgspec.ValidationError as error:
-        raise EmbeddingRefused(f"{url} answered with JSON of another form: {error}") from error
+        raise EmbeddingRefused(f"{url} answered with unexpected JSON: {error}") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        # NaN is not JSON, yet Python's json writes it: a refusal, not half an answer.
+        # NaN is not valid JSON, but Python's json module writes it: a lasting error, not a truncated response.
         if b"NaN" in body or b"Infinity" in body:
             raise EmbeddingRefused(f"{url} gave a vector that is not finite") from error
         raise EmbedderUnavailable(f"{url} answered with broken JSON ({len(body)} bytes): {error}") from error
-
-
-def _failure(url: str, answer: Answer) -> EmbedderUnavailable | EmbeddingRefused:
-    """The error for an HTTP status."""
-    said = f"{url} answered {answer.status}: {answer.reason}"
-    if answer.status in (400, 413, 422):
-        return EmbeddingRefused(said)
-    if answer.status in (401, 403):
-        return EmbedderUnavailable(f"{said}. {_KEY}")
-    if answer.status == 404:
-        return EmbedderUnavailable(f"{said}. Check base_url and that the endpoint has this model")
-    return EmbedderUnavailable(said, retry_after_seconds=answer.retry_after_seconds)

@@ -1,17 +1,17 @@
-"""BERT sentence models on a CPU without padding: the tokens of many texts run through a layer as one matrix.
+"""BERT sentence models on a CPU without padding: the tokens of many texts pass a layer as one matrix.
 
-Same weights and same arithmetic as `SentenceTransformer.encode`; attention looks at texts grouped by equal
-length, so no text sees another and no padding is computed. It needs neither sentence_transformers nor
-transformers, whose import takes longer than reading the model. Measured in one process against encode with
-batches of 32, on two cores of an AMD EPYC:
+The weights and the arithmetic are those of `SentenceTransformer.encode`. Attention works on groups of texts of equal
+length, so no text sees another and no padding is computed. Neither sentence_transformers nor transformers is needed,
+whose import takes longer than reading the model. Measured in one process against encode with batches of 32, on two
+cores of an AMD EPYC:
 
     bfloat16: 834 to 518 short turns/s, 146 to 88 chunks of 640 characters/s, one query 1.4 to 3.7 ms
     float32:  504 to 187 short turns/s, 102 to 43 chunks of 640 characters/s, one query 2.0 to 6.5 ms
 
-Sorting and batching by tokens alone is a third of the gain in bfloat16 and a seventh in float32; the rest is
-prepacked weights and no padding.
+Sorting and batching by tokens gives a third of the gain in bfloat16 and a seventh in float32; the rest comes from
+prepacked weights and the missing padding.
 
-This module imports torch at once: only a `load` may import it.
+This module imports torch: only a `load` may import it.
 """
 
 from __future__ import annotations
@@ -52,11 +52,9 @@ class _Norm:
 
 
 class _Linear:
-    """A linear layer with oneDNN's own weight layout where that works.
+    """A linear layer with oneDNN's own weight layout where supported; the plain weight is dropped after packing.
 
-    On an AMD EPYC 10 % faster than F.linear in bfloat16 and twice as fast in float32.
-
-    The plain weight is dropped once it is packed.
+    On an AMD EPYC it is 10 % faster than F.linear in bfloat16 and twice as fast in float32.
     """
 
     def __init__(self, weight: Tensor, bias: Tensor, *, prepack: bool, activation: Activation = "none") -> None:
@@ -83,7 +81,7 @@ class _Layer:
     output_norm: _Norm
 
     def __call__(self, hidden: Tensor, groups: Sequence[tuple[int, int]]) -> Tensor:
-        """One layer over (tokens, width). `groups` are (texts, tokens each), in the order of the tokens."""
+        """Apply the layer to (tokens, width). `groups` are (texts, tokens per text), in the order of the tokens."""
         width = hidden.shape[1]
         mixed = self.query_key_value(hidden)
         parts, at = [], 0
@@ -109,7 +107,7 @@ class PackedBert:
         weights = _Weights(folder / "model.safetensors", dtype, float(config["layer_norm_eps"]))
         self.dimension = int(config["hidden_size"])
         self._words = weights.tensor("embeddings.word_embeddings.weight")
-        # Every token is of the first type: its vector is a constant of the position.
+        # All tokens have the first type, so its vector is a constant.
         self._positions = weights.tensor("embeddings.position_embeddings.weight")
         self._type = weights.tensor("embeddings.token_type_embeddings.weight")[0].clone()
         self._norm = weights.norm("embeddings.LayerNorm")
@@ -117,7 +115,7 @@ class PackedBert:
         self._layers = [weights.layer(number, heads) for number in range(int(config["num_hidden_layers"]))]
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Unit vectors of texts, shape (n, dimension); a text over the model's length is cut."""
+        """Return unit vectors of texts, shape (n, dimension); texts beyond the model's length are truncated."""
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
         ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
         with torch.inference_mode():
@@ -126,7 +124,7 @@ class PackedBert:
         return vectors
 
     def _embed_tokens(self, ids: Sequence[Sequence[int]]) -> Tensor:
-        """Unit vectors in float32 of texts that come sorted by length."""
+        """Return unit vectors in float32; the texts must be sorted by length."""
         groups = [(len(list(same)), tokens) for tokens, same in groupby(len(text) for text in ids)]
         flat = torch.tensor([token for text in ids for token in text])
         positions = torch.cat([torch.arange(tokens).repeat(texts) for texts, tokens in groups])
@@ -177,7 +175,7 @@ class _Weights:
 
 
 def _read_config(folder: Path) -> tuple[dict[str, str | int | float], int]:
-    """The model's config.json and its longest text in tokens. Raises NotPackable."""
+    """Return the model's config.json and its maximum text length in tokens. Raises NotPackable."""
 
     def read(name: str) -> object:
         return json.loads((folder / name).read_text(encoding="utf-8"))
@@ -190,9 +188,9 @@ def _read_config(folder: Path) -> tuple[dict[str, str | int | float], int]:
     except FileNotFoundError as error:
         raise NotPackable(f"{error.filename} is missing") from error
     if not (isinstance(config, dict) and isinstance(modules, list)):
-        raise NotPackable("config.json or modules.json has another form")
+        raise NotPackable("config.json or modules.json has an unexpected format")
     if not (isinstance(pooling, dict) and isinstance(limits, dict)):
-        raise NotPackable("the pooling or length settings have another form")
+        raise NotPackable("the pooling or length settings have an unexpected format")
     kinds = [str(module["type"]).rsplit(".", 1)[-1] for module in modules]
     modes = {name for name, on in pooling.items() if name.startswith("pooling_mode") and on}
     if (
@@ -210,7 +208,7 @@ def _read_config(folder: Path) -> tuple[dict[str, str | int | float], int]:
 
 
 def _batches(lengths: Sequence[int]) -> list[list[int]]:
-    """Rows in batches of at most BATCH_TOKENS (or one text), longest first, so that equal lengths meet."""
+    """Split rows into batches of at most BATCH_TOKENS (or one text), longest first, so that equal lengths meet."""
     batches: list[list[int]] = []
     room = 0
     for row in sorted(range(len(lengths)), key=lambda row: -lengths[row]):
@@ -233,9 +231,9 @@ def _prepacked_linear(x: Tensor, weight: Tensor, bias: Tensor, activation: Activ
 
 
 def _prepacking_works(dtype: torch.dtype) -> bool:
-    """Whether this torch build prepacks on this CPU and gives what F.linear gives.
+    """Return whether prepacking works with this torch build and CPU and agrees with F.linear.
 
-    The two operators are torch.compile's own, not public: they are tried, never taken for granted.
+    The two operators are private to torch.compile, so they are tested before use.
     """
     with torch.no_grad():
         made = torch.Generator().manual_seed(7)

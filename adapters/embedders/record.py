@@ -13,7 +13,7 @@ import msgspec
 
 from adapters.embedders import build_embedder
 from adapters.embedders.base import Embedder, EmbedderSpec, Provider
-from adapters.embedders.wrapper import AroundEmbedder
+from adapters.embedders.wrapper import EmbedderWrapper
 
 
 class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -72,7 +72,7 @@ class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         )
 
 
-class RevisedEmbedder(AroundEmbedder):
+class RevisedEmbedder(EmbedderWrapper):
     """An embedder whose model name is that of a revision."""
 
     def __init__(self, inner: Embedder, name: str) -> None:

@@ -1,7 +1,7 @@
 """The default embedder: all-MiniLM-L6-v2, or any sentence-transformers model.
 
-On a CPU a mean-pooled BERT runs packed (see `packed_bert`); everything else runs in sentence_transformers
-itself. Both give the same vectors up to rounding. For the bundled model nothing touches the network.
+On a CPU a mean-pooled BERT runs packed (see `packed_bert`); every other model runs in sentence_transformers itself.
+Both give the same vectors up to rounding. The bundled model needs no network.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from adapters.embedders.hardware import DType, choose_device, choose_dtype
 from adapters.embedders.model_files import BUNDLED_NAMES, find_sentence_transformer
 
 BUNDLED_DIMENSION: Final = 384
-# What sentence_transformers does well with; a GPU wants more at once.
+# Good batch sizes for sentence_transformers; a GPU needs larger ones.
 CPU_BATCH_TEXTS: Final = 32
 GPU_BATCH_TEXTS: Final = 256
 
@@ -27,9 +27,9 @@ Encode = Callable[[list[str]], NDArray[np.float32]]
 
 
 class SentenceTransformersEmbedder:
-    """A sentence-transformers model from a folder, from the package that carries the default one, or the hub.
+    """A sentence-transformers model from a folder, from the package with the default model, or from the hub.
 
-    `device` and `dtype` say what was asked until `load` has settled "auto".
+    `device` and `dtype` are the requested ones until `load` has resolved "auto".
     """
 
     def __init__(self, spec: EmbedderSpec) -> None:
@@ -42,22 +42,22 @@ class SentenceTransformersEmbedder:
         self._loading = threading.Lock()
 
     def load(self) -> None:
-        """Read the model: about 2 s the first time. Call it after the fork, never before.
+        """Read the model, about 2 s the first time. Call it after a fork, never before.
 
-        Raises EmbedderUnavailable when the files are missing, damaged or unreadable.
+        Raises EmbedderUnavailable if the files are missing, damaged or unreadable.
         """
         self._loaded()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of texts, shape (n, dimension); what exceeds the model's length is cut off."""
+        """Return vectors of texts, shape (n, dimension); texts beyond the model's length are truncated."""
         encode = self._loaded()
-        wanted = require_text(texts)
-        if not wanted:
+        checked = require_text(texts)
+        if not checked:
             return np.zeros((0, self.dimension), dtype=np.float32)
-        return normalised(encode(wanted), source=self.model)
+        return normalised(encode(checked), source=self.model)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector of one query, shape (dimension,): 1.3 ms in bfloat16 on two cores."""
+        """Return the vector of one query, shape (dimension,): 1.3 ms in bfloat16 on two cores."""
         vector: NDArray[np.float32] = self.embed([text])[0]
         return vector
 
@@ -101,14 +101,14 @@ def _open_model(folder: Path, device: str, dtype: DType) -> tuple[Encode, int]:
         try:
             packed = PackedBert(folder, torch_dtype)
         except NotPackable:
-            pass  # Another kind of model: sentence_transformers knows them all.
+            pass  # another kind of model: sentence_transformers supports them all
         else:
             return packed.embed, packed.dimension
     return open_with_library(folder, device, dtype)
 
 
 def open_with_library(folder: Path, device: str, dtype: DType) -> tuple[Encode, int]:
-    """The model in sentence_transformers itself: its encode function and its dimension."""
+    """Open a model with sentence_transformers; return its encode function and its dimension."""
     import torch
     from sentence_transformers import SentenceTransformer
     from transformers.utils import logging

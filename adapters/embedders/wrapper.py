@@ -1,4 +1,4 @@
-"""An embedder around another: it answers as that one does, but for what a subclass does otherwise."""
+"""A base class for embedders that wrap another one and change parts of its behaviour."""
 
 from __future__ import annotations
 
@@ -10,30 +10,30 @@ from numpy.typing import NDArray
 from adapters.embedders.base import Embedder
 
 
-class AroundEmbedder:
-    """Hands every call on to `inner`."""
+class EmbedderWrapper:
+    """Delegates every call to `inner`."""
 
     def __init__(self, inner: Embedder) -> None:
         self.inner = inner
 
     @property
     def model(self) -> str:
-        """The inner embedder's name."""
+        """Return the inner embedder's model name."""
         return self.inner.model
 
     @property
     def dimension(self) -> int:
-        """The inner embedder's dimension."""
+        """Return the inner embedder's dimension."""
         return self.inner.dimension
 
     @property
     def device(self) -> str:
-        """The inner embedder's device."""
+        """Return the inner embedder's device."""
         return self.inner.device
 
     @property
     def dtype(self) -> str:
-        """The inner embedder's number type."""
+        """Return the inner embedder's dtype."""
         return self.inner.dtype
 
     def load(self) -> None:
@@ -41,9 +41,9 @@ class AroundEmbedder:
         self.inner.load()
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """As the inner embedder."""
+        """Embed with the inner embedder."""
         return self.inner.embed(texts)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """As the inner embedder."""
+        """Embed with the inner embedder."""
         return self.inner.embed_query(text)

@@ -1,4 +1,4 @@
-"""Language models behind one Protocol. Reverie works without any; where one is set, it refines, extracts, condenses."""
+"""Language models behind one Protocol. They are optional: Reverie uses one to refine, extract and condense."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from adapters.language_models.base import (
     Purpose,
     Structured,
 )
-from adapters.language_models.guarded import GuardedLanguageModel, Prices, Used
+from adapters.language_models.guarded import GuardedLanguageModel, ModelUsage, Prices
 from adapters.language_models.openai_compatible import OpenAICompatibleLanguageModel
 from adapters.language_models.scripted import ScriptedLanguageModel
 
@@ -22,10 +22,10 @@ __all__ = [
     "LanguageModelRefused",
     "LanguageModelSpec",
     "LanguageModelUnavailable",
+    "ModelUsage",
     "OpenAICompatibleLanguageModel",
     "Prices",
     "Purpose",
     "ScriptedLanguageModel",
     "Structured",
-    "Used",
 ]

@@ -1,6 +1,6 @@
-"""What a language model is: instructions and a question in, a text or a value of a given form out.
+"""The Protocol of language models: instructions and a prompt in, a text or a struct out.
 
-What comes back is a stranger's text: whoever asks checks it before anything follows from it.
+The output is untrusted text: callers check it before they act on it.
 """
 
 from __future__ import annotations
@@ -10,24 +10,24 @@ from typing import Final, Generic, Literal, Protocol, TypeVar
 
 import msgspec
 
-from adapters.breaker import Away
+from adapters.breaker import ServiceUnavailable
 from reverie.errors import Permanent
 
 DEFAULT_TIMEOUT_SECONDS: Final = 20.0
 
-# What a call is for: calls, tokens and cost are counted by it.
+# The purpose of a call; calls, tokens and cost are counted by purpose.
 Purpose = Literal["extraction", "summary", "refinement", "schedule"]
 
 Form = TypeVar("Form", bound=msgspec.Struct)
 
 
-class LanguageModelUnavailable(Away):
-    """The model cannot answer now: endpoint down, limited or slow, key refused. Try again later."""
+class LanguageModelUnavailable(ServiceUnavailable):
+    """The model cannot answer now (endpoint down, limited or slow, key refused): try again later."""
 
 
 @dataclass(frozen=True, slots=True)
 class Completion:
-    """What a model answered, and the tokens that the endpoint says it took; None where it says nothing."""
+    """The text of a completion, and the token counts reported by the endpoint, or None."""
 
     text: str
     input_tokens: int | None = None
@@ -35,9 +35,9 @@ class Completion:
 
 
 class LanguageModelRefused(Permanent):
-    """This question will never get an answer from this model: it was refused, or the answer was unusable.
+    """The prompt will never get an answer from this model: it was refused, or the answer was unusable.
 
-    `completion` is the unusable answer, which took its tokens all the same; None where the question was refused.
+    `completion` is the unusable answer, whose tokens were used all the same; None if the prompt was refused.
     """
 
     def __init__(self, message: str, *, completion: Completion | None = None) -> None:
@@ -47,38 +47,38 @@ class LanguageModelRefused(Permanent):
 
 @dataclass(frozen=True, slots=True)
 class Structured(Generic[Form]):
-    """An answer of the form that was asked for, and the text that it was read from."""
+    """A completion decoded as the requested struct, with its text."""
 
     value: Form
     completion: Completion
 
 
 class LanguageModel(Protocol):
-    """Answers questions. Safe to use from several threads."""
+    """Completes prompts. Safe to use from several threads."""
 
     @property
     def name(self) -> str:
-        """The model's name, as the endpoint knows it."""
+        """The name of the model at the endpoint."""
 
     def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
-        """The answer to one prompt, of at most `max_tokens` tokens and not empty.
+        """Return the completion of one prompt: not empty, at most `max_tokens` tokens.
 
-        Raises LanguageModelUnavailable (try again later) or LanguageModelRefused (this question never).
+        Raises LanguageModelUnavailable (try again later) or LanguageModelRefused (never for this prompt).
         """
 
     def complete_structured(
         self, system: str, prompt: str, max_tokens: int, *, form: type[Form], purpose: Purpose
     ) -> Structured[Form]:
-        """The answer to one prompt as a struct of this type; `system` need not describe its JSON.
+        """Return the completion of one prompt as a struct of type `form`; `system` need not describe its JSON.
 
-        The types and limits of the struct hold, and nothing more: what the values say is still a stranger's word.
-        Raises as `complete` does, LanguageModelRefused for an answer of another form too.
+        Only the types and limits of the struct are checked; the values are still untrusted. Raises as `complete` does,
+        and LanguageModelRefused for an answer of another form.
         """
 
 
 @dataclass(frozen=True, slots=True)
 class LanguageModelSpec:
-    """What the settings say of the language model."""
+    """The settings of a language model."""
 
     base_url: str
     model: str
@@ -86,8 +86,8 @@ class LanguageModelSpec:
     timeout_seconds: float = DEFAULT_TIMEOUT_SECONDS
 
 
-def require_question(system: str, prompt: str, max_tokens: int) -> None:
-    """Raises LanguageModelRefused for what no model can be asked: a lone surrogate, nothing, no room for an answer."""
+def require_prompt(system: str, prompt: str, max_tokens: int) -> None:
+    """Raise LanguageModelRefused for an empty prompt, a lone surrogate, or `max_tokens` below 1."""
     if not prompt.strip():
         raise LanguageModelRefused("the prompt is empty")
     if max_tokens < 1:
@@ -95,4 +95,4 @@ def require_question(system: str, prompt: str, max_tokens: int) -> None:
     try:
         (system + prompt).encode()
     except UnicodeEncodeError as error:
-        raise LanguageModelRefused("the prompt holds a lone surrogate: mend the text where it is made") from error
+        raise LanguageModelRefused("the prompt contains a lone surrogate: fix the source of the text") from error

@@ -1,7 +1,7 @@
-"""A language model behind a circuit breaker, whose calls, tokens and cost are counted by what they were for.
+"""A language model behind a circuit breaker that counts calls, tokens and cost by purpose.
 
-Every call that reached the endpoint is counted once, a failed one too. Counting never fails a call: what cannot be
-recorded now is handed over with the next call.
+Every call that reached the endpoint is counted once, including failures. Counting never fails a call: usage that cannot
+be recorded now is recorded with the next call.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final, Literal, TypeVar
+from typing import Final, TypeVar
 
-from adapters.breaker import CircuitBreaker
+from adapters.breaker import CircuitBreaker, GuardedService
 from adapters.language_models.base import (
     Completion,
     Form,
@@ -21,32 +21,32 @@ from adapters.language_models.base import (
     LanguageModelUnavailable,
     Purpose,
     Structured,
-    require_question,
+    require_prompt,
 )
-from adapters.language_models.structured import instructions_for
+from adapters.language_models.structured import json_instructions
 from adapters.tokens import EstimatedTokens
 from reverie.errors import ReverieError
 
-_TOKENS_A_PRICE: Final = 1_000_000
+_TOKENS_PER_PRICE: Final = 1_000_000
 
 T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
 class Prices:
-    """What a million tokens cost, in whatever currency the bill is in."""
+    """Prices per million tokens, in any currency."""
 
     input: float = 0.0
     output: float = 0.0
 
-    def of(self, input_tokens: int, output_tokens: int) -> float:
-        """What these tokens cost."""
-        return (input_tokens * self.input + output_tokens * self.output) / _TOKENS_A_PRICE
+    def cost(self, input_tokens: int, output_tokens: int) -> float:
+        """Return the cost of these tokens."""
+        return (input_tokens * self.input + output_tokens * self.output) / _TOKENS_PER_PRICE
 
 
 @dataclass(frozen=True, slots=True)
-class Used:
-    """What calls of one purpose took: how many, how many of them failed, their tokens and their cost."""
+class ModelUsage:
+    """The usage of a model for one purpose: calls, failures among them, tokens and cost."""
 
     model: str
     purpose: Purpose
@@ -56,9 +56,9 @@ class Used:
     output_tokens: int = 0
     cost: float = 0.0
 
-    def plus(self, other: Used) -> Used:
-        """Both together; they are of the same model and purpose."""
-        return Used(
+    def plus(self, other: ModelUsage) -> ModelUsage:
+        """Return the sum of both, which must be of the same model and purpose."""
+        return ModelUsage(
             self.model,
             self.purpose,
             self.calls + other.calls,
@@ -69,12 +69,12 @@ class Used:
         )
 
 
-class GuardedLanguageModel:
-    """Once unavailable, the model is left alone for 1 s, then 2, 4, up to 60 s (or Retry-After).
+class GuardedLanguageModel(GuardedService):
+    """A language model that, once unavailable, is not called for 1 s, then 2, 4, up to 60 s (or Retry-After).
 
-    `record` is told of each call after it has ended. Where the endpoint does not say how many tokens a call took, they
-    are estimated; a call that got no answer counts none, for nobody can say whether it was billed. A call that the
-    open breaker refuses, or that no model can be asked, is not counted: nothing was sent. `clock` is monotonic seconds.
+    `record` gets the usage of each call. Token counts that the endpoint does not report are estimated; a call without
+    an answer counts no tokens, since it is unknown whether it was billed. A call that was not sent, because the breaker
+    is open or the prompt is invalid, is not counted. `clock` returns monotonic seconds.
     """
 
     def __init__(
@@ -82,120 +82,105 @@ class GuardedLanguageModel:
         inner: LanguageModel,
         *,
         prices: Prices | None = None,
-        record: Callable[[Used], None] | None = None,
+        record: Callable[[ModelUsage], None] | None = None,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.inner = inner
         self._prices = prices or Prices()
         self._record = record
         self._breaker = CircuitBreaker(inner.name, LanguageModelUnavailable, clock=clock)
-        self._unrecorded: dict[Purpose, Used] = {}
+        self._unrecorded: dict[Purpose, ModelUsage] = {}
         self._lock = threading.Lock()
 
     @property
     def name(self) -> str:
-        """The model's name, as the endpoint knows it."""
+        """Return the name of the model at the endpoint."""
         return self.inner.name
 
-    @property
-    def state(self) -> Literal["up", "down"]:
-        """ "down" from a failure until the next success."""
-        return self._breaker.state
-
-    @property
-    def last_error(self) -> str:
-        """Why it is down; empty while it is up."""
-        return self._breaker.last_error
-
-    @property
-    def retry_at(self) -> float | None:
-        """When it may be asked again, in seconds of the clock; None while it is up."""
-        return self._breaker.retry_at
-
     def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
-        """As the inner model. Raises LanguageModelUnavailable at once while the breaker is open."""
-        require_question(system, prompt, max_tokens)
-        asked = _Asked(system + prompt, purpose)
-        return self._breaker.through(
+        """Complete with the inner model. Raises LanguageModelUnavailable at once while the breaker is open."""
+        require_prompt(system, prompt, max_tokens)
+        sent = _Sent(system + prompt, purpose)
+        return self._breaker.call(
             lambda: self._counted(
-                asked, lambda: self.inner.complete(system, prompt, max_tokens, purpose=purpose), lambda answer: answer
+                sent, lambda: self.inner.complete(system, prompt, max_tokens, purpose=purpose), lambda answer: answer
             )
         )
 
     def complete_structured(
         self, system: str, prompt: str, max_tokens: int, *, form: type[Form], purpose: Purpose
     ) -> Structured[Form]:
-        """As the inner model. Raises LanguageModelUnavailable at once while the breaker is open."""
-        require_question(system, prompt, max_tokens)
-        asked = _Asked(system + instructions_for(form) + prompt, purpose)
-        return self._breaker.through(
+        """Complete with the inner model. Raises LanguageModelUnavailable at once while the breaker is open."""
+        require_prompt(system, prompt, max_tokens)
+        sent = _Sent(system + json_instructions(form) + prompt, purpose)
+        return self._breaker.call(
             lambda: self._counted(
-                asked,
+                sent,
                 lambda: self.inner.complete_structured(system, prompt, max_tokens, form=form, purpose=purpose),
                 lambda answer: answer.completion,
             )
         )
 
     def close(self) -> None:
-        """Close the inner model's connections, where it has any, and hand over what is not recorded yet."""
+        """Close the inner model's connections, and record pending usage."""
         closing = getattr(self.inner, "close", None)
         if closing is not None:
             closing()
-        self._hand_over(None)
+        self._record_usage(None)
 
-    def _counted(self, asked: _Asked, ask: Callable[[], T], completion_of: Callable[[T], Completion]) -> T:
+    def _counted(self, sent: _Sent, call: Callable[[], T], get_completion: Callable[[T], Completion]) -> T:
         try:
-            answer = ask()
+            answer = call()
         except LanguageModelRefused as error:
-            self._hand_over(self._used(asked, error.completion, failed=True))
+            self._record_usage(self._usage(sent, error.completion, failed=True))
             raise
         except LanguageModelUnavailable:
-            self._hand_over(self._used(asked, None, failed=True))
+            self._record_usage(self._usage(sent, None, failed=True))
             raise
-        self._hand_over(self._used(asked, completion_of(answer), failed=False))
+        self._record_usage(self._usage(sent, get_completion(answer), failed=False))
         return answer
 
-    def _used(self, asked: _Asked, answer: Completion | None, *, failed: bool) -> Used:
+    def _usage(self, sent: _Sent, answer: Completion | None, *, failed: bool) -> ModelUsage:
         input_tokens = output_tokens = 0
         if answer is not None:
-            input_tokens = _known(answer.input_tokens, asked.text)
-            output_tokens = _known(answer.output_tokens, answer.text)
-        return Used(
+            input_tokens = _reported_or_estimated(answer.input_tokens, sent.text)
+            output_tokens = _reported_or_estimated(answer.output_tokens, answer.text)
+        return ModelUsage(
             self.name,
-            asked.purpose,
+            sent.purpose,
             failures=int(failed),
             input_tokens=input_tokens,
             output_tokens=output_tokens,
-            cost=self._prices.of(input_tokens, output_tokens),
+            cost=self._prices.cost(input_tokens, output_tokens),
         )
 
-    def _hand_over(self, used: Used | None) -> None:
-        """Record this and what could not be recorded before."""
+    def _record_usage(self, usage: ModelUsage | None) -> None:
+        """Record this usage and any pending one."""
         if self._record is None:
             return
         with self._lock:
             waiting, self._unrecorded = self._unrecorded, {}
-        if used is not None:
-            waiting[used.purpose] = waiting[used.purpose].plus(used) if used.purpose in waiting else used
-        for one in waiting.values():
+        if usage is not None:
+            waiting[usage.purpose] = waiting[usage.purpose].plus(usage) if usage.purpose in waiting else usage
+        for pending in waiting.values():
             try:
-                self._record(one)
+                self._record(pending)
             except ReverieError:
-                self._keep(one)
+                self._add_unrecorded(pending)
 
-    def _keep(self, used: Used) -> None:
+    def _add_unrecorded(self, usage: ModelUsage) -> None:
         with self._lock:
-            before = self._unrecorded.get(used.purpose)
-            self._unrecorded[used.purpose] = before.plus(used) if before else used
+            before = self._unrecorded.get(usage.purpose)
+            self._unrecorded[usage.purpose] = before.plus(usage) if before else usage
 
 
 @dataclass(frozen=True, slots=True)
-class _Asked:
-    """A question, for the estimate of its tokens."""
+class _Sent:
+    """What was sent to the model, to estimate its tokens."""
 
     text: str
     purpose: Purpose
 
 
-def _known(said: int | None, text: str) -> int:
-    return EstimatedTokens().count([text])[0] if said is None else said
+def _reported_or_estimated(reported: int | None, text: str) -> int:
+    return EstimatedTokens().count([text])[0] if reported is None else reported

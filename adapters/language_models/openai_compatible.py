@@ -1,7 +1,7 @@
-"""Answers from an HTTP endpoint that speaks OpenAI's POST /chat/completions.
+"""Completions from an HTTP endpoint with OpenAI's POST /chat/completions.
 
-Nothing the endpoint says is trusted: size, form and emptiness are checked before a text leaves here. What may pass
-is LanguageModelUnavailable, what will not is LanguageModelRefused.
+The response is not trusted: size, format and emptiness are checked before a text is returned. Temporary errors are
+LanguageModelUnavailable, lasting ones LanguageModelRefused.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any, Final
 
 import msgspec
 
-from adapters.endpoint import Answer, AnswerTooLong, Endpoint, EndpointFailed, check_key
+from adapters.endpoint import Endpoint, EndpointErrors, Response
 from adapters.language_models.base import (
     Completion,
     Form,
@@ -19,172 +19,157 @@ from adapters.language_models.base import (
     LanguageModelUnavailable,
     Purpose,
     Structured,
-    require_question,
+    require_prompt,
 )
-from adapters.language_models.structured import decoded, instructions_for, schema_of
+from adapters.language_models.structured import decode_struct, json_instructions, strict_schema
 
-# 100,000 tokens of text are half a megabyte; eight times that is no answer but an accident.
-LONGEST_ANSWER_BYTES: Final = 4 * 1024 * 1024
-# No model takes a tenth of this in one call; a count beyond it is a mistake of the endpoint's, and would be summed up.
-MOST_TOKENS: Final = 100_000_000
-# With these an endpoint refuses a parameter.
-_REFUSALS: Final = (400, 422)
-_KEY: Final = "Set language_model_api_key to one that this endpoint accepts"
+# 100,000 tokens of text are half a megabyte; eight times that must be a mistake.
+MAX_RESPONSE_BYTES: Final = 4 * 1024 * 1024
+# No model uses a tenth of this in one call; a larger count is a mistake of the endpoint and must not be added up.
+MAX_TOKENS: Final = 100_000_000
+# Statuses with which an endpoint refuses a parameter.
+_PARAMETER_REFUSED: Final = (400, 422)
+_ERRORS: Final = EndpointErrors(
+    LanguageModelUnavailable, LanguageModelRefused, "language_model_base_url", "language_model_api_key"
+)
 
 
-class _Said(msgspec.Struct):
+class _Message(msgspec.Struct):
     content: str | None = None
 
 
 class _Choice(msgspec.Struct):
-    message: _Said
+    message: _Message
     finish_reason: Any = None
 
 
-class _Answer(msgspec.Struct):
+class _ChatCompletion(msgspec.Struct):
     choices: list[_Choice]
     usage: Any = None
 
 
 class OpenAICompatibleLanguageModel:
-    """A chat endpoint, asked with temperature 0: the same question should get the same answer."""
+    """A chat endpoint, called with temperature 0: the same prompt should get the same completion."""
 
     def __init__(self, spec: LanguageModelSpec) -> None:
-        """Raises ValueError for a key that no header can carry."""
+        """Raises ValueError for a key that no header can contain."""
         self.name = spec.model
-        key = check_key(spec.api_key, whose="language model")
         self._url = spec.base_url.rstrip("/") + "/chat/completions"
-        self._endpoint = Endpoint(self._url, key=key, timeout_seconds=spec.timeout_seconds)
-        # By form, because an endpoint may refuse one schema and take another. Two threads may both find it out.
-        self._taken: dict[type[msgspec.Struct], int] = {}
-        self._unwanted: frozenset[str] = frozenset()
+        self._endpoint = Endpoint(self._url, key=spec.api_key, timeout_seconds=spec.timeout_seconds, errors=_ERRORS)
+        # By form, because an endpoint may refuse one schema and accept another. Two threads may both find this out.
+        self._accepted_formats: dict[type[msgspec.Struct], int] = {}
+        self._unsupported: frozenset[str] = frozenset()
 
     def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
-        """The answer to one prompt.
+        """Return the completion of one prompt.
 
         Raises LanguageModelUnavailable for 401, 403, 404, 429, 5xx, timeouts, lost connections and broken JSON;
-        LanguageModelRefused for 400, 413, 422 and for an answer that is too long, of another form, or empty.
+        LanguageModelRefused for 400, 413, 422 and for a response that is too long, empty or of another format.
         """
-        del purpose  # what a call is for is not the endpoint's business
-        answer = self._ask(system, prompt, max_tokens, None)
-        return _completion(self._url, answer)[0]
+        del purpose  # the endpoint does not need it
+        response = self._request(system, prompt, max_tokens, None)
+        return self._completion(response)[0]
 
     def complete_structured(
         self, system: str, prompt: str, max_tokens: int, *, form: type[Form], purpose: Purpose
     ) -> Structured[Form]:
-        """The answer to one prompt as a struct, by the strongest `response_format` that the endpoint takes.
+        """Return the completion of one prompt as a struct, with the strictest `response_format` that is accepted.
 
-        One that refuses JSON schemas is asked for a JSON object, and one that refuses that too has the instructions
-        alone; what it refused for a form it is not asked again. Raises as `complete` does.
+        If the endpoint refuses a JSON schema, a JSON object is requested; if it refuses this too, it gets only the
+        instructions. A format that was refused for a form is not tried again. Raises as `complete` does.
         """
         del purpose
-        answer = self._ask_for(form, f"{system}\n\n{instructions_for(form)}".strip(), prompt, max_tokens)
-        completion, cut_off = _completion(self._url, answer)
+        response = self._request_struct(form, f"{system}\n\n{json_instructions(form)}".strip(), prompt, max_tokens)
+        completion, cut_off = self._completion(response)
         if cut_off:
             raise LanguageModelRefused(
                 f"{self._url}: the answer was cut off at {max_tokens} tokens", completion=completion
             )
-        return decoded(completion, form, source=self._url)
+        return decode_struct(completion, form, source=self._url)
 
-    def _ask_for(self, form: type[Form], system: str, prompt: str, max_tokens: int) -> Answer:
+    def _request_struct(self, form: type[Form], system: str, prompt: str, max_tokens: int) -> Response:
         formats = [_schema_format(form), {"type": "json_object"}, None]
-        for place in range(self._taken.get(form, 0), len(formats)):
-            answer = self._ask(system, prompt, max_tokens, formats[place])
-            if formats[place] is None or not _refuses_format(answer):
+        for number in range(self._accepted_formats.get(form, 0), len(formats)):
+            response = self._request(system, prompt, max_tokens, formats[number])
+            if formats[number] is None or not _refuses_format(response):
                 break
-        if answer.status == 200:  # an error may name the format because it repeats the whole question
-            self._taken[form] = place
-        return answer
+        if response.status == 200:  # other errors may mention the format only because they repeat the request
+            self._accepted_formats[form] = number
+        return response
 
-    def _ask(self, system: str, prompt: str, max_tokens: int, response_format: dict[str, Any] | None) -> Answer:
-        require_question(system, prompt, max_tokens)
-        question = {
+    def _request(self, system: str, prompt: str, max_tokens: int, response_format: dict[str, Any] | None) -> Response:
+        require_prompt(system, prompt, max_tokens)
+        request = {
             "model": self.name,
             "messages": [{"role": "system", "content": system}, {"role": "user", "content": prompt}],
             "max_tokens": max_tokens,
             "temperature": 0,
         }
         if response_format is not None:
-            question["response_format"] = response_format
-        unwanted = self._unwanted
-        answer = self._post(_without(question, unwanted))
-        while not _unwanted(answer) <= unwanted:
-            unwanted |= _unwanted(answer)
-            answer = self._post(_without(question, unwanted))
-        if answer.status == 200:
-            self._unwanted = unwanted
-        return answer
+            request["response_format"] = response_format
+        unsupported = self._unsupported
+        response = self._post(_without(request, unsupported))
+        while not _unsupported(response) <= unsupported:
+            unsupported |= _unsupported(response)
+            response = self._post(_without(request, unsupported))
+        if response.status == 200:
+            self._unsupported = unsupported
+        return response
 
-    def _post(self, question: dict[str, Any]) -> Answer:
+    def _post(self, request: dict[str, Any]) -> Response:
+        return self._endpoint.post(request, max_bytes=MAX_RESPONSE_BYTES)
+
+    def _completion(self, response: Response) -> tuple[Completion, bool]:
+        """Return the completion in a response, and whether it was cut off at the token limit."""
+        if response.status != 200:
+            raise self._endpoint.status_error(response)
         try:
-            return self._endpoint.post(question, longest_bytes=LONGEST_ANSWER_BYTES)
-        except AnswerTooLong as error:
-            raise LanguageModelRefused(str(error)) from error
-        except EndpointFailed as error:
-            raise LanguageModelUnavailable(str(error)) from error
+            found = msgspec.json.decode(response.body, type=_ChatCompletion)
+        except msgspec.ValidationError as error:
+            raise LanguageModelRefused(f"{self._url} answered with unexpected JSON: {error}") from error
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            size = len(response.body)
+            raise LanguageModelUnavailable(f"{self._url} answered with broken JSON ({size} bytes): {error}") from error
+        choice = found.choices[0] if found.choices else _Choice(_Message())
+        text = choice.message.content or ""
+        completion = Completion(text, _tokens(found.usage, "prompt_tokens"), _tokens(found.usage, "completion_tokens"))
+        if not text.strip():
+            raise LanguageModelRefused(f"{self._url} gave an empty answer", completion=completion)
+        return completion, choice.finish_reason == "length"
 
     def close(self) -> None:
         """Close the connections; the next call opens them again."""
         self._endpoint.close()
 
 
-def _completion(url: str, answer: Answer) -> tuple[Completion, bool]:
-    """What an endpoint answered, and whether the answer was cut off where its room ended."""
-    if answer.status != 200:
-        raise _failure(url, answer)
-    try:
-        found = msgspec.json.decode(answer.body, type=_Answer)
-    except msgspec.ValidationError as error:
-        raise LanguageModelRefused(f"{url} answered with JSON of another form: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        size = len(answer.body)
-        raise LanguageModelUnavailable(f"{url} answered with broken JSON ({size} bytes): {error}") from error
-    choice = found.choices[0] if found.choices else _Choice(_Said())
-    text = choice.message.content or ""
-    completion = Completion(text, _tokens(found.usage, "prompt_tokens"), _tokens(found.usage, "completion_tokens"))
-    if not text.strip():
-        raise LanguageModelRefused(f"{url} gave an empty answer", completion=completion)
-    return completion, choice.finish_reason == "length"
-
-
 def _tokens(usage: Any, name: str) -> int | None:
-    """A count out of an answer, None where there is none or it cannot be true: an odd one spoils no good answer."""
+    """Return a token count of a response, or None if it is missing or implausible, which is not an error."""
     count = usage.get(name) if isinstance(usage, dict) else None
-    return count if type(count) is int and 0 <= count <= MOST_TOKENS else None
+    return count if type(count) is int and 0 <= count <= MAX_TOKENS else None
 
 
 def _schema_format(form: type[Form]) -> dict[str, Any]:
-    schema = {"name": form.__name__.lstrip("_"), "strict": True, "schema": schema_of(form)}
+    schema = {"name": form.__name__.lstrip("_"), "strict": True, "schema": strict_schema(form)}
     return {"type": "json_schema", "json_schema": schema}
 
 
-def _unwanted(answer: Answer) -> frozenset[str]:
-    """Which of our parameters an endpoint will not have: OpenAI's newer models count and sample otherwise."""
-    if answer.status not in _REFUSALS:
+def _unsupported(response: Response) -> frozenset[str]:
+    """Return the parameters that an endpoint refused: newer OpenAI models have other ones for length and sampling."""
+    if response.status not in _PARAMETER_REFUSED:
         return frozenset()
     marks = {"max_tokens": b"max_completion_tokens", "temperature": b"temperature"}
-    return frozenset(name for name, mark in marks.items() if mark in answer.body)
+    return frozenset(name for name, mark in marks.items() if mark in response.body)
 
 
-def _without(question: dict[str, Any], unwanted: frozenset[str]) -> dict[str, Any]:
-    """A question in the words that the endpoint takes."""
-    kept = {name: value for name, value in question.items() if name not in unwanted}
-    return {**kept, "max_completion_tokens": question["max_tokens"]} if "max_tokens" in unwanted else kept
+def _without(request: dict[str, Any], unsupported: frozenset[str]) -> dict[str, Any]:
+    """Return a request without unsupported parameters, or with their replacement."""
+    supported = {name: value for name, value in request.items() if name not in unsupported}
+    if "max_tokens" in unsupported:
+        supported["max_completion_tokens"] = request["max_tokens"]
+    return supported
 
 
-def _refuses_format(answer: Answer) -> bool:
-    """Whether an endpoint refused the wanted form of the answer, and not the question."""
-    named = b"response_format" in answer.body or b"json_schema" in answer.body or b"json_object" in answer.body
-    return answer.status in _REFUSALS and named
-
-
-def _failure(url: str, answer: Answer) -> LanguageModelUnavailable | LanguageModelRefused:
-    """The error for an HTTP status."""
-    said = f"{url} answered {answer.status}: {answer.reason}"
-    if answer.status in (400, 413, 422):
-        return LanguageModelRefused(said)
-    if answer.status in (401, 403):
-        return LanguageModelUnavailable(f"{said}. {_KEY}")
-    if answer.status == 404:
-        return LanguageModelUnavailable(f"{said}. Check language_model_base_url and that the endpoint has this model")
-    return LanguageModelUnavailable(said, retry_after_seconds=answer.retry_after_seconds)
+def _refuses_format(response: Response) -> bool:
+    """Return whether an endpoint refused the response format, rather than the prompt."""
+    named = b"response_format" in response.body or b"json_schema" in response.body or b"json_object" in response.body
+    return response.status in _PARAMETER_REFUSED and named

@@ -1,4 +1,4 @@
-"""A language model that says what it was told to say: the fake for tests and for dry runs."""
+"""A language model with scripted answers: a fake for tests and dry runs."""
 
 from __future__ import annotations
 
@@ -11,30 +11,30 @@ from adapters.language_models.base import (
     LanguageModelUnavailable,
     Purpose,
     Structured,
-    require_question,
+    require_prompt,
 )
-from adapters.language_models.structured import decoded
+from adapters.language_models.structured import decode_struct
 
 
 class ScriptedLanguageModel:
-    """Gives the answers of a list in turn, the last of them again and again; an exception among them is raised.
+    """Returns answers from a list in turn, repeating the last one; an exception among them is raised.
 
-    `asked` has what it was asked, and `purposes` what for. Structured answers are given as JSON.
+    `prompts` records (system, prompt) pairs, and `purposes` their purposes. Structured answers are given as JSON.
     """
 
     name = "scripted"
 
     def __init__(self, answers: Iterable[str | Exception]) -> None:
-        self.asked: list[tuple[str, str]] = []
+        self.prompts: list[tuple[str, str]] = []
         self.purposes: list[Purpose] = []
         self._answers = list(answers)
         self._lock = threading.Lock()
 
     def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
-        """The next answer. Raises LanguageModelUnavailable when there is none at all."""
-        require_question(system, prompt, max_tokens)
+        """Return the next answer. Raises LanguageModelUnavailable if the list is empty."""
+        require_prompt(system, prompt, max_tokens)
         with self._lock:
-            self.asked.append((system, prompt))
+            self.prompts.append((system, prompt))
             self.purposes.append(purpose)
             if not self._answers:
                 raise LanguageModelUnavailable("the script holds no answer")
@@ -47,5 +47,5 @@ class ScriptedLanguageModel:
     def complete_structured(
         self, system: str, prompt: str, max_tokens: int, *, form: type[Form], purpose: Purpose
     ) -> Structured[Form]:
-        """The next answer, read as this struct. Raises as `complete` does; LanguageModelRefused for no such JSON."""
-        return decoded(self.complete(system, prompt, max_tokens, purpose=purpose), form, source=self.name)
+        """Return the next answer as a struct. Raises as `complete` does, and LanguageModelRefused for other JSON."""
+        return decode_struct(self.complete(system, prompt, max_tokens, purpose=purpose), form, source=self.name)

@@ -1,6 +1,6 @@
-"""Answers as typed structs: the JSON schema that is sent, and the reading of what comes back.
+"""Structured completions: the JSON schema to request, and the decoding of the answer into a struct.
 
-Nothing but JSON that fits the struct passes; a fence round it is the one liberty that is taken with it.
+Only JSON that fits the struct is accepted, bare or in a code fence.
 """
 
 from __future__ import annotations
@@ -13,69 +13,69 @@ import msgspec
 
 from adapters.language_models.base import Completion, Form, LanguageModelRefused, Structured
 
-# Enough to say what was wrong where; an answer's own words, which are in some of the errors, are not for the logs.
-_LONGEST_REASON_CHARACTERS: Final = 200
-# Keywords that OpenAI's strict schemas do not take; msgspec checks the limits when the answer is read.
+# Enough to locate the error; the text of the answer, which some errors contain, does not belong into logs.
+_MAX_REASON_CHARACTERS: Final = 200
+# Keywords that OpenAI's strict schemas do not support; msgspec checks the limits when the answer is decoded.
 _NOT_STRICT: Final = frozenset({"default", "title", "minLength", "maxLength"})
 _TYPES: Final[dict[type, str]] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
 _FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL | re.IGNORECASE)
 
 
 @cache
-def schema_of(form: type[Form]) -> dict[str, Any]:
-    """The JSON schema of a struct as OpenAI's strict mode wants it.
+def strict_schema(form: type[Form]) -> dict[str, Any]:
+    """Return the JSON schema of a struct for OpenAI's strict mode.
 
-    That is: nothing by reference, each property required (one that may be left out may be null, or empty) and no
-    other allowed. Raises TypeError for a struct that holds itself.
+    It has no references, requires every property (optional ones may be null or empty) and allows no others. Raises
+    TypeError for a recursive struct.
     """
     schema = msgspec.json.schema(form)
     found: dict[str, Any] = _strict(schema, schema.get("$defs", {}), ())
     if found.get("type") != "object":
-        raise TypeError(f"{form.__name__} is no struct of named fields: a model answers with a JSON object")
+        raise TypeError(f"{form.__name__} is not a struct with named fields: a model answers with a JSON object")
     return found
 
 
-def instructions_for(form: type[Form]) -> str:
-    """What a model is told of the form. It is told also where the endpoint takes the schema: some ignore that."""
-    schema = msgspec.json.encode(schema_of(form)).decode()
+def json_instructions(form: type[Form]) -> str:
+    """Return the instructions to answer in this form, used even with a schema, because some endpoints ignore it."""
+    schema = msgspec.json.encode(strict_schema(form)).decode()
     return f"Answer with one JSON object and nothing else. It must fit this JSON schema: {schema}"
 
 
-def decoded(completion: Completion, form: type[Form], *, source: str) -> Structured[Form]:
-    """The struct that an answer holds, in a ```json fence or bare. Raises LanguageModelRefused for anything else."""
+def decode_struct(completion: Completion, form: type[Form], *, source: str) -> Structured[Form]:
+    """Decode the JSON of a completion, bare or in a ```json fence. Raises LanguageModelRefused for anything else."""
     fenced = _FENCE.match(completion.text)
     text = fenced.group(1) if fenced else completion.text
     try:
         return Structured(msgspec.json.decode(text, type=form), completion)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        why = " ".join(str(error).split())[:_LONGEST_REASON_CHARACTERS]
+        reason = " ".join(str(error).split())[:_MAX_REASON_CHARACTERS]
         raise LanguageModelRefused(
-            f"{source} did not answer with a {form.__name__}: {why}", completion=completion
+            f"{source} did not answer with a {form.__name__}: {reason}", completion=completion
         ) from error
 
 
 def _strict(schema: Any, definitions: dict[str, Any], inside: tuple[str, ...]) -> Any:
-    """A schema with its references put in, its objects closed, and without what the strict mode refuses."""
+    """Return a schema with references inlined, objects closed, and unsupported keywords removed."""
     if isinstance(schema, list):
-        return [_strict(one, definitions, inside) for one in schema]
+        return [_strict(item, definitions, inside) for item in schema]
     if not isinstance(schema, dict):
         return schema
     if "$ref" in schema:
         name = schema["$ref"].rsplit("/", 1)[-1]
         if name in inside:
-            raise TypeError(f"{name} holds itself: such a form cannot be asked for")
+            raise TypeError(f"{name} is recursive: a strict schema cannot express it")
         return _strict(definitions[name], definitions, (*inside, name))
-    kept = {key: value for key, value in schema.items() if key not in _NOT_STRICT and key != "$defs"}
-    if "enum" in kept:
-        kept["type"] = _types(kept["enum"])
-        return kept
-    if "properties" not in kept:
-        return {key: _strict(value, definitions, inside) for key, value in kept.items()}
-    properties = {key: _strict(value, definitions, inside) for key, value in kept["properties"].items()}
-    return {**kept, "properties": properties, "required": list(properties), "additionalProperties": False}
+    strict = {key: value for key, value in schema.items() if key not in _NOT_STRICT and key != "$defs"}
+    if "enum" in strict:
+        strict["type"] = _types(strict["enum"])
+        return strict
+    if "properties" not in strict:
+        return {key: _strict(value, definitions, inside) for key, value in strict.items()}
+    properties = {key: _strict(value, definitions, inside) for key, value in strict["properties"].items()}
+    return {**strict, "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
 def _types(values: list[Any]) -> str | list[str]:
-    """The JSON types of an enumeration's values: the strict mode wants them said."""
+    """Return the JSON types of an enumeration's values, which the strict mode requires."""
     types = sorted({_TYPES[type(value)] for value in values})
     return types[0] if len(types) == 1 else types

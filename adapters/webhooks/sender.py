@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from adapters.endpoint import seconds_of
+from adapters.endpoint import retry_after_seconds
 from adapters.webhooks.addresses import AllowedHosts
 from adapters.webhooks.base import (
     LONGEST_ANSWER_BYTES,
@@ -172,7 +172,7 @@ def _retry_after(header: str | None) -> float | None:
     if header is None or len(header) > _LONGEST_RETRY_AFTER_CHARACTERS:
         return None
     try:
-        asked = seconds_of(header)
+        asked = retry_after_seconds(header)
     except OverflowError:  # a date of a zone that is none
         return None
     return None if asked is None else min(asked, _LONGEST_RETRY_AFTER_SECONDS)

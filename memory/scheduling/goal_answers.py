@@ -92,7 +92,7 @@ class GoalAnswers:
         )
 
     def _cost(self, completion: Completion) -> float:
-        return self.prices.of(completion.input_tokens or 0, completion.output_tokens or 0)
+        return self.prices.cost(completion.input_tokens or 0, completion.output_tokens or 0)
 
 
 def digest(execution: Execution, context: GoalContext, reason: str = "") -> RunResult:

@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from adapters.breaker import Away, CircuitBreaker
+from adapters.breaker import CircuitBreaker, ServiceUnavailable
 from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused, WebhookSender, reason, verdict
 from memory.scheduling.pushing import NotPushed
 from reverie.scheduling.notification_types import Notification
@@ -22,7 +22,7 @@ REMINDER_EVENT: Final = "reminder.due"
 NOTIFICATION_EVENT: Final = "schedule.notification"
 
 
-class NotifierAway(Away):
+class NotifierAway(ServiceUnavailable):
     """The notifier is unavailable."""
 
 
@@ -53,7 +53,7 @@ class Notifier:
     def push(self, workspace: str, item: Reminder | Notification) -> None:
         """Post a reminder or notification. Raises `NotPushed`."""
         try:
-            answer = self._breaker.through(lambda: self._post(workspace, item))
+            answer = self._breaker.call(lambda: self._post(workspace, item))
         except NotifierAway as error:
             raise NotPushed(str(error), away=True, retry_after_seconds=error.retry_after_seconds) from error
         if verdict(answer) != "ok":

@@ -97,7 +97,7 @@ def test_instructions_in_the_conversation_are_data() -> None:
     obedient = ScriptedLanguageModel(["OWNED"])
     with pytest.raises(NoSummary):
         condense_by_model(obedient, [message(0, orders, name="Ann")], 160, COUNTER)
-    _, prompt = obedient.asked[0]
+    _, prompt = obedient.prompts[0]
     assert json.loads(prompt.partition("\n")[2])[0]["text"] == orders
 
 
@@ -106,10 +106,10 @@ def test_a_long_conversation_is_asked_for_in_parts_that_hold_all_of_it() -> None
     model = ScriptedLanguageModel(["- 2026-05-01 Ann: visited."])
     wide = [message(n, f"Turn {n} tells of the harbour. " * 40, name="Ann") for n in range(60)]
     condense_by_model(model, wide, 400, COUNTER)
-    assert len(model.asked) > 1
-    sent = [turn["text"] for _, prompt in model.asked for turn in json.loads(prompt.partition("\n")[2])]
+    assert len(model.prompts) > 1
+    sent = [turn["text"] for _, prompt in model.prompts for turn in json.loads(prompt.partition("\n")[2])]
     assert [text.split(" tells")[0] for text in sent] == [f"Turn {n}" for n in range(60)]
-    for _, prompt in model.asked:
+    for _, prompt in model.prompts:
         assert COUNTER.count([prompt])[0] < 1.3 * INPUT_TOKENS
 
 
@@ -118,7 +118,7 @@ def test_a_message_longer_than_a_question_is_read_to_its_end() -> None:
     content = " ".join(f"On visit {n} I counted {n} seahorses in the harbour." for n in range(2_500))
     model = ScriptedLanguageModel(["- 2026-05-01 Ann: counted seahorses."])
     condense_by_model(model, [message(0, content, name="Ann")], 160, COUNTER)
-    ((_, prompt),) = model.asked
+    ((_, prompt),) = model.prompts
     assert "On visit 24" in prompt
     assert COUNTER.count([prompt])[0] < INPUT_TOKENS
 
@@ -128,5 +128,5 @@ def test_no_secret_is_sent_and_none_comes_back() -> None:
     key = "sk-proj-" + "Ab3dEf6hIj9kLm2nOp5qRs8t" * 2
     model = ScriptedLanguageModel([f"- 2026-05-01 Ann: her api_key is {key}"])
     (line,) = condense_by_model(model, [message(0, f"My api_key is {key} today.", name="Ann")], 160, COUNTER)
-    assert key not in model.asked[0][1]
+    assert key not in model.prompts[0][1]
     assert key not in str(line)

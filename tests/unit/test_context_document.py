@@ -287,7 +287,7 @@ def test_a_language_model_leaves_out_what_it_does_not_keep() -> None:
     """Given a model that keeps 1 and 4, then the rest of what has a number goes; recent turns have none."""
     model = ScriptedLanguageModel(['{"keep": [1, 4]}'])
     built = write(WHOLE, MODEL, room=5_000, refiner=model)
-    ((_, asked),) = model.asked
+    ((_, asked),) = model.prompts
     assert re.findall(r"\[(\d)\] 2026", asked) == ["1", "2", "3", "4", "5"]
     assert [m.id for m in built.messages] == ["m2", "m8", "m9"]
     assert [m.id for m in built.memories] == ["c2"]
@@ -314,7 +314,7 @@ def test_where_nothing_can_be_left_out_no_model_is_asked() -> None:
     """Given recent turns alone, then there is nothing to select and nothing is asked."""
     model = ScriptedLanguageModel(['{"keep": []}'])
     built = write(selected([message(1)]), MODEL, room=5_000, refiner=model)
-    assert model.asked == []
+    assert model.prompts == []
     assert [m.id for m in built.messages] == ["m1"]
 
 

@@ -247,8 +247,8 @@ def test_what_may_pass_is_unavailable(
         (status(400, b"too long"), "answered 400: too long"),
         (status(413), "answered 413"),
         (status(422), "answered 422"),
-        (status(200, b'{"data": "none"}'), "another form"),
-        (status(200, b'{"data": [{"index": 0, "embedding": [null]}]}'), "another form"),
+        (status(200, b'{"data": "none"}'), "unexpected JSON"),
+        (status(200, b'{"data": [{"index": 0, "embedding": [null]}]}'), "unexpected JSON"),
         (changed(lambda rows: rows.pop()), "1 vectors for 2 texts"),
         (changed(lambda rows: rows.append(rows[0])), "3 vectors for 2 texts"),
         (changed(lambda rows: rows[0].update(index=7)), "wrong indexes"),
@@ -317,7 +317,7 @@ def test_a_slow_endpoint_is_given_up(endpoint: Endpoint, dripping: bool) -> None
 def test_an_answer_without_end_is_refused(
     endpoint: Endpoint, remote: OpenAICompatibleEmbedder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(openai_compatible, "LONGEST_ANSWER_BYTES", 100_000)
+    monkeypatch.setattr(openai_compatible, "MAX_RESPONSE_BYTES", 100_000)
     endpoint.answer = status(200, b" " * 1_000_000)
 
     with pytest.raises(EmbeddingRefused, match="more than 100000 bytes"):
@@ -375,7 +375,7 @@ def test_a_hub_that_does_not_answer_is_unavailable_at_once(provider: Any, monkey
     embedder = build_embedder(EmbedderSpec(provider, "nobody/nothing"))
     assert embedder is not None
 
-    with pytest.raises(EmbedderUnavailable, match=r"'nobody/nothing'.*name the folder"):
+    with pytest.raises(EmbedderUnavailable, match=r"'nobody/nothing'.*use the folder"):
         embedder.load()
 
 

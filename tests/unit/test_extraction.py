@@ -90,7 +90,7 @@ def test_only_users_messages_of_some_length_are_read(pipeline: Pipeline) -> None
     others = [{"role": role, "content": NAME} for role in ("assistant", "system", "tool")]
     tell(pipeline, *others, "I'm Ana.")
     counts = extracting.sweep()
-    assert (counts["messages"], counts["added"], model.asked) == (4, 0, [])
+    assert (counts["messages"], counts["added"], model.prompts) == (4, 0, [])
 
 
 def test_a_long_session_is_read_window_by_window(pipeline: Pipeline) -> None:
@@ -99,8 +99,8 @@ def test_a_long_session_is_read_window_by_window(pipeline: Pipeline) -> None:
     extracting = Extracting(pipeline, model)
     tell(pipeline, *[f"this is sentence number {number}" for number in range(100)])
     assert extracting.sweep()["messages"] == 100
-    assert [prompt.count('"new":true') for _, prompt in model.asked] == [40, 40, 20]
-    assert [prompt.count('"new":false') for _, prompt in model.asked] == [0, 6, 6]
+    assert [prompt.count('"new":true') for _, prompt in model.prompts] == [40, 40, 20]
+    assert [prompt.count('"new":false') for _, prompt in model.prompts] == [0, 6, 6]
 
 
 def test_a_long_session_is_left_between_two_windows_when_the_time_is_up(
@@ -348,7 +348,7 @@ def test_what_holds_everywhere_is_not_repeated_in_a_workspace(pipeline: Pipeline
     model = ScriptedLanguageModel([answer()])
     tell(pipeline, "I prefer tea over coffee", session="b")
     Extracting(pipeline, model).sweep()
-    assert "User prefers tea over coffee." in model.asked[0][1]
+    assert "User prefers tea over coffee." in model.prompts[0][1]
 
 
 def test_a_dry_run_counts_and_changes_nothing(pipeline: Pipeline) -> None:

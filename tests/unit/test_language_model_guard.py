@@ -14,11 +14,11 @@ from adapters.language_models import (
     LanguageModelRefused,
     LanguageModelSpec,
     LanguageModelUnavailable,
+    ModelUsage,
     OpenAICompatibleLanguageModel,
     Prices,
     Purpose,
     ScriptedLanguageModel,
-    Used,
 )
 from reverie.errors import StoreUnavailable
 from support.endpoint import Endpoint, chat_endpoint, say, send
@@ -44,10 +44,10 @@ class Ledger:
     """Records what it is told, or cannot."""
 
     def __init__(self) -> None:
-        self.told: list[Used] = []
+        self.told: list[ModelUsage] = []
         self.broken = False
 
-    def __call__(self, used: Used) -> None:
+    def __call__(self, used: ModelUsage) -> None:
         if self.broken:
             raise StoreUnavailable("the disk is full")
         self.told.append(used)
@@ -107,7 +107,7 @@ def test_an_open_breaker_sends_nothing(endpoint: Endpoint, remote: GuardedLangua
     assert len(endpoint.requests) == 1
     assert (remote.state, remote.retry_at) == ("down", clock.now + 1)
     assert "503" in remote.last_error
-    assert str(again).startswith("m is left alone for 1.0 s more after:")
+    assert str(again).startswith("m is not called for another 1.0 s after:")
     assert again.retry_after_seconds == 1
 
     endpoint.answer = say("Lisbon.")
@@ -133,7 +133,7 @@ def test_a_structured_question_meets_the_same_breaker(endpoint: Endpoint, remote
     """Given a plain call that found the endpoint down, then a structured one fails at once."""
     endpoint.answer = send(b"down", 503)
     fail(remote)
-    with pytest.raises(LanguageModelUnavailable, match="left alone"):
+    with pytest.raises(LanguageModelUnavailable, match="not called for another"):
         remote.complete_structured("", "x", 5, form=Place, purpose="extraction")
     assert len(endpoint.requests) == 1
 
@@ -153,7 +153,7 @@ def test_only_one_call_probes(clock: Clock) -> None:
 
     class Slow(ScriptedLanguageModel):
         def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
-            if self.asked:
+            if self.prompts:
                 entered.set()
                 assert go_on.wait(10)
             return super().complete(system, prompt, max_tokens, purpose=purpose)
@@ -174,7 +174,7 @@ def test_calls_are_counted_by_purpose_with_tokens_and_cost(remote: GuardedLangua
     """Given prices of a million tokens, then each call is recorded with what the endpoint says it took."""
     remote.complete("", "Where?", 5, purpose="summary")
     (used,) = ledger.told
-    assert used == Used("m", "summary", 1, 0, 11, 3, (11 * 2.0 + 3 * 10.0) / 1_000_000)
+    assert used == ModelUsage("m", "summary", 1, 0, 11, 3, (11 * 2.0 + 3 * 10.0) / 1_000_000)
 
 
 def test_what_the_endpoint_does_not_count_is_estimated(ledger: Ledger) -> None:
@@ -189,7 +189,7 @@ def test_an_unusable_answer_is_a_failure_that_took_tokens(ledger: Ledger) -> Non
     model = GuardedLanguageModel(Counting("prose", 40, 5), prices=Prices(1.0, 1.0), record=ledger)
     with pytest.raises(LanguageModelRefused):
         model.complete_structured("", "x", 5, form=Place, purpose="extraction")
-    assert ledger.told == [Used("counting", "extraction", 1, 1, 40, 5, 45 / 1_000_000)]
+    assert ledger.told == [ModelUsage("counting", "extraction", 1, 1, 40, 5, 45 / 1_000_000)]
 
 
 def test_a_call_without_an_answer_is_a_failure_without_tokens(
@@ -199,7 +199,7 @@ def test_a_call_without_an_answer_is_a_failure_without_tokens(
     endpoint.answer = send(b"down", 500)
     fail(remote)
     fail(remote)
-    assert ledger.told == [Used("m", "summary", 1, 1)]
+    assert ledger.told == [ModelUsage("m", "summary", 1, 1)]
 
 
 @pytest.mark.parametrize(("prompt", "max_tokens"), [("", 5), ("x", 0), ("\ud800", 5)])
@@ -225,8 +225,8 @@ def test_what_cannot_be_recorded_is_recorded_with_the_next_call(ledger: Ledger) 
     ledger.broken = False
     model.complete("", "x", 5, purpose="summary")
     assert sorted(ledger.told, key=lambda used: used.purpose) == [
-        Used("counting", "refinement", 1, 0, 10, 2),
-        Used("counting", "summary", 4, 0, 40, 8),
+        ModelUsage("counting", "refinement", 1, 0, 10, 2),
+        ModelUsage("counting", "summary", 4, 0, 40, 8),
     ]
 
 

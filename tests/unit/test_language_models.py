@@ -149,7 +149,7 @@ def test_an_answer_of_another_form_is_an_error_in_one_line(
 def test_ten_megabytes_are_no_answer(endpoint: Endpoint, remote: OpenAICompatibleLanguageModel) -> None:
     """Given an answer beyond every reason, then it is not read to its end."""
     endpoint.answer = send(b" " * (10 * 1024 * 1024))
-    with pytest.raises(LanguageModelRefused, match=str(openai_compatible.LONGEST_ANSWER_BYTES)):
+    with pytest.raises(LanguageModelRefused, match=str(openai_compatible.MAX_RESPONSE_BYTES)):
         remote.complete("", "x", 5, purpose="refinement")
 
 

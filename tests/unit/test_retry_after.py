@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from adapters.endpoint import seconds_of
+from adapters.endpoint import retry_after_seconds
 
 
 @pytest.mark.parametrize(
@@ -21,4 +21,4 @@ from adapters.endpoint import seconds_of
 )
 def test_a_header_is_seconds_or_nothing(header: str | None, seconds: float | None) -> None:
     """Given a Retry-After of any kind, then it is a wait that is not negative, or none, and never an error."""
-    assert seconds_of(header) == seconds
+    assert retry_after_seconds(header) == seconds
