@@ -6,7 +6,6 @@ from memory.scheduling import reminders
 from reverie.errors import NotFound
 from reverie.scheduling import reminder_calls as calls
 from reverie.scheduling.checks import check_reminder
-from reverie.scheduling.forms import reminder_draft
 from reverie.scheduling.reminder_types import ClaimedReminders, Reminder, ReminderPage
 from reverie.types import Deleted
 from server.caller import Caller
@@ -28,7 +27,7 @@ def _list_reminders(services: Services, caller: Caller, call: calls.ListReminder
 @endpoints.serves(calls.Remind)
 def _remind(services: Services, caller: Caller, call: calls.Remind) -> Reminder:
     runtime, now = services.runtime, services.runtime.now()
-    draft = check_reminder(reminder_draft(call), now=now)
+    draft = check_reminder(call.draft(), now=now)
     reminders.check_delivery(draft, notifier=bool(runtime.settings.notifier_webhook_url))
     return reminders.remind(runtime.store(caller.workspace), draft, agent=caller.agent, now=now)
 

@@ -14,7 +14,6 @@ from memory.scheduling.reminders import remind
 from reverie.calls import build
 from reverie.clock import from_micros
 from reverie.scheduling.checks import check_reminder
-from reverie.scheduling.forms import reminder_draft
 from reverie.scheduling.notification_types import Notification, NotificationKind
 from reverie.scheduling.reminder_calls import Remind
 from reverie.scheduling.reminder_types import Reminder, ReminderDraft
@@ -73,7 +72,7 @@ class Notifier:
 
 def reminder_from(given: dict[str, Any], *, now: int) -> ReminderDraft:
     """A reminder of the arguments of a call, as it will be stored."""
-    return check_reminder(reminder_draft(build(Remind, given)), now=now)
+    return check_reminder(build(Remind, given).draft(), now=now)
 
 
 def add_reminder(store: Store, id: str, *, due: int = BEGAN, agent: str = "ana", **more: Any) -> Reminder:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final, TypeAlias, cast
+from typing import Any, Final, Protocol
 
 from msgspec import UNSET
 
@@ -16,10 +16,7 @@ from reverie.checks import check_label
 from reverie.errors import Rejected
 from reverie.scheduling.cadence import parse_cadence
 from reverie.scheduling.cadence_types import Cadence
-from reverie.scheduling.calls import AddSchedule, UpdateSchedule
 from reverie.scheduling.checks import MAX_URL_CHARACTERS, check_executor, check_schedule, check_schedule_changes
-from reverie.scheduling.reminder_calls import Remind
-from reverie.scheduling.reminder_types import ReminderDraft
 from reverie.scheduling.schedule_types import (
     Executor,
     LlmExecutor,
@@ -27,9 +24,7 @@ from reverie.scheduling.schedule_types import (
     ScheduleDraft,
     TaskExecutor,
     WebhookExecutor,
-)  # fmt: skip
-
-_ScheduleCall: TypeAlias = AddSchedule | UpdateSchedule
+)
 
 _COMMON: Final = ("goal", "name", "channel", "session", "timeout_seconds", "recall_limit")
 _CADENCE: Final = ("cron", "at", "every", "tz")
@@ -45,7 +40,23 @@ _CADENCE_PATHS: Final = {
 _EXECUTOR_PATHS: Final = {"url": "executor.url", "task": "executor.task", "queue": "executor.queue"}
 
 
-def schedule_draft(call: AddSchedule, *, agent: str) -> ScheduleDraft:
+class ScheduleCall(Protocol):
+    """What the calls that add and change a schedule have in common, besides the fields of the short forms."""
+
+    @property
+    def notify(self) -> Any:
+        """The notification policy."""
+
+    @property
+    def cadence(self) -> Cadence | None:
+        """A cadence as a struct."""
+
+    @property
+    def executor(self) -> Executor | None:
+        """An executor as a struct."""
+
+
+def schedule_draft(call: ScheduleCall, *, agent: str) -> ScheduleDraft:
     """Return the schedule that a call describes; it belongs to `agent` unless a user is named. Raises `Rejected`."""
     with fields_of(call):
         draft = ScheduleDraft(
@@ -57,7 +68,7 @@ def schedule_draft(call: AddSchedule, *, agent: str) -> ScheduleDraft:
         return check_schedule(draft, agent=agent)
 
 
-def schedule_changes(call: UpdateSchedule) -> ScheduleChanges:
+def schedule_changes(call: ScheduleCall) -> ScheduleChanges:
     """Return the changes that a call describes. Raises `Rejected`."""
     with fields_of(call):
         changes = ScheduleChanges(
@@ -70,7 +81,7 @@ def schedule_changes(call: UpdateSchedule) -> ScheduleChanges:
 
 
 @contextmanager
-def fields_of(call: _ScheduleCall) -> Iterator[None]:
+def fields_of(call: ScheduleCall) -> Iterator[None]:
     """Name the field at fault in errors as the call does: `cron`, or `cadence.expression`."""
     names = {"url": "webhook"}
     names |= _CADENCE_PATHS if call.cadence is not None else {}
@@ -82,7 +93,7 @@ def fields_of(call: _ScheduleCall) -> Iterator[None]:
         raise
 
 
-def _cadence(call: _ScheduleCall) -> Cadence | None:
+def _cadence(call: ScheduleCall) -> Cadence | None:
     given = _given(call, _CADENCE)
     if call.cadence is not None:
         if given:
@@ -93,7 +104,7 @@ def _cadence(call: _ScheduleCall) -> Cadence | None:
     return parse_cadence(**{"tz": "UTC", **given}) if given else None
 
 
-def _executor(call: _ScheduleCall) -> Executor | None:
+def _executor(call: ScheduleCall) -> Executor | None:
     given = _given(call, _EXECUTOR)
     llm = getattr(call, "llm", False)
     if llm and (given or call.executor is not None):
@@ -105,7 +116,7 @@ def _executor(call: _ScheduleCall) -> Executor | None:
     return executor_from(**given) if given else LlmExecutor() if llm else None
 
 
-def _given(call: _ScheduleCall, names: tuple[str, ...]) -> dict[str, Any]:
+def _given(call: ScheduleCall, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(call, name)) is not None}
 
 
@@ -121,9 +132,3 @@ def executor_from(*, webhook: str | None = None, task: str | None = None, queue:
     if queue is None:
         raise Rejected("a task needs the queue that your workers listen to", field="queue")
     return check_executor(TaskExecutor(task=task, queue=queue))
-
-
-def reminder_draft(call: Remind) -> ReminderDraft:
-    """Return the reminder that a call describes."""
-    fields = ("session", "recipient", "message", "due_at", "channel", "delivery", "id")
-    return ReminderDraft(**{name: getattr(call, name) for name in fields}, in_seconds=cast("float | None", call.in_))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Final
+from typing import Annotated, ClassVar, Final, cast
 
 from msgspec import Meta, field
 from msgspec.structs import replace
@@ -20,7 +20,14 @@ from reverie.scheduling.checks import (
     check_reminder_time,
 )  # fmt: skip
 from reverie.scheduling.notification_types import Acknowledged, NotificationPage
-from reverie.scheduling.reminder_types import ClaimedReminders, Delivery, Reminder, ReminderPage, ReminderStatus
+from reverie.scheduling.reminder_types import (
+    ClaimedReminders,
+    Delivery,
+    Reminder,
+    ReminderDraft,
+    ReminderPage,
+    ReminderStatus,
+)
 from reverie.types import Deleted
 
 MAX_CLAIM: Final = 100
@@ -67,8 +74,17 @@ class Remind(_NewReminder, kw_only=True, frozen=True):
 
     def checked(self) -> Remind:
         """Give the reminder an id, so that it is stored once however often it is sent."""
-        check_reminder_time(self.due_at, self.in_, now=0)  # type: ignore[arg-type]  # decoded by now
+        self.draft()
         return replace(self, id=self.id or new_id())
+
+    def draft(self) -> ReminderDraft:
+        """Return the reminder that the call describes. Raises `Rejected` unless it says when, in one of two ways."""
+        fields = ("session", "recipient", "message", "due_at", "channel", "delivery", "id")
+        draft = ReminderDraft(
+            **{name: getattr(self, name) for name in fields}, in_seconds=cast("float | None", self.in_)
+        )
+        check_reminder_time(draft.due_at, draft.in_seconds, now=0)
+        return draft
 
 
 class GetReminder(Call[Reminder], frozen=True):

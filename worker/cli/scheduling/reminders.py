@@ -18,7 +18,6 @@ from memory.scheduling.reminders import (
 )
 from reverie.errors import NotFound
 from reverie.scheduling.checks import check_reminder
-from reverie.scheduling.forms import reminder_draft
 from reverie.scheduling.reminder_calls import ClaimReminders, ListReminders, Remind
 from reverie.scheduling.reminder_types import ClaimedReminders, Reminder, ReminderPage
 from storage.stores import Store
@@ -54,7 +53,7 @@ def add_reminder(context: typer.Context, call: Remind, as_json: AsJson = False) 
     """Have a message delivered --at a time, or --in so long."""
     command = invocation(context)
     now = command.runtime.now()
-    draft = check_reminder(reminder_draft(call), now=now)
+    draft = check_reminder(call.draft(), now=now)
     check_delivery(draft, notifier=bool(command.settings.notifier_webhook_url))
     reminder = remind(command.runtime.store(command.settings.workspace), draft, agent=command.agent, now=now)
     if as_json:
