@@ -24,6 +24,15 @@ def _no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
             monkeypatch.delenv(variable)
 
 
+@pytest.fixture(autouse=True, scope="session")
+def _no_stack_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """A Reverie that runs on this machine must not be found by what is tested, nor one of these tests by its user."""
+    patch = pytest.MonkeyPatch()
+    patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    yield
+    patch.undo()
+
+
 @pytest.fixture(scope="session")
 def valkey_url() -> Iterator[str]:
     """One real broker for all tests; each keeps to itself by a prefix of its own."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -11,6 +12,7 @@ import typer
 
 from reverie import __version__
 from reverie.checks import check_agent, check_workspace
+from worker.data_folder import find_data_folder, nearest_data_folder, url_of_running_stack
 from worker.settings import Settings, load_settings
 
 if TYPE_CHECKING:
@@ -31,13 +33,26 @@ class Invocation:
 
     flags: dict[str, Any]
     agent_name: str
+    # A command that starts a stack does not take over the folder of one that runs elsewhere.
+    starts_stack: bool = False
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings, with the flags on top."""
+        """The settings with the flags on top, and the data folder that is found from where the user stands."""
         settings = load_settings(**self.flags)
+        if "data" not in settings.model_fields_set:
+            folder = nearest_data_folder(Path.cwd()) if self.starts_stack else find_data_folder(Path.cwd())
+            if folder is not None:
+                settings = load_settings(**{**self.flags, "data": folder})
         check_workspace(settings.workspace)
         return settings
+
+    @property
+    def server_url(self) -> str:
+        """The URL of the server to ask: the one named by REVERIE_URL, or that runs on the data folder."""
+        from worker.cli.stack import local_url
+
+        return os.environ.get("REVERIE_URL") or url_of_running_stack(self.settings.data) or local_url(self.settings)
 
     @cached_property
     def agent(self) -> str:
@@ -64,7 +79,11 @@ def _show_version(wanted: bool) -> None:
 def _common(
     context: typer.Context,
     data: Annotated[
-        Path | None, typer.Option(help="The folder that holds everything.", show_default=".reverie")
+        Path | None,
+        typer.Option(
+            help="The data folder. Default: the nearest .reverie upwards, then that of a running Reverie.",
+            show_default=".reverie",
+        ),
     ] = None,
     workspace: Annotated[str | None, typer.Option(help="The workspace.", show_default="default")] = None,
     agent: Annotated[str, typer.Option(help="Whose memories.", envvar="REVERIE_AGENT")] = "default",

@@ -18,6 +18,7 @@ from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
 from worker.cli.application import application, invocation
 from worker.cli.output import say
+from worker.data_folder import registered
 from worker.settings import PREFIX, Settings
 from worker.supervision.processes import end_with_supervisor, give_way
 
@@ -48,6 +49,7 @@ def up(
     """Run everything until Ctrl-C: broker, workers, beat and HTTP server."""
     call = invocation(context)
     call.flags["port"] = port
+    call.starts_stack = True
     settings = call.settings
     from worker.logs import configure_logging
     from worker.supervision.embedded_broker import wait_until_ready
@@ -64,7 +66,9 @@ def up(
     _open_stores(call.runtime.stores)
     picture = _Picture(settings)
     specs = process_specs(settings, show_logs=show_logs)
-    raise typer.Exit(Supervisor(specs, settings.data, on_event=picture.show).run())
+    with registered(settings.data, local_url(settings)):
+        code = Supervisor(specs, settings.data, on_event=picture.show).run()
+    raise typer.Exit(code)
 
 
 @application.command()

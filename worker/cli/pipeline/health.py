@@ -14,7 +14,6 @@ from reverie import contract
 from reverie.errors import Rejected, Unavailable
 from worker.cli.application import application, invocation
 from worker.cli.output import say
-from worker.cli.stack import local_url
 
 # A worker with work in its queues that has finished no task for this long hangs: the longest task is cut off at 300 s.
 _STUCK_SECONDS = 330.0
@@ -33,7 +32,7 @@ def broker(context: typer.Context) -> None:
 @health.command("server")
 def server(context: typer.Context) -> None:
     """The HTTP server answers and reaches the broker."""
-    url = f"{local_url(invocation(context).settings)}/healthz"
+    url = f"{invocation(context).server_url}/healthz"
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own address
             answer.read()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import codecs
-import os
 import sys
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -20,7 +19,6 @@ from reverie.types import Explanation, RecallResponse
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.options import takes
 from worker.cli.output import AsJson, print_json, progress_bar, say, shortened, when
-from worker.cli.stack import local_url
 
 _BATCH = 500
 
@@ -132,7 +130,7 @@ def client(call: Invocation, *, over_http: bool = False) -> Reverie:
         workspace=settings.workspace,
         broker=None if over_http else settings.broker_url,
         prefix=settings.broker_prefix,
-        url=(os.environ.get("REVERIE_URL") or local_url(settings)) if over_http else None,
+        url=call.server_url if over_http else None,
     )
 
 

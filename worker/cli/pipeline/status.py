@@ -47,6 +47,7 @@ def read_status(call: Invocation) -> PipelineStatus:
 def _print(call: Invocation, found: PipelineStatus) -> None:
     pid = supervisor_pid(call.settings.data)
     say(f"Reverie   {f'up (pid {pid})' if pid else 'not started by `reverie up` here'}")
+    say(f"Data      {call.settings.data.resolve()}")
     say(f"Broker    {found.broker}{f': {found.broker_error}' if found.broker_error else ''}")
     lag = found.lag
     if lag.samples:

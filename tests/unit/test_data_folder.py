@@ -1,0 +1,90 @@
+"""Tests of the data folder: found from wherever the user stands, and said when it cannot be told which."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from reverie.errors import Conflict
+from support.command_line import CommandLine
+from worker.data_folder import find_data_folder, registered, running_stacks, url_of_running_stack
+from worker.supervision.run_file import hold_data_dir
+
+URL = "http://127.0.0.1:7999"
+NO_BROKER = "redis://127.0.0.1:1/0"
+
+
+@pytest.fixture(autouse=True)
+def _state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A state folder of this test's own."""
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+
+
+def test_the_nearest_data_folder_upwards_is_found(tmp_path: Path) -> None:
+    """Given a folder three levels below one with a data folder, then that is found from there."""
+    data = tmp_path / "project" / ".reverie"
+    deep = tmp_path / "project" / "a" / "b"
+    data.mkdir(parents=True)
+    deep.mkdir(parents=True)
+    assert find_data_folder(deep) == data
+    assert find_data_folder(tmp_path) is None
+
+
+def test_a_running_stack_is_found_from_any_folder(tmp_path: Path) -> None:
+    """Given a stack that runs elsewhere, then its folder and URL are found; afterwards they are not."""
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with hold_data_dir(data), registered(data, URL):
+        assert find_data_folder(elsewhere) == data
+        assert url_of_running_stack(data) == URL
+    assert find_data_folder(elsewhere) is None
+    assert url_of_running_stack(data) is None
+
+
+def test_what_a_killed_stack_left_does_not_count(tmp_path: Path) -> None:
+    """Given an entry whose supervisor has died, then nothing runs."""
+    data = tmp_path / "data"
+    with registered(data, URL):
+        assert running_stacks() == []
+        assert find_data_folder(tmp_path) is None
+
+
+def test_an_entry_that_cannot_be_read_does_not_count(tmp_path: Path) -> None:
+    """Given nonsense in the state folder, then it is passed over."""
+    folder = tmp_path / "state" / "reverie" / "running"
+    folder.mkdir(parents=True)
+    (folder / "x.json").write_bytes(b"\x00nonsense")
+    assert running_stacks() == []
+
+
+def test_of_two_running_stacks_one_must_be_named(tmp_path: Path) -> None:
+    """Given two stacks and none nearby, then the error names both and says what to do."""
+    one, other = tmp_path / "one", tmp_path / "other"
+    with (
+        hold_data_dir(one),
+        registered(one, URL),
+        hold_data_dir(other),
+        registered(other, URL),
+        pytest.raises(Conflict, match="name one with --data") as caught,
+    ):
+        find_data_folder(tmp_path)
+    assert str(one) in str(caught.value)
+    assert str(other) in str(caught.value)
+
+
+def test_a_command_finds_the_memories_from_another_folder(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a memory in the data folder of a running stack, when listed from another folder, then it is there."""
+    data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    here = CommandLine(monkeypatch, capsys, "--agent", "ana", "--data", str(data), "--broker", NO_BROKER)
+    assert here("memory", "add", "Kate takes oat milk").code == 0
+    reverie = CommandLine(monkeypatch, capsys, "--agent", "ana", "--broker", NO_BROKER)
+    assert reverie("memory", "list", "--json").json == []
+    with hold_data_dir(data), registered(data, URL):
+        listed = reverie("memory", "list", "--json")
+    assert [memory["content"] for memory in listed.json] == ["Kate takes oat milk"]
+    assert not (elsewhere / ".reverie").exists()

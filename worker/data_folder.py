@@ -1,0 +1,103 @@
+"""Find the data folder of a command from wherever its user stands, and the server that runs on it.
+
+A running supervisor registers its data folder and URL in the user's state folder (`$XDG_STATE_HOME/reverie/running`).
+An entry counts only while a supervisor holds the lock of its data folder, so one left by a SIGKILL does no harm.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from reverie.errors import Conflict
+from worker.supervision.run_file import supervisor_pid
+
+DEFAULT_NAME: Final = ".reverie"
+
+
+class RunningStack(msgspec.Struct, frozen=True):
+    """A data folder on which a supervisor runs, and the URL of its server."""
+
+    data: str
+    url: str
+
+
+def nearest_data_folder(start: Path) -> Path | None:
+    """Return the folder `.reverie` in `start` or in the nearest folder above it."""
+    folders = (folder / DEFAULT_NAME for folder in (start, *start.parents))
+    return next((folder for folder in folders if folder.is_dir()), None)
+
+
+def find_data_folder(start: Path) -> Path | None:
+    """Return the data folder for a user who stands in `start` and names none, or None where there is none yet.
+
+    The nearest `.reverie` upwards wins over the stack that runs elsewhere. Raises `Conflict` when several run.
+    """
+    nearest = nearest_data_folder(start)
+    if nearest is not None:
+        return nearest
+    running = running_stacks()
+    if len(running) > 1:
+        folders = ", ".join(stack.data for stack in running)
+        raise Conflict(f"several Reveries are running, on {folders}: name one with --data", field="data")
+    return Path(running[0].data) if running else None
+
+
+def running_stacks() -> list[RunningStack]:
+    """Return the stacks of this user that run on this machine, by data folder."""
+    try:
+        files = sorted(_registry().glob("*.json"))
+    except OSError:
+        return []
+    stacks = (_read(file) for file in files)
+    return [stack for stack in stacks if stack is not None and _is_running(stack)]
+
+
+def url_of_running_stack(data: Path) -> str | None:
+    """Return the URL of the server that runs on a data folder, None when none does."""
+    stack = _read(_entry(data))
+    return stack.url if stack is not None and _is_running(stack) else None
+
+
+@contextlib.contextmanager
+def registered(data: Path, url: str) -> Iterator[None]:
+    """Register a stack while it runs. A state folder that cannot be written is no reason not to run."""
+    entry = _entry(data)
+    with contextlib.suppress(OSError):
+        entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        entry.write_bytes(msgspec.json.encode(RunningStack(str(data.resolve()), url)))
+    try:
+        yield
+    finally:
+        with contextlib.suppress(OSError):
+            entry.unlink(missing_ok=True)
+
+
+def _registry() -> Path:
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - never raises
+    return Path(state) / "reverie" / "running"
+
+
+def _entry(data: Path) -> Path:
+    name = hashlib.sha256(str(data.resolve()).encode("utf-8", "surrogateescape")).hexdigest()[:16]
+    return _registry() / f"{name}.json"
+
+
+def _read(file: Path) -> RunningStack | None:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=RunningStack)
+    except (OSError, msgspec.DecodeError):
+        return None
+
+
+def _is_running(stack: RunningStack) -> bool:
+    try:
+        return supervisor_pid(Path(stack.data)) is not None
+    except OSError:
+        return False
