@@ -31,7 +31,7 @@ class Services:
         self.metrics.counter(
             "reverie_recalls_dropped",
             "Recalls whose hits were not recorded.",
-            lambda: runtime.recalls.dropped,
+            lambda: runtime.recall_buffer.dropped,
         )
 
     @cached_property
@@ -68,7 +68,7 @@ class Services:
         for store in (caller.workspace, ACCOUNT_STORE):
             found = [(hit.chunk_id, hit.score) for hit in hits if hit.store == store]
             if found:
-                self.runtime.recalls.note(store, caller.agent, query, found, recall=recall, at=at)
+                self.runtime.recall_buffer.note(store, caller.agent, query, found, recall=recall, at=at)
 
     def existing_store(self, workspace: str) -> Store | None:
         """Return a workspace's store; None if nothing has been stored in it."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cached_property
@@ -19,9 +19,8 @@ from adapters.broker.monitor import Monitor
 from adapters.broker.recall_buffer import RecallBuffer
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
-from adapters.embedders import Embedder, build_embedder
+from adapters.embedders import build_embedder
 from adapters.embedders.guarded import GuardedEmbedder
-from adapters.embedders.openai_compatible import BATCH_INPUTS
 from adapters.language_models import (
     GuardedLanguageModel,
     LanguageModelSpec,
@@ -40,11 +39,9 @@ from retrieval.indexes import AgentIndexes
 from retrieval.recaller import Recaller
 from reverie import contract
 from reverie.clock import now_micros
-from reverie.contract import Outcome
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import TaskSender
-from storage.pipeline.records import ReadyMessage
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.upkeep.usage import Usage
@@ -121,7 +118,7 @@ class Runtime:
         return WorkerInbox(self.broker, prefix=self.settings.broker_prefix)
 
     @cached_property
-    def working(self) -> WorkingMemory:
+    def working_memory(self) -> WorkingMemory:
         """The newest messages of each session, in the broker."""
         capacity = self.settings.working_memory_cap
         return WorkingMemory(self.broker, prefix=self.settings.broker_prefix, capacity=capacity)
@@ -132,7 +129,7 @@ class Runtime:
         return RecallLog(self.broker, prefix=self.settings.broker_prefix)
 
     @cached_property
-    def recalls(self) -> RecallBuffer:
+    def recall_buffer(self) -> RecallBuffer:
         """The recall events of this process that are not in the recall log yet."""
         buffer = RecallBuffer(self.recall_log, on_flushed=lambda workspace: self.notify_stage("recalls", workspace))
         self._closing.callback(buffer.close)
@@ -216,7 +213,7 @@ class Runtime:
     @cached_property
     def recaller(self) -> Recaller:
         """The recall over all stores of this process."""
-        return Recaller(self.stores, lambda tx: self.store_embedders.within(tx), self.indexes, self.now)
+        return Recaller(self.stores, lambda tx: self.store_embedders.for_transaction(tx), self.indexes, self.now)
 
     @cached_property
     def notebooks(self) -> Notebooks:
@@ -242,19 +239,12 @@ class Runtime:
             if isinstance(attribute, cached_property):
                 getattr(self, name)
 
-    def embedder_of(self, store: Store) -> GuardedEmbedder | None:
+    def embedder_for(self, store: Store) -> GuardedEmbedder | None:
         """Return the embedder of the vectors that a store searches, or None for keyword search only.
 
         Call it again for each piece of work: the model may have been changed since.
         """
-        return self.store_embedders.of(store)
-
-    def chunks_at_once(self, wanted: int, embedder: Embedder) -> int:
-        """Return how many chunks to claim and embed together: the configured number, or less for a remote embedder.
-
-        A remote embedder gets one request a claim: the timeout of one request is below the lease, that of several not.
-        """
-        return min(wanted, BATCH_INPUTS) if embedder.device == "remote" else wanted
+        return self.store_embedders.for_store(store)
 
     def store(self, workspace: str) -> Store:
         """Return the store of a workspace; creates it if it does not exist."""
@@ -270,30 +260,6 @@ class Runtime:
         with contextlib.suppress(Unavailable):
             if self.inbox.claim_notification(task, workspace):
                 self.task_sender.send(task, workspace=workspace, trace=trace)
-
-    def anyone_waiting(self, store: Store) -> bool:
-        """Return whether a producer waits for outcomes of this workspace; False if the broker is unavailable."""
-        try:
-            return self.inbox.anyone_waiting(store.name)
-        except Unavailable:
-            return False
-
-    def searchable(self, store: Store, messages: Sequence[ReadyMessage], *, at: int, degraded: str = "") -> None:
-        """Tell waiting producers that messages can be recalled, and record the lag in seconds.
-
-        Broker errors are suppressed: notification is best effort.
-        """
-        if not messages:
-            return
-        with contextlib.suppress(Unavailable):
-            if not degraded:
-                self.monitor.record_lags([(at - message.accepted_at) / 1_000_000 for message in messages])
-            if self.inbox.anyone_waiting(store.name):
-                outcomes = [
-                    (message.agent, Outcome(id=message.id, state="searchable", degraded=degraded))
-                    for message in messages
-                ]
-                self.inbox.reply(store.name, outcomes)
 
     def close(self) -> None:
         """Close what this runtime made, in reverse order. Given parts are left to their owner."""

@@ -36,7 +36,7 @@ class StoreEmbedders:
         self._recorded: OrderedDict[str, GuardedEmbedder | None] = OrderedDict()
         self._lock = threading.Lock()
 
-    def of(self, store: Store) -> GuardedEmbedder | None:
+    def for_store(self, store: Store) -> GuardedEmbedder | None:
         """Return the embedder of the vectors that a store searches, loaded or not; None for keyword search only.
 
         That is the configured one if the store has no vectors yet, if it made them, or if the store does not record how
@@ -46,10 +46,10 @@ class StoreEmbedders:
         if self._configured is None:
             return None
         with store.reading() as tx:
-            return self.within(tx)
+            return self.for_transaction(tx)
 
-    def within(self, tx: Transaction) -> GuardedEmbedder | None:
-        """As `of`, for the store of an open transaction. Loads no model in it."""
+    def for_transaction(self, tx: Transaction) -> GuardedEmbedder | None:
+        """Return the embedder as `for_store`, for the store of an open transaction. Loads no model in it."""
         if self._configured is None:
             return None
         vectors = [generation for generation in tx.index.generations() if generation.kind == "vector"]

@@ -114,7 +114,7 @@ class World:
         now = self.runtime.now
         for store in self.stores:
             _drain(partial(chunk_messages, store, now=now, on_batch=_ignore))
-            embedder = self.runtime.embedder_of(store)
+            embedder = self.runtime.embedder_for(store)
             if embedder is not None:
                 _drain(partial(embed_chunks, store, embedder, now=now, hooks=_NOBODY_TOLD))
             _drain(partial(index_chunks, store, now=now, on_indexed=_ignore))

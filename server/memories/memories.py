@@ -46,7 +46,7 @@ def _remember(services: Services, caller: Caller, call: calls.Remember) -> Remem
     stored = remember(memories_of(services, caller), draft, now=now, trace=caller.trace)
     notify_pipeline(services, stored)
     if call.wait == "searchable":
-        with_vectors = runtime.embedder_of(stored.store) is not None
+        with_vectors = runtime.embedder_for(stored.store) is not None
         wait_until_searchable(stored, with_vectors=with_vectors, timeout_seconds=call.timeout_seconds)
     return Remembered(id=stored.record.id)
 

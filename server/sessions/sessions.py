@@ -43,7 +43,7 @@ def _list_messages(services: Services, caller: Caller, call: calls.ListMessages)
 
 @endpoints.serves(calls.GetWorkingMemory)
 def _get_working_memory(services: Services, caller: Caller, call: calls.GetWorkingMemory) -> MessageList:
-    store, working = services.store_of_session(caller, call.session), services.runtime.working
+    store, working = services.store_of_session(caller, call.session), services.runtime.working_memory
     return MessageList(messages=newest_messages(store, working, agent=caller.agent, session=call.session))
 
 
@@ -57,7 +57,9 @@ def _forget_session(services: Services, caller: Caller, call: calls.ForgetSessio
     except NotFound:
         return Deleted(deleted=False)
     account = runtime.stores.account_store()
-    deleted = forget_session(store, account, runtime.inbox, runtime.working, agent=caller.agent, session=call.session)
+    deleted = forget_session(
+        store, account, runtime.inbox, runtime.working_memory, agent=caller.agent, session=call.session
+    )
     return Deleted(deleted=deleted)
 
 
@@ -66,6 +68,6 @@ def _delete_workspace(services: Services, caller: Caller, _: calls.DeleteWorkspa
     runtime = services.runtime
     runtime.indexes.forget_workspace(caller.workspace)
     deleted = forget_workspace(
-        runtime.stores, runtime.inbox, runtime.working, runtime.recall_log, workspace=caller.workspace
+        runtime.stores, runtime.inbox, runtime.working_memory, runtime.recall_log, workspace=caller.workspace
     )
     return Deleted(deleted=deleted)

@@ -8,6 +8,7 @@ from typing import Any
 from memory.pipeline import chunking
 from reverie import contract
 from worker.app import current_runtime, task
+from worker.pipeline import report_searchable
 
 
 @task(contract.CHUNK_MESSAGES)
@@ -23,12 +24,12 @@ def chunk_messages(*, workspace: str) -> Mapping[str, Any]:
             runtime.notify_stage("embed", workspace)
         with store.reading() as tx:
             ready = tx.chunks.ready_messages(message_rows, with_vectors=with_vectors)
-        runtime.searchable(store, ready, at=runtime.now())
+        report_searchable(runtime, store, ready, at=runtime.now())
 
     def on_files(file_rows: list[int]) -> None:
         with store.reading() as tx:
             ready = tx.chunks.ready_files(file_rows, with_vectors=with_vectors)
-        runtime.searchable(store, ready, at=runtime.now())
+        report_searchable(runtime, store, ready, at=runtime.now())
 
     report = chunking.chunk_messages(store, now=runtime.now, on_batch=on_batch, on_files=on_files)
     if report.more:

@@ -8,6 +8,7 @@ from typing import Any
 from memory.pipeline import embedding
 from reverie import contract
 from worker.app import current_runtime, task
+from worker.pipeline import embed_batch_size, has_waiting_producers, report_searchable
 from worker.runtime import Runtime
 
 
@@ -22,19 +23,19 @@ def embed_chunks(*, workspace: str) -> Mapping[str, Any]:
 def embed_workspace(runtime: Runtime, workspace: str, *, batch_size: int) -> dict[str, Any]:
     """Embed the new chunks of one workspace and return the counts; do nothing without an embedder."""
     store = runtime.stores.workspace(workspace, create=False)
-    embedder = runtime.embedder_of(store)
+    embedder = runtime.embedder_for(store)
     if embedder is None:
         return {}
 
     def on_unavailable(chunk_ids: Sequence[int], reason: str) -> None:
-        if not chunk_ids or not runtime.anyone_waiting(store):
+        if not chunk_ids or not has_waiting_producers(runtime, store):
             return
         with store.reading() as tx:
             messages = tx.chunks.source_messages(chunk_ids)
-        runtime.searchable(store, messages, at=runtime.now(), degraded=f"keyword only: {reason}")
+        report_searchable(runtime, store, messages, at=runtime.now(), degraded=f"keyword only: {reason}")
 
     hooks = embedding.EmbedHooks(lambda: runtime.notify_stage("index", workspace), on_unavailable)
-    size = runtime.chunks_at_once(batch_size, embedder)
+    size = embed_batch_size(batch_size, embedder)
     report = embedding.embed_chunks(store, embedder, now=runtime.now, hooks=hooks, batch_size=size)
     if report.more:
         runtime.notify_stage("embed", workspace)

@@ -8,6 +8,7 @@ from typing import Any
 from memory.pipeline import indexing
 from reverie import contract
 from worker.app import current_runtime, task
+from worker.pipeline import report_searchable
 
 
 @task(contract.INDEX_CHUNKS)
@@ -17,7 +18,7 @@ def index_chunks(*, workspace: str) -> Mapping[str, Any]:
     runtime.inbox.clear_notification(contract.INDEX_CHUNKS, workspace)
     store = runtime.stores.workspace(workspace, create=False)
     report = indexing.index_chunks(
-        store, now=runtime.now, on_indexed=lambda batch: runtime.searchable(store, batch.messages, at=batch.at)
+        store, now=runtime.now, on_indexed=lambda batch: report_searchable(runtime, store, batch.messages, at=batch.at)
     )
     if report.more:
         runtime.notify_stage("index", workspace)

@@ -17,7 +17,7 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     report, more = drain_inbox(
         runtime.inbox,
         lambda: runtime.store(workspace),
-        runtime.working,
+        runtime.working_memory,
         workspace=workspace,
         now=runtime.now,
         on_stored=lambda batch: runtime.notify_stage("chunk", workspace, trace=min(batch.traces)),

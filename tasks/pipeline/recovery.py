@@ -18,7 +18,7 @@ def recover_inbox(runtime: Runtime) -> dict[str, Any]:
     report = recovery.recover_inbox(
         runtime.inbox,
         runtime.stores,
-        runtime.working,
+        runtime.working_memory,
         now=runtime.now,
         on_stored=lambda name: runtime.notify_stage("chunk", name),
     )

@@ -15,5 +15,5 @@ def embed_goals(*, workspace: str) -> Mapping[str, Any]:
     """Embed the goals of a workspace's schedules that have no vector yet."""
     runtime = current_runtime()
     store = runtime.stores.workspace(workspace, create=False)
-    embedder = runtime.embedder_of(store)
+    embedder = runtime.embedder_for(store)
     return {} if embedder is None else goals.embed_goals(store, embedder)

@@ -15,7 +15,7 @@ def apply_retention(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any
     """Remove summarised messages older than `message_retention_days`; do nothing where that is not set."""
     return retention.apply_retention(
         runtime.stores,
-        runtime.working,
+        runtime.working_memory,
         now=runtime.now(),
         keep_days=runtime.settings.message_retention_days,
         dry_run=dry_run,

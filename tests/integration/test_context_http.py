@@ -89,7 +89,7 @@ def test_what_a_context_tells_counts_as_recalled(plain_url: str, runtime: Runtim
     """Given a context with memories, then these, and no others, are noted as recalled, with the query."""
     with Reverie("ana", url=plain_url) as ana:
         found = ana.context("now", "boats")
-        runtime.recalls.flush()
+        runtime.recall_buffer.flush()
         record_recalls(runtime.recall_log, runtime.stores, workspace="default")
         events = ana.recall_events()
     assert {event.id for event in events} == {memory.id for memory in found.memories}

@@ -110,7 +110,7 @@ def test_a_search_ranks_both_stores_as_one_and_counts_as_a_recall(ana: Reverie, 
     drain(runtime, ACCOUNT_STORE)
     for query, best in (("boats in the harbour", here), ("letters in Portuguese", there)):
         assert [memory.id for memory in ana.search_memories(query, limit=1)] == [best]
-    runtime.recalls.flush()
+    runtime.recall_buffer.flush()
     for workspace in ("default", ACCOUNT_STORE):
         record_recalls(runtime.recall_log, runtime.stores, workspace=workspace)
     assert [ana.memory(memory_id).access_count for memory_id in (here, there)] == [1, 1]

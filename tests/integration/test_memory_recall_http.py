@@ -101,7 +101,7 @@ def test_a_context_tells_memories_of_every_tier(ana: Reverie) -> None:
 def test_what_was_recalled_counts_on_the_memory_in_its_own_store(ana: Reverie, runtime: Runtime) -> None:
     """Given a recall over both stores, when it is recorded, then one recall shows both, and each memory was counted."""
     ana.recall("boat", limit=20)
-    runtime.recalls.flush()
+    runtime.recall_buffer.flush()
     for store in ("default", ACCOUNT_STORE):
         record_recalls(runtime.recall_log, runtime.stores, workspace=store)
     events = ana.recall_events(explain=True)
@@ -125,7 +125,7 @@ def test_what_was_recalled_counts_on_the_memory_in_its_own_store(ana: Reverie, r
 
 def test_a_context_counts_what_it_tells_in_both_stores(ana: Reverie, runtime: Runtime) -> None:
     ana.context("s", "which boat does he prefer")
-    runtime.recalls.flush()
+    runtime.recall_buffer.flush()
     for store in ("default", ACCOUNT_STORE):
         record_recalls(runtime.recall_log, runtime.stores, workspace=store)
     assert ana.memory("everywhere").access_count == 1

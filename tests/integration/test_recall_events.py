@@ -236,14 +236,14 @@ def test_without_a_broker_recall_answers_as_ever(here: Runtime, make_runtime: Ca
     with running_server(alone) as url, Reverie("ana", url=url) as ana:
         for _ in range(3):
             assert len(ana.recall("boats", mode="keyword")) == 2
-        until(lambda: alone.recalls.waiting == 3)
-        assert alone.recalls.dropped == 0
+        until(lambda: alone.recall_buffer.waiting == 3)
+        assert alone.recall_buffer.dropped == 0
 
 
 def test_what_was_dropped_is_in_the_metrics(here: Runtime, url: str) -> None:
     """Given recalls that could not be kept, then Prometheus is told how many, without a name."""
     assert "reverie_recalls_dropped_total 0.0" in httpx2.get(f"{url}/metrics").text
-    here.recalls._dropped = 7
+    here.recall_buffer._dropped = 7
     assert "reverie_recalls_dropped_total 7.0" in httpx2.get(f"{url}/metrics").text
 
 
@@ -252,8 +252,8 @@ def test_it_can_be_switched_off(here: Runtime, make_runtime: Callable[..., Runti
     silent = make_runtime(recall_events=False)
     with running_server(silent) as url, Reverie("ana", url=url) as ana:
         assert len(ana.recall("boats"))
-        assert silent.recalls.waiting == 0
-    silent.recalls.close()
+        assert silent.recall_buffer.waiting == 0
+    silent.recall_buffer.close()
     assert here.recall_log.workspaces() == []
 
 

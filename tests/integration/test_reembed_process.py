@@ -167,7 +167,7 @@ def test_a_killed_change_goes_on_and_a_running_server_answers_throughout(runtime
             assert texts(ask(url, SAID, mode="vector"))[0] == SAID
 
             account = runtime.stores.workspace(ACCOUNT_STORE)
-            forget_session(store, account, runtime.inbox, runtime.working, agent="ana", session="gone")
+            forget_session(store, account, runtime.inbox, runtime.working_memory, agent="ana", session="gone")
             say(runtime, "zanzibar in between", session="s")
             work(runtime)
             assert verify(store).wrong == []

@@ -68,7 +68,7 @@ def state(here: Runtime) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def recent(here: Runtime) -> list[str]:
-    found = newest_messages(here.store(WORKSPACE), here.working, agent="ana", session="s")
+    found = newest_messages(here.store(WORKSPACE), here.working_memory, agent="ana", session="s")
     return [message.content for message in found]
 
 
@@ -159,7 +159,7 @@ def test_a_wake_up_that_comes_after_its_workspace_was_deleted_makes_no_file(here
     """Given tasks still on their way, when the workspace is gone, then they leave it gone (M14)."""
     producer.enqueue(turns("zanzibar"))
     run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
-    forget_workspace(here.stores, here.inbox, here.working, here.recall_log, workspace=WORKSPACE)
+    forget_workspace(here.stores, here.inbox, here.working_memory, here.recall_log, workspace=WORKSPACE)
     run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
     for task in STAGES[1:]:
         with pytest.raises(NotFound):

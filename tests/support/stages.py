@@ -11,13 +11,16 @@ from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from memory.pipeline.ingest import ingest_batch
 from storage.stores import Store
+from worker.pipeline import report_searchable
 from worker.runtime import Runtime
 
 
 def store_inbox(runtime: Runtime, workspace: str = "default") -> int:
     """Stage 1 alone: store what is in the inbox, and say how many items were taken."""
     total = 0
-    while taken := ingest_batch(runtime.inbox, runtime.store(workspace), runtime.working, now=runtime.now()).taken:
+    while taken := ingest_batch(
+        runtime.inbox, runtime.store(workspace), runtime.working_memory, now=runtime.now()
+    ).taken:
         total += taken
     return total
 
@@ -58,12 +61,12 @@ def _chunk(runtime: Runtime, store: Store) -> bool:
     def on_batch(rows: list[int]) -> None:
         with store.reading() as tx:
             ready = tx.chunks.ready_messages(rows, with_vectors=with_vectors)
-        runtime.searchable(store, ready, at=runtime.now())
+        report_searchable(runtime, store, ready, at=runtime.now())
 
     def on_files(rows: list[int]) -> None:
         with store.reading() as tx:
             ready = tx.chunks.ready_files(rows, with_vectors=with_vectors)
-        runtime.searchable(store, ready, at=runtime.now())
+        report_searchable(runtime, store, ready, at=runtime.now())
 
     return chunk_messages(store, now=runtime.now, on_batch=on_batch, on_files=on_files).done > 0
 
@@ -77,6 +80,6 @@ def _embed(runtime: Runtime, store: Store) -> bool:
 
 def _index(runtime: Runtime, store: Store) -> bool:
     report = index_chunks(
-        store, now=runtime.now, on_indexed=lambda batch: runtime.searchable(store, batch.messages, at=batch.at)
+        store, now=runtime.now, on_indexed=lambda batch: report_searchable(runtime, store, batch.messages, at=batch.at)
     )
     return report.done > 0

@@ -74,9 +74,9 @@ def test_a_workspace_without_vectors_or_with_those_of_the_settings_uses_the_sett
     """Given no index, or one of the configured model, with or without a record, then no other embedder is made."""
     ours = configured()
     embedders = StoreEmbedders(SETTINGS, ours)
-    assert embedders.of(pipe.store) is ours
+    assert embedders.for_store(pipe.store) is ours
     index(pipe, "hash-64", record("hash-64"))
-    assert embedders.of(pipe.store) is ours
+    assert embedders.for_store(pipe.store) is ours
     assert made == []
 
 
@@ -84,10 +84,10 @@ def test_a_workspace_of_another_model_uses_the_one_that_it_tells_of(pipe: Pipeli
     """Given an index of another model with its record, then that embedder is made once and loaded by nobody yet."""
     embedders = StoreEmbedders(SETTINGS, configured())
     index(pipe, "other", record("other"))
-    found = embedders.of(pipe.store)
+    found = embedders.for_store(pipe.store)
     assert found is not None
     assert found.inner is made[0]
-    assert embedders.of(pipe.store) is found
+    assert embedders.for_store(pipe.store) is found
     assert (len(made), made[0].loaded.is_set()) == (1, False)
 
 
@@ -99,12 +99,12 @@ def test_the_next_model_is_loaded_while_the_old_one_is_searched_and_used_after_t
     embedders = StoreEmbedders(SETTINGS, ours)
     index(pipe, "hash-64")
     target = index(pipe, "next", record("next"), active=False)
-    assert embedders.of(pipe.store) is ours
+    assert embedders.for_store(pipe.store) is ours
     assert made[0].loaded.wait(10)
-    assert embedders.of(pipe.store) is ours
+    assert embedders.for_store(pipe.store) is ours
     with pipe.store.writing() as tx:
         tx.index.promote(target)
-    found = embedders.of(pipe.store)
+    found = embedders.for_store(pipe.store)
     assert found is not None
     assert (found.inner, len(made)) == (made[0], 1)
 
@@ -115,9 +115,9 @@ def test_a_next_model_that_cannot_be_loaded_here_disturbs_nobody(pipe: Pipeline,
     embedders = StoreEmbedders(SETTINGS, ours)
     index(pipe, "hash-64")
     index(pipe, "broken", record("broken"), active=False)
-    assert embedders.of(pipe.store) is ours
+    assert embedders.for_store(pipe.store) is ours
     assert made[0].loaded.wait(10)
-    assert embedders.of(pipe.store) is ours
+    assert embedders.for_store(pipe.store) is ours
 
 
 def test_what_cannot_be_made_leaves_the_configured_one(pipe: Pipeline) -> None:
@@ -125,17 +125,17 @@ def test_what_cannot_be_made_leaves_the_configured_one(pipe: Pipeline) -> None:
     ours = configured()
     embedders = StoreEmbedders(SETTINGS, ours)
     other = index(pipe, "other")
-    assert embedders.of(pipe.store) is ours
+    assert embedders.for_store(pipe.store) is ours
     with pipe.store.writing() as tx:
         tx.index.drop(other)
         tx.index.create("vector", now=1, model="other", dim=64, embedder='{"provider": "crystal"}', active=True)
-    assert embedders.of(pipe.store) is ours
+    assert embedders.for_store(pipe.store) is ours
 
 
 def test_settings_without_an_embedder_hold_for_every_workspace(pipe: Pipeline, made: list[Model]) -> None:
     """Given the provider none, then a workspace with vectors gets no embedder either."""
     index(pipe, "other", record("other"))
-    assert StoreEmbedders(EmbedderSpec(provider="none"), None).of(pipe.store) is None
+    assert StoreEmbedders(EmbedderSpec(provider="none"), None).for_store(pipe.store) is None
     assert made == []
 
 
@@ -147,10 +147,10 @@ def test_only_so_many_models_are_kept(tmp_path: Path, made: list[Model]) -> None
     for number, store in enumerate(stores):
         with store.writing() as tx:
             tx.index.create("vector", now=1, model=f"m{number}", dim=64, embedder=record(f"m{number}"), active=True)
-        embedders.of(store)
-    embedders.of(stores[5])
+        embedders.for_store(store)
+    embedders.for_store(stores[5])
     assert len(made) == 6
-    embedders.of(stores[0])
+    embedders.for_store(stores[0])
     assert len(made) == 7
     pipe.close()
 

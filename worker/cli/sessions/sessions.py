@@ -141,7 +141,7 @@ def delete_session(
         )
     here = call.runtime
     account = here.stores.account_store()
-    found = forget_session(_store(call), account, here.inbox, here.working, agent=call.agent, session=session)
+    found = forget_session(_store(call), account, here.inbox, here.working_memory, agent=call.agent, session=session)
     if as_json:
         print_json({"forgotten": found})
     else:

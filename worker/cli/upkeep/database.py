@@ -142,7 +142,7 @@ def delete(
         )
     here = invocation(context).runtime
     found = forget_workspace(
-        here.stores, here.inbox, here.working, here.recall_log, workspace=check_workspace(workspace)
+        here.stores, here.inbox, here.working_memory, here.recall_log, workspace=check_workspace(workspace)
     )
     if as_json:
         print_json({"deleted": found})

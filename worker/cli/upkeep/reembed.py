@@ -24,6 +24,7 @@ from worker.cli.application import Invocation, invocation
 from worker.cli.output import AsJson, messages, print_json, print_table, progress_bar, say
 from worker.cli.upkeep.database import Everything, OfAccount, chosen, database
 from worker.model_specs import embedder_spec
+from worker.pipeline import embed_batch_size
 
 _PROVIDERS: Final = tuple(name for name in get_args(Provider) if name != "none")
 _INTERRUPTED: Final = 130
@@ -118,7 +119,7 @@ def _reembed(
             ),
             now=here.now,
             control=ReembedControl(
-                batch_size=here.chunks_at_once(BATCH_CHUNKS, embedder),
+                batch_size=embed_batch_size(BATCH_CHUNKS, embedder),
                 on_start=lambda start: _tell(store, start),
                 progress=progress,
             ),

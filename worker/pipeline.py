@@ -1,0 +1,49 @@
+"""What the stages of the pipeline share: how much to embed at once, and what to tell waiting producers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+
+from adapters.embedders import Embedder
+from adapters.embedders.openai_compatible import BATCH_INPUTS
+from reverie.contract import Outcome
+from reverie.errors import Unavailable
+from storage.pipeline.records import ReadyMessage
+from storage.stores import Store
+from worker.runtime import Runtime
+
+
+def embed_batch_size(configured: int, embedder: Embedder) -> int:
+    """Return how many chunks to claim and embed together: the configured number, or less for a remote embedder.
+
+    A remote embedder gets one request a claim: the timeout of one request is below the lease, that of several is not.
+    """
+    return min(configured, BATCH_INPUTS) if embedder.device == "remote" else configured
+
+
+def has_waiting_producers(runtime: Runtime, store: Store) -> bool:
+    """Return whether a producer waits for outcomes of this workspace; False if the broker is unavailable."""
+    try:
+        return runtime.inbox.anyone_waiting(store.name)
+    except Unavailable:
+        return False
+
+
+def report_searchable(
+    runtime: Runtime, store: Store, messages: Sequence[ReadyMessage], *, at: int, degraded: str = ""
+) -> None:
+    """Tell waiting producers that messages can be recalled since `at` (microseconds), and record the pipeline's lag.
+
+    `degraded` says why they can be found by keywords only. Broker errors are suppressed: notification is best effort.
+    """
+    if not messages:
+        return
+    with contextlib.suppress(Unavailable):
+        if not degraded:
+            runtime.monitor.record_lags([(at - message.accepted_at) / 1_000_000 for message in messages])
+        if runtime.inbox.anyone_waiting(store.name):
+            outcomes = [
+                (message.agent, Outcome(id=message.id, state="searchable", degraded=degraded)) for message in messages
+            ]
+            runtime.inbox.reply(store.name, outcomes)
