@@ -13,6 +13,7 @@ from typing import Final
 from memory.conversion import convert
 from memory.memories.concept_tags import concept_tags
 from memory.memories.findings import Finding, normalised, with_owner
+from memory.memories.memories import add_superseding
 from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSession
 from storage.memories.records import USER_SOURCE, NewMemory
 from storage.stores import Store
@@ -103,12 +104,8 @@ class FindingSaver:
             memories=[memory_id, *(one.id for one in older)],
             session=self._session.id,
         ):
-            # Only one row may be the current fact: the older one is superseded, by itself for a moment, first.
-            for one in older:
-                self._memories.supersede(one.row_id, by=one.row_id, now=self._now)
-            added = self._memories.add(self._memory(finding, memory_id), now=self._now)
-            for one in older:
-                self._memories.supersede(one.row_id, by=added.row_id, now=self._now)
+            memory = self._memory(finding, memory_id)
+            added = add_superseding(self._memories, memory, [one.row_id for one in older], now=self._now)
             # It has just been learnt, however long ago it was said: it must not decay at once.
             self._memories.change(added.row_id, now=self._now, accessed_at=max(self._now, added.created_at))
 

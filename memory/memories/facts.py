@@ -8,7 +8,7 @@ from __future__ import annotations
 from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.memories import delete_for_good
+from memory.memories.memories import add_superseding, delete_for_good
 from reverie.clock import new_id
 from reverie.errors import NotFound
 from reverie.memories.calls import SetFact
@@ -37,13 +37,8 @@ def set_fact(memories: AgentMemories, call: SetFact, *, now: int, trace: str = "
         current = rows.memories.fact(call.category, call.key)
         if current is not None and current.value == call.value:
             return StoredMemory(store, _refresh(rows, current, call, now))
-        if current is not None:
-            # Superseded by itself for a moment: only one row may be current.
-            rows.memories.supersede(current.row_id, by=current.row_id, now=now)
-        added = rows.memories.add(_new_fact(call, now, trace), now=now)
-        if current is not None:
-            rows.memories.supersede(current.row_id, by=added.row_id, now=now)
-        return StoredMemory(store, added)
+        older = [current.row_id] if current is not None else []
+        return StoredMemory(store, add_superseding(rows.memories, _new_fact(call, now, trace), older, now=now))
 
 
 def read_fact(memories: AgentMemories, category: str, key: str) -> Fact:

@@ -6,6 +6,7 @@ a user wrote; jobs may not.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -20,6 +21,7 @@ from reverie.errors import Conflict, Rejected
 from reverie.memories.checks import check_account_kind, check_place
 from reverie.memories.types import Memory, MemoryChanges, MemoryDraft, MemoryStats
 from storage.memories.counts import MemoryCounts, count_memories
+from storage.memories.memories import Memories
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.transaction import AgentRepositories
 
@@ -139,6 +141,17 @@ def forget(memories: AgentMemories, memory_id: str) -> bool:
             return False
         delete_for_good(rows, [record])
     return True
+
+
+def add_superseding(stored: Memories, memory: NewMemory, older_rows: Sequence[int], *, now: int) -> MemoryRecord:
+    """Store a memory that supersedes the memories of these rows, within the caller's transaction."""
+    # Only one row may be the current fact of a category and key: the older ones first supersede themselves.
+    for row_id in older_rows:
+        stored.supersede(row_id, by=row_id, now=now)
+    added = stored.add(memory, now=now)
+    for row_id in older_rows:
+        stored.supersede(row_id, by=added.row_id, now=now)
+    return added
 
 
 def delete_for_good(rows: AgentRepositories, records: list[MemoryRecord]) -> None:

@@ -22,7 +22,7 @@ class Knowing:
     """One agent's memories in one workspace; each call may come at a time of its own."""
 
     def __init__(self, stores: Stores, *, agent: str = "ana", workspace: str = "w") -> None:
-        self.here = AgentMemories(stores, workspace, agent)
+        self.memories = AgentMemories(stores, workspace, agent)
 
     def remember(self, content: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
         """Remember something; returns it as it was stored."""
@@ -31,24 +31,24 @@ class Knowing:
     def keep(self, raw: Mapping[str, Any], *, at: int | None = None) -> StoredMemory:
         """The same, from what a caller gives, with the store that it lies in."""
         now = at or now_micros()
-        return remember(self.here, check_memory(draft_of(MemoryDraft, raw), now=now), now=now, trace="t")
+        return remember(self.memories, check_memory(draft_of(MemoryDraft, raw), now=now), now=now, trace="t")
 
     def update(self, memory_id: str, *, at: int | None = None, **changes: Any) -> MemoryRecord:
         """Change a memory."""
         now = at or now_micros()
         checked = check_changes(draft_of(MemoryChanges, changes), now=now)
-        return update_memory(self.here, memory_id, checked, now=now).record
+        return update_memory(self.memories, memory_id, checked, now=now).record
 
     def set_fact(self, category: str, key: str, value: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
         """Set a fact."""
         call = build(SetFact, {"category": category, "key": key, "value": value, **more})
-        return set_fact(self.here, call, now=at or now_micros()).record
+        return set_fact(self.memories, call, now=at or now_micros()).record
 
     def note(self, content: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
         """Store a note."""
         draft = check_note(draft_of(NoteDraft, {"content": content, **more}))
-        return store_note(self.here, draft, now=at or now_micros()).record
+        return store_note(self.memories, draft, now=at or now_micros()).record
 
     def record(self, memory_id: str) -> MemoryRecord:
         """A memory as it is now."""
-        return self.here.get(memory_id).record
+        return self.memories.get(memory_id).record

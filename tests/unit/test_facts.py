@@ -34,11 +34,11 @@ def test_the_newest_value_stands_and_the_older_are_kept(ana: Knowing) -> None:
     """Given three values in turn, then the last is the fact, and the history has all of them, the newest first."""
     for value in ("Porto", "Lisbon", "Porto"):
         ana.set_fact("profile", "city", value, source="user" if value == "Lisbon" else "agent")
-    assert read_fact(ana.here, "profile", "city").value == "Porto"
-    history = fact_history(ana.here, "profile", "city")
+    assert read_fact(ana.memories, "profile", "city").value == "Porto"
+    history = fact_history(ana.memories, "profile", "city")
     assert [fact.value for fact in history] == ["Porto", "Lisbon", "Porto"]
     assert [fact.superseded_at is None for fact in history] == [True, False, False]
-    assert memory_stats(ana.here).facts == 1
+    assert memory_stats(ana.memories).facts == 1
 
 
 def test_the_same_value_again_refreshes_the_fact(ana: Knowing) -> None:
@@ -49,14 +49,14 @@ def test_the_same_value_again_refreshes_the_fact(ana: Knowing) -> None:
     assert (again.importance, again.tags, again.source) == (0.8, ("home",), "user")
     assert again.updated_at > first.updated_at
     assert ana.set_fact("profile", "city", "Porto").source == "user"
-    assert len(fact_history(ana.here, "profile", "city")) == 1
+    assert len(fact_history(ana.memories, "profile", "city")) == 1
 
 
 def test_an_explicit_call_may_replace_what_a_person_said(ana: Knowing) -> None:
     """Given a person's fact, when an agent sets it, then the agent's stands; the person's is kept behind it."""
     ana.set_fact("profile", "city", "Porto", source="user")
     ana.set_fact("profile", "city", "Lisbon")
-    assert [(fact.value, fact.source) for fact in fact_history(ana.here, "profile", "city")] == [
+    assert [(fact.value, fact.source) for fact in fact_history(ana.memories, "profile", "city")] == [
         ("Lisbon", "agent"),
         ("Porto", "user"),
     ]
@@ -90,16 +90,16 @@ def test_facts_are_listed_by_category(ana: Knowing, pipe: Pipeline) -> None:
     ana.remember("no fact")
     for category, key in (("a", "1"), ("b", "1"), ("a", "2")):
         ana.set_fact(category, key, "x")
-    assert [(f.category, f.key) for f in list_facts(ana.here, category=None, limit=9, offset=0)] == [
+    assert [(f.category, f.key) for f in list_facts(ana.memories, category=None, limit=9, offset=0)] == [
         ("a", "2"),
         ("b", "1"),
         ("a", "1"),
     ]
-    assert [f.key for f in list_facts(ana.here, category="a", limit=1, offset=1)] == ["1"]
+    assert [f.key for f in list_facts(ana.memories, category="a", limit=1, offset=1)] == ["1"]
     kate = Knowing(pipe.stores, agent="kate", workspace=WORKSPACE)
-    assert list_facts(kate.here, category=None, limit=9, offset=0) == []
+    assert list_facts(kate.memories, category=None, limit=9, offset=0) == []
     kate.set_fact("a", "1", "hers")
-    assert read_fact(ana.here, "a", "1").value == "x"
+    assert read_fact(ana.memories, "a", "1").value == "x"
 
 
 def test_deleting_a_fact_leaves_none_of_its_values(ana: Knowing, pipe: Pipeline) -> None:
@@ -109,11 +109,11 @@ def test_deleting_a_fact_leaves_none_of_its_values(ana: Knowing, pipe: Pipeline)
         ana.set_fact("a", "b", "Porto")
         standing = ana.set_fact("a", "b", "Lisbon")
         pipe.settle()
-        assert forget_fact(ana.here, "a", "b") if delete == "name" else forget(ana.here, standing.id)
-        assert not forget_fact(ana.here, "a", "b")
+        assert forget_fact(ana.memories, "a", "b") if delete == "name" else forget(ana.memories, standing.id)
+        assert not forget_fact(ana.memories, "a", "b")
         for read in (read_fact, fact_history):
             with pytest.raises(NotFound, match="has no fact a/b"):
-                read(ana.here, "a", "b")
+                read(ana.memories, "a", "b")
         assert pipe.count("memories") == 1
         assert pipe.found("Lisbon") == []
 
@@ -139,7 +139,7 @@ def test_a_fact_at_fault_is_refused(ana: Knowing, given: dict[str, Any], field: 
     with pytest.raises(Rejected) as caught:
         ana.set_fact("a", "b", **given)
     assert caught.value.field == field
-    assert read_fact(ana.here, "a", "b").value == "before"
+    assert read_fact(ana.memories, "a", "b").value == "before"
 
 
 @pytest.mark.parametrize(

@@ -106,7 +106,7 @@ def test_bad_input_is_refused_with_its_field(ana: Knowing, raw: dict[str, Any], 
     with pytest.raises(Rejected, match=said) as caught:
         ana.keep(given)
     assert caught.value.field == field
-    assert memory_stats(ana.here).memories == 0
+    assert memory_stats(ana.memories).memories == 0
 
 
 def test_what_is_not_given_is_decided(ana: Knowing) -> None:
@@ -130,7 +130,7 @@ def test_the_same_id_is_stored_once(ana: Knowing) -> None:
         ana.remember("twice", id="m")
     with pytest.raises(Conflict, match="another memory with the id m"):
         ana.remember("everywhere", id="m", tier="account", kind="preference")
-    assert memory_stats(ana.here).memories == 1
+    assert memory_stats(ana.memories).memories == 1
 
 
 def test_one_memory_from_many_threads(ana: Knowing) -> None:
@@ -142,7 +142,7 @@ def test_one_memory_from_many_threads(ana: Knowing) -> None:
     for thread in threads:
         thread.join()
     assert got == ["m"] * 8
-    assert memory_stats(ana.here).memories == 1
+    assert memory_stats(ana.memories).memories == 1
 
 
 def test_a_session_is_made_by_what_is_remembered_of_it(ana: Knowing, pipe: Pipeline) -> None:
@@ -152,7 +152,7 @@ def test_a_session_is_made_by_what_is_remembered_of_it(ana: Knowing, pipe: Pipel
     pipe.say("hello")
     pipe.ingest()
     assert pipe.contents() == ["hello"]
-    assert [m.content for m in list_memories(ana.here, MemoryFilter(session="s"), limit=9, offset=0)] == ["early"]
+    assert [m.content for m in list_memories(ana.memories, MemoryFilter(session="s"), limit=9, offset=0)] == ["early"]
 
 
 def test_the_channel_comes_from_the_session(ana: Knowing, pipe: Pipeline) -> None:
@@ -188,8 +188,8 @@ def test_a_newer_memory_supersedes_older_ones_of_its_subject(ana: Knowing) -> No
     newest = ana.remember("The car is blue", subject="car", owner_user_id="kate")
     assert ana.record(older.id).superseded_by == newest.id
     assert all(ana.record(memory.id).active for memory in (other_owner, other, newest))
-    assert [m.id for m in read_memories(ana.here, [older.id, newest.id])] == [newest.id]
-    assert read_memory(ana.here, older.id).superseded_by == newest.id
+    assert [m.id for m in read_memories(ana.memories, [older.id, newest.id])] == [newest.id]
+    assert read_memory(ana.memories, older.id).superseded_by == newest.id
 
 
 def test_agents_know_nothing_of_each_other(ana: Knowing, stores: Stores) -> None:
@@ -199,12 +199,12 @@ def test_agents_know_nothing_of_each_other(ana: Knowing, stores: Stores) -> None
     ids = [ana.remember("a secret").id, ana.remember("a way", tier="account", kind="procedure").id]
     for memory_id in ids:
         with pytest.raises(NotFound, match="agent kate has no memory"):
-            read_memory(kate.here, memory_id)
+            read_memory(kate.memories, memory_id)
         with pytest.raises(NotFound):
             kate.update(memory_id, importance=1.0)
-        assert not forget(kate.here, memory_id)
-    assert list_memories(kate.here, MemoryFilter(active=None), limit=9, offset=0) == []
-    assert memory_stats(kate.here).memories == 0
+        assert not forget(kate.memories, memory_id)
+    assert list_memories(kate.memories, MemoryFilter(active=None), limit=9, offset=0) == []
+    assert memory_stats(kate.memories).memories == 0
     assert kate.remember("hers", id=ids[0]).content == "hers"
     assert ana.record(ids[0]).content == "a secret"
 
@@ -214,7 +214,7 @@ def test_deleting_a_workspace_leaves_the_account(ana: Knowing, stores: Stores) -
     ana.remember("gone")
     kept = ana.remember("stays", tier="account", kind="preference")
     stores.delete_workspace(WORKSPACE)
-    assert [m.id for m in list_memories(ana.here, MemoryFilter(), limit=9, offset=0)] == [kept.id]
+    assert [m.id for m in list_memories(ana.memories, MemoryFilter(), limit=9, offset=0)] == [kept.id]
     elsewhere = Knowing(stores, workspace="elsewhere")
     assert elsewhere.update(kept.id, importance=0.9).importance == 0.9
     assert WORKSPACE not in stores.names()
@@ -303,9 +303,9 @@ def test_forgetting_leaves_nothing(ana: Knowing, pipe: Pipeline) -> None:
         tx.for_agent("ana").memories.change(kept.row_id, now=now_micros(), lifetime="long_term")
     assert pipe.count("curation_changes") > 0
     assert pipe.found("violet umbrella") == ["a violet umbrella"]
-    assert forget(ana.here, "new")
-    assert not forget(ana.here, "new")
-    assert not forget(ana.here, "old")
+    assert forget(ana.memories, "new")
+    assert not forget(ana.memories, "new")
+    assert not forget(ana.memories, "old")
     assert pipe.found("violet umbrella") == []
     for table in ("memories", "chunks", "chunks_vec", "chunk_tags", "forward_index", "claims"):
         assert pipe.count(table) == 0, table
@@ -320,8 +320,8 @@ def test_forgetting_what_a_job_has_removed_leaves_no_way_back(ana: Knowing, pipe
     for who, name in ((ana, "a"), (ana, "b"), (kate, "a")):
         removed_by_a_job(pipe, who.remember(f"{name} violet umbrella", id=name))
 
-    assert forget(ana.here, "a")
-    assert not forget(ana.here, "a")
+    assert forget(ana.memories, "a")
+    assert not forget(ana.memories, "a")
 
     with pipe.store.reading() as tx:
         left = [(entry.agent, entry.memories) for entry in tx.curation.page()]
@@ -340,8 +340,8 @@ def test_what_is_forgotten_after_its_making_was_undone_is_still_known_as_undone(
         tx.for_agent("ana").memories.add(made, now=now_micros())
     undo_entry(pipe.store, agent="ana", entry=entry_id, now=now_micros())
 
-    assert forget(ana.here, "made")
-    assert not forget(ana.here, "made")
+    assert forget(ana.memories, "made")
+    assert not forget(ana.memories, "made")
 
     assert pipe.count("curation_changes") == 0
     with pipe.store.reading() as tx:
@@ -357,7 +357,7 @@ def test_forgetting_one_leaves_the_log_of_others(ana: Knowing, pipe: Pipeline) -
             tx.curation.entry(job="test", agent="ana", action="promote", why="test", at=now_micros(), memories=[name]),
         ):
             tx.for_agent("ana").memories.change(memory.row_id, now=now_micros(), lifetime="long_term")
-    forget(ana.here, "a")
+    forget(ana.memories, "a")
     with pipe.store.reading() as tx:
         assert [entry.memories for entry in tx.curation.page()] == [("b",)]
 
@@ -370,27 +370,27 @@ def test_the_counts(ana: Knowing) -> None:
     ana.set_fact("a", "b", "1")
     ana.set_fact("a", "b", "2")
     ana.note("a note")
-    stats = memory_stats(ana.here)
+    stats = memory_stats(ana.memories)
     assert (stats.memories, stats.facts, stats.notes, stats.superseded, stats.promoted) == (5, 1, 1, 1, 0)
     assert stats.by_tier == {"account": 1, "workspace": 4}
     assert stats.by_lifetime == {"long_term": 3, "short_term": 2}
     assert stats.by_kind == {"event": 1, "fact": 2, "note": 1, "preference": 1}
     assert stats.by_source == {"agent": 4, "user": 1}
     assert stats.oldest is not None
-    assert stats.oldest == read_memory(ana.here, first.id).created_at
+    assert stats.oldest == read_memory(ana.memories, first.id).created_at
     assert stats.newest is not None
     assert stats.newest > stats.oldest
-    assert memory_stats(Knowing(ana.here.stores, agent="nobody").here).oldest is None
+    assert memory_stats(Knowing(ana.memories.stores, agent="nobody").memories).oldest is None
 
 
 def test_nothing_stored_reads_as_empty_and_makes_no_files(tmp_path: Path) -> None:
     """Given an empty data folder, when it is read, then there is nothing, and no database is made."""
     stores = Stores(tmp_path / "data")
     nobody = Knowing(stores)
-    assert list_memories(nobody.here, MemoryFilter(), limit=9, offset=0) == []
-    assert not forget(nobody.here, "m")
+    assert list_memories(nobody.memories, MemoryFilter(), limit=9, offset=0) == []
+    assert not forget(nobody.memories, "m")
     with pytest.raises(NotFound):
-        read_memory(nobody.here, "m")
+        read_memory(nobody.memories, "m")
     assert not (tmp_path / "data").exists()
     stores.close()
 
@@ -432,7 +432,7 @@ def test_what_changes_while_it_is_being_cut_is_cut_anew(
         "content": lambda: ana.update(kept.id, content="a yellow umbrella"),
         "tags": lambda: ana.update(kept.id, tags=["yellow"]),
         "superseded": lambda: ana.remember("a yellow umbrella", id="n", subject="u"),
-        "forgotten": lambda: forget(ana.here, kept.id),
+        "forgotten": lambda: forget(ana.memories, kept.id),
     }
     todo = [steps[change]]
 
@@ -467,7 +467,7 @@ def _wait(kept: StoredMemory, **more: Any) -> None:
 
 
 def _forget(ana: Knowing, memory_id: str) -> None:
-    forget(ana.here, memory_id)
+    forget(ana.memories, memory_id)
 
 
 def removed_by_a_job(pipe: Pipeline, memory: MemoryRecord) -> None:

@@ -44,14 +44,14 @@ def test_an_export_comes_back_as_it_was(ana: Knowing, stores: Stores) -> None:
     ana.set_fact("a", "b", "old")
     ana.set_fact("a", "b", "new")
     ana.note("a note", user="kate")
-    document = export_memories(ana.here)
+    document = export_memories(ana.memories)
     assert [memory.content for memory in document.memories][:2] == ["one", "two"]
     assert len(document.memories) == 4
     kate = Knowing(stores, agent="kate", workspace="hers")
     for added in (4, 0):
-        done, _ = import_memories(kate.here, document, now=now_micros())
+        done, _ = import_memories(kate.memories, document, now=now_micros())
         assert (done.added, done.present) == (added, 4 - added)
-    mine, hers = ({m.id: m for m in export_memories(who.here).memories} for who in (ana, kate))
+    mine, hers = ({m.id: m for m in export_memories(who.memories).memories} for who in (ana, kate))
     assert set(mine) == set(hers)
     for memory_id, memory in mine.items():
         for field in set(memory.__struct_fields__) - {"agent"}:
@@ -74,13 +74,13 @@ def test_an_import_at_fault_stores_nothing(ana: Knowing, stores: Stores, change:
     """Given a document with one memory at fault, then the error names it, and none of the others is stored."""
     ana.remember("fine")
     ana.remember("to be spoilt")
-    document = msgspec.to_builtins(export_memories(ana.here))
+    document = msgspec.to_builtins(export_memories(ana.memories))
     document["memories"][1] |= change
     kate = Knowing(stores, agent="kate")
     with pytest.raises(Rejected, match=r"memory 1 .*nothing was imported") as caught:
-        import_memories(kate.here, read_export(msgspec.json.encode(document)), now=now_micros())
+        import_memories(kate.memories, read_export(msgspec.json.encode(document)), now=now_micros())
     assert caught.value.field == field
-    assert memory_stats(kate.here).memories == 0
+    assert memory_stats(kate.memories).memories == 0
 
 
 @pytest.mark.parametrize(

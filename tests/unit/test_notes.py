@@ -33,7 +33,7 @@ def ana(pipe: Pipeline) -> Knowing:
 
 
 def _update(ana: Knowing, note_id: str, **changes: Any) -> StoredMemory:
-    return update_note(ana.here, build(UpdateNote, {"note_id": note_id, **changes}), now=now_micros())
+    return update_note(ana.memories, build(UpdateNote, {"note_id": note_id, **changes}), now=now_micros())
 
 
 def test_a_note_gets_an_id_and_a_place(ana: Knowing) -> None:
@@ -83,15 +83,15 @@ def test_the_same_note_twice_is_one(ana: Knowing) -> None:
     ana.remember("a memory", id="m")
     with pytest.raises(Conflict, match="'m': update that one"):
         ana.note("a memory", note_id="m")
-    assert len(list_notes(ana.here, user=None, tags=(), limit=9, offset=0)) == 1
+    assert len(list_notes(ana.memories, user=None, tags=(), limit=9, offset=0)) == 1
 
 
 def test_a_deleted_note_is_gone_for_good(ana: Knowing, pipe: Pipeline) -> None:
     """Given an indexed note, when it is deleted, then no row, chunk or vector of it is left, and its id is free."""
     note = ana.note("Likes window seats")
     pipe.settle()
-    assert delete_note(ana.here, note.id)
-    assert not delete_note(ana.here, note.id)
+    assert delete_note(ana.memories, note.id)
+    assert not delete_note(ana.memories, note.id)
     for table in ("memories", "chunks", "chunks_vec"):
         assert pipe.count(table) == 0
     assert ana.note("something else", note_id=note.id).content == "something else"
@@ -101,17 +101,17 @@ def test_a_note_of_another_agent_is_not_there(ana: Knowing, pipe: Pipeline) -> N
     """Given a note of ana's, then kate cannot read, change or delete it, nor learn that it exists."""
     note = ana.note("ana's own", user="otto")
     kate = Knowing(pipe.stores, agent="kate", workspace=WORKSPACE)
-    for touch in (lambda: read_note(kate.here, note.id), lambda: _update(kate, note.id, content="hers")):
+    for touch in (lambda: read_note(kate.memories, note.id), lambda: _update(kate, note.id, content="hers")):
         with pytest.raises(NotFound, match="agent kate has no note"):
             touch()
-    assert not delete_note(kate.here, note.id)
-    assert list_notes(kate.here, user="otto", tags=(), limit=9, offset=0) == []
-    assert read_note(ana.here, note.id).content == "ana's own"
+    assert not delete_note(kate.memories, note.id)
+    assert list_notes(kate.memories, user="otto", tags=(), limit=9, offset=0) == []
+    assert read_note(ana.memories, note.id).content == "ana's own"
     nowhere = Knowing(pipe.stores, workspace="nowhere")
-    for touch in (lambda: read_note(nowhere.here, note.id), lambda: _update(nowhere, note.id, content="x")):
+    for touch in (lambda: read_note(nowhere.memories, note.id), lambda: _update(nowhere, note.id, content="x")):
         with pytest.raises(NotFound):
             touch()
-    assert not delete_note(nowhere.here, note.id)
+    assert not delete_note(nowhere.memories, note.id)
     assert "nowhere" not in pipe.stores.names()
 
 
@@ -120,7 +120,7 @@ def test_notes_go_with_the_session_of_their_user(ana: Knowing, pipe: Pipeline) -
     ana.note("about kate", user="kate")
     ana.note("about otto", user="otto")
     assert pipe.forget("memory:kate")
-    assert [note.user for note in list_notes(ana.here, user=None, tags=(), limit=9, offset=0)] == ["otto"]
+    assert [note.user for note in list_notes(ana.memories, user=None, tags=(), limit=9, offset=0)] == ["otto"]
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_a_note_at_fault_is_refused(ana: Knowing, given: dict[str, Any], field: 
     with pytest.raises(Rejected) as caught:
         ana.note(**given)
     assert caught.value.field == field
-    assert list_notes(ana.here, user=None, tags=(), limit=9, offset=0) == []
+    assert list_notes(ana.memories, user=None, tags=(), limit=9, offset=0) == []
 
 
 def test_a_note_has_one_kind_and_one_tier(ana: Knowing) -> None:
