@@ -1,7 +1,7 @@
-"""What fits into a number of tokens, in an order of what matters most.
+"""Fits items, most important first, into a token budget.
 
-Whatever does not fit ends the list: nothing that matters less takes its place. So what is dropped first is always
-what stands last: memories of the lowest rank, then relevant turns, important ones, the oldest of the recent ones.
+The first item that does not fit ends the list; nothing less important takes its place. So the last are dropped first:
+memories of the lowest rank, then relevant turns, important turns, and the oldest of the recent turns.
 """
 
 from __future__ import annotations
@@ -12,43 +12,43 @@ from typing import Final
 
 from reverie.errors import Rejected
 
-# The smallest document: what it is, one heading, and some words of the newest turn.
-FEWEST_TOKENS: Final = 64
+# The smallest document: title and note, one heading, and some words of the newest turn.
+MIN_TOKENS: Final = 64
 
 
 @dataclass(frozen=True, slots=True)
 class Fitted:
-    """How many of the first items stay, and to how many tokens the last of them has to be cut, if it has to."""
+    """How many of the first items fit, and the tokens to which the last of them must be cut, if it must."""
 
-    kept: int
+    count: int
     cut_last_to: int | None = None
 
 
 def room_of(token_budget: int, *, buffer: int) -> int:
-    """The tokens that a text may take. Raises `Rejected`, naming the field, for a budget that leaves too few."""
+    """Return the tokens that a document may have. Raises `Rejected`, naming the field, if they are too few."""
     if token_budget <= 0:
         raise Rejected(f"token_budget is {token_budget}; it must be a whole number above 0", field="token_budget")
-    if token_budget - buffer < FEWEST_TOKENS:
+    if token_budget - buffer < MIN_TOKENS:
         raise Rejected(
             f"token_budget is {token_budget:,}, of which system_prompt_buffer takes {buffer:,}:"
-            f" it must be at least {buffer + FEWEST_TOKENS:,}",
+            f" it must be at least {buffer + MIN_TOKENS:,}",
             field="token_budget",
         )
     return token_budget - buffer
 
 
 def fit(costs: Iterable[int], room: int, *, cuttable: int) -> Fitted:
-    """How many of these items fit one after another; `costs` is read no further than that.
+    """Return how many items fit into `room` tokens; `costs` are their tokens, read no further than needed.
 
-    The first stays in any case. Of the first `cuttable` ones, one that by itself is larger than the whole room is cut
-    to what is left; as the last one, and where that is worth a line.
+    The first item is always included. One of the first `cuttable` items that is larger than the whole room is included
+    as the last, cut to the tokens that are left, if these are at least `MIN_TOKENS`.
     """
-    used = kept = 0
+    used = count = 0
     for cost in costs:
         left = room - used
         if cost > left:
-            cut = kept == 0 or (kept < cuttable and cost > room and left >= FEWEST_TOKENS)
-            return Fitted(kept + 1, left) if cut else Fitted(kept)
+            cut = count == 0 or (count < cuttable and cost > room and left >= MIN_TOKENS)
+            return Fitted(count + 1, left) if cut else Fitted(count)
         used += cost
-        kept += 1
-    return Fitted(kept)
+        count += 1
+    return Fitted(count)

@@ -1,4 +1,4 @@
-"""Of things that say the same, the better one stays (R8): by cosine where both have vectors, by their words else."""
+"""Removes duplicates: by cosine if both texts have vectors, else by their words. The better one stays."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from numpy.typing import NDArray
 from retrieval.scopes import Candidate
 from storage.recall.words import with_few_marks
 
-SAME: Final = 0.9
+# Texts with a higher cosine count as duplicates.
+MAX_COSINE: Final = 0.9
 
 _BETWEEN_WORDS = re.compile(r"[\W_]+")
 
@@ -26,36 +27,40 @@ def distinct(
     known_texts: Sequence[str] = (),
     known_vectors: Sequence[NDArray[np.float32]] = (),
 ) -> list[Candidate]:
-    """The first `limit` of ranked candidates of which none says what a better one, or something known, says.
+    """Return the first `limit` ranked candidates that duplicate neither a better one nor a known text.
 
-    `vectors` are unit vectors by the candidates' numbers; one without is compared by its text alone. A memory and the
-    message that it came from say the same.
+    `vectors` are unit vectors by candidate number; a candidate without one is compared by its text only. A memory and
+    its source message are duplicates.
     """
-    kept: list[Candidate] = []
+    chosen: list[Candidate] = []
     texts = {normalised(text) for text in known_texts}
-    near = list(known_vectors)
-    things: set[tuple[str, str]] = set()
+    compared = list(known_vectors)
+    origins: set[tuple[str, str]] = set()
     for candidate in ranked:
-        if len(kept) >= limit:
+        if len(chosen) >= limit:
             break
-        text = normalised(candidate.memory.excerpt or candidate.memory.text)
+        text = normalised(candidate.result.excerpt or candidate.result.text)
         vector = vectors.get(candidate.number)
-        if candidate.thing in things or text in texts or (vector is not None and _closest(vector, near) > SAME):
+        if (
+            candidate.origin in origins
+            or text in texts
+            or (vector is not None and _closest(vector, compared) > MAX_COSINE)
+        ):
             continue
-        kept.append(candidate)
+        chosen.append(candidate)
         texts.add(text)
-        things.add(candidate.thing)
+        origins.add(candidate.origin)
         if vector is not None:
-            near.append(vector)
-    return kept
+            compared.append(vector)
+    return chosen
 
 
 def normalised(text: str) -> str:
-    """A text without what does not change what it says: case, blanks, punctuation. One of signs alone stays."""
+    """Return a text without case, extra blanks and punctuation; a text of punctuation only keeps it."""
     folded = unicodedata.normalize("NFKC", with_few_marks(text)).casefold()
     return _BETWEEN_WORDS.sub(" ", folded).strip() or " ".join(folded.split())
 
 
 def _closest(vector: NDArray[np.float32], others: Sequence[NDArray[np.float32]]) -> float:
-    """The highest cosine of a unit vector to any of the others; -1 where there are none."""
+    """Return the highest cosine of a unit vector to any of the others; -1 without others."""
     return max((float(vector @ other) for other in others), default=-1.0)

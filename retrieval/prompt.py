@@ -1,6 +1,6 @@
-"""The orientation document: what an agent should know, as Markdown for its system prompt (R11, R12).
+"""Writes the context document: what an agent should know, as Markdown for its system prompt.
 
-The frame is ours and always the same; what was said stands in it as data, made harmless by `neutral`.
+The frame is fixed; stored text is inserted as data, made harmless by `neutral`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final, Literal
 
 from retrieval.neutral import label, lines_of, quoted
 from retrieval.scopes import Candidate
-from reverie.clock import from_micros
+from reverie.clock import from_micros, to_micros
 from reverie.types import RecallResult
 from storage.memories.records import TIERS, Tier
 from storage.pipeline.records import MessageRecord
@@ -21,10 +21,10 @@ from storage.sessions.records import SessionRecord
 Kind = Literal["recent", "important", "relevant", "memory"]
 Key = tuple[str, str | int]
 
-# A chunk's length: what is longer is shown by the stretch that was found.
+# A chunk's length: of a longer text only the excerpt that was found is shown.
 _SHOWN_CHARACTERS: Final = 640
 _CALL_CHARACTERS: Final = 200
-_MOST_CALLS: Final = 8
+_MAX_CALLS: Final = 8
 
 TITLE: Final = "# Memory\n\n"
 NOTE: Final = (
@@ -48,33 +48,33 @@ _HEADINGS: Final[dict[Kind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One thing that the document tells: a turn of the conversation, or something remembered elsewhere."""
+    """One entry of the document: a turn of the conversation, or a memory from elsewhere."""
 
     kind: Kind
     id: str
-    who: str
+    speaker: str
     text: str
-    said_at: int
+    created_at: int
     flagged: bool = False
     message: MessageRecord | None = None
     candidate: Candidate | None = None
 
     @property
     def key(self) -> Key:
-        """What tells it from every other item of the document."""
+        """A key that is unique in the document."""
         return self.kind, self.id if self.candidate is None else self.candidate.number
 
     @property
     def tier(self) -> Tier | None:
-        """Where it is remembered; None for a turn of the conversation."""
+        """The tier of a memory; None for a turn of the conversation."""
         return None if self.candidate is None else self.candidate.tier
 
     def nameless(self) -> Item:
-        """The same by its role alone."""
-        return replace(self, who=self.who.partition(" ")[0])
+        """Return the item with its role as the only speaker."""
+        return replace(self, speaker=self.speaker.partition(" ")[0])
 
     def shortened(self, text: str) -> Item:
-        """The same with less of its text, in the message too."""
+        """Return the item with a shorter text, in its message too."""
         message = self.message
         if message is not None and len(message.content) > len(text):
             message = replace(message, content=text)
@@ -83,7 +83,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """What stands before the items: the facts of the session and its summary. A bare one has neither."""
+    """The part before the items: the facts of the session and its summary, either may be missing."""
 
     session: SessionRecord | None = None
     channel: str | None = None
@@ -92,32 +92,33 @@ class Frame:
 
 
 def turn(kind: Kind, message: MessageRecord, *, flagged: bool) -> Item:
-    """A message of the conversation as an item."""
+    """Return the item of a message of the conversation."""
     text = "\n".join(part for part in (message.content, *_calls(message.tool_calls)) if part)
-    who = _who(message.role, message.name or message.tool_name)
-    return Item(kind, message.id, who, text, message.created_at, flagged=flagged, message=message)
+    speaker = _speaker(message.role, message.name or message.tool_name)
+    return Item(kind, message.id, speaker, text, message.created_at, flagged=flagged, message=message)
 
 
-def remembered(candidate: Candidate, *, said_at: int) -> Item:
-    """Something remembered elsewhere as an item."""
-    memory = candidate.memory
-    who = _who(memory.role or candidate.what or memory.kind, memory.name)
-    return Item("memory", memory.id, who, shown_text(memory), said_at, candidate=candidate)
+def memory_item(candidate: Candidate) -> Item:
+    """Return the item of what was recalled from elsewhere."""
+    result = candidate.result
+    speaker = _speaker(result.role or candidate.memory_kind or result.kind, result.name)
+    created_at = to_micros(result.created_at)
+    return Item("memory", result.id, speaker, shown_text(result), created_at, candidate=candidate)
 
 
-def shown_text(memory: RecallResult) -> str:
-    """The text of what was found, or of a long one the stretch that was found, without the speaker before it."""
-    if memory.excerpt is None or len(memory.text) <= _SHOWN_CHARACTERS:
-        return memory.text
-    speaker = f"{memory.name}: " if memory.name else ""
-    return "… " + memory.excerpt.removeprefix(speaker) + " …"
+def shown_text(result: RecallResult) -> str:
+    """Return a result's text; of a long one the excerpt that was found, without the speaker's name before it."""
+    if result.excerpt is None or len(result.text) <= _SHOWN_CHARACTERS:
+        return result.text
+    name = f"{result.name}: " if result.name else ""
+    return "… " + result.excerpt.removeprefix(name) + " …"
 
 
-def line_of(item: Item, *, number: int | None = None) -> str:
-    """An item of a list: one line where its text has one, else a quotation below it."""
+def item_lines(item: Item, *, number: int | None = None) -> str:
+    """Return an item as a list entry: on one line if its text has one line, else with a quotation below it."""
     flag = " (important)" if item.flagged else ""
     tag = f"[{number}] " if number is not None else ""
-    head = f"- {tag}{_moment(item.said_at)}, {item.who}{flag}:"
+    head = f"- {tag}{_time(item.created_at)}, {item.speaker}{flag}:"
     lines = lines_of(item.text)
     if len(lines) <= 1:
         return f"{head} {lines[0].strip() if lines else '(nothing)'}\n"
@@ -125,30 +126,30 @@ def line_of(item: Item, *, number: int | None = None) -> str:
 
 
 def assemble(frame: Frame, items: Sequence[Item], *, numbers: Mapping[Key, int] | None = None) -> str:
-    """The whole document. `numbers` puts a number before each item whose key it names."""
-    parts, seen = [head_of(frame)], set[str]()
-    for item in arranged(items):
+    """Return the whole document. Items whose key is in `numbers` are marked with their number."""
+    parts, seen = [preamble(frame)], set[str]()
+    for item in in_document_order(items):
         parts += (heading for heading in _headings(item) if heading not in seen)
         seen.update(_headings(item))
-        parts.append(line_of(item, number=(numbers or {}).get(item.key)))
+        parts.append(item_lines(item, number=(numbers or {}).get(item.key)))
     return "".join(parts)
 
 
-def arranged(items: Sequence[Item]) -> list[Item]:
-    """Items as the document has them: what is remembered from the narrowest tier on, then turns, each kind by time."""
-    elsewhere = [item for tier in TIERS for item in items if item.tier == tier]
+def in_document_order(items: Sequence[Item]) -> list[Item]:
+    """Return memories, the narrowest tier first, and then turns, each kind by time."""
+    memories = [item for tier in TIERS for item in items if item.tier == tier]
     turns = [item for item in items if item.tier is None]
     places = {kind: place for place, kind in enumerate(_HEADINGS)}
-    return [*elsewhere, *sorted(turns, key=lambda item: (places[item.kind], item.said_at, item.id))]
+    return [*memories, *sorted(turns, key=lambda item: (places[item.kind], item.created_at, item.id))]
 
 
-def headings_of(items: Sequence[Item]) -> str:
-    """All headings that these items would stand under: what they cost beside their own lines."""
+def headings(items: Sequence[Item]) -> str:
+    """Return all headings that a document of these items has."""
     return "".join(dict.fromkeys(heading for item in items for heading in _headings(item)))
 
 
-def head_of(frame: Frame) -> str:
-    """What stands before all items."""
+def preamble(frame: Frame) -> str:
+    """Return the part of the document before the items."""
     parts = [TITLE, NOTE]
     if frame.session is not None:
         parts += ["\n## This session\n\n", *_facts(frame.session, frame)]
@@ -166,22 +167,22 @@ def _facts(session: SessionRecord, frame: Frame) -> list[str]:
     facts = (("session", session.id), ("with", session.user), ("chat", chat), ("channel", frame.channel))
     lines = [f"- {name}: {label(value)}\n" for name, value in facts if value]
     count = f"{session.messages:,} message{'' if session.messages == 1 else 's'}"
-    last = f", the last at {_moment(frame.last_at)}" if frame.last_at else ""
-    return [*lines, f"- since {_moment(session.started_at)}, {count}{last}\n"]
+    last = f", the last at {_time(frame.last_at)}" if frame.last_at else ""
+    return [*lines, f"- since {_time(session.started_at)}, {count}{last}\n"]
 
 
-def _who(role: str, name: str | None) -> str:
+def _speaker(role: str, name: str | None) -> str:
     shown = label(name) if name else ""
     return f"{role} ({shown})" if shown else role
 
 
-def _moment(micros: int) -> str:
+def _time(micros: int) -> str:
     return from_micros(micros).strftime("%Y-%m-%d %H:%M")
 
 
 def _calls(tool_calls: Sequence[dict[str, Any]]) -> list[str]:
-    """What a turn asked of its tools: names, and the beginning of the arguments."""
-    lines = [_call(call) for call in tool_calls[:_MOST_CALLS]]
+    """Return a line for each tool call of a turn: its name and the beginning of the arguments."""
+    lines = [_call(call) for call in tool_calls[:_MAX_CALLS]]
     left = len(tool_calls) - len(lines)
     return [*lines, f"and {left} more calls"] if left > 0 else lines
 
@@ -189,8 +190,8 @@ def _calls(tool_calls: Sequence[dict[str, Any]]) -> list[str]:
 def _call(call: dict[str, Any]) -> str:
     inner = call.get("function")
     function: dict[str, Any] = inner if isinstance(inner, dict) else call
-    given = next((function[key] for key in ("arguments", "args", "input") if key in function), "")
-    arguments = given if isinstance(given, str) else json.dumps(given, ensure_ascii=False)
+    value = next((function[key] for key in ("arguments", "args", "input") if key in function), "")
+    arguments = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     if len(arguments) > _CALL_CHARACTERS:
         arguments = arguments[: _CALL_CHARACTERS - 1] + "…"
     return f"calls {function.get('name', 'a tool')}({' '.join(arguments.split())})"

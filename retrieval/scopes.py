@@ -1,8 +1,7 @@
-"""Widening scope: what is remembered in this conversation, its channel, the workspace and across workspaces.
+"""Ranks what was recalled for a context by one number: the recall's score times the decay of its tier.
 
-One number selects: fused score times decay, each applied once. A tier decides at which rate something fades and where
-it stands in what was selected. It is no weight beside the rate: weighing tiers as well would discount what lies far
-away twice.
+A tier decides how fast something fades and where it stands in the document. It is not a weight as well: that would
+discount the wider tiers twice.
 """
 
 from __future__ import annotations
@@ -19,12 +18,13 @@ from storage.recall.records import ChunkAttributes
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """One thing that a recall found, with the tier that it lives in: a message, a file, or a memory of any tier.
+    """A recalled message, file or memory with what its rank in a context depends on.
 
-    `store` is that of its chunk; `what` says of a memory whether it is a fact, a preference and so on.
+    `store` is the store of its chunk, `last_at` the time of its last access or else of its creation (microseconds),
+    `memory_kind` the kind of a memory: a fact, a preference and so on.
     """
 
-    memory: RecallResult
+    result: RecallResult
     chunk_id: int
     score: float
     tier: Tier
@@ -33,45 +33,44 @@ class Candidate:
     last_at: int
     relevance: float = 0.0
     store: str = ""
-    what: str | None = None
+    memory_kind: str | None = None
 
     @property
     def number(self) -> int:
-        """Its chunk, told from those of the other store: negated in the account's."""
+        """Its chunk id, negated in the account's store: unique over both stores."""
         return -self.chunk_id if self.store == ACCOUNT_STORE else self.chunk_id
 
     @property
-    def thing(self) -> tuple[str, str]:
-        """What it is about: a memory and the message that it came from are one thing."""
-        source = self.memory.source_message
-        return (self.memory.kind, self.memory.id) if source is None else ("message", source)
+    def origin(self) -> tuple[str, str]:
+        """The kind and id that it shares with copies of it: those of a memory's source message, or its own."""
+        source = self.result.source_message
+        return (self.result.kind, self.result.id) if source is None else ("message", source)
 
 
-def tier_of(standing: ChunkAttributes, *, session: str, channel: str | None) -> Tier:
-    """The tier of a memory; of all else the narrowest scope that holds both a chunk and the conversation at hand."""
-    if standing.tier is not None:
-        return standing.tier
-    if standing.session == session:
+def tier_of(chunk: ChunkAttributes, *, session: str, channel: str | None) -> Tier:
+    """Return a memory's tier; for messages and files the narrowest scope that holds both chunk and session."""
+    if chunk.tier is not None:
+        return chunk.tier
+    if chunk.session == session:
         return "conversation"
-    if channel is not None and standing.channel == channel:
+    if channel is not None and chunk.channel == channel:
         return "channel"
     return "workspace"
 
 
 def relevance_of(candidate: Candidate, *, now: int, rates: Mapping[Tier, float]) -> float:
-    """The fused score, faded once. `now` is in microseconds."""
-    hours = hours_between(candidate.last_at, now)
-    faded = decay(
+    """Return the recall's score, decayed once. `now` is in microseconds, `rates` are per hour."""
+    factor = decay(
         candidate.tier,
         importance=candidate.importance,
         access_count=candidate.access_count,
-        hours=hours,
+        hours=hours_between(candidate.last_at, now),
         rates=rates,
     )
-    return max(0.0, candidate.score) * faded
+    return max(0.0, candidate.score) * factor
 
 
 def ranked(candidates: Iterable[Candidate], *, now: int, rates: Mapping[Tier, float]) -> list[Candidate]:
-    """Candidates with their relevance, best first; ties go to the better match, the newer, the higher id."""
+    """Return candidates with their relevance, best first; ties go to the better match, the newer, the higher id."""
     rated = [replace(candidate, relevance=relevance_of(candidate, now=now, rates=rates)) for candidate in candidates]
     return sorted(rated, key=lambda c: (-c.relevance, -c.score, -c.last_at, -c.number))

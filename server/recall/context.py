@@ -8,8 +8,8 @@ from adapters.language_models import LanguageModel
 from memory.sessions.restoring import restore_session
 from memory.sessions.sessions import to_message
 from retrieval.budget import room_of
-from retrieval.context import Built, build_context
-from retrieval.selection import Asking
+from retrieval.context import BuiltContext, build_context
+from retrieval.selection import ContextRequest
 from reverie.errors import Rejected
 from reverie.recall import calls
 from reverie.types import Context, Restored
@@ -23,29 +23,29 @@ endpoints = Endpoints("context")
 @endpoints.serves(calls.GetContext)
 def _context(services: Services, caller: Caller, call: calls.GetContext) -> Context:
     runtime, settings = services.runtime, services.runtime.settings
-    asking = Asking(
+    request = ContextRequest(
         agent=caller.agent,
         session=call.session,
         query=call.query,
         channel=call.channel,
         recency_window=settings.recency_window,
-        most_messages=call.max_messages or settings.max_context_messages,
-        most_memories=settings.max_context_memories,
+        max_messages=call.max_messages or settings.max_context_messages,
+        max_memories=settings.max_context_memories,
         rates=settings.decay_rates,
         now=runtime.now(),
     )
     budget = settings.context_token_budget if call.token_budget is None else call.token_budget
     room = room_of(budget, buffer=settings.system_prompt_buffer)
     refiner = _refiner(services) if call.refine else None
-    store = services.store_of_session(caller, asking.session)
+    store = services.store_of_session(caller, request.session)
     search = partial(runtime.recaller.embedding_once().recall, caller.workspace)
     account = runtime.stores.account_store()
-    built = build_context(store, search, runtime.tokens, asking, room=room, refiner=refiner, account=account)
+    built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
     services.record_recall(caller, built.query, built.hits)
     return _answer(built)
 
 
-def _answer(built: Built) -> Context:
+def _answer(built: BuiltContext) -> Context:
     return Context(
         text=built.text,
         tokens=built.tokens,
@@ -69,7 +69,7 @@ def _restore(services: Services, caller: Caller, call: calls.RestoreSession) -> 
 
 
 def _refiner(services: Services) -> LanguageModel:
-    """The language model, or `Rejected`: whoever asks for refinement is to know that there is none."""
+    """Return the language model. Raises `Rejected` if there is none."""
     model = services.runtime.language_model
     if model is None:
         raise Rejected(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from retrieval.conversation import Conversation
 from retrieval.scopes import Candidate
-from retrieval.selection import Selected
-from retrieval.trihybrid import Conversation
+from retrieval.selection import Selection
 from reverie.clock import from_micros
 from reverie.types import RecallResult
 from storage.memories.records import Tier
@@ -72,7 +72,7 @@ def selected(
     *,
     summary: str = "",
     **session: Any,
-) -> Selected:
+) -> Selection:
     """What `select` gives for a session `s` of ana's."""
     fields: dict[str, Any] = {
         "row_id": 1,
@@ -92,4 +92,4 @@ def selected(
     }
     record = SessionRecord(**{**fields, **session})
     talk = Conversation(tuple(recent), tuple(important or ()), tuple(relevant or ()))
-    return Selected(record, record.channel, summary, "what?", talk, tuple(memories or ()), "")
+    return Selection(record, record.channel, summary, "what?", talk, tuple(memories or ()), "")

@@ -14,8 +14,8 @@ from sqlalchemy import text
 
 from adapters.embedders.base import EmbedderUnavailable
 from adapters.tokens import EstimatedTokens
-from retrieval.context import Built, build_context
-from retrieval.selection import Asking
+from retrieval.context import BuiltContext, build_context
+from retrieval.selection import ContextRequest
 from reverie.errors import NotFound, Rejected
 from storage.memories.decay import RATES
 from support.pipeline import Pipeline
@@ -75,7 +75,7 @@ def turns(pipe: Pipeline, *contents: str | dict[str, Any], session: str = "s", *
     return ids
 
 
-def context(pipe: Pipeline, query: str | None = "what?", *, room: int = 10_000, **changes: Any) -> Built:
+def context(pipe: Pipeline, query: str | None = "what?", *, room: int = 10_000, **changes: Any) -> BuiltContext:
     """The context of session `s` of ana's."""
     fields: dict[str, Any] = {
         "agent": "ana",
@@ -83,24 +83,24 @@ def context(pipe: Pipeline, query: str | None = "what?", *, room: int = 10_000, 
         "query": query,
         "channel": None,
         "recency_window": 10,
-        "most_messages": 20,
-        "most_memories": 10,
+        "max_messages": 20,
+        "max_memories": 10,
         "rates": RATES["standard"],
         "now": pipe.now(),
     }
-    asking = Asking(**{**fields, **changes})
+    request = ContextRequest(**{**fields, **changes})
 
     def search(request: Any) -> Any:
         return find(pipe.store, pipe.embedder, request)
 
-    return build_context(pipe.store, search, EstimatedTokens(), asking, room=room, refiner=None)
+    return build_context(pipe.store, search, EstimatedTokens(), request, room=room, refiner=None)
 
 
-def told(built: Built) -> list[str]:
+def told(built: BuiltContext) -> list[str]:
     return [message.content for message in built.messages]
 
 
-def remembered(built: Built) -> list[tuple[str, str]]:
+def remembered(built: BuiltContext) -> list[tuple[str, str]]:
     return [(memory.tier, memory.text) for memory in built.memories]
 
 
@@ -158,7 +158,7 @@ def test_memories_widen_from_the_conversation_over_the_channel_to_the_workspace(
     turns(pipe, "rowing nowhere @0.3 x", session="c")
     pipe.hand_in("file:///row.txt", "a file on rowing @0.2 x")
     pipe.settle()
-    tiers = {said: tier for tier, said in remembered(context(pipe, "rowing", most_memories=5))}
+    tiers = {said: tier for tier, said in remembered(context(pipe, "rowing", max_memories=5))}
     assert tiers == {
         "far back: rowing @0.6 x": "conversation",
         "rowing in the channel @0.5 x": "channel",
@@ -166,9 +166,9 @@ def test_memories_widen_from_the_conversation_over_the_channel_to_the_workspace(
         "rowing nowhere @0.3 x": "workspace",
         "a file on rowing @0.2 x": "workspace",
     }
-    order = [tier for tier, _ in remembered(context(pipe, "rowing", most_memories=5))]
+    order = [tier for tier, _ in remembered(context(pipe, "rowing", max_memories=5))]
     assert order == ["conversation", "channel", "workspace", "workspace", "workspace"]
-    other = remembered(context(pipe, "rowing", most_memories=5, channel="trains"))
+    other = remembered(context(pipe, "rowing", max_memories=5, channel="trains"))
     assert ("channel", "rowing elsewhere @0.4 x") in other
 
 
@@ -191,7 +191,7 @@ def test_what_was_recalled_often_and_lately_comes_before_what_was_not(pipe: Pipe
             text("UPDATE chunks SET access_count = 5, accessed_at = :now WHERE text LIKE 'rowing one%'"),
             {"now": pipe.now()},
         )
-    built = context(pipe, "rowing", most_memories=1)
+    built = context(pipe, "rowing", max_memories=1)
     assert [memory.id for memory in built.memories] == [often]
 
 

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from adapters.embedders.base import DEFAULT_MODEL
 from adapters.language_models import LanguageModelUnavailable, ScriptedLanguageModel
 from adapters.tokens import EstimatedTokens, TokenCounter, build_token_counter
-from retrieval.budget import FEWEST_TOKENS
+from retrieval.budget import MIN_TOKENS
 from retrieval.context import write
 from retrieval.neutral import label, lines_of, quoted
 from retrieval.prompt import NOTE
-from retrieval.selection import Selected
+from retrieval.selection import Selection
 from support.contexts import MORNING, candidate, message, selected
 
 MODEL = build_token_counter("sentence-transformers", DEFAULT_MODEL)
@@ -182,7 +182,7 @@ def test_code_keeps_its_form() -> None:
 # --- what is dropped first ---
 
 
-def shrunk_to(room: int, what: Selected = WHOLE) -> Any:
+def shrunk_to(room: int, what: Selection = WHOLE) -> Any:
     built = write(what, MODEL, room=room)
     assert built.tokens == MODEL.count([built.text])[0] <= room
     return built
@@ -191,7 +191,7 @@ def shrunk_to(room: int, what: Selected = WHOLE) -> Any:
 def test_the_less_something_matters_the_earlier_it_is_dropped() -> None:
     """Given less and less room, then memories go first, then relevant turns, important ones, and the older recent."""
     gone = []
-    for room in range(MODEL.count([EXPECTED])[0] + 5, FEWEST_TOKENS, -1):
+    for room in range(MODEL.count([EXPECTED])[0] + 5, MIN_TOKENS, -1):
         left = shrunk_to(room).left_out
         gone.append((left.memories, left.relevant, left.important, left.recent))
     steps = list(dict.fromkeys(gone))
@@ -241,7 +241,7 @@ NAMES = st.none() | st.text(st.characters(exclude_categories=["Cs", "Cc"]), min_
     memories=st.lists(TEXTS, max_size=3),
     summary=TEXTS,
     label=NAMES,
-    room=st.integers(FEWEST_TOKENS, 3_000),
+    room=st.integers(MIN_TOKENS, 3_000),
 )
 @settings(max_examples=120, deadline=None)
 def test_the_budget_is_kept_and_the_newest_turn_is_there(

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from adapters.tokens import EstimatedTokens
-from retrieval.context import Built, build_context
+from retrieval.context import BuiltContext, build_context
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
-from retrieval.selection import Asking
+from retrieval.selection import ContextRequest
 from reverie.clock import from_micros
 from storage.memories.decay import RATES
 from support.pipeline import Pipeline
@@ -35,16 +35,16 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 def context(
     pipe: Pipeline, query: str, *, now: int = MORNING + HOUR, channel: str | None = None, most: int = 10
-) -> Built:
+) -> BuiltContext:
     """The context of session `s` of ana's an hour later."""
-    asking = Asking(
+    request = ContextRequest(
         agent="ana",
         session="s",
         query=query,
         channel=channel,
         recency_window=10,
-        most_messages=20,
-        most_memories=most,
+        max_messages=20,
+        max_memories=most,
         rates=RATES["standard"],
         now=now,
     )
@@ -53,10 +53,10 @@ def context(
     def search(request: RecallRequest) -> RecallOutcome:
         return find(pipe.store, pipe.embedder, request, indexes=pipe.indexes, account=account, now=now)
 
-    return build_context(pipe.store, search, EstimatedTokens(), asking, room=10_000, refiner=None, account=account)
+    return build_context(pipe.store, search, EstimatedTokens(), request, room=10_000, refiner=None, account=account)
 
 
-def told(built: Built) -> dict[str, str]:
+def told(built: BuiltContext) -> dict[str, str]:
     """What is told of memories, by their text, and in which tier."""
     return {memory.text: memory.tier for memory in built.memories if memory.kind == "memory"}
 

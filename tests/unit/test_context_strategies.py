@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from retrieval.budget import FEWEST_TOKENS, Fitted, fit, room_of
+from retrieval.budget import MIN_TOKENS, Fitted, fit, room_of
+from retrieval.conversation import choose_turns, chronological
 from retrieval.dedup import distinct, normalised
 from retrieval.refinement import NoVerdict, verdict
 from retrieval.scopes import ranked, relevance_of, tier_of
-from retrieval.trihybrid import choose, in_order
 from reverie.errors import Rejected
 from storage.memories.decay import RATES, decay
 from storage.recall.records import ChunkAttributes
@@ -28,7 +28,7 @@ def test_ten_recent_five_important_and_five_relevant_turns_make_twenty() -> None
     recent = [message(n) for n in range(20, 30)]
     important = [message(n) for n in range(9, 1, -1)]
     relevant = [message(n) for n in range(10, 18)]
-    chosen = choose(recent, important, relevant, most=20)
+    chosen = choose_turns(recent, important, relevant, max_messages=20)
     assert [m.id for m in chosen.recent] == [f"m{n}" for n in range(20, 30)]
     assert [m.id for m in chosen.important] == ["m9", "m8", "m7", "m6", "m5"]
     assert [m.id for m in chosen.relevant] == ["m10", "m11", "m12", "m13", "m14"]
@@ -38,7 +38,7 @@ def test_ten_recent_five_important_and_five_relevant_turns_make_twenty() -> None
 def test_a_message_in_several_lists_comes_once() -> None:
     """Given a turn that is recent, important and relevant, then it is recent, and the other lists are read further."""
     recent = [message(8), message(9)]
-    chosen = choose(recent, [message(9), message(3)], [message(8), message(3), message(1)], most=20)
+    chosen = choose_turns(recent, [message(9), message(3)], [message(8), message(3), message(1)], max_messages=20)
     assert [m.id for m in chosen.important] == ["m3"]
     assert [m.id for m in chosen.relevant] == ["m1"]
 
@@ -47,7 +47,7 @@ def test_the_cap_takes_from_the_relevant_turns_first_and_never_from_the_recent_o
     """Given caps of 6, 4 and 2 over four recent turns, then 2 and 0 others have room, and the window always wins."""
     recent = [message(n) for n in range(6, 10)]
     important, relevant = [message(1)], [message(2), message(3)]
-    six, four, two = (choose(recent, important, relevant, most=most) for most in (6, 4, 2))
+    six, four, two = (choose_turns(recent, important, relevant, max_messages=most) for most in (6, 4, 2))
     assert [m.id for m in (*six.important, *six.relevant)] == ["m1", "m2"]
     assert [m.id for m in (*four.important, *four.relevant)] == []
     assert len(two.recent) == 4
@@ -56,7 +56,7 @@ def test_the_cap_takes_from_the_relevant_turns_first_and_never_from_the_recent_o
 def test_turns_are_told_in_the_order_in_which_they_were_said() -> None:
     """Given turns of the same moment and others, then time decides, and then the id."""
     same = [message(2, created_at=MORNING), message(1, created_at=MORNING), message(0, created_at=MORNING + 1)]
-    assert [m.id for m in in_order(same)] == ["m1", "m2", "m0"]
+    assert [m.id for m in chronological(same)] == ["m1", "m2", "m0"]
 
 
 # --- scopes (R5) ---
@@ -221,7 +221,7 @@ def test_costs_are_read_no_further_than_they_fit() -> None:
     assert len(read) == 4
 
 
-@pytest.mark.parametrize("budget", [0, -1, 8_000, 7_999, 8_000 + FEWEST_TOKENS - 1])
+@pytest.mark.parametrize("budget", [0, -1, 8_000, 7_999, 8_000 + MIN_TOKENS - 1])
 def test_a_budget_that_leaves_nothing_is_rejected(budget: int) -> None:
     """Given a budget not above the buffer, or hardly, then the field is named."""
     with pytest.raises(Rejected, match="token_budget") as caught:

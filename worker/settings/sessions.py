@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from retrieval.budget import FEWEST_TOKENS
+from retrieval.budget import MIN_TOKENS
 from reverie.errors import Rejected
 
 
@@ -76,9 +76,9 @@ class SessionSettings(BaseSettings):
 
 def check_sessions(settings: SessionSettings) -> None:
     """Raise `Rejected` if the token budget leaves no room for a context, or a summary would not shorten a session."""
-    if settings.context_token_budget - settings.system_prompt_buffer < FEWEST_TOKENS:
+    if settings.context_token_budget - settings.system_prompt_buffer < MIN_TOKENS:
         raise Rejected(
-            f"setting context_token_budget: {settings.context_token_budget:,} leaves less than {FEWEST_TOKENS} tokens"
+            f"setting context_token_budget: {settings.context_token_budget:,} leaves less than {MIN_TOKENS} tokens"
             f" after system_prompt_buffer, which is {settings.system_prompt_buffer:,}; raise it or lower the buffer",
             field="context_token_budget",
         )
