@@ -1,1 +1,1 @@
-"""What Reverie does in figures: each module is a command that prints a table and writes one JSON result."""
+"""Benchmarks of Reverie: each module is a command that prints a table and writes one JSON result."""

@@ -1,7 +1,7 @@
-"""Every benchmark, one after the other, and a summary: `python -m benchmarks` (`make bench`).
+"""Run all benchmarks one after the other and print a summary: `python -m benchmarks` (`make bench`).
 
-Each runs in a process of its own; one that fails is told at the end and holds up no other. `python -m benchmarks NAME`
-runs one of them, with its own options.
+Each runs in a process of its own. One that fails is reported at the end and does not stop the others. `python -m
+benchmarks NAME` runs one of them, with its own options.
 """
 
 from __future__ import annotations
@@ -27,20 +27,24 @@ _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
 
 
 def main() -> None:
-    """Run all and exit with 1 when one failed or a goal was missed by a full run."""
+    """Run all. Exit with 1 if one failed, or if a full run missed a goal."""
     if sys.argv[1:2] and sys.argv[1] in BENCHMARKS:
         alone = [sys.executable, "-m", f"benchmarks.{sys.argv[1]}", *sys.argv[2:]]
         sys.exit(subprocess.run(alone, check=False).returncode)
     options = argparse.ArgumentParser(prog="python -m benchmarks", description=(__doc__ or "").split("\n")[0])
     options.add_argument("--only", nargs="*", choices=BENCHMARKS, default=BENCHMARKS, help="run only these")
-    options.add_argument("--output", type=Path, default=RESULTS, help="the folder for the results")
+    options.add_argument("--output", type=Path, default=RESULTS, help="the folder for results")
     options.add_argument("--seed", type=int, default=DEFAULT_SEED)
-    options.add_argument("--quick", action="store_true", help="tiny inputs, to see that all of them run")
-    options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; else made-up turns")
-    options.add_argument("--locomo", type=Path, help="LoCoMo for recall_quality; else --data")
+    options.add_argument("--quick", action="store_true", help="tiny inputs, only to see that all of them run")
+    options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; synthetic turns by default")
+    options.add_argument("--locomo", type=Path, help="LoCoMo for recall_quality; --data by default")
     options.add_argument("--longmemeval", type=Path, help="LongMemEval-S for recall_quality")
-    options.add_argument("--stores", type=Path, help="where recall_speed keeps its large stores for the next run")
-    options.add_argument("--peers", type=Path, default=_PEERS, help="the peers' Python; left out where it is absent")
+    options.add_argument(
+        "--stores", type=Path, help="folder in which recall_speed keeps its large stores for the next run"
+    )
+    options.add_argument(
+        "--peers", type=Path, default=_PEERS, help="the peers' Python; peers are skipped if it does not exist"
+    )
     given = options.parse_args()
     failed = [name for name in given.only if _run(name, given) != 0]
     missed = _summary(given.output, given.only)
@@ -63,7 +67,7 @@ def _run(name: str, given: argparse.Namespace) -> int:
 
 
 def _paths(name: str, given: argparse.Namespace) -> dict[str, Path | None]:
-    """The options of one benchmark that name a file or a folder."""
+    """Return the options of one benchmark that name a file or folder."""
     if name == "recall_quality":
         return {"locomo": given.locomo or given.data, "longmemeval": given.longmemeval}
     paths: dict[str, Path | None] = {"data": given.data}
@@ -76,7 +80,7 @@ def _paths(name: str, given: argparse.Namespace) -> dict[str, Path | None]:
 
 def _summary(folder: Path, names: tuple[str, ...]) -> int:
     table = Table(title="goals", title_justify="left", header_style="bold")
-    for column in ("benchmark", "goal", "wanted", "measured", "reached"):
+    for column in ("benchmark", "goal", "target", "measured", "reached"):
         table.add_column(column)
     missed = 0
     for name in names:
@@ -87,8 +91,8 @@ def _summary(folder: Path, names: tuple[str, ...]) -> int:
             continue
         for goal in result.goals:
             missed += goal.reached is False
-            wanted = f"{goal.relation} {goal.goal:g} {goal.unit}"
-            table.add_row(name, goal.what, wanted, shown(goal.figure), verdict(goal.reached))
+            target = f"{goal.relation} {goal.goal:g} {goal.unit}"
+            table.add_row(name, goal.what, target, shown(goal.figure), verdict(goal.reached))
     console.print(table)
     return missed
 

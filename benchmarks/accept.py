@@ -1,7 +1,7 @@
-"""Messages a second that an agent can hand over: `queued` and `stored`, one by one and in batches of 100.
+"""Measure how many messages per second are accepted, as `queued` and `stored`, one by one and in batches of 100.
 
-Each figure is measured through the client, validation and all, on a stack of its own that stores and embeds what comes
-in meanwhile. Over HTTP it is measured for information, where the server is there.
+Each figure is measured through the client, including validation, on a stack of its own that stores and embeds the
+messages meanwhile. The rates over HTTP are for information.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ _WAIT_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One thing to measure: how many messages, how many a call, how far each call waits."""
+    """One measurement: the number of messages, messages per call, and how long each call waits."""
 
     name: str
     messages: int
@@ -59,7 +59,7 @@ def main() -> None:
             Figure("http_queued_batch", batched // 5, BATCH_MESSAGES, by_http=True),
         ],
     ]
-    # One stack a group, so that no figure is measured beside the backlog of another.
+    # One stack per group, so that no figure is affected by the backlog of another.
     if quick:
         groups = [[figure for group in groups for figure in group]]
     for group in groups:
@@ -76,25 +76,25 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     options = parser("accept", __doc__)
-    options.add_argument("--single", type=int, help="messages handed over one by one (10,000)")
-    options.add_argument("--batched", type=int, help="messages handed over in batches of 100 (50,000)")
-    options.add_argument("--stored", type=int, help="messages waited for until they are stored (20,000)")
-    options.add_argument("--threads", type=int, default=4, help="threads of which each waits for its own batch")
+    options.add_argument("--single", type=int, help="messages sent one by one (10,000)")
+    options.add_argument("--batched", type=int, help="messages sent in batches of 100 (50,000)")
+    options.add_argument("--stored", type=int, help="messages sent with wait=stored (20,000)")
+    options.add_argument("--threads", type=int, default=4, help="threads, each of which waits for its own batch")
     return options.parse_args()
 
 
 def _measure(stack: Stack, figure: Figure, turns: Sequence[Turn], result: Result) -> float | None:
     rate = None
     if figure.by_http and not stack.wait_server():
-        result.notes.append(f"{figure.name} was not measured: no server answers")
+        result.notes.append(f"{figure.name} was not measured: the server does not answer")
     else:
-        rate = rounded(_hand_over(stack, figure, turns))
+        rate = rounded(_send(stack, figure, turns))
     result.add(figure.name, rate, "messages/s")
     return rate
 
 
-def _hand_over(stack: Stack, figure: Figure, turns: Sequence[Turn]) -> float:
-    """Hand over the messages and return how many a second were acknowledged."""
+def _send(stack: Stack, figure: Figure, turns: Sequence[Turn]) -> float:
+    """Send the messages. Return how many were acknowledged per second."""
     calls_of = [_calls(turns, figure.messages // figure.threads, figure.size, first=n) for n in range(figure.threads)]
     failures: list[BaseException] = []
     way: dict[str, str] = {"url": stack.url} if figure.by_http else {"broker": stack.broker_url}

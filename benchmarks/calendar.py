@@ -1,8 +1,8 @@
-"""Days of schedules in minutes, with real processes that are killed all the time: each due time is in exactly one run.
+"""Check that each due time is in exactly one run, over days of schedules in minutes, while processes are killed.
 
-Three beats and two workers fire some dozens of schedules by a clock that runs thousands of times as fast, in four zones
-of which three change their clocks; somebody pauses, changes, deletes and runs some meanwhile. At the end the runs are
-held against a calendar that was computed without Reverie, and the receiver of the webhooks against the runs.
+Three beat processes and two workers fire some dozens of schedules by a clock that runs thousands of times faster, in
+four time zones, three of which change their clocks. Meanwhile an operator pauses, changes, deletes and runs schedules.
+At the end the runs are compared with a calendar computed without Reverie, and the webhook receiver's log with the runs.
 """
 
 from __future__ import annotations
@@ -34,18 +34,18 @@ from storage.stores import Store
 
 _EVERYTHING: Final = 1_000_000
 _POLL_SECONDS: Final = 0.02
-# All rows are read to find out whether everything is at rest.
+# All rows are read to find out whether everything is finished.
 _LOOK_SECONDS: Final = 0.3
-# Before the clock starts: the schedules are made in this time, all of them at the first moment.
+# Time before the clock starts, in which all schedules are created.
 _LEAD_MICROS: Final = 4_000_000
-# Of the days, those in which something is killed; one-shots that fail have time to be tried again after it.
+# Share of the days in which processes are killed; afterwards failed one-shots have time for their retries.
 _SHARE_WITH_KILLS: Final = 0.9
 _LINES: Final = 10
 
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """Every schedule and every run of it, as of one moment of the fast clock."""
+    """All schedules and their runs at one time of the fast clock."""
 
     at: int
     schedules: dict[str, ScheduleRecord]
@@ -53,7 +53,7 @@ class Rows:
 
     @property
     def at_rest(self) -> bool:
-        """Whether no run is open and nothing is due, nor about to be tried again."""
+        """Return whether no run is open, nothing is due, and no retry is pending."""
         waits = any(
             one.status == "active" and one.next_run_at is not None and (one.next_run_at <= self.at or one.retries > 0)
             for one in self.schedules.values()
@@ -62,7 +62,7 @@ class Rows:
 
 
 def main() -> None:
-    """Measure, write the result, and exit with 1 when a due time was missed or run twice, or anything else is wrong."""
+    """Measure and write the result. Exit with 1 if a due time was missed or run twice, or any other check failed."""
     options = _options()
     quick = options.quick
     days = given(options.days, quick=quick, tiny=2, full=10)
@@ -95,20 +95,26 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    options = parser("calendar", __doc__)  # --data is taken and not used: nothing is said in these days
-    options.add_argument("--days", type=float, help="how many days pass (10; 2 when quick)")
-    options.add_argument("--seconds", type=float, help="in how many seconds (200; 26 when quick)")
-    options.add_argument("--epoch", default="2026-03-28T00:00:00+00:00", help="the first moment, with its offset")
-    options.add_argument("--kills", type=int, help="how many SIGKILLs of one process (40; 6 when quick)")
-    options.add_argument("--stops", type=int, default=3, help="how often a worker stands still past its lease (1)")
-    options.add_argument("--all-at-once", type=int, default=2, help="how often everything is killed at once (1)")
+    options = parser("calendar", __doc__)  # --data is accepted but unused: there are no messages
+    options.add_argument("--days", type=float, help="simulated days (10; 2 with --quick)")
+    options.add_argument("--seconds", type=float, help="duration in seconds (200; 26 with --quick)")
+    options.add_argument("--epoch", default="2026-03-28T00:00:00+00:00", help="start of the simulation, with offset")
+    options.add_argument("--kills", type=int, help="SIGKILLs of one process (40; 6 with --quick)")
+    options.add_argument(
+        "--stops", type=int, default=3, help="how often a worker is paused past its lease (1 with --quick)"
+    )
+    options.add_argument(
+        "--all-at-once", type=int, default=2, help="how often everything is killed at once (1 with --quick)"
+    )
     options.add_argument("--interval", type=float, default=0.4, help="seconds between the sweeps of each beat")
-    options.add_argument("--timeout", type=float, default=120, help="seconds until all is at rest after the last day")
+    options.add_argument(
+        "--timeout", type=float, default=120, help="seconds to wait for the end of all runs after the last day"
+    )
     return options.parse_args()
 
 
 def _live_through(operator: Operator, plan: TroublePlan, clock: FastClock, timeout_seconds: float) -> Rows:
-    """Have the days pass, and wait until everything is at rest; returns what is there then."""
+    """Run through the days and wait until everything has finished. Return the rows at that time."""
     tell = Progress()
     operator.make_all()
     operator.start()
@@ -127,7 +133,7 @@ def _live_through(operator: Operator, plan: TroublePlan, clock: FastClock, timeo
 
 
 def _rows_after(store: Store, clock: FastClock, *, patient: bool) -> Rows | None:
-    """All rows of one moment, once the days are over."""
+    """Return all rows of one time, or None while the days are not over."""
     if patient or clock.now() <= clock.end:
         return None
     with store.reading() as tx:
@@ -140,7 +146,7 @@ def _rows_after(store: Store, clock: FastClock, *, patient: bool) -> Rows | None
 def _conclude(
     result: Result, days: Days, plan: TroublePlan, operator: Operator, receiver: Receiver, rows: Rows
 ) -> None:
-    # What is due by now was not, at the moment that is looked at.
+    # Deliveries of runs that became due after the rows were read do not count.
     deliveries = [one for one in receiver.taken() if one.due_at <= rows.at]
     times, found = _audit(days, operator, rows, deliveries)
     found.inconsistent += [f"a signature was wrong: {why}" for why in receiver.refused]
@@ -168,12 +174,12 @@ def _conclude(
 def _audit(
     days: Days, operator: Operator, rows: Rows, deliveries: Sequence[Delivery]
 ) -> tuple[CalendarAudit, RunAudit]:
-    """Hold all rows against the calendar, against each other, and against what was delivered."""
+    """Compare all rows with the calendar, with each other, and with the deliveries."""
     auditor, found = CalendarAuditor(days.clock, days.away(), rows.at), RunAudit()
     told, rules = _told(days), days.settings.schedule_rules
     known = {one.id: one for one in operator.known.values() if not one.deleted}
     if set(known) != set(rows.schedules):
-        found.inconsistent.append(f"{len(known)} schedules were made and not deleted, there are {len(rows.schedules)}")
+        found.inconsistent.append(f"{len(known)} schedules should exist, but there are {len(rows.schedules)}")
     for one in (known[schedule] for schedule in rows.schedules if schedule in known):
         record, runs = rows.schedules[one.id], rows.runs[one.id]
         auditor.look_at(one, record, runs)
@@ -185,7 +191,7 @@ def _audit(
 
 
 def _told(days: Days) -> dict[str, list[tuple[str, str | None]]]:
-    """The kind and the run of each notification, by schedule."""
+    """Return kind and run of each notification, by schedule."""
     found: dict[str, list[tuple[str, str | None]]] = defaultdict(list)
     with Watch(days.data / "workspaces" / WORKSPACE / "memory.db") as watch:
         for schedule, kind, run_id in watch.rows("SELECT schedule_id, kind, run_id FROM notifications"):
@@ -194,7 +200,7 @@ def _told(days: Days) -> dict[str, list[tuple[str, str | None]]]:
 
 
 def _add_lag(result: Result, clock: FastClock, runs: Sequence[RunRecord]) -> None:
-    """From due to started, while the clock was fast."""
+    """Add the time from due to started, for runs while the clock was fast."""
     lags = [
         clock.machine_seconds(run.started_at - run.due_at)
         for run in runs

@@ -1,8 +1,9 @@
-"""Random SIGKILLs of workers, their children, beat, server and broker under load: what is lost, what is doubled.
+"""Kill workers, their children, beat, server and broker at random under load, and count lost and duplicate messages.
 
-Producers keep going: what a call could not confirm is sent again with the same ids. At the end every acknowledged
-message has to be in the database once and searchable, and the database has to agree with itself. With `--flush` the
-broker is emptied once in the middle: what was stored has to become searchable; what was only queued is told apart.
+Producers keep going: messages that a call could not confirm are sent again with the same ids. At the end every
+acknowledged message must be in the database once and be searchable, and the database must be consistent. With `--flush`
+the broker is flushed once in the middle: stored messages must become searchable; messages that were only queued are
+counted separately.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ _POLL_SECONDS = 0.1
 
 @dataclass(slots=True)
 class Recovery:
-    """How it ended: seconds from the last kill, or None where it was not all searchable in time."""
+    """Seconds from the last kill until everything was searchable; None if it was not in time."""
 
     seconds: float | None
     last_kill: float
@@ -38,7 +39,7 @@ class Recovery:
 
 
 def main() -> None:
-    """Measure, write the result, and exit with 1 when a promise was broken."""
+    """Measure and write the result. Exit with 1 if a guarantee was broken."""
     options = _options()
     count = int(given(options.messages, quick=options.quick, tiny=300, full=30_000))
     kills = int(given(options.kills, quick=options.quick, tiny=3, full=40))
@@ -52,7 +53,7 @@ def main() -> None:
         killer = Killer(stack, kills, seconds=seconds, seed=options.seed)
         flushed = _run(stack, load, killer, tell, flush_at=seconds / 2 if options.flush else None)
         recovery = _await_recovery(stack, load, killer, flushed, options.timeout, tell)
-        tell.step("comparing everything with everything")
+        tell.step("comparing the database with what was acknowledged")
         found = audit(stack.data, WORKSPACE, load, flushed=flushed)
         result.settings["embedder"] = stack.embedder
         result.add("restarts", sum(process.restarts for process in stack.processes()))
@@ -63,17 +64,17 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     options = parser("chaos", __doc__)
-    options.add_argument("--messages", type=int, help="how many are sent (30,000; 300 when quick)")
-    options.add_argument("--kills", type=int, help="how many SIGKILLs (40; 3 when quick)")
-    options.add_argument("--seconds", type=float, help="over which time they are spread (120; 6 when quick)")
-    options.add_argument("--producers", type=int, default=3, help="threads that send; the last waits for `stored`")
-    options.add_argument("--timeout", type=float, default=300, help="how long recovery is waited for")
-    options.add_argument("--flush", action="store_true", help="empty the broker once in the middle of the load")
+    options.add_argument("--messages", type=int, help="messages to send (30,000; 300 with --quick)")
+    options.add_argument("--kills", type=int, help="number of SIGKILLs (40; 3 with --quick)")
+    options.add_argument("--seconds", type=float, help="seconds over which they are spread (120; 6 with --quick)")
+    options.add_argument("--producers", type=int, default=3, help="threads that send; the last one waits for `stored`")
+    options.add_argument("--timeout", type=float, default=300, help="seconds to wait for the recovery")
+    options.add_argument("--flush", action="store_true", help="flush the broker once in the middle of the load")
     return options.parse_args()
 
 
 def _run(stack: Stack, load: Load, killer: Killer, tell: Progress, *, flush_at: float | None) -> float | None:
-    """Load and kill until both are done. Returns when the broker was flushed, if it was."""
+    """Send and kill until both are done. Return the time of the flush, or None."""
     flushed: float | None = None
     started = time.monotonic()
     load.start()
@@ -96,7 +97,7 @@ def _run(stack: Stack, load: Load, killer: Killer, tell: Progress, *, flush_at: 
 
 
 def _flush(stack: Stack) -> float:
-    """Empty the broker; try again while it is being started. Returns the moment at which it was empty."""
+    """Flush the broker, retrying while it is restarting. Return the monotonic time of the flush."""
     with connect(stack.broker_url) as broker:
         while True:
             try:
@@ -109,14 +110,14 @@ def _flush(stack: Stack) -> float:
 def _await_recovery(
     stack: Stack, load: Load, killer: Killer, flushed: float | None, timeout_seconds: float, tell: Progress
 ) -> Recovery:
-    """Wait until all that was acknowledged is searchable (or a dead letter); after a flush, all that is stored."""
+    """Wait until everything acknowledged is searchable or a dead letter; after a flush, everything stored."""
     recovery = Recovery(None, killer.last_at or time.monotonic())
     expected = load.acknowledged_after(flushed) if flushed is not None else load.acknowledged()
     deadline = recovery.last_kill + timeout_seconds
     with stack.watch() as watch:
         while True:
             now = time.monotonic()
-            if watch.waiting() == 0 and (now > deadline or not _missing(watch, expected)) and not _held(stack):
+            if watch.waiting() == 0 and (now > deadline or not _missing(watch, expected)) and not _inbox_size(stack):
                 recovery.missing = _missing(watch, expected)
                 recovery.seconds = None if recovery.missing else now - recovery.last_kill
                 return recovery
@@ -132,8 +133,8 @@ def _missing(watch: Watch, expected: set[str]) -> list[str]:
     return sorted(expected - stored)
 
 
-def _held(stack: Stack) -> int:
-    """How much is in the inbox; what cannot be asked counts as something."""
+def _inbox_size(stack: Stack) -> int:
+    """Return the number of items in the inbox; 1 if the broker does not answer."""
     try:
         return stack.inbox().stats(WORKSPACE).size
     except Unavailable:
@@ -158,7 +159,7 @@ def _conclude(result: Result, load: Load, killer: Killer, recovery: Recovery, fo
     result.add("verify", found.wrong)
     result.notes += [f"verify: {line}" for line in found.wrong]
     result.notes += [f"dead letter: {line}" for line in found.dead_reasons]
-    result.notes += [f"a producer met: {line}" for line in load.surprises[:10]]
+    result.notes += [f"a producer failed: {line}" for line in load.surprises[:10]]
     result.goals += [
         Goal(what="acknowledged and lost", relation="==", goal=0, figure=found.lost),
         Goal(what="doubled", relation="==", goal=0, figure=found.doubled),
@@ -170,7 +171,7 @@ def _conclude(result: Result, load: Load, killer: Killer, recovery: Recovery, fo
             goal=60,
             figure=None if recovery.seconds is None else rounded(recovery.seconds),
             unit="s",
-            note="" if recovery.seconds is not None else "it was not all searchable within the timeout",
+            note="" if recovery.seconds is not None else "not everything was searchable within the timeout",
         ),
     ]
 

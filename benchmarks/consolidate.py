@@ -1,7 +1,7 @@
-"""How long it takes to consolidate the memories of one agent: score, promote, prune, merge what says the same.
+"""Measure how long it takes to consolidate the memories of one agent: score, promote, prune, merge.
 
-The real job on a real store. The memories are made up, their vectors lie as those of the embedder do; a tenth says
-again what another says, a tenth has faded, and some are recalled often or have expired.
+The real job runs on a real store. The memories are synthetic, with vectors distributed like those of the embedder. One
+in ten repeats another memory, one in ten has faded, and some are recalled often or have expired.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from worker.settings import load_settings
 
 SIZES: Final = (10_000, 50_000)
 _TINY: Final = (200,)
-# What 04-memory-life.md of the specification asks for.
+# The goal on two cores.
 _GOAL_SECONDS: Final = 10.0
 _GOAL_MEMORIES: Final = 10_000
 _MEMORIES_A_TOPIC: Final = 200
@@ -67,8 +67,10 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    options = parser("consolidate", __doc__)  # --data is taken and not used: memories are no conversations
-    options.add_argument("--sizes", nargs="+", type=int, help="memories of the agent, one store each (10,000 50,000)")
+    options = parser("consolidate", __doc__)  # --data is accepted but unused: memories are not conversations
+    options.add_argument(
+        "--sizes", nargs="+", type=int, help="number of memories of the agent, one store for each (10,000 50,000)"
+    )
     return options.parse_args()
 
 
@@ -86,7 +88,7 @@ def _measure(store: Store, size: int, embedder: Embedder, result: Result, tell: 
     model = Model(embedder.model, embedder.dimension)
     fates = fill_memories(store, talk, size, model, seed=result.seed, tell=tell)
     tell.step(f"{size:,} memories: built")
-    # Of the larger stores none is over its cap: merging, not removing, is what grows faster than they do.
+    # No cap applies to the larger stores: merging, not removing, is the part that grows faster than the store.
     policy = CurationPolicy(rates=RATES["standard"], memories_per_scope=size)
     result.add(f"{size}_of_it_reading", rounded(_seconds_of_reading(store)), "s")
     result.add(f"{size}_of_it_scoring", rounded(_seconds_of_scoring(store, policy)), "s")

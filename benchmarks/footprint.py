@@ -1,4 +1,4 @@
-"""Memory of each process of a stack that has worked, disk for each message, and what importing the client costs."""
+"""Measure the memory of each process of a stack in use, disk space per message, and the import time of the client."""
 
 from __future__ import annotations
 
@@ -54,13 +54,13 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     options = parser("footprint", __doc__)
-    options.add_argument("--messages", type=int, help="how many are ingested before it is weighed (2,000)")
-    options.add_argument("--imports", type=int, help="how many fresh interpreters import the client (10)")
+    options.add_argument("--messages", type=int, help="messages ingested before memory is measured (2,000)")
+    options.add_argument("--imports", type=int, help="fresh interpreters that import the client (10)")
     return options.parse_args()
 
 
 def _work(stack: Stack, texts: Texts, result: Result) -> None:
-    """Ingest everything and recall some, so that each process holds what it holds when in use."""
+    """Ingest everything and recall some of it, so that each process uses as much memory as in operation."""
     payloads = texts.payloads()
     producer = stack.producer()
     with stack.watch() as watch:
@@ -68,7 +68,7 @@ def _work(stack: Stack, texts: Texts, result: Result) -> None:
             producer.enqueue(payloads[start : start + 100])
         watch.wait_searchable(len(payloads), 600)
     if not stack.wait_server():
-        result.notes.append("no server answers: nothing was recalled, and its memory is not in the sum")
+        result.notes.append("the server does not answer: nothing was recalled, and its memory is not in the sum")
         return
     with Reverie(agent="bench", url=stack.url, workspace=WORKSPACE, timeout_seconds=60) as client:
         found = [len(client.recall(turn.text)) for turn in texts.turns[:_RECALLS]]
@@ -109,7 +109,7 @@ def _weighed(process: psutil.Process, names: dict[int, str], supervisor: int) ->
 
 
 def _measure_disk(data: Path, count: int, broker_bytes: int, result: Result) -> None:
-    """The size of the workspace once its log is folded in and free pages are given back."""
+    """Return the size of the workspace after a checkpoint, without free pages."""
     stores = Stores(data)
     optimize(stores.workspace(WORKSPACE), now=0)
     stores.close()
@@ -119,7 +119,10 @@ def _measure_disk(data: Path, count: int, broker_bytes: int, result: Result) -> 
 
 
 def _measure_imports(result: Result, runs: int) -> None:
-    """Wall time of a fresh interpreter with the client, less one without; in turns, so that both see one machine."""
+    """Measure the wall time of a fresh interpreter with the client, less one without.
+
+    They alternate, so that load affects both.
+    """
     times: dict[str, list[float]] = {name: [] for name in _IMPORTS}
     for _ in range(runs):
         nothing = _interpreter_seconds("pass")

@@ -1,7 +1,8 @@
-"""Messages a second from enqueue to searchable through the real queue, against the bare model and other memories.
+"""Measure messages per second from enqueue to searchable, compared with the bare model and other memory systems.
 
-Reverie and the bare `model.encode` of the very chunks that Reverie stores take turns in one run, each alone on the
-machine: bare, Reverie, bare, Reverie. The peers follow in each round, each in its own environment.
+Reverie, through the real queue, and the bare `model.encode` of the very chunks that Reverie stores alternate in one
+run, each alone on the machine: bare, Reverie, bare, Reverie. The peers follow in each round, each in an environment of
+its own.
 """
 
 from __future__ import annotations
@@ -55,16 +56,16 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     options = parser("ingest", __doc__)
-    options.add_argument("--turns", type=int, help="messages in a round (5,000; 60 when quick)")
-    options.add_argument("--rounds", type=int, help="how often (3; 1 when quick)")
+    options.add_argument("--turns", type=int, help="messages per round (5,000; 60 with --quick)")
+    options.add_argument("--rounds", type=int, help="number of rounds (3; 1 with --quick)")
     options.add_argument(
         "--peers",
         type=Path,
         nargs="?",
         const=ROOT / ".venv-peers" / "bin" / "python",
-        help="measure the peers too, with this Python (made by `python -m benchmarks.peers.install`)",
+        help="also measure the peers, with this Python (created by `python -m benchmarks.peers.install`)",
     )
-    options.add_argument("--peer-turns", type=int, default=1_000, help="messages that each peer takes up in a round")
+    options.add_argument("--peer-turns", type=int, default=1_000, help="messages that each peer stores per round")
     return options.parse_args()
 
 
@@ -80,7 +81,9 @@ def _reverie_round(texts: Texts, chunks: Sequence[str], bare: Bare, number: int,
         ended = watch.wait_searchable(len(payloads), _ROUND_TIMEOUT_SECONDS)
         stored = [str(row[0]) for row in watch.rows("SELECT text FROM chunks")]
         if sorted(stored) != sorted(chunks):
-            raise RuntimeError("Reverie stored other chunks than the bare model was given: the two cannot be compared")
+            raise RuntimeError(
+                "Reverie stored different chunks than the bare model embedded: the two cannot be compared"
+            )
         spoke = _DTYPE.search(stack.embedder)
         if spoke is None or spoke.group(1) != bare.dtype:
             result.notes.append(f"round {number}: Reverie ran {stack.embedder!r}, the bare model {bare.dtype}")

@@ -1,7 +1,7 @@
-"""How long a message takes from accepted to searchable while the machine works at half of what it can do.
+"""Measure the time from accepted to searchable while the machine works at half of its capacity.
 
-Open loop: messages come one by one at random (Poisson) times that were drawn before, whether or not the ones before
-them are done. The lag is read from the database; what the sender itself was late is told beside it.
+Open loop: messages are sent one by one at random (Poisson) times drawn in advance, whether or not earlier ones are
+done. The lag is read from the database; the delay of the sender itself is reported next to it.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from reverie.contract import MessagePayload
 
 _FULL_WORKSPACE: Final = "full"
 _BATCH_MESSAGES: Final = 100
-# Enough waits at every moment that no stage runs dry, and it is worked off in seconds afterwards.
+# Enough for every stage to always have work, and little enough to be finished in seconds afterwards.
 _BACKLOG_MESSAGES: Final = 2_000
 _DRAIN_SECONDS: Final = 120.0
 
@@ -55,14 +55,16 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     options = parser("lag", __doc__)
-    options.add_argument("--rate", type=float, help="messages a second; else half of the full rate, measured first")
-    options.add_argument("--seconds", type=float, help="how long messages come (60; 2 when quick)")
-    options.add_argument("--calibration-seconds", type=float, help="how long the full rate is measured (10)")
+    options.add_argument(
+        "--rate", type=float, help="messages per second; by default half of the full rate, which is measured first"
+    )
+    options.add_argument("--seconds", type=float, help="seconds in which messages are sent (60; 2 with --quick)")
+    options.add_argument("--calibration-seconds", type=float, help="seconds in which the full rate is measured (10)")
     return options.parse_args()
 
 
 def _full_rate(stack: Stack, texts: Texts, seconds: float, tell: Progress) -> float:
-    """Messages made searchable in a second while there is always enough to do."""
+    """Return the messages made searchable per second while there is always enough work."""
     producer = stack.producer(_FULL_WORKSPACE)
     sent = 0
     with stack.watch(_FULL_WORKSPACE) as watch:
@@ -80,12 +82,12 @@ def _full_rate(stack: Stack, texts: Texts, seconds: float, tell: Progress) -> fl
         watch.wait_searchable(sent, _DRAIN_SECONDS)
         times = [row.searchable_at / 1_000_000 for row in watch.searchable()]
     in_time = sum(1 for moment in times if moment <= ended)
-    # Nothing is done before the first batch has gone through, and a short run may end before that.
+    # Nothing is done before the first batch has passed, and a short run may end before that.
     return in_time / (ended - started) if in_time else len(times) / (max(times) - started)
 
 
 def _arrivals(rate: float, seconds: float, *, seed: int) -> list[float]:
-    """When messages are due, in seconds from the start: the gaps of a Poisson process."""
+    """Return when messages are due, in seconds from the start, with the gaps of a Poisson process."""
     chance = random.Random(seed)
     plan: list[float] = []
     moment = chance.expovariate(rate)
@@ -96,13 +98,13 @@ def _arrivals(rate: float, seconds: float, *, seed: int) -> list[float]:
 
 
 def _send(stack: Stack, texts: Texts, plan: Sequence[float], tell: Progress) -> tuple[dict[str, int], list[float]]:
-    """Send each message when it is due. Returns when each id was due (microseconds) and how late each was sent."""
+    """Send each message when it is due. Return the due time of each id (microseconds) and the delay of each sending."""
     producer = stack.producer()
     sent: dict[str, int] = {}
     late: list[float] = []
     first = _turn(texts, 0)
     sent[first.id] = now_micros()
-    producer.enqueue([first], wait="searchable")  # makes the workspace and opens the connection
+    producer.enqueue([first], wait="searchable")  # creates the workspace and opens the connection
     started = time.time()
     for number, due in enumerate(plan, 1):
         wait = started + due - time.time()

@@ -1,7 +1,7 @@
-"""Does recall find what was said? LoCoMo by turn and LongMemEval by session, through the queue and the public client.
+"""Measure whether recall finds what was said: LoCoMo by turn and LongMemEval by session.
 
-Every turn is ingested as an agent would, and every question asked by `client.recall` or `client.search_sessions`:
-there is no shortcut. Files are named by options and read where they lie; nothing of them is kept.
+Every turn is ingested through the queue as by an agent, and every question goes through `client.recall` or
+`client.search_sessions`; there is no shortcut. Options name the data files, which are only read.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from benchmarks.harness.stack import Stack
 from reverie import Reverie
 from reverie.types import FoundSessions, RecallResponse
 
-# What 03-recall.md of the specification asks for on the development sets, in percent.
+# Goals on the development sets, in percent.
 GOALS: Final = {
     "locomo_any_at_10": 89.0,
     "locomo_any_at_5": 81.0,
@@ -45,14 +45,14 @@ Grouped = dict[str, list[Scores]]
 
 @dataclass(slots=True)
 class Strategy:
-    """One way to ask: what of the call differs from its defaults."""
+    """One way to recall: the arguments that differ from the defaults."""
 
     name: str
     options: dict[str, Any] = field(default_factory=dict)
 
     @property
     def suffix(self) -> str:
-        """What tells its figures from those of the defaults."""
+        """The suffix that distinguishes its figures from those of the defaults."""
         return f" ({self.name})" if self.options else ""
 
 
@@ -80,18 +80,22 @@ def _options() -> argparse.Namespace:
     options = parser("recall_quality", __doc__, data=False)
     options.add_argument("--locomo", type=Path, help="LoCoMo conversations as JSON")
     options.add_argument("--longmemeval", type=Path, help="LongMemEval-S as JSON lines, compressed or not")
-    options.add_argument("--conversations", type=int, help="only the first of LoCoMo (1 when quick)")
-    options.add_argument("--questions", type=int, help="only the first of LongMemEval (2 when quick)")
-    options.add_argument("--mode", nargs="+", default=[], help="ask in these modes too: keyword, vector, hybrid")
-    options.add_argument("--fusion", nargs="+", default=[], help="ask with these fusions too: weighted, rrf")
-    options.add_argument("--without-names", action="store_true", help="LoCoMo: the text says who speaks, no name does")
-    options.add_argument("--without-dates", action="store_true", help="everything is said now")
-    options.add_argument("--one-session", action="store_true", help="LoCoMo: each conversation is one session")
+    options.add_argument(
+        "--conversations", type=int, help="use only the first N conversations of LoCoMo (1 with --quick)"
+    )
+    options.add_argument("--questions", type=int, help="use only the first N questions of LongMemEval (2 with --quick)")
+    options.add_argument("--mode", nargs="+", default=[], help="also measure these modes: keyword, vector, hybrid")
+    options.add_argument("--fusion", nargs="+", default=[], help="also measure these fusions: weighted, rrf")
+    options.add_argument(
+        "--without-names", action="store_true", help="LoCoMo: put the speaker into the text instead of the name"
+    )
+    options.add_argument("--without-dates", action="store_true", help="give all messages the present time")
+    options.add_argument("--one-session", action="store_true", help="LoCoMo: store each conversation as one session")
     return options.parse_args()
 
 
 def _strategies(options: argparse.Namespace) -> list[Strategy]:
-    """The defaults first, which the goals are about; then what is to be compared with them, on the same store."""
+    """Return the defaults first, to which the goals apply, then the variants to measure on the same store."""
     modes = [Strategy(mode, {"mode": mode}) for mode in options.mode]
     return [Strategy("default"), *modes, *(Strategy(fusion, {"fusion": fusion}) for fusion in options.fusion)]
 
@@ -144,7 +148,7 @@ def _longmemeval(options: argparse.Namespace, strategies: Sequence[Strategy], re
         _note_ingest(result, "longmemeval", haystacks, take_up(stack, "longmemeval", haystacks, tell))
         for strategy in strategies:
             if "fusion" in strategy.options:
-                continue  # the search for sessions has one fusion of its own
+                continue  # the session search has only one fusion
             grouped = _ask_sessions(stack, questions, strategy, result, tell)
             _add(result, "longmemeval", strategy, grouped)
             result.add(f"longmemeval_questions{strategy.suffix}", len(questions))
@@ -168,10 +172,10 @@ def _ask_sessions(
 
 @contextmanager
 def _ready(result: Result) -> Iterator[Stack]:
-    """A stack whose server answers; what embeds in it is noted."""
+    """Yield a stack whose server answers; record its embedder."""
     with Stack() as stack:
         if not stack.wait_server():
-            raise RuntimeError("no server answers: recall goes over HTTP, so nothing can be asked")
+            raise RuntimeError("the server does not answer: recall goes over HTTP, so nothing can be measured")
         result.settings["embedder"] = stack.embedder
         yield stack
 
@@ -188,14 +192,14 @@ def _note_ingest(result: Result, name: str, haystacks: Sequence[Haystack], secon
 
 
 def _note_degraded(result: Result, name: str, strategy: Strategy, said: Iterable[str]) -> None:
-    """An answer by words alone measures something else: the result must say so."""
+    """Record degraded responses: keyword-only results measure something else."""
     degraded = [why for why in said if why]
     if degraded:
-        result.notes.append(f"{name}{strategy.suffix}: {len(degraded)} answers were degraded: {degraded[0]}")
+        result.notes.append(f"{name}{strategy.suffix}: {len(degraded)} responses were degraded: {degraded[0]}")
 
 
 def _add(result: Result, name: str, strategy: Strategy, grouped: Grouped) -> None:
-    """Note the averages over all questions as figures, and those of each group beside them; print both."""
+    """Add and print the averages over all questions, and those of each group."""
     averages = {group: _averages(scores) for group, scores in grouped.items() if scores}
     for measure, percent in averages.get(_ALL, {}).items():
         result.add(f"{name}_{measure}{strategy.suffix}", percent, "%")
@@ -218,9 +222,9 @@ def _conclude(result: Result) -> None:
     parts = any(result.settings.get(option) for option in ("conversations", "questions")) or result.quick
     changed = [name for name in ("without_names", "without_dates", "one_session") if result.settings.get(name)]
     if parts:
-        result.notes.append("only a part of the questions was asked")
+        result.notes.append("only some of the questions were asked")
     if changed:
-        result.notes.append(f"the conversations were changed ({', '.join(changed)}): the goals are not about these")
+        result.notes.append(f"the conversations were changed ({', '.join(changed)}): the goals do not apply")
     for measure, goal in GOALS.items():
         figure = result.figures.get(measure)
         note = "" if figure is not None else f"{measure.split('_')[0]} was not measured"
@@ -245,7 +249,7 @@ def _print_published(result: Result) -> None:
 
 
 def _readable(measure: str) -> str:
-    """`locomo_any_at_10` as people write it."""
+    """Return `locomo_any_at_10` in readable form."""
     return measure.replace("_at_", "@").replace("_", ", ")
 
 

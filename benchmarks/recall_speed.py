@@ -1,7 +1,8 @@
-"""How fast recall answers from stores of 6,000 to 1,000,000 chunks: in process, over HTTP, and while ingest runs.
+"""Measure how fast recall answers from stores of 6,000 to 1,000,000 chunks: in process, over HTTP, and during ingest.
 
-Hybrid recall as an agent calls it, the embedding of the question included, one question after the other. The stores
-hold made-up conversations; how much of the exact result the short cuts of large stores find is measured beside it.
+Hybrid recall as an agent calls it, including the embedding of the question, one question after the other. The stores
+contain synthetic conversations. How much of the exact result the approximations for large stores find is measured as
+well.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ MANY_AGENTS: Final = StoreSize(10_000, 100)
 LARGE: Final = StoreSize(1_000_000)
 SIZES: Final = (SMALL, StoreSize(100_000), MANY_AGENTS, LARGE)
 _TINY: Final = (StoreSize(120), StoreSize(40, 3))
-# What 03-recall.md of the specification asks for, in milliseconds.
+# Goals in milliseconds.
 _SMALL_GOALS: Final = {"in_process": (8.0, 12.0), "http": (10.0, 15.0)}
 _LARGE_GOALS: Final = (60.0, 90.0)
 _MOST_TIMES_SMALL: Final = 1.5
@@ -87,18 +88,18 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     options = parser("recall_speed", __doc__)
     options.add_argument(
-        "--sizes", nargs="+", type=StoreSize.parse, help="CHUNKSxAGENTS; beside the first one, ingest and the peers run"
+        "--sizes", nargs="+", type=StoreSize.parse, help="CHUNKSxAGENTS; ingest and the peers run with the first size"
     )
-    options.add_argument("--queries", type=int, help="different questions to each store (200; 10 when quick)")
-    options.add_argument("--exact", type=int, default=50, help="of them, so many compared with the exact result")
-    options.add_argument("--limit", type=int, default=5, help="results of a recall")
-    options.add_argument("--stores", type=Path, help="keep the large stores in this folder, and use them again")
+    options.add_argument("--queries", type=int, help="different questions for each store (200; 10 with --quick)")
+    options.add_argument("--exact", type=int, default=50, help="how many of them are compared with the exact result")
+    options.add_argument("--limit", type=int, default=5, help="results per recall")
+    options.add_argument("--stores", type=Path, help="keep the large stores in this folder and reuse them")
     options.add_argument(
         "--peers",
         type=Path,
         nargs="?",
         const=ROOT / ".venv-peers" / "bin" / "python",
-        help="measure the peers too, with this Python (made by `python -m benchmarks.peers.install`)",
+        help="also measure the peers, with this Python (created by `python -m benchmarks.peers.install`)",
     )
     return options.parse_args()
 
@@ -138,11 +139,12 @@ def _over_http(store: BuiltStore, size: StoreSize, warm: int, result: Result, st
     store.show(stack.data)
     with stack:
         if not stack.wait_server():
-            raise RuntimeError("no server answers: recall over HTTP cannot be measured")
+            raise RuntimeError("the server does not answer: recall over HTTP cannot be measured")
         result.settings["embedder"] = stack.embedder
         server = next(process.pid for process in stack.processes() if process.name == "server" and process.pid)
         with _asking(stack, store.questions, result.settings["limit"]) as ask:
-            # The model is loaded by a question to another workspace; what comes then is the index of an agent.
+            # A question to another workspace loads the model, so that the first answers measure the building of the
+            # index only.
             with _asking(stack, [_ELSEWHERE], 1, workspace="warm-up") as ask_elsewhere:
                 ask_elsewhere(_ELSEWHERE)
             result.add(f"{size}_server_memory_before", rounded(memory(server) / _MIB), "MiB")
@@ -161,7 +163,7 @@ _ELSEWHERE: Final = Asked("bench", "who is awake?")
 
 @contextmanager
 def _asking(stack: Stack, questions: Sequence[Asked], limit: int, *, workspace: str = WORKSPACE) -> Iterator[Ask]:
-    """Asks over HTTP, with a client for each agent that keeps its connection."""
+    """Recalls over HTTP, with one client per agent that keeps its connection."""
     with ExitStack() as clients:
         agents = dict.fromkeys(question.agent for question in questions)
         by_agent = {agent: clients.enter_context(client_of(stack, agent, workspace)) for agent in agents}
@@ -171,7 +173,7 @@ def _asking(stack: Stack, questions: Sequence[Asked], limit: int, *, workspace: 
 def _beside_ingest(
     stack: Stack, texts: Texts, size: StoreSize, questions: Sequence[Asked], ask: Ask, result: Result
 ) -> None:
-    """Ask again while messages come in at full speed: those of another agent, then those of the one that is asked."""
+    """Recall again during ingest at full speed: first of another agent's messages, then of the same agent's."""
     backlog, seconds = (_TINY_BACKLOG, 0.0) if result.quick else (BACKLOG_MESSAGES, _BESIDE_INGEST_SECONDS)
     for whose, agent in (("another_agent", "somebody-else"), ("same_agent", questions[0].agent)):
         with FullSpeed(stack, texts, agent=agent, backlog=backlog) as stream:
@@ -201,18 +203,20 @@ def _add_timings(result: Result, name: str, timings: Timings) -> None:
     for label, share in (("p50", 0.5), ("p95", 0.95)):
         result.add(f"{name}_{label}", rounded(percentile(timings.seconds, share) * 1_000), "ms")
     if timings.degraded:
-        result.notes.append(f"{name}: {timings.degraded} answers were degraded: {timings.why}")
+        result.notes.append(f"{name}: {timings.degraded} responses were degraded: {timings.why}")
 
 
 def _add_warm_up(result: Result, name: str, first: Sequence[float], ready: Sequence[float]) -> None:
-    """The first answer to an agent in a fresh process, the median over the agents, and until it was a full one."""
+    """Add the time of the first answer to an agent in a fresh process (median over the agents), and of the first full
+    one.
+    """
     result.add(f"{name}_cold", rounded(percentile(first, 0.5) * 1_000), "ms")
     result.add(f"{name}_cold_longest", rounded(max(first) * 1_000), "ms")
     result.add(f"{name}_ready", rounded(max(ready)), "s")
 
 
 def _goals(result: Result, sizes: Sequence[StoreSize]) -> None:
-    """The goals about the stores of this run."""
+    """Return the goals for the stores of this run."""
     if SMALL in sizes:
         for way, goals in _SMALL_GOALS.items():
             for label, goal in zip(("p50", "p95"), goals, strict=True):
@@ -241,7 +245,7 @@ def _at_most(result: Result, name: str, goal: float, unit: str = "") -> None:
 
 
 def _readable(name: str) -> str:
-    """`10000x100_http_p95` as people write it."""
+    """Return `10000x100_http_p95` in readable form."""
     size, _, rest = name.partition("_")
     chunks, _, agents = size.partition("x")
     held = f"{int(chunks):,} chunks" if agents == "1" else f"{agents} agents of {int(chunks):,} chunks"

@@ -1,6 +1,6 @@
-"""Writes the last figures into `docs/benchmarks.md`, between its markers: `python -m benchmarks.report`.
+"""Write the latest figures into `docs/benchmarks.md`, between its markers: `python -m benchmarks.report`.
 
-Results of quick runs are left out: they are no figures.
+Results of quick runs are ignored.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _RELATIONS: Final = {">=": "at least ", "<=": "at most ", "<": "under ", "==": "
 
 
 def main() -> None:
-    """Render the results, and put them into the page."""
+    """Render the results and write them into the page."""
     options = argparse.ArgumentParser(prog="python -m benchmarks.report", description=(__doc__ or "").split("\n")[0])
-    options.add_argument("--results", type=Path, default=RESULTS, help="the folder of the results")
+    options.add_argument("--results", type=Path, default=RESULTS, help="the folder with the results")
     options.add_argument("--page", type=Path, default=_PAGE, help="the page with the markers")
-    options.add_argument("--print", action="store_true", help="print the block and leave the page alone")
+    options.add_argument("--print", action="store_true", help="print the block instead of changing the page")
     given = options.parse_args()
     block = "\n".join(render(_results(given.results)))
     if given.print:
@@ -42,16 +42,16 @@ def main() -> None:
 
 
 def placed(page: str, block: str) -> str:
-    """The page with the block between its markers. Raises ValueError where they are missing."""
+    """Return the page with the block between its markers. Raises ValueError: if they are missing."""
     before, begin, rest = page.partition(BEGIN)
     _, end, after = rest.partition(END)
     if not begin or not end:
-        raise ValueError(f"it needs a line {BEGIN} and, below it, a line {END}")
+        raise ValueError(f"the page needs a line {BEGIN} and, below it, a line {END}")
     return f"{before}{BEGIN}\n{block}\n{END}{after}"
 
 
 def render(results: Sequence[Result]) -> Iterator[str]:
-    """The lines of the block: goals first, then every figure with where it was measured."""
+    """Yield the lines of the block: the goals first, then every figure with its machine."""
     if not results:
         yield "No results yet: run `make bench`."
         return
@@ -95,7 +95,7 @@ def _results(folder: Path) -> list[Result]:
         try:
             result = read_result(path)
         except msgspec.DecodeError as error:
-            sys.exit(f"{path} is no result of a benchmark: {error}")
+            sys.exit(f"{path} is not a result of a benchmark: {error}")
         if not result.quick:
             found.append(result)
     return found

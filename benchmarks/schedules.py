@@ -1,8 +1,7 @@
-"""How late schedules start when many are due in the same second, while messages come in.
+"""Measure how late schedules start when many are due in the same second, while messages are ingested.
 
-Every schedule fires each minute at its full second: the worst that a minute can be. Each posts its goal, with what is
-recalled for it, to a receiver that notes when it came. The lag is read from the runs: from due to started; beside it,
-from due to received.
+All schedules fire each minute at its full second, the worst case. Each posts its goal, with what is recalled for it, to
+a receiver that records the time. The lags from due to started and from due to received are measured.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ _USER_SCHEDULES: Final = 50
 _KNOWN_MESSAGES: Final = 2_000
 _BATCH_MESSAGES: Final = 10
 _DRAIN_SECONDS: Final = 120.0
-# Before a full minute there must be time to make the schedules.
+# Time before the full minute in which the schedules are created.
 _PREPARE_SECONDS: Final = 20.0
 _SOON_SECONDS: Final = 5
 
@@ -57,7 +56,7 @@ def main() -> None:
         _remember(stack, texts, known)
         log = stack.data / "arrivals.log"
         with noting_arrivals(log) as url:
-            tell.step(f"making {count:,} schedules")
+            tell.step(f"creating {count:,} schedules")
             _make(stack, texts, count, url, quick=options.quick)
             ingest = _Ingest(stack, texts, rate)
             with ingest:
@@ -70,9 +69,9 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     options = parser("schedules", __doc__)
-    options.add_argument("--schedules", type=int, help="how many are due at the same second (1,000; 20 when quick)")
-    options.add_argument("--minutes", type=int, help="for how many minutes (3; 1 when quick)")
-    options.add_argument("--rate", type=float, help="messages a second meanwhile (300; 10 when quick)")
+    options.add_argument("--schedules", type=int, help="schedules due in the same second (1,000; 20 with --quick)")
+    options.add_argument("--minutes", type=int, help="minutes (3; 1 with --quick)")
+    options.add_argument("--rate", type=float, help="messages per second meanwhile (300; 10 with --quick)")
     return options.parse_args()
 
 
@@ -85,7 +84,9 @@ def _remember(stack: Stack, texts: Texts, count: int) -> None:
 
 
 def _make(stack: Stack, texts: Texts, count: int, url: str, *, quick: bool) -> None:
-    """Make the schedules, all for the next full minute that leaves the time for it; when quick, for in a moment."""
+    """Create the schedules, all for the next full minute that leaves enough time; with `quick`, for a few seconds from
+    now.
+    """
     left = 60 - time.time() % 60
     if left < _PREPARE_SECONDS and not quick:
         time.sleep(left)
@@ -121,7 +122,7 @@ def _make(stack: Stack, texts: Texts, count: int, url: str, *, quick: bool) -> N
 
 
 class _Ingest:
-    """Messages that keep coming at a rate, from a thread of its own."""
+    """Sends messages at a constant rate from a thread of its own."""
 
     def __init__(self, stack: Stack, texts: Texts, rate: float) -> None:
         self.sent = 0
@@ -151,7 +152,7 @@ class _Ingest:
 
 
 def _await_runs(stack: Stack, count: int, minutes: int, tell: Progress) -> list[tuple[str, int, int | None, str]]:
-    """Wait until every schedule has had its runs; the run's id, when it was due, when it started and its status."""
+    """Wait until every schedule has had its runs. Return id, due time, start time and status of each run."""
     sql = "SELECT id, due_at, started_at, status FROM schedule_runs ORDER BY due_at, started_at"
     deadline = time.monotonic() + 60 * (minutes + 1) + _DRAIN_SECONDS
     ended = 0

@@ -1,7 +1,8 @@
-"""Many processes write to one workspace while maintenance runs on it and a reader holds on: lock errors and waits.
+"""Measure lock errors and waits while many processes write to one workspace, with maintenance and a long-running
+reader.
 
-Every writer takes messages through all stages (store, chunk, embed by hash, index) with the pipeline's own functions;
-each of their write transactions is timed from asking for the lock to the commit.
+Every writer takes messages through all stages (store, chunk, embed by hash, index) with the pipeline's own functions.
+Each write transaction is timed from the request for the lock to the commit.
 """
 
 from __future__ import annotations
@@ -40,14 +41,14 @@ from storage.upkeep.verify import verify
 
 WORKSPACE: Final = "bench"
 _BATCH_MESSAGES: Final = 20
-# Half a second between rounds of maintenance is far more than any schedule would ask for.
+# Half a second between rounds of maintenance is far more often than any schedule.
 _PAUSE_SECONDS: Final = 0.5
 _READER_SECONDS: Final = 5.0
 _START_SECONDS: Final = 60.0
 
 
 class Done(msgspec.Struct, kw_only=True):
-    """What one process did."""
+    """The measurements of one process."""
 
     part: str
     messages: int = 0
@@ -59,7 +60,7 @@ class Done(msgspec.Struct, kw_only=True):
 
 
 class TimedStore(Store):
-    """A store that notes how long each write transaction waited for the lock, and how long it took with that."""
+    """A store that records how long each write transaction waited for the lock, and how long it took in all."""
 
     def __init__(self, store: Store, done: Done) -> None:
         super().__init__(store.name, store.database)
@@ -67,7 +68,7 @@ class TimedStore(Store):
 
     @contextmanager
     def writing(self, *, lock_wait_seconds: float | None = None) -> Iterator[Transaction]:
-        """The same transaction, timed."""
+        """Return the same transaction, timed."""
         asked = time.perf_counter()
         try:
             with super().writing(lock_wait_seconds=lock_wait_seconds) as tx:
@@ -99,13 +100,13 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     options = parser("writers", __doc__)
-    options.add_argument("--writers", type=int, help="processes that write (16; 4 when quick)")
-    options.add_argument("--seconds", type=float, help="how long (20; 3 when quick)")
+    options.add_argument("--writers", type=int, help="processes that write (16; 4 with --quick)")
+    options.add_argument("--seconds", type=float, help="seconds (20; 3 with --quick)")
     return options.parse_args()
 
 
 def _run(folder: Path, texts: Texts, writers: int, seconds: float, tell: Progress) -> list[Done]:
-    """Start every process, let them begin together, and gather what they did."""
+    """Start all processes at the same time and collect their measurements."""
     stores = Stores(folder)
     stores.workspace(WORKSPACE)
     stores.close()
@@ -122,7 +123,7 @@ def _run(folder: Path, texts: Texts, writers: int, seconds: float, tell: Progres
         for process in processes:
             process.start()
         gate.wait(_START_SECONDS)
-        tell.step(f"{writers} writers, one that maintains and one that reads, for {seconds:g} s")
+        tell.step(f"{writers} writers, one maintenance process and one reader, for {seconds:g} s")
         found = [results.get(timeout=seconds + 90) for _ in processes]
         for process in processes:
             process.join(10)
@@ -133,7 +134,7 @@ def _run(folder: Path, texts: Texts, writers: int, seconds: float, tell: Progres
 
 
 def _part(work: Callable[..., None], folder: Path, seconds: float, gate: Any, results: Queue[Done], *more: Any) -> None:
-    """What runs in each process: open the store, wait for the others, work until the time is up."""
+    """Entry point of each process: open the store, wait for the others, work until the time is up."""
     done = Done(part=work.__name__.removeprefix("_"))
     stores = Stores(folder)
     store = TimedStore(stores.workspace(WORKSPACE), done)
@@ -180,7 +181,7 @@ def _maintain(store: Store, done: Done, deadline: float) -> None:
 
 
 def _read(store: Store, done: Done, deadline: float) -> None:
-    """One read transaction after the other, each of them five seconds long: it must always see one state."""
+    """Run read transactions of five seconds each; each must see a single state."""
     while time.monotonic() < deadline:
         with store.reading() as tx:
             until = min(deadline, time.monotonic() + _READER_SECONDS)
