@@ -181,7 +181,7 @@ class StatusReader:
             error=model.last_error if model else "",
         )
         try:
-            today, month = (self._stores.usage().of_days(days, now=now) for days in (1, 30))
+            today, month = (self._stores.usage().last_days(days, now=now) for days in (1, 30))
         except ReverieError as error:
             errors["account"] = str(error)
             return known

@@ -15,7 +15,7 @@ from reverie.errors import Conflict, NotFound
 from reverie.upkeep.curation_types import CurationChange, CurationEntry
 from storage.stores import Store
 from storage.upkeep.curation import CurationEntry as StoredEntry
-from storage.upkeep.curation import CurationLog, RowChange
+from storage.upkeep.curation import CurationFilter, CurationLog, RowChange
 from storage.upkeep.undo import undo as undo_rows
 
 _DAY_MICROS: Final = 24 * 3_600 * 1_000_000
@@ -44,7 +44,7 @@ def list_entries(
     """An agent's entries, the newest first, without the rows; `since` in microseconds."""
     with store.reading() as tx:
         log = tx.for_agent(agent).curation
-        found = log.page(limit=limit, offset=offset, memory=memory, job=job, action=action, since=since)
+        found = log.page(CurationFilter(memory=memory, job=job, action=action, since=since), limit=limit, offset=offset)
     return [_entry(store, entry, ()) for entry in found]
 
 
@@ -83,7 +83,8 @@ def undo_all(
     with store.reading() as tx:
         log = tx.for_agent(agent).curation
         wanted: list[int] = []
-        while page := log.page(limit=_PAGE, offset=len(wanted), job=job, action=action, since=since, undone=False):
+        not_undone = CurationFilter(job=job, action=action, since=since, undone=False)
+        while page := log.page(not_undone, limit=_PAGE, offset=len(wanted)):
             wanted += [entry.id for entry in page]
     done: list[int] = []
     failed: dict[int, str] = {}

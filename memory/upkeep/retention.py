@@ -33,7 +33,7 @@ def apply_retention(
 
     def due_at(store: Store) -> int | None:
         with store.reading() as tx:
-            return now if tx.retention.over(before=before, limit=1) else None
+            return now if tx.retention.expired(before=before, limit=1) else None
 
     return run_where_due(
         stores,
@@ -51,7 +51,7 @@ def _remove_old(run: JobRun, working: WorkingMemory, before: int) -> None:
     reached = 0
     while not run.time_is_up:
         with run.store.reading() as tx:
-            old = tx.retention.over(before=before, limit=BATCH_MESSAGES, from_session=reached)
+            old = tx.retention.expired(before=before, limit=BATCH_MESSAGES, from_session=reached)
         if not old:
             return
         sessions = list(dict.fromkeys((message.agent, message.session) for message in old))

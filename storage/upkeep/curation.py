@@ -1,7 +1,7 @@
-"""The curation log: what background work changed, with every row as it was before, so that it can be undone (X9).
+"""The curation log: what background jobs changed, with every row as it was before, so that it can be undone.
 
-While an entry is open, triggers write each change of the tables that jobs touch into it, cascades included: nothing
-has to be listed by hand, and nothing can be forgotten. An entry and its changes commit together.
+While an entry is being recorded, triggers write each change of the tables that jobs touch into it, cascades included,
+so no change is missed. An entry and its changes commit together.
 """
 
 from __future__ import annotations
@@ -12,19 +12,16 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
-from sqlalchemy import Connection, Row, exc, text
+from sqlalchemy import Connection, exc
 
 from reverie.errors import NotFound
-
-_COLUMNS: Final = (
-    "id, at, job, agent_id, action, why, session_id, undone_at,"
-    " (SELECT json_group_array(memory_id) FROM curation_items WHERE entry_id = curation_log.id)"
-)
+from storage.repository import Repository
+from storage.rows import select_list, to_parameters
 
 
 @dataclass(frozen=True, slots=True)
 class CurationEntry:
-    """One thing that a job did: to which memories, or to which session, and why. Times are microseconds."""
+    """One thing that a job did, to which memories or which session, and why. Times are microseconds."""
 
     id: int
     at: int
@@ -37,9 +34,13 @@ class CurationEntry:
     memories: tuple[str, ...]
 
 
+_MEMORIES: Final = "(SELECT json_group_array(memory_id) FROM curation_items WHERE entry_id = curation_log.id)"
+_SELECT: Final = f"SELECT {select_list(CurationEntry, memories=_MEMORIES)} FROM curation_log"
+
+
 @dataclass(frozen=True, slots=True)
 class RowChange:
-    """A row as it was and as it became; None where there was none, or is none any more."""
+    """A row before and after a change; None where it did not exist."""
 
     table: str
     before: dict[str, Any] | None
@@ -48,17 +49,36 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class EntryDraft:
-    """One of many entries that are written together: why, and about which memories."""
+    """One of many entries that are recorded together: the reason, and the memories it is about."""
 
     why: str
     memories: tuple[str, ...]
 
 
-class CurationLog:
-    """The log of a whole workspace within one transaction. It crosses agents unless one is named."""
+@dataclass(frozen=True, slots=True)
+class CurationFilter:
+    """Conditions on entries, all of which must hold; `since` in microseconds, `undone` None takes both."""
+
+    memory: str | None = None
+    job: str | None = None
+    action: str | None = None
+    since: int = 0
+    undone: bool | None = None
+
+
+_CONDITIONS: Final = {
+    "job": "job = :job",
+    "action": "action = :action",
+    "memory": "id IN (SELECT entry_id FROM curation_items WHERE memory_id = :memory)",
+}
+EVERY_ENTRY: Final = CurationFilter()
+
+
+class CurationLog(Repository):
+    """The log of a whole workspace within one transaction; with an agent, reading it is limited to that agent."""
 
     def __init__(self, connection: Connection, agent: str | None = None) -> None:
-        self._connection = connection
+        super().__init__(connection)
         self._agent = agent
 
     @contextmanager
@@ -73,47 +93,46 @@ class CurationLog:
         memories: Sequence[str] = (),
         session: str | None = None,
     ) -> Iterator[int]:
-        """Log what the block changes; one that changes nothing leaves no entry. Entries do not lie in one another.
+        """Record what the block changes as one entry; a block that changes nothing leaves none. Entries do not nest.
 
-        `memories` and `session` need name only what is not changed itself: what is, the entry names by itself. A
-        block that fails ends the recording, too: what follows in its transaction, if it goes on, is not the job's.
+        `memories` and `session` name only what the block does not change: triggers name what it changes. A block that
+        fails also ends the recording, so that later statements of the transaction are not attributed to the job.
         """
-        self._must_not_be_open()
-        row = self._connection.execute(
-            text(
+        self._check_not_recording()
+        entry_id = int(
+            self._value(
                 "INSERT INTO curation_log (at, job, agent_id, action, why, session_id)"
-                " VALUES (:at, :job, :agent, :action, :why, :session) RETURNING id"
-            ),
-            {"at": at, "job": job, "agent": agent, "action": action, "why": why, "session": session},
-        )
-        entry_id = int(row.scalar_one())
-        items = [{"entry": entry_id, "agent": agent, "memory": memory} for memory in dict.fromkeys(memories)]
-        if items:
-            self._connection.execute(
-                text("INSERT INTO curation_items (entry_id, agent_id, memory_id) VALUES (:entry, :agent, :memory)"),
-                items,
+                " VALUES (:at, :job, :agent, :action, :why, :session) RETURNING id",
+                at=at,
+                job=job,
+                agent=agent,
+                action=action,
+                why=why,
+                session=session,
             )
-        self._connection.execute(text("INSERT INTO curation_recording (entry_id) VALUES (:id)"), {"id": entry_id})
-        with self._ending_at_last():
+        )
+        self._execute_many(
+            "INSERT INTO curation_items (entry_id, agent_id, memory_id) VALUES (:entry, :agent, :memory)",
+            [{"entry": entry_id, "agent": agent, "memory": memory} for memory in dict.fromkeys(memories)],
+        )
+        self._execute("INSERT INTO curation_recording (entry_id) VALUES (:id)", id=entry_id)
+        with self._recording_ended():
             yield entry_id
-        self._connection.execute(
-            text(
-                "DELETE FROM curation_log WHERE id = :id"
-                " AND NOT EXISTS (SELECT 1 FROM curation_changes WHERE entry_id = :id)"
-            ),
-            {"id": entry_id},
+        self._execute(
+            "DELETE FROM curation_log WHERE id = :id"
+            " AND NOT EXISTS (SELECT 1 FROM curation_changes WHERE entry_id = :id)",
+            id=entry_id,
         )
 
     def entries(self, drafts: Sequence[EntryDraft], *, job: str, agent: str, action: str, at: int) -> Iterator[int]:
-        """Log many changes with few statements: what is done while an entry is the current one goes into it.
+        """Record many entries with few statements: what changes while an entry is yielded belongs to it.
 
-        To be exhausted, in one transaction. Entries without changes leave nothing.
+        The iterator must be exhausted within the transaction. Entries without changes are not kept.
         """
         if not drafts:
             return
-        self._must_not_be_open()
-        last = int(self._connection.exec_driver_sql("SELECT coalesce(max(seq), 0) FROM sqlite_sequence"
-                                                    " WHERE name = 'curation_log'").scalar_one())  # fmt: skip
+        self._check_not_recording()
+        last = int(self._value("SELECT seq FROM sqlite_sequence WHERE name = 'curation_log'") or 0)
         ids = range(last + 1, last + 1 + len(drafts))
         self._connection.exec_driver_sql(
             "INSERT INTO curation_log (id, at, job, agent_id, action, why) VALUES (?, ?, ?, ?, ?, ?)",
@@ -128,7 +147,7 @@ class CurationLog:
             ],
         )
         self._connection.exec_driver_sql("INSERT INTO curation_recording (entry_id) VALUES (?)", (ids[0],))
-        with self._ending_at_last():
+        with self._recording_ended():
             for entry in ids:
                 self._connection.exec_driver_sql("UPDATE curation_recording SET entry_id = ?", (entry,))
                 yield entry
@@ -139,182 +158,139 @@ class CurationLog:
         )
 
     def page(
-        self, *, limit: int = 50, offset: int = 0, memory: str | None = None, job: str | None = None,
-        action: str | None = None, since: int = 0, undone: bool | None = None,
-    ) -> list[CurationEntry]:  # fmt: skip
-        """Entries, the newest first; of a job, an action, a memory, since a moment, or only those (not) undone."""
-        clauses = {
-            "agent_id = :agent": self._agent,
-            "job = :job": job,
-            "action = :action": action,
-            "id IN (SELECT entry_id FROM curation_items WHERE memory_id = :memory)": memory,
-        }
-        wanted = [clause for clause, value in clauses.items() if value is not None]
-        if since:
-            wanted.append("at >= :since")
-        if undone is not None:
-            wanted.append(f"undone_at IS {'NOT ' if undone else ''}NULL")
-        rows = self._connection.execute(
-            text(
-                f"SELECT {_COLUMNS} FROM curation_log WHERE {' AND '.join(wanted) or '1'}"
-                " ORDER BY id DESC LIMIT :limit OFFSET :offset"
-            ),
-            {
-                "agent": self._agent,
-                "job": job,
-                "action": action,
-                "memory": memory,
-                "since": since,
-                "limit": limit,
-                "offset": offset,
-            },
-        )
-        return [_entry(row) for row in rows]
+        self, entry_filter: CurationFilter = EVERY_ENTRY, *, limit: int = 50, offset: int = 0
+    ) -> list[CurationEntry]:
+        """Return the entries that pass a filter, newest first."""
+        values = {**to_parameters(entry_filter), "agent": self._agent}
+        clauses = [clause for name, clause in _CONDITIONS.items() if values[name] is not None]
+        if self._agent is not None:
+            clauses.append("agent_id = :agent")
+        if entry_filter.since:
+            clauses.append("at >= :since")
+        if entry_filter.undone is not None:
+            clauses.append(f"undone_at IS {'NOT ' if entry_filter.undone else ''}NULL")
+        sql = f"{_SELECT} WHERE {' AND '.join(clauses) or '1'} ORDER BY id DESC LIMIT :limit OFFSET :offset"
+        return self._records(CurationEntry, sql, **values, limit=limit, offset=offset)
 
     def get(self, entry_id: int) -> CurationEntry:
-        """One entry. Raises `NotFound`."""
-        row = self._connection.execute(
-            text(f"SELECT {_COLUMNS} FROM curation_log WHERE id = :id AND coalesce(:agent, agent_id) = agent_id"),
-            {"id": entry_id, "agent": self._agent},
-        ).one_or_none()
-        if row is None:
+        """Return one entry. Raises `NotFound`."""
+        sql = f"{_SELECT} WHERE id = :id AND coalesce(:agent, agent_id) = agent_id"
+        entry = self._record(CurationEntry, sql, id=entry_id, agent=self._agent)
+        if entry is None:
             raise NotFound(f"there is no entry {entry_id} in the curation log", field="id")
-        return _entry(row)
+        return entry
 
     def changes(self, entry_id: int) -> list[RowChange]:
-        """The rows that an entry changed, in the order in which they were."""
-        rows = self._connection.execute(
-            text("SELECT table_name, before, after FROM curation_changes WHERE entry_id = :id ORDER BY seq"),
-            {"id": entry_id},
+        """Return the rows that an entry changed, in order."""
+        rows = self._execute(
+            "SELECT table_name, before, after FROM curation_changes WHERE entry_id = :id ORDER BY seq", id=entry_id
         )
         return [RowChange(str(row[0]), _loaded(row[1]), _loaded(row[2])) for row in rows]
 
     def undone(self, action: str) -> set[tuple[str, str]]:
-        """Agents and memories with which a person has undone this action: it is not done to them again."""
-        rows = self._connection.execute(
-            text(
-                "SELECT i.agent_id, i.memory_id FROM curation_log AS l JOIN curation_items AS i ON i.entry_id = l.id"
-                " WHERE l.action = :action AND l.undone_at IS NOT NULL"
-            ),
-            {"action": action},
+        """Return the agents and memories for which a person has undone an action: it is not repeated for them."""
+        rows = self._execute(
+            "SELECT i.agent_id, i.memory_id FROM curation_log AS l JOIN curation_items AS i ON i.entry_id = l.id"
+            " WHERE l.action = :action AND l.undone_at IS NOT NULL",
+            action=action,
         )
         return {(str(row[0]), str(row[1])) for row in rows}
 
     def undone_together(self, action: str) -> set[tuple[str, frozenset[str]]]:
-        """Agents and the memories of each entry of this action that a person has undone: not done to them together."""
-        rows = self._connection.execute(
-            text(
-                "SELECT l.agent_id, (SELECT json_group_array(memory_id) FROM curation_items WHERE entry_id = l.id)"
-                " FROM curation_log AS l WHERE l.action = :action AND l.undone_at IS NOT NULL"
-            ),
-            {"action": action},
+        """Return, for each undone entry of an action, its agent and its memories: it is not repeated for these."""
+        rows = self._execute(
+            "SELECT l.agent_id, (SELECT json_group_array(memory_id) FROM curation_items WHERE entry_id = l.id)"
+            " FROM curation_log AS l WHERE l.action = :action AND l.undone_at IS NOT NULL",
+            action=action,
         )
         return {(str(row[0]), frozenset(json.loads(row[1]))) for row in rows}
 
     def mark_undone(self, entry_id: int, *, at: int) -> None:
-        """Note that an entry was undone."""
-        self._connection.execute(
-            text("UPDATE curation_log SET undone_at = :at WHERE id = :id"), {"at": at, "id": entry_id}
-        )
+        """Mark an entry as undone."""
+        self._execute("UPDATE curation_log SET undone_at = :at WHERE id = :id", at=at, id=entry_id)
 
     def later_entry(self, entry_id: int, table: str, key: Mapping[str, object]) -> int | None:
-        """The next entry, not undone, that changed the row of a table with this key."""
-        same = " AND ".join(f"coalesce(c.after, c.before) ->> '{name}' = :{name}" for name in key)
-        found = self._connection.execute(
-            text(
-                "SELECT min(l.id) FROM curation_log AS l JOIN curation_changes AS c ON c.entry_id = l.id"
-                f" WHERE l.id > :entry AND l.undone_at IS NULL AND c.table_name = :table AND {same}"
-            ),
-            {**key, "entry": entry_id, "table": table},
-        ).scalar()
-        return None if found is None else int(found)
+        """Return the next entry, not undone, that changed the row of a table with this key."""
+        same_row = " AND ".join(f"coalesce(c.after, c.before) ->> '{name}' = :{name}" for name in key)
+        later: int | None = self._value(
+            "SELECT min(l.id) FROM curation_log AS l JOIN curation_changes AS c ON c.entry_id = l.id"
+            f" WHERE l.id > :entry AND l.undone_at IS NULL AND c.table_name = :table AND {same_row}",
+            **key,
+            entry=entry_id,
+            table=table,
+        )
+        return later
 
     def forget_memories(self, agent: str, memory_ids: Sequence[str]) -> int:
-        """Remove every entry about these memories: what is forgotten must not come back by an undo."""
-        gone = self._connection.execute(
-            text(
-                "DELETE FROM curation_log WHERE id IN (SELECT entry_id FROM curation_items WHERE agent_id = :agent"
-                " AND memory_id IN (SELECT value FROM json_each(:ids)))"
-            ),
-            {"agent": agent, "ids": json.dumps(list(memory_ids))},
-        )
-        return gone.rowcount
+        """Delete every entry about these memories, so that no undo brings them back; returns how many."""
+        return self._execute(
+            "DELETE FROM curation_log WHERE id IN (SELECT entry_id FROM curation_items WHERE agent_id = :agent"
+            " AND memory_id IN (SELECT value FROM json_each(:ids)))",
+            agent=agent,
+            ids=memory_ids,
+        ).rowcount
 
     def forget_removed(self, agent: str, memory_id: str) -> int:
-        """Remove what the log holds of a memory that is no more; returns how many entries held it.
+        """Delete what the log contains of a memory that no longer exists; returns how many entries contained it.
 
-        Entries that were undone lose their rows and stay: what a person has undone is not done again.
+        Undone entries only lose their rows, so that what a person has undone is not done again.
         """
         about = "SELECT entry_id FROM curation_items WHERE agent_id = :agent AND memory_id = :id"
-        parameters = {"agent": agent, "id": memory_id}
-        blanked = self._connection.execute(
-            text(
-                f"DELETE FROM curation_changes WHERE entry_id IN ({about}) AND entry_id IN"
-                " (SELECT id FROM curation_log WHERE undone_at IS NOT NULL) RETURNING entry_id"
-            ),
-            parameters,
-        ).scalars()
-        held = set(blanked)
-        gone = self._connection.execute(
-            text(f"DELETE FROM curation_log WHERE undone_at IS NULL AND id IN ({about})"), parameters
+        blanked = self._values(
+            f"DELETE FROM curation_changes WHERE entry_id IN ({about}) AND entry_id IN"
+            " (SELECT id FROM curation_log WHERE undone_at IS NOT NULL) RETURNING entry_id",
+            agent=agent,
+            id=memory_id,
         )
-        return len(held) + gone.rowcount
+        sql = f"DELETE FROM curation_log WHERE undone_at IS NULL AND id IN ({about})"
+        return len(set(blanked)) + self._execute(sql, agent=agent, id=memory_id).rowcount
 
     def forget_session(self, agent: str, session: str, session_row: int) -> int:
-        """Remove every entry about a session, and every one that holds a memory which came from it."""
-        gone = self._connection.execute(
-            text(
-                "DELETE FROM curation_log WHERE agent_id = :agent AND (session_id = :session OR id IN"
-                " (SELECT entry_id FROM curation_changes WHERE table_name = 'memories'"
-                " AND coalesce(after, before) ->> 'session_row' = :row))"
-            ),
-            {"agent": agent, "session": session, "row": session_row},
-        )
-        return gone.rowcount
+        """Delete every entry about a session, or with a memory that came from it; returns how many."""
+        return self._execute(
+            "DELETE FROM curation_log WHERE agent_id = :agent AND (session_id = :session OR id IN"
+            " (SELECT entry_id FROM curation_changes WHERE table_name = 'memories'"
+            " AND coalesce(after, before) ->> 'session_row' = :row))",
+            agent=agent,
+            session=session,
+            row=session_row,
+        ).rowcount
 
     def forget_origin(self, workspace: str, session: str | None, *, agent: str | None = None) -> int:
-        """Remove every entry that holds a memory which came into the account from a workspace, or a session of one."""
-        gone = self._connection.execute(
-            text(
-                "DELETE FROM curation_log WHERE agent_id = coalesce(:agent, agent_id) AND id IN (SELECT entry_id FROM"
-                " (SELECT entry_id, coalesce(after, before) ->> 'metadata' AS metadata FROM curation_changes"
-                " WHERE table_name = 'memories') WHERE metadata ->> 'workspace' = :workspace"
-                " AND coalesce(:session, metadata ->> 'session') IS metadata ->> 'session')"
-            ),
-            {"agent": agent, "workspace": workspace, "session": session},
-        )
-        return gone.rowcount
+        """Delete every entry with a memory that came into the account from a workspace (or from one session of it)."""
+        return self._execute(
+            "DELETE FROM curation_log WHERE agent_id = coalesce(:agent, agent_id) AND id IN (SELECT entry_id FROM"
+            " (SELECT entry_id, coalesce(after, before) ->> 'metadata' AS metadata FROM curation_changes"
+            " WHERE table_name = 'memories') WHERE metadata ->> 'workspace' = :workspace"
+            " AND coalesce(:session, metadata ->> 'session') IS metadata ->> 'session')",
+            agent=agent,
+            workspace=workspace,
+            session=session,
+        ).rowcount
 
     def prune(self, *, before: int, limit: int) -> int:
-        """Remove up to `limit` of the entries older than a time; returns how many."""
-        gone = self._connection.execute(
-            text(
-                "DELETE FROM curation_log WHERE id IN"
-                " (SELECT id FROM curation_log WHERE at < :before ORDER BY at LIMIT :limit)"
-            ),
-            {"before": before, "limit": limit},
-        )
-        return gone.rowcount
+        """Delete up to `limit` of the entries older than a time in microseconds; returns how many."""
+        return self._execute(
+            "DELETE FROM curation_log WHERE id IN"
+            " (SELECT id FROM curation_log WHERE at < :before ORDER BY at LIMIT :limit)",
+            before=before,
+            limit=limit,
+        ).rowcount
 
-    def _must_not_be_open(self) -> None:
-        if self._connection.exec_driver_sql("SELECT 1 FROM curation_recording").scalar() is not None:
+    def _check_not_recording(self) -> None:
+        if self._value("SELECT 1 FROM curation_recording") is not None:
             raise ValueError("an entry of the curation log is open already: end it before the next one")
 
     @contextmanager
-    def _ending_at_last(self) -> Iterator[None]:
-        """End the recording also where the block fails, and whoever called it goes on with the transaction."""
+    def _recording_ended(self) -> Iterator[None]:
+        """End the recording after the block, also when it fails and the caller goes on with the transaction."""
         try:
             yield
-        except BaseException:  # goes on its way; a database that failed is past recording
+        except BaseException:  # re-raised; where the database itself failed there is nothing to end
             with suppress(exc.SQLAlchemyError):
                 self._connection.exec_driver_sql("DELETE FROM curation_recording")
             raise
         self._connection.exec_driver_sql("DELETE FROM curation_recording")
-
-
-def _entry(row: Row[Any]) -> CurationEntry:
-    values = list(row)
-    return CurationEntry(*[*values[:8], tuple(json.loads(values[8]))])
 
 
 def _loaded(image: str | None) -> dict[str, Any] | None:

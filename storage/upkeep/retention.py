@@ -1,26 +1,24 @@
-"""Messages whose time is over: part of their session's summary, and older than the operator keeps them."""
+"""Expired messages: covered by their session's summary, and older than the retention period."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from sqlalchemy import Connection, text
-
 from storage.recall.index import SearchIndex
+from storage.repository import Repository
 
-# Session by session, by the index over (session_row, sequence): what no summary covers is never looked at. Both times
-# count: a conversation that was brought in late is kept for as long as one that was had here.
-_OVER: Final = """
-    SELECT m.row_id, s.row_id, s.agent_id, s.id FROM sessions AS s
+# Session by session, by the index over (session_row, sequence): messages that no summary covers are never read. Both
+# times count: an imported conversation is kept as long after its import as one that took place here.
+_EXPIRED: Final = """
+    SELECT m.row_id AS row_id, s.row_id AS session_row, s.agent_id AS agent, s.id AS session FROM sessions AS s
     CROSS JOIN messages AS m ON m.session_row = s.row_id AND m.sequence <= s.summary_upper_sequence
     WHERE s.row_id >= :from_session AND s.summary_upper_sequence > 0 AND coalesce(s.summary_text, '') <> ''
     AND m.consolidated_at IS NOT NULL AND m.created_at < :before AND m.stored_at < :before
     ORDER BY s.row_id, m.sequence LIMIT :limit
 """
-_STILL_OVER: Final = """
+_DELETE: Final = """
     DELETE FROM messages WHERE row_id IN (SELECT value FROM json_each(:rows)) AND consolidated_at IS NOT NULL
     AND EXISTS (SELECT 1 FROM sessions AS s WHERE s.row_id = messages.session_row
         AND messages.sequence <= s.summary_upper_sequence AND coalesce(s.summary_text, '') <> '')
@@ -29,8 +27,8 @@ _STILL_OVER: Final = """
 
 
 @dataclass(frozen=True, slots=True)
-class OldMessage:
-    """A message whose time is over, by its row, and whose session it is."""
+class ExpiredMessage:
+    """An expired message, by its row, and its session."""
 
     row_id: int
     session_row: int
@@ -38,57 +36,38 @@ class OldMessage:
     session: str
 
 
-class Retention:
+class Retention(Repository):
     """Old messages of a workspace within one transaction. It crosses agents: only jobs use it."""
 
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-
     def count(self, *, before: int) -> int:
-        """How many messages are over."""
-        found = self._connection.execute(
-            text(f"SELECT count(*) FROM ({_OVER})"), {"before": before, "from_session": 0, "limit": -1}
-        )
-        return int(found.scalar_one())
+        """Return how many messages have expired."""
+        sql = f"SELECT count(*) FROM ({_EXPIRED})"
+        return int(self._value(sql, before=before, from_session=0, limit=-1))
 
-    def over(self, *, before: int, limit: int, from_session: int = 0) -> list[OldMessage]:
-        """The first messages that are over: summarised, and said and stored before a time in microseconds.
+    def expired(self, *, before: int, limit: int, from_session: int = 0) -> list[ExpiredMessage]:
+        """Return messages that are summarised and were created and stored before a time in microseconds.
 
-        Sessions are looked at in the order of their rows, from one of them on.
+        They come in the order of their session rows, from `from_session` on.
         """
-        rows = self._connection.execute(text(_OVER), {"before": before, "from_session": from_session, "limit": limit})
-        return [OldMessage(*row) for row in rows]
+        return self._records(ExpiredMessage, _EXPIRED, before=before, from_session=from_session, limit=limit)
 
     def remove(self, row_ids: Sequence[int]) -> tuple[int, int]:
-        """Delete those of these messages that are still in their summary; returns how many messages and chunks went.
+        """Delete those of these messages that a summary still covers; returns how many messages and chunks went.
 
-        A chunk that another message of the session shares stays.
+        A chunk shared with another message of the session stays.
         """
-        rows = json.dumps(list(row_ids))
-        chunks = list(
-            self._connection.execute(
-                text(
-                    "SELECT DISTINCT chunk_id FROM message_chunks"
-                    " WHERE message_row IN (SELECT value FROM json_each(:rows))"
-                ),
-                {"rows": rows},
-            ).scalars()
+        chunks = self._values(
+            "SELECT DISTINCT chunk_id FROM message_chunks WHERE message_row IN (SELECT value FROM json_each(:rows))",
+            rows=row_ids,
         )
-        gone = len(self._connection.execute(text(_STILL_OVER), {"rows": rows}).all())
-        return gone, self._remove_unused(chunks)
+        return len(self._values(_DELETE, rows=row_ids)), self._remove_unused(chunks)
 
     def _remove_unused(self, chunk_ids: Sequence[int]) -> int:
-        unused = list(
-            self._connection.execute(
-                text(
-                    "SELECT id FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)) AND file_row IS NULL"
-                    " AND memory_row IS NULL AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE chunk_id = chunks.id)"
-                ),
-                {"ids": json.dumps(list(chunk_ids))},
-            ).scalars()
+        unused = self._values(
+            "SELECT id FROM chunks WHERE id IN (SELECT value FROM json_each(:ids)) AND file_row IS NULL"
+            " AND memory_row IS NULL AND NOT EXISTS (SELECT 1 FROM message_chunks WHERE chunk_id = chunks.id)",
+            ids=chunk_ids,
         )
         SearchIndex(self._connection).remove_vectors(unused)
-        self._connection.execute(
-            text("DELETE FROM chunks WHERE id IN (SELECT value FROM json_each(:ids))"), {"ids": json.dumps(unused)}
-        )
+        self._execute("DELETE FROM chunks WHERE id IN (SELECT value FROM json_each(:ids))", ids=unused)
         return len(unused)

@@ -42,7 +42,7 @@ def test_calls_of_a_day_are_added_up(log: UsageLog) -> None:
     """Given calls of one day, model and purpose, then they are one row."""
     log.add(ONE, now=NOON)
     log.add(Usage("m", "extraction", 2, 1, 10, 5, 0.5), now=NOON + 1)
-    assert log.of_days(1, now=NOON) == [Usage("m", "extraction", 3, 1, 110, 25, 0.75)]
+    assert log.last_days(1, now=NOON) == [Usage("m", "extraction", 3, 1, 110, 25, 0.75)]
 
 
 def test_models_and_purposes_stand_apart(log: UsageLog) -> None:
@@ -50,7 +50,7 @@ def test_models_and_purposes_stand_apart(log: UsageLog) -> None:
     log.add(ONE, now=NOON)
     log.add(Usage("m", "summary", 1, 0, 1, 1, 0.0), now=NOON)
     log.add(Usage("n", "extraction", 1, 0, 1, 1, 0.0), now=NOON)
-    assert [(use.model, use.purpose) for use in log.of_days(1, now=NOON)] == [
+    assert [(use.model, use.purpose) for use in log.last_days(1, now=NOON)] == [
         ("m", "extraction"),
         ("m", "summary"),
         ("n", "extraction"),
@@ -64,9 +64,9 @@ def test_days_begin_at_midnight_and_only_the_last_are_told(log: UsageLog) -> Non
     midnight = NOON - DAY_MICROS // 2
     log.add(ONE, now=midnight)
     log.add(ONE, now=midnight - 1)
-    assert log.of_days(1, now=NOON)[0].calls == 2
-    assert log.of_days(30, now=NOON)[0].calls == 5
-    assert log.of_days(1, now=NOON + DAY_MICROS) == []
+    assert log.last_days(1, now=NOON)[0].calls == 2
+    assert log.last_days(30, now=NOON)[0].calls == 5
+    assert log.last_days(1, now=NOON + DAY_MICROS) == []
 
 
 def test_nothing_is_lost_between_processes(log: UsageLog, tmp_path: Path) -> None:
@@ -75,7 +75,7 @@ def test_nothing_is_lost_between_processes(log: UsageLog, tmp_path: Path) -> Non
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(lambda n: (log if n % 2 else other.usage()).add(ONE, now=NOON), range(40)))
     other.close()
-    (use,) = log.of_days(1, now=NOON)
+    (use,) = log.last_days(1, now=NOON)
     assert (use.calls, use.input_tokens, use.cost) == (40, 4_000, 10.0)
 
 
@@ -146,7 +146,7 @@ def test_extraction_may_have_a_model_of_its_own(endpoint: Endpoint, make_runtime
     assert other.extraction_model is not None
     other.extraction_model.complete("", "x", 5, purpose="extraction")
     assert [question["model"] for question in endpoint.requests] == ["small"]
-    assert other.stores.usage().of_days(1, now=other.now())[0].model == "small"
+    assert other.stores.usage().last_days(1, now=other.now())[0].model == "small"
 
 
 def test_the_status_of_the_command_line_tells_the_model(
