@@ -18,6 +18,7 @@ from memory.memories.concept_tags import concept_tags
 from reverie.clock import to_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, Rejected
+from reverie.memories.calls import ListMemories
 from reverie.memories.checks import check_account_kind, check_place
 from reverie.memories.types import Memory, MemoryChanges, MemoryDraft, MemoryStats
 from storage.memories.counts import MemoryCounts, count_memories
@@ -73,18 +74,12 @@ def read_memories(memories: AgentMemories, memory_ids: list[str]) -> list[Memory
     return [to_memory(found[name]) for name in memory_ids if name in found and found[name].active]
 
 
-def list_memories(memories: AgentMemories, conditions: MemoryFilter, *, limit: int, offset: int) -> list[Memory]:
-    """Return a page of the memories of both stores that match, the newest first."""
-    return [to_memory(record) for record in page_of_records(memories, conditions, limit=limit, offset=offset)]
-
-
-def page_of_records(
-    memories: AgentMemories, conditions: MemoryFilter, *, limit: int, offset: int
-) -> list[MemoryRecord]:
-    """Return a page over both stores, the newest first.
+def list_memories(memories: AgentMemories, call: ListMemories) -> list[Memory]:
+    """Return a page of the memories of both stores that match a checked call, the newest first.
 
     If only one store has matches, it is asked for the page itself; of two, the first `offset + limit` of each are read.
     """
+    conditions, limit, offset = _filter(call), call.limit, call.offset
     matching = []
     for store in memories.existing_stores():
         with store.reading() as tx:
@@ -98,7 +93,7 @@ def page_of_records(
                 conditions, limit=limit if only_one else offset + limit, offset=offset if only_one else 0
             )
     found.sort(key=lambda record: -record.created_at)
-    return found if only_one else found[offset : offset + limit]
+    return [to_memory(record) for record in (found if only_one else found[offset : offset + limit])]
 
 
 def update_memory(memories: AgentMemories, memory_id: str, changes: MemoryChanges, *, now: int) -> StoredMemory:
@@ -175,6 +170,21 @@ def memory_stats(memories: AgentMemories) -> MemoryStats:
 def to_memory(record: MemoryRecord) -> Memory:
     """Return a stored memory as the client sees it."""
     return convert(record, Memory)
+
+
+def _filter(call: ListMemories) -> MemoryFilter:
+    return MemoryFilter(
+        tiers=() if call.tier is None else (call.tier,),
+        lifetimes=() if call.lifetime is None else (call.lifetime,),
+        kinds=() if call.kind is None else (call.kind,),
+        sources=() if call.source is None else (call.source,),
+        tags=tuple(call.tags),
+        session=call.session,
+        channel=call.channel,
+        owner=call.owner_user_id,
+        text=call.text or None,
+        active=None if call.superseded else True,
+    )
 
 
 def _check_same(record: MemoryRecord, draft: MemoryDraft) -> MemoryRecord:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from msgspec.structs import asdict
 
 from memory.memories.agent_memories import AgentMemories, StoredMemory, wait_until_searchable
-from memory.memories.filters import memory_filter
 from memory.memories.memories import (
     forget,
     list_memories,
@@ -67,7 +66,7 @@ def _memory_stats(services: Services, caller: Caller, _: calls.GetMemoryStats) -
 @endpoints.serves(calls.ListMemories)
 def _list_memories(services: Services, caller: Caller, call: calls.ListMemories) -> MemoryList:
     memories = memories_of(services, caller)
-    return MemoryList(memories=list_memories(memories, memory_filter(call), limit=call.limit, offset=call.offset))
+    return MemoryList(memories=list_memories(memories, call))
 
 
 @endpoints.serves(calls.GetMemory)

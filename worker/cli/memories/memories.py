@@ -13,7 +13,6 @@ import typer
 from msgspec import UNSET
 
 from memory.memories.agent_memories import AgentMemories, StoredMemory
-from memory.memories.filters import memory_filter
 from memory.memories.memories import (
     forget,
     list_memories,
@@ -50,7 +49,7 @@ def _time_or_never(text: str) -> str | None:
 def list_of_memories(context: typer.Context, call: ListMemories, as_json: AsJson = False) -> None:
     """List the agent's memories, facts and notes, newest first."""
     command = invocation(context)
-    found = list_memories(memories_of(command), memory_filter(call), limit=call.limit, offset=call.offset)
+    found = list_memories(memories_of(command), call)
     empty = f"Agent {command.agent} has no such memories in workspace {command.settings.workspace}."
     _print_memories(found, as_json, empty=empty)
 
