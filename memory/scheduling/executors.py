@@ -90,7 +90,7 @@ class Executors:
 
     def _send_task(self, execution: Execution, executor: TaskExecutor) -> Outcome:
         schedule, run = execution.schedule, execution.run
-        more = {
+        headers = {
             "agent": schedule.agent,
             "workspace": self.workspace,
             "due_at": rfc3339(run.due_at),
@@ -104,7 +104,7 @@ class Executors:
                 schedule_id=schedule.id,
                 run_id=run.id,
                 goal=schedule.goal,
-                more=more,
+                headers=headers,
                 expires_at=None if run.deadline is None else from_micros(run.deadline),
             )
         except Unavailable as error:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from reverie.clock import to_micros
 from reverie.scheduling.calls import CountSchedules, ListSchedules, Moment
-from reverie.scheduling.wall_time import utc_of
+from reverie.scheduling.wall_time import as_utc
 from storage.scheduling.records import ScheduleFilter
 
 
@@ -27,4 +27,4 @@ def schedule_filter(call: ListSchedules | CountSchedules) -> ScheduleFilter:
 
 def _micros(field: str, moment: Moment | None) -> int | None:
     assert not isinstance(moment, str), "decoded by the call"
-    return None if moment is None else to_micros(utc_of(moment, field))
+    return None if moment is None else to_micros(as_utc(moment, field))

@@ -43,7 +43,7 @@ def sent(queue: str) -> list[Any]:
 
 
 def send(tasks: AgentTasks, queue: str, *, goal: str = "buy milk") -> Any:
-    tasks.send("my_agent.shop", queue, schedule_id="s1", run_id="r1", goal=goal, more=MORE)
+    tasks.send("my_agent.shop", queue, schedule_id="s1", run_id="r1", goal=goal, headers=MORE)
     (message,) = sent(queue)
     return message
 
@@ -79,7 +79,7 @@ def test_a_task_sent_again_has_the_same_id(tasks: AgentTasks) -> None:
 def test_a_task_is_begun_only_while_somebody_waits_for_it(tasks: AgentTasks) -> None:
     """Given the end of a run's time, then the task expires with it, as Celery's workers understand it."""
     end = datetime(2027, 3, 1, 8, 10, tzinfo=UTC)
-    tasks.send("a.b", "q-expires", schedule_id="s", run_id="r", goal="g", more={}, expires_at=end)
+    tasks.send("a.b", "q-expires", schedule_id="s", run_id="r", goal="g", headers={}, expires_at=end)
     (message,) = sent("q-expires")
     assert message.headers["expires"] == "2027-03-01T08:10:00+00:00"
 
@@ -95,7 +95,7 @@ def test_a_broker_that_is_away_is_unavailable() -> None:
     """Given nobody at the broker's address, then the error names the setting, and nothing of Celery gets out."""
     tasks = AgentTasks("unix:///tmp/reverie-there-is-no-such.sock", prefix="x:")
     with pytest.raises(Unavailable, match="agent_broker_url"):
-        tasks.send("a.b", "q", schedule_id="s", run_id="r", goal="g", more={})
+        tasks.send("a.b", "q", schedule_id="s", run_id="r", goal="g", headers={})
     tasks.close()
 
 
@@ -227,7 +227,7 @@ def test_what_cannot_be_taken_has_failed_the_run(worker: AgentWorker, monkeypatc
     execute(worker, server, monkeypatch, "milk")
     failed = server.reports[-1]
     assert (failed["run_id"], failed["status"]) == ("r1", "failed")
-    assert failed["error"] == "what it returned cannot be taken: output has 2,000,000 bytes; the limit is 1"
+    assert failed["error"] == "its return value was rejected: output has 2,000,000 bytes; the limit is 1"
 
 
 @pytest.mark.parametrize("answer", [Unauthorised("another token", field="token"), Permanent("no Reverie server")])

@@ -170,7 +170,7 @@ def test_bad_input_is_refused_with_one_line_that_names_the_field(
         (Cron("@daily", "Mars/Base"), "tz", "not a zone"),
         (Cron("@daily", None), "tz", "must be the name"),  # type: ignore[arg-type]
         (Once(NOW), "at", "is past"),
-        (Once(NOW - timedelta(microseconds=1)), "at", "is past: give a moment after 2027-03-27T12:03:20"),
+        (Once(NOW - timedelta(microseconds=1)), "at", "is past: give a time after 2027-03-27T12:03:20"),
         (Once(NAIVE), "at", "no offset"),
         (Once("2027-05-01T09:30:00Z"), "at", "must be a date and time"),  # type: ignore[arg-type]
         (Once(NOW + timedelta(days=1), "Mars/Base"), "tz", "not a zone"),

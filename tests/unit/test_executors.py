@@ -326,7 +326,7 @@ def test_a_task_is_handed_over(here: CarryingOut) -> None:
         "schedule_id": schedule,
         "run_id": run.id,
         "goal": "water the plants",
-        "more": {
+        "headers": {
             "agent": "ana",
             "workspace": "ws",
             "due_at": rfc3339(run.due_at),

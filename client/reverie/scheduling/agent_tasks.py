@@ -1,4 +1,4 @@
-"""Tasks to the agents' own Celery workers: the names are theirs, the ids are Reverie's."""
+"""Sends tasks to the agents' own Celery workers, under their task names and Reverie's run ids."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Any, Final
 from reverie.errors import Unavailable
 from reverie.pipeline.celery_settings import celery_settings, celery_url
 
-# In which the task's headers say more than its three arguments do.
+# The prefix of the task headers that carry everything but the three arguments.
 HEADER_PREFIX: Final = "reverie_"
 
 
 class AgentTasks:
-    """Sends tasks to a broker that agents' workers listen to. Safe to share between threads."""
+    """Sends tasks to the broker of the agents' workers. Thread-safe."""
 
     def __init__(self, broker_url: str, *, prefix: str) -> None:
         self._broker_url = broker_url
@@ -31,13 +31,13 @@ class AgentTasks:
         schedule_id: str,
         run_id: str,
         goal: str,
-        more: Mapping[str, Any],
+        headers: Mapping[str, Any],
         expires_at: datetime | None = None,
     ) -> None:
-        """Send a task with these three as its keyword arguments; `more` goes along as headers `reverie_...`.
+        """Send a task with the three keyword arguments; the items of `headers` become headers `reverie_...`.
 
-        The task's id is the run's, also when it is sent again. One that no worker has begun by `expires_at` is not
-        begun any more: workers that were away for a night have no night to make up for. Raises `Unavailable`.
+        The id of the task is that of the run, also when it is sent again. A task that no worker has started by
+        `expires_at` is dropped, so that workers that were down have no backlog. Raises `Unavailable`.
         """
         from kombu.exceptions import OperationalError
 
@@ -48,14 +48,14 @@ class AgentTasks:
                 queue=queue,
                 task_id=run_id,
                 expires=expires_at,
-                headers={f"{HEADER_PREFIX}{name}": value for name, value in more.items()},
-                # What is said is no matter of logs and events.
+                headers={f"{HEADER_PREFIX}{name}": value for name, value in headers.items()},
+                # The goal must not show up in logs and events.
                 argsrepr="()",
                 kwargsrepr=repr({"schedule_id": schedule_id, "run_id": run_id}),
                 retry=False,
             )
         except (OperationalError, OSError) as error:
-            raise Unavailable(f"the agents' broker took no task ({error}): check agent_broker_url") from error
+            raise Unavailable(f"the agents' broker accepted no task ({error}): check agent_broker_url") from error
 
     def close(self) -> None:
         """Close the connections; the next task opens them again."""
@@ -72,12 +72,12 @@ class AgentTasks:
 
 
 def agent_app(name: str, broker_url: str, *, prefix: str) -> Any:
-    """A Celery app that speaks to the broker as Reverie does; it is not made the process's current one."""
+    """Return a Celery app with Reverie's broker settings. It does not become the current app of the process."""
     from celery import Celery
 
     app = Celery(name, broker=celery_url(broker_url), set_as_current=False)
     shared = celery_settings(prefix)
-    # The queues are the agents' own: nothing of theirs may end up in one of Reverie's.
+    # The queues are the agents' own: none of their tasks may end up in a queue of Reverie.
     for setting in ("task_routes", "task_default_queue"):
         del shared[setting]
     app.conf.update(shared)

@@ -1,4 +1,4 @@
-"""Schedules that fire into an agent's own process: a Celery app whose tasks report by themselves.
+"""Executes schedules in an agent's own process: a Celery app whose tasks report their results.
 
     # my_agent.py
     from reverie.scheduling.agent_worker import AgentWorker
@@ -11,7 +11,7 @@
 
     app = worker.app      # celery -A my_agent worker
 
-What the function returns is the run's output; what it raises is why the run failed.
+The return value of the function is the output of the run; an exception is the error of a failed run.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from reverie.scheduling.schedule_types import RunReport, TaskExecutor
 if TYPE_CHECKING:
     from reverie.client import Reverie
 
-# Between two tries to report, while the server is away: 1 s, 2 s, up to a minute.
-_LONGEST_WAIT_SECONDS: Final = 60.0
-# Beside what a function may take: for the report, and a server that is started anew meanwhile.
+# Pauses between attempts to report while the server is unavailable: 1 s, 2 s, up to a minute.
+_MAX_WAIT_SECONDS: Final = 60.0
+# Added to the time of the function: for the report, also if the server restarts meanwhile.
 _REPORT_SECONDS: Final = 120
 _ERROR_CHARACTERS: Final = 2_000
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """What a task is told of the run that it executes. The same id may come twice, after a crash."""
+    """The run that a task executes. After a crash, a run may be executed again under the same id."""
 
     id: str
     schedule_id: str
@@ -57,12 +57,12 @@ class Run:
 
 
 class AgentWorker:
-    """Executes schedules in the agent's own Celery workers, and reports how each run ended.
+    """Executes schedules in the agent's own Celery workers, and reports the result of each run.
 
-    `broker` is the URL that Reverie sends tasks to (`reverie broker-url` prints it; without it REVERIE_BROKER holds);
-    `url` and `token` are of Reverie's server, which takes the reports. `longest_seconds` is what a function may take,
-    all workers of a queue alike: after that a task counts as lost with its worker, and another gets it. `app` is an
-    ordinary Celery app: configure it as you like. Raises `Rejected`.
+    `broker` is the URL that Reverie sends tasks to, by default REVERIE_BROKER (`reverie broker-url` prints it). `url`
+    and `token` are those of Reverie's server, which receives the reports. `longest_seconds` is the maximum time of a
+    function, the same for all workers of a queue: after that a task counts as lost, and another worker gets it. `app`
+    is an ordinary Celery app: configure it as you like. Raises `Rejected`.
     """
 
     def __init__(
@@ -86,23 +86,23 @@ class AgentWorker:
         broker, prefix = resolve_broker(broker, prefix)
         self.app: Any = agent_app(f"{agent}-agent", broker, prefix=prefix)
         self.app.conf.broker_transport_options.update(
-            # Beside Reverie's own: its workers would give a task to another after their ten minutes.
+            # Separate from Reverie's keys: its workers would redeliver a task after their own ten minutes.
             {f"{name}_key": f"{name}:{queue}" for name in ("unacked", "unacked_index", "unacked_mutex")},
             visibility_timeout=longest_seconds + _REPORT_SECONDS,
         )
         self.app.conf.update(
             visibility_timeout=longest_seconds + _REPORT_SECONDS,
             task_default_queue=queue,
-            # A worker that dies over a task gets it again: Reverie takes the first report of a run.
+            # The task of a worker that dies is delivered again: Reverie accepts the first report of a run.
             task_acks_late=True,
             task_reject_on_worker_lost=True,
             worker_prefetch_multiplier=1,
         )
 
     def task(self, name: str) -> Callable[[Callable[..., Any]], Any]:
-        """Register a function under a task's name. It is called with the goal and the `Run`.
+        """Register a function under a task name. It is called with the goal and the `Run`.
 
-        It returns a text, a `RunReport`, or nothing. Raises `Rejected` for a name that is Reverie's.
+        It returns a text, a `RunReport` or None. Raises `Rejected` for a name that is reserved for Reverie.
         """
         check_executor(TaskExecutor(task=name, queue=self.queue))
 
@@ -111,15 +111,15 @@ class AgentWorker:
                 run = _run_of(task.request, schedule_id, run_id, goal, self.agent)
                 self._report(run, _report_of(function, run))
 
-            # What Celery shows of it. Not its name: a lambda's is none.
+            # What Celery displays. Not __name__: that of a lambda is no valid name.
             execute.__qualname__ = getattr(function, "__qualname__", name)
             execute.__doc__ = function.__doc__
-            return self.app.task(name=name, bind=True, shared=False)(execute)  # with no other app of this process
+            return self.app.task(name=name, bind=True, shared=False)(execute)  # only with this app of the process
 
         return register
 
     def _report(self, run: Run, report: RunReport) -> None:
-        """Report until the server takes it, or the run's time is over."""
+        """Report until the server accepts it or the run's time is over."""
         from reverie.client import Reverie
 
         deadline = time.monotonic() + run.timeout_seconds
@@ -130,16 +130,16 @@ class AgentWorker:
                     _send(reverie, run, report)
                     return
                 except (Conflict, NotFound):
-                    return  # cancelled, too late, deleted: nobody waits for it any more
+                    return  # cancelled, too late or deleted: the report is obsolete
                 except Transient:
                     if time.monotonic() + wait > deadline:
                         raise
-                time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads workers, guards nothing
-                wait = min(2 * wait, _LONGEST_WAIT_SECONDS)
+                time.sleep(wait * random.uniform(0.5, 1.0))  # noqa: S311 - spreads retries, not for security
+                wait = min(2 * wait, _MAX_WAIT_SECONDS)
 
 
 def _send(reverie: Reverie, run: Run, report: RunReport) -> None:
-    """Send a report; where it cannot be taken as it is, that is how the run ended."""
+    """Send a report; if the server rejects it, report the run as failed."""
     try:
         reverie.complete_run(run.id, **asdict(report))
     except (Conflict, NotFound):
@@ -147,32 +147,32 @@ def _send(reverie: Reverie, run: Run, report: RunReport) -> None:
     except Rejected as error:
         if error.field not in report.__struct_fields__:
             raise
-        reverie.complete_run(run.id, status="failed", error=f"what it returned cannot be taken: {error}")
+        reverie.complete_run(run.id, status="failed", error=f"its return value was rejected: {error}")
 
 
 def _report_of(function: Callable[..., Any], run: Run) -> RunReport:
     try:
-        said = function(run.goal, run)
-    except Exception as error:  # noqa: BLE001 - whatever it is, the run has failed, and Reverie is told why
-        said = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
-        return RunReport(status="failed", error=said.replace("\x00", "").encode("utf-8", "replace").decode())
-    if isinstance(said, RunReport):
-        return said
-    return RunReport(output="" if said is None else str(said))
+        result = function(run.goal, run)
+    except Exception as error:  # noqa: BLE001 - whatever it is, it fails the run and is reported
+        error_text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
+        return RunReport(status="failed", error=error_text.replace("\x00", "").encode("utf-8", "replace").decode())
+    if isinstance(result, RunReport):
+        return result
+    return RunReport(output="" if result is None else str(result))
 
 
 def _run_of(request: Any, schedule_id: str, run_id: str, goal: str, agent: str) -> Run:
-    def told(name: str) -> Any:
+    def header(name: str) -> Any:
         key = f"{HEADER_PREFIX}{name}"
         return (request.headers or {}).get(key, getattr(request, key, None))
 
-    due_at = told("due_at")
+    due_at = header("due_at")
     return Run(
         id=run_id,
         schedule_id=schedule_id,
         goal=goal,
-        agent=told("agent") or agent,
-        workspace=told("workspace") or contract.DEFAULT_WORKSPACE,
+        agent=header("agent") or agent,
+        workspace=header("workspace") or contract.DEFAULT_WORKSPACE,
         due_at=datetime.fromisoformat(due_at) if due_at else None,
-        timeout_seconds=int(told("timeout_seconds") or 600),
+        timeout_seconds=int(header("timeout_seconds") or 600),
     )

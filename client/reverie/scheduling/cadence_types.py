@@ -1,4 +1,4 @@
-"""When a schedule is due, as the calls of Reverie take and return it: one of three cadences, told apart by `type`."""
+"""The three cadences, which say when a schedule fires; `type` distinguishes them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ import msgspec
 
 
 class Cron(msgspec.Struct, frozen=True, tag_field="type", tag="cron", forbid_unknown_fields=True):
-    """The five fields of cron (minute, hour, day of month, month, day of week), on the clock of the zone `tz`."""
+    """A cron expression of five fields (minute, hour, day of month, month, day of week) in the time zone `tz`."""
 
     expression: str
     tz: str = "UTC"
 
 
 class Once(msgspec.Struct, frozen=True, tag_field="type", tag="once", forbid_unknown_fields=True):
-    """One moment, with its offset from UTC. `tz` is the zone in which it is shown."""
+    """One time, with its offset from UTC. `tz` is the time zone in which it is displayed."""
 
     at: datetime
     tz: str = "UTC"
 
 
 class Interval(msgspec.Struct, frozen=True, tag_field="type", tag="interval", forbid_unknown_fields=True):
-    """Every so many seconds of elapsed time, whatever the clocks do. `tz` is the zone in which it is shown.
+    """Every `seconds` of elapsed time, regardless of clock changes. `tz` is the time zone in which it is displayed.
 
-    With an `anchor` it fires at that moment and at whole multiples of `seconds` after it, so that its phase is kept
-    however late a run was. Without one it fires `seconds` after the moment that is asked from.
+    With an `anchor` it fires at that time and at whole multiples of `seconds` after it, so that a late run does not
+    shift its phase. Without one it fires `seconds` after the time it is computed from.
     """
 
     seconds: int

@@ -1,11 +1,11 @@
-"""The five fields of a cron expression: what each allows, held to one reading that has no surprises.
+"""Parses the five fields of a cron expression strictly.
 
-croniter finds the times, but its own reading of an expression is wider than cron's and differs from it: `5-5` means
-every value to it, `22-2` wraps, `R` is random, `H` a hash, and six or seven fields are accepted. So the fields are
-read here, and croniter is given plain lists of numbers.
+croniter finds the times, but it accepts more than cron does, and reads some of it differently: `5-5` means every value,
+`22-2` wraps, `R` is random, `H` a hash, and six or seven fields are accepted. So the fields are parsed here, and
+croniter is given plain lists of numbers.
 
-Day of month and day of week follow Vixie cron: where both are restricted, a day that fits either fires; where one of
-them begins with `*` (also as in `*/2`), a day must fit both.
+Day of month and day of week follow Vixie cron: if both are restricted, a day that matches either fires; if one of them
+begins with `*` (also as in `*/2`), a day must match both.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 
 from reverie.errors import Rejected
 
-# The longest useful expression, every field written out as a list, has some 400 characters; nobody writes it.
+# An expression with every field written out as a list has some 400 characters; nobody writes that.
 MAX_EXPRESSION_CHARACTERS: Final = 256
 
 ALIASES: Final = {
@@ -44,7 +44,7 @@ _PART = re.compile(r"(?:(?P<every>\*)|(?P<low>[0-9]+|[A-Z]{3})(?:-(?P<high>[0-9]
 
 @dataclass(frozen=True, slots=True)
 class _Field:
-    """What one of the five fields may hold. `size` is how many different values there are."""
+    """The allowed values of one of the five fields. `size` is the number of distinct values."""
 
     name: str
     low: int
@@ -64,7 +64,7 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CronFields:
-    """The values that each field allows (Sunday is 0). `either`: a day fires by its date or by its weekday."""
+    """The values of each field (Sunday is 0). With `either`, a day matches by its date or its weekday, else by both."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -72,18 +72,18 @@ class CronFields:
     months: tuple[int, ...]
     weekdays: tuple[int, ...]
     either: bool
-    # The minutes of a day, counted from its midnight, at which it fires if the day fits.
+    # The firings of a day that matches, in minutes after midnight.
     times: tuple[int, ...]
 
-    def fits(self, day: date) -> bool:
-        """Whether it fires on this day."""
+    def matches(self, day: date) -> bool:
+        """Return whether it fires on a day."""
         if day.month not in self.months:
             return False
         by_date, by_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
         return (by_date or by_weekday) if self.either else (by_date and by_weekday)
 
     def search_from(self, wall: datetime) -> Any:
-        """A croniter that stands at a wall time, without a zone, and finds the times before and after it."""
+        """Return a croniter that finds the times before and after a wall time without a time zone."""
         from croniter import croniter
 
         lists = (self.minutes, self.hours, self.days, self.months, self.weekdays)
@@ -95,9 +95,9 @@ class CronFields:
 
 
 def plain_expression(expression: object) -> str:
-    """The expression with single blanks between its fields, an alias such as `@daily` written out.
+    """Return the expression with single spaces between its fields and aliases such as `@daily` expanded.
 
-    Raises `Rejected` for what is not a short, plain text.
+    Raises `Rejected` for anything but a short text of printable ASCII.
     """
     if not isinstance(expression, str):
         raise Rejected(f"cron must be a text, as in '0 9 * * MON', not {type(expression).__name__}", field="cron")
@@ -116,7 +116,7 @@ def plain_expression(expression: object) -> str:
 
 
 def read_fields(expression: object) -> CronFields:
-    """Read a cron expression. Raises `Rejected`, naming the field at fault, also for one that can never fire."""
+    """Parse a cron expression. Raises `Rejected`, naming the wrong field, also for one that never fires."""
     return _read_plain(plain_expression(expression))
 
 
@@ -134,7 +134,7 @@ def _read_plain(plain: str) -> CronFields:
             f"cron {plain!r} never fires: none of its months has a day {min(days)}; change the day or the month",
             field="cron",
         )
-    # Where either is enough and one of them allows every day, every day fires.
+    # If either is enough and one of them allows every day, every day matches.
     if either and (len(days) == 31 or len(weekdays) == 7):
         days, weekdays, either = tuple(range(1, 32)), tuple(range(7)), False
     times = tuple(hour * 60 + minute for hour in hours for minute in minutes)
@@ -153,7 +153,7 @@ def _reject_count(plain: str, count: int) -> NoReturn:
 
 
 def _read_field(field: _Field, text: str) -> tuple[int, ...]:
-    """The values that one field allows, in order."""
+    """Return the values that one field allows, in order."""
     allowed: set[int] = set()
     for part in text.split(","):
         allowed.update(_read_part(field, part))
@@ -180,12 +180,12 @@ def _read_part(field: _Field, part: str) -> Iterable[int]:
         return range(low, _read_end(field, low, found["high"], part) + 1, step)
     if not found["step"]:
         return (low,)
-    # From a value to the end of the field; that of the day of week is Saturday, for Sunday is its first value.
+    # From a value to the end of the field: for the day of week that is Saturday, since Sunday is its first value.
     return range(low, max(low, field.low + field.size - 1) + 1, step)
 
 
 def _read_end(field: _Field, low: int, text: str, part: str) -> int:
-    """The upper end of a range. After a weekday, Sunday is the end of the week, as in FRI-SUN."""
+    """Return the upper end of a range. After another weekday, Sunday ends the week, as in FRI-SUN."""
     high = _read_value(field, text, part)
     if high == 0 and low > 0 and field.high == _SUNDAY:
         return _SUNDAY

@@ -1,4 +1,4 @@
-"""Notifications as the calls of Reverie return them: what became of a schedule's runs, for whoever is to know."""
+"""The notifications about schedules and their runs that calls return."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ NotificationKind = Literal["run", "alert", "disabled"]
 
 
 class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing to tell: a `run` that ended, an `alert` after three failures in a row, a schedule that was `disabled`.
+    """A notification: a `run` ended, an `alert` after three failures in a row, or a schedule was `disabled`.
 
-    It stays on the list until it is acknowledged; `delivered_at` is when the notifier's webhook took it.
+    It is listed until it is acknowledged. `delivered_at` is when the notifier accepted it.
     """
 
     id: str
@@ -34,19 +34,13 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
 
 
 class NotificationPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of notifications, the oldest first, and how many there are in all."""
+    """A page of notifications, oldest first, and the total number that match."""
 
     notifications: list[Notification]
     total: int
 
 
-class Acknowledgement(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The ids of notifications that have been seen."""
-
-    ids: list[str]
-
-
 class Acknowledged(msgspec.Struct, frozen=True, kw_only=True):
-    """How many of them had not been acknowledged before."""
+    """The number of notifications that had not been acknowledged before."""
 
     acknowledged: int

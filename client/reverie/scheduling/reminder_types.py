@@ -1,4 +1,4 @@
-"""Reminders as the calls of Reverie take and return them."""
+"""The reminders that calls take and return."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ ReminderStatus = Literal["waiting", "due", "claimed", "delivered"]
 
 
 class Reminder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A message to deliver once at a time. It is `claimed` while somebody delivers it; a claim that ends gives it back.
+    """A message to deliver to a recipient at a time. It is `claimed` while it is delivered, until the claim expires.
 
-    `attempts` counts claims. `error` is why the last push came to nothing.
+    `attempts` counts claims. `error` is why the last push failed.
     """
 
     id: str
@@ -35,9 +35,9 @@ class Reminder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ReminderDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A reminder as a caller gives it: due at a time, or so many seconds from now.
+    """A reminder to create: due at a time, or in some seconds from now.
 
-    `pull` leaves it to `claim_reminders`, `push` to the notifier's webhook; `auto` to whichever comes first.
+    With `pull` it is delivered by `claim_reminders`, with `push` by the notifier, with `auto` by whichever is first.
     """
 
     session: str
@@ -51,34 +51,20 @@ class ReminderDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ReminderPage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of reminders in the order in which they are due, and how many there are in all."""
+    """A page of reminders in the order in which they are due, and the total number that match."""
 
     reminders: list[Reminder]
     total: int
 
 
-class ReminderClaim(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How many due reminders to claim, and for how long: until then nobody else gets them."""
-
-    limit: int = 20
-    lease_seconds: float = 60.0
-    recipient: str | None = None
-
-
 class ClaimedReminder(msgspec.Struct, frozen=True, kw_only=True):
-    """A reminder that is the caller's to deliver, and the token by which it says that it has."""
+    """A reminder for the caller to deliver, and the token that confirms the delivery."""
 
     reminder: Reminder
     token: str
 
 
 class ClaimedReminders(msgspec.Struct, frozen=True, kw_only=True):
-    """What was claimed, the longest due first."""
+    """The claimed reminders, in the order in which they were due."""
 
     claimed: list[ClaimedReminder]
-
-
-class ReminderDelivered(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Says that a claimed reminder was delivered."""
-
-    token: str

@@ -1,4 +1,4 @@
-"""Schedules and their runs as the calls of Reverie take and return them: typed, immutable, the same everywhere."""
+"""The schedules and runs that calls take and return."""
 
 from __future__ import annotations
 
@@ -16,31 +16,31 @@ RunTrigger = Literal["schedule", "retry", "manual"]
 
 
 class WebhookExecutor(msgspec.Struct, frozen=True, kw_only=True, tag="webhook", forbid_unknown_fields=True):
-    """The goal is posted to a URL, signed by Standard Webhooks; the answer is the output."""
+    """Posts the goal to a URL, signed by Standard Webhooks; the answer is the output."""
 
     url: str
 
 
 class TaskExecutor(msgspec.Struct, frozen=True, kw_only=True, tag="task", forbid_unknown_fields=True):
-    """The goal is sent to a Celery task of the agent's own workers, which report with `complete_run`."""
+    """Sends the goal to a Celery task of the agent's own workers, which report with `complete_run`."""
 
     task: str
     queue: str
 
 
 class LlmExecutor(msgspec.Struct, frozen=True, kw_only=True, tag="llm", forbid_unknown_fields=True):
-    """The goal is put to the configured language model; without one, the output is what is recalled for it."""
+    """Gives the goal to the configured language model; without one, the output is what is recalled for it."""
 
 
 Executor = WebhookExecutor | TaskExecutor | LlmExecutor
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Something to be done at a time, or again and again.
+    """A goal to execute at a time, or repeatedly.
 
-    `active` ones fire; a one-shot that succeeded is `completed`, one that failed after all its retries `failed`, and
-    what failed five times in a row is `disabled` until it is resumed. `session` is the conversation that the recalled
-    context prefers, `channel` where notifications belong. `timeout_seconds` is for a whole run.
+    An `active` schedule fires. A one-shot is `completed` once it succeeded and `failed` if all its retries failed. A
+    schedule that failed five times in a row is `disabled` until it is resumed. The context is recalled for `session`
+    first; notifications belong to `channel`. `timeout_seconds` applies to a whole run.
     """
 
     id: str
@@ -65,9 +65,9 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A schedule as a caller gives it. `user` is whose it is, the agent's own where nobody is named.
+    """A schedule to create. It belongs to `user`, by default to the agent.
 
-    `recall_limit` is how many recalled texts go with the goal, at most; 0 for none.
+    `recall_limit` is the maximum number of recalled texts that are sent with the goal; 0 for none.
     """
 
     goal: str
@@ -84,7 +84,7 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to change of a schedule; what is left out stays. A new cadence starts anew, also what had ended."""
+    """Changes of a schedule; a field that is left out stays. A new cadence also restarts a schedule that had ended."""
 
     goal: str | msgspec.UnsetType = msgspec.UNSET
     cadence: Cadence | msgspec.UnsetType = msgspec.UNSET
@@ -98,7 +98,7 @@ class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
 
 class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of the schedules that were looked for, the newest first, and how many there are in all."""
+    """A page of schedules, newest first, and the total number that match."""
 
     schedules: list[Schedule]
     total: int
@@ -108,21 +108,21 @@ class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
         return iter(self.schedules)
 
     def __len__(self) -> int:
-        """How many this page holds."""
+        """Return the number of schedules of this page."""
         return len(self.schedules)
 
 
 class ScheduleCount(msgspec.Struct, frozen=True, kw_only=True):
-    """How many schedules there are of what was asked for."""
+    """The number of schedules that match."""
 
     count: int
 
 
 class ScheduleRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One execution of a schedule. Of what it said, `summary` is the first 500 characters and `output` all.
+    """One execution of a schedule. `summary` is the first 500 characters of `output` unless the executor gave one.
 
-    `due_at` is the time it stands for; where times before it were missed, they are part of it: `coalesced` of them,
-    from `first_due_at` on. A `retry` is another attempt at a one-shot that failed.
+    `due_at` is the time it is for. It also covers `coalesced` missed times before that, from `first_due_at` on. A
+    `retry` is another attempt at a failed one-shot.
     """
 
     id: str
@@ -145,21 +145,15 @@ class ScheduleRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
 
 class ScheduleRunList(msgspec.Struct, frozen=True, kw_only=True):
-    """Runs of a schedule, the newest first."""
+    """Runs of a schedule, newest first."""
 
     runs: list[ScheduleRun]
 
 
-class RunRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A run asked for by hand. Asked for again under its id, it is the same run."""
-
-    id: str | None = None
-
-
 class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """How a run ended, as whoever executed it reports. `notify` decides under the policy `conditional`.
+    """The result of a run, as its executor reports it. `notify` decides under the policy `conditional`.
 
-    `cost` is in the currency of the agent's choice, and not negative.
+    `cost` is in a currency of the agent's choice and not negative.
     """
 
     status: Literal["success", "failed"] = "success"
@@ -172,7 +166,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
 
 
 class NextRuns(msgspec.Struct, frozen=True, kw_only=True):
-    """When a schedule will fire next, in UTC and as its zone's clocks say."""
+    """The next times of a schedule, in UTC and in the time zone of its cadence."""
 
     at: list[datetime]
     local: list[str]
