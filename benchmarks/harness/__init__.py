@@ -1,1 +1,1 @@
-"""What the benchmarks share: the stack they measure, its texts, a look into its database, and the form of a result."""
+"""Shared parts of the benchmarks: the measured stack, its texts, read access to its database, and the result format."""

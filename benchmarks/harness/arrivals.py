@@ -1,7 +1,7 @@
-"""A receiver of webhooks as a process of its own: it notes when each message came, and answers with a report.
+"""A webhook receiver in a process of its own: it records when each message arrived and answers with a report.
 
-`python -m benchmarks.harness.arrivals LOG` prints its port, and writes a line for each message: the run's id and the
-time in microseconds.
+`python -m benchmarks.harness.arrivals LOG` prints its port, and writes a line for each message: the run id and the time
+in microseconds.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _ANSWER: Final = b'{"output": "done", "turn_count": 1}'
 
 
 class Arrival(NamedTuple):
-    """When a webhook came, in microseconds."""
+    """The arrival of a webhook; the time is in microseconds."""
 
     run: str
     at: int
@@ -29,7 +29,7 @@ class Arrival(NamedTuple):
 
 @contextmanager
 def noting_arrivals(log: Path) -> Iterator[str]:
-    """A receiver for the length of a benchmark; gives its URL."""
+    """Run a receiver for the duration of a benchmark; yields its URL."""
     command = [sys.executable, "-m", "benchmarks.harness.arrivals", str(log)]
     process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, text=True)
     try:
@@ -41,7 +41,7 @@ def noting_arrivals(log: Path) -> Iterator[str]:
 
 
 def arrivals(log: Path) -> list[Arrival]:
-    """What came, in order."""
+    """Return the arrivals in order."""
     lines = (line.split() for line in log.read_text(encoding="ascii").splitlines())
     return [Arrival(run, int(at)) for run, at in lines]
 
@@ -62,7 +62,7 @@ def main() -> None:
                 self.wfile.write(_ANSWER)
 
             def log_message(self, *_: object) -> None:
-                """Nothing on standard error."""
+                """Write nothing to standard error."""
 
         class Server(ThreadingHTTPServer):
             request_queue_size = 1_024

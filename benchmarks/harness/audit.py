@@ -1,4 +1,4 @@
-"""What is in a database after a storm, held against what was acknowledged."""
+"""Compare a database after the kills with what was acknowledged."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.upkeep.verify import verify
 
 @dataclass(slots=True)
 class Audit:
-    """Counts of what should not be, and what `verify` says."""
+    """Counts of lost and duplicate messages, and the findings of `verify`."""
 
     stored: int = 0
     lost: int = 0
@@ -27,12 +27,12 @@ class Audit:
 
     @property
     def broken(self) -> bool:
-        """Whether a promise was broken."""
+        """Return whether a guarantee was broken."""
         return bool(self.lost or self.doubled or self.dead_letters or self.not_searchable or self.wrong)
 
 
 def audit(data: Path, workspace: str, load: Load, *, flushed: float | None) -> Audit:
-    """Count what is lost, doubled or changed. Only what was queued may be missing, and only before a flush."""
+    """Count lost, duplicate and changed messages. Only queued ones may be missing, and only if sent before a flush."""
     found = Audit()
     with Watch(data / "workspaces" / workspace / "memory.db") as watch:
         rows = watch.rows("SELECT id, content FROM messages")
@@ -45,7 +45,7 @@ def audit(data: Path, workspace: str, load: Load, *, flushed: float | None) -> A
     found.stored = len(stored)
     found.lost = len(missing - excused)
     found.flushed = len(excused)
-    # By id and by text: every message of the load has a text of its own.
+    # By id and by text: every message of the load has a unique text.
     found.doubled = len(rows) - len(stored) + sum(count - 1 for count in contents.values())
     found.not_searchable = len(stored - searchable)
     found.dead_letters = len(dead)

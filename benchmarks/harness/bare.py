@@ -1,7 +1,7 @@
-"""The bare model: `SentenceTransformer.encode` of the given texts in a process of its own, and nothing else.
+"""The bare model: `SentenceTransformer.encode` of texts in a process of its own, and nothing else.
 
-Runs as `python -m benchmarks.harness.bare TEXTS.json`; prints one line of JSON. For an embedder that is no
-sentence-transformers model its own `embed` is called.
+Runs as `python -m benchmarks.harness.bare TEXTS.json`; prints one line of JSON. If the embedder is not a
+sentence-transformers model, its own `embed` is called.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ _WARM_TEXTS: Final = 64
 
 
 class Bare(msgspec.Struct, frozen=True, kw_only=True):
-    """How long the bare model took."""
+    """Measurements of the bare model."""
 
     seconds: float
     texts: int
@@ -31,7 +31,7 @@ class Bare(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_bare(texts: Sequence[str], folder: Path) -> Bare:
-    """Measure in a fresh process, so that its memory is free again when Reverie's turn comes."""
+    """Measure in a fresh process, so that its memory is free again when Reverie is measured."""
     path = folder / "texts.json"
     path.write_text(json.dumps(list(texts)), encoding="utf-8")
     command = [sys.executable, "-m", "benchmarks.harness.bare", str(path)]

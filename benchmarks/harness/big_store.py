@@ -1,8 +1,8 @@
 """Build a large store quickly: the rows that the pipeline would have written, without queue, worker and model.
 
-Each step is the product's own: repositories write messages, the chunker cuts them, the indexes follow. Only what takes
-long is left out, which is embedding each text, and claiming work that nobody else is at. A test compares such a store
-with one that the pipeline made of the same messages.
+Each step is the product's own: repositories write messages, the chunker splits them, the indexes follow. Only slow
+steps are skipped: embedding each text, and claiming rows that nobody else works on. A test compares such a store with
+one that the pipeline made from the same messages.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from storage.upkeep.maintenance import optimize
 
 # Between 30 and 50 turns, 40 on average.
 _SESSION_TURNS: Final = (30, 50)
-# Chunks in a transaction: a hundred times the cost of its commit, and a log of some 30 MB.
+# Chunks per transaction: a hundred times the cost of its commit, and a log of some 30 MB.
 _TRANSACTION_CHUNKS: Final = 4_000
-# 2023-01-01; a session starts each hour, a turn comes each 20 s.
+# 2023-01-01; a session starts each hour, a turn comes every 20 s.
 _FIRST_MICROS: Final = 1_672_531_200_000_000
 _SESSION_MICROS: Final = 3_600_000_000
 _TURN_MICROS: Final = 20_000_000
@@ -39,41 +39,41 @@ _UPKEEP_SECONDS: Final = 120.0
 
 @dataclass(frozen=True, slots=True)
 class StoreSize:
-    """How many agents, and how many chunks each of them holds. Written as 10000x100."""
+    """The number of agents, and of chunks for each of them. Written as 10000x100."""
 
     chunks: int
     agents: int = 1
 
     @classmethod
     def parse(cls, text: str) -> StoreSize:
-        """Read `CHUNKSxAGENTS` or `CHUNKS`. Raises ValueError, which says how it is written."""
+        """Parse `CHUNKSxAGENTS` or `CHUNKS`. Raises ValueError: with the expected format."""
         chunks, _, agents = text.partition("x")
         try:
             size = cls(int(chunks), int(agents or 1))
         except ValueError:
             size = cls(0)
         if size.chunks < 1 or size.agents < 1:
-            raise ValueError(f"{text!r} is no size of a store: write CHUNKSxAGENTS, as in 10000x100")
+            raise ValueError(f"{text!r} is not a store size: write CHUNKSxAGENTS, as in 10000x100")
         return size
 
     @property
     def total(self) -> int:
-        """Chunks of all agents."""
+        """Return the number of chunks of all agents."""
         return self.chunks * self.agents
 
     @property
     def names(self) -> list[str]:
-        """The names of the agents."""
+        """Return the names of the agents."""
         return [f"agent-{number}" for number in range(self.agents)]
 
     def __str__(self) -> str:
-        """As it is written."""
+        """Return the size in its written form."""
         return f"{self.chunks}x{self.agents}"
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Whose vectors a store holds."""
+    """The model whose vectors a store has."""
 
     name: str
     dim: int
@@ -89,7 +89,7 @@ class _Session:
 
 
 def fill(store: Store, talk: MadeUpTalk, size: StoreSize, model: Model, tell: Progress) -> None:
-    """Fill an empty store, then do what the daily upkeep does: merge the full text, fold the log in."""
+    """Fill an empty store, then do the daily upkeep: merge the full text, checkpoint the log."""
     done = 0
     for sessions in _batches(talk, size):
         with store.writing() as tx:
@@ -101,7 +101,7 @@ def fill(store: Store, talk: MadeUpTalk, size: StoreSize, model: Model, tell: Pr
 
 
 def write_sessions(tx: Transaction, sessions: Sequence[_Session], model: Model) -> int:
-    """Write sessions whose turns are one chunk each, searchable by words and by vector; the number of chunks."""
+    """Write sessions whose turns are one chunk each, searchable by words and by vector. Return the number of chunks."""
     first_row = _highest(tx, "messages") + 1
     now = _FIRST_MICROS
     for session in sessions:
@@ -112,7 +112,7 @@ def write_sessions(tx: Transaction, sessions: Sequence[_Session], model: Model) 
     tx.chunks.mark_chunked("message", rows, now=now)
     chunks = range(first_chunk, _highest(tx, "chunks") + 1)
     if len(chunks) != len(rows):
-        raise RuntimeError(f"{len(rows)} made-up turns became {len(chunks)} chunks: each should be one")
+        raise RuntimeError(f"{len(rows)} synthetic turns became {len(chunks)} chunks: each should be one")
     vectors = np.concatenate([session.talk.vectors for session in sessions])
     agents = [session.agent for session in sessions for _ in session.talk.texts]
     _write_vectors(tx, chunks, agents, vectors, model)
@@ -163,7 +163,7 @@ def _write_vectors(
 
 
 def _batches(talk: MadeUpTalk, size: StoreSize) -> Iterator[list[_Session]]:
-    """The sessions of all agents, some thousand chunks at a time."""
+    """Yield the sessions of all agents, some thousand chunks at a time."""
     batch: list[_Session] = []
     waiting = 0
     for part, agent in enumerate(size.names):
@@ -180,6 +180,6 @@ def _batches(talk: MadeUpTalk, size: StoreSize) -> Iterator[list[_Session]]:
 
 
 def _highest(tx: Transaction, table: str) -> int:
-    """The highest id ever given in a table that counts its ids."""
+    """Return the highest id ever assigned in a table with AUTOINCREMENT."""
     found = tx.connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = ?", (table,)).scalar()
     return int(found or 0)

@@ -1,6 +1,6 @@
-"""The runs of schedules held against a calendar that was computed without Reverie: is each due time in exactly one run?
+"""Compare the runs of schedules with a calendar computed without Reverie: each due time must be in exactly one run.
 
-A due time is in a run by being its time, or by being folded in. Nothing may be folded in but for a reason: a run of the
+A due time is in a run if it is the run's time, or if it was coalesced into it. Coalescing needs a reason: a run of the
 same schedule was under way, or nothing could be fired.
 """
 
@@ -19,13 +19,13 @@ from reverie.clock import rfc3339, to_micros
 from reverie.scheduling.cadence_types import Cadence, Cron, Interval
 from storage.scheduling.records import RunRecord, ScheduleRecord
 
-# What may pass for no reason between a due time and its run: an interval of the sweep, on a machine that is busy.
+# Acceptable delay between a due time and its run without a reason: one sweep interval on a busy machine.
 LONGEST_DELAY_SECONDS: Final = 5.0
 
 
 @dataclass(slots=True)
 class CalendarAudit:
-    """What was found; the lists have one line for each thing that is wrong."""
+    """Findings; each list has one line for each error."""
 
     due: int = 0
     in_runs: int = 0
@@ -40,7 +40,7 @@ class CalendarAudit:
 
 
 class CalendarAuditor:
-    """Audits schedule by schedule. `away` are the times in which nothing could be fired, by the machine's clock."""
+    """Audits schedule by schedule. `away` are the periods in which nothing could be fired, by the machine's clock."""
 
     def __init__(self, clock: FastClock, away: Sequence[tuple[int, int]], now: int) -> None:
         self.found = CalendarAudit()
@@ -48,7 +48,7 @@ class CalendarAuditor:
         self._away = sorted((clock.at(start), clock.at(end)) for start, end in away)
 
     def look_at(self, known: Known, record: ScheduleRecord, runs: Sequence[RunRecord]) -> None:
-        """Hold one schedule and all of its runs against the calendar."""
+        """Compare one schedule and all its runs with the calendar."""
         ordered = sorted(runs, key=lambda run: run.created_at)
         if isinstance(known.cadence, (Cron, Interval)):
             self._repeating(known, record, ordered)
@@ -65,13 +65,13 @@ class CalendarAuditor:
     def _stretch(
         self, record: ScheduleRecord, stretch: Stretch, left: Sequence[RunRecord], runs: Sequence[RunRecord]
     ) -> set[str]:
-        """Check what was due while one cadence held; returns the ids of the runs that stand for it."""
+        """Check the due times of one cadence. Return the ids of the runs that cover them."""
         upcoming = record.next_run_at if stretch.until is None else None
-        # One that failed too often ends with the last failure.
+        # A schedule that failed too often ends with the last failure.
         until = upcoming or stretch.until or record.last_run_at or self._now
         calendar = firings(stretch.cadence, stretch.after, until)
         if upcoming and (not calendar or calendar.pop() != upcoming):
-            self.found.outside.append(f"{record.id} fires next at {_shown(upcoming)}, which is no time of it")
+            self.found.outside.append(f"{record.id} fires next at {_shown(upcoming)}, which is not one of its times")
         place = {moment: number for number, moment in enumerate(calendar)}
         covered: Counter[int] = Counter()
         mine: set[str] = set()
@@ -83,7 +83,7 @@ class CalendarAuditor:
             covered.update(times)
             self.found.folded_in += len(times) - 1
             if len(times) != run.coalesced + 1:
-                self.found.outside.append(f"{_called(run)} says {run.coalesced} and stands for {len(times) - 1} more")
+                self.found.outside.append(f"{_called(run)} says {run.coalesced} but covers {len(times) - 1} more")
             self._reason(_called(run), run.first_due_at, run.created_at, runs)
         given_up = self._compare(record, calendar, covered, open_end=upcoming is None)
         if given_up:
@@ -94,9 +94,9 @@ class CalendarAuditor:
     def _compare(
         self, record: ScheduleRecord, calendar: Sequence[int], covered: Counter[int], *, open_end: bool
     ) -> list[int]:
-        """Every time has to be in one run; where somebody asked for an end, what was due last may be in none.
+        """Check that every time is in one run; if an operator ended the cadence, the last time may be in none.
 
-        Returns what was given up so.
+        Return the number of times given up in this way.
         """
         last = max(covered, default=0)
         given_up = [moment for moment in calendar if open_end and moment > last]
@@ -111,7 +111,7 @@ class CalendarAuditor:
         return given_up
 
     def _reason(self, what: str, due: int, end: int, runs: Sequence[RunRecord]) -> None:
-        """Find out for how long nothing came of a due time though it could: no run was under way, nothing was away."""
+        """Measure how long a due time waited while it could have been fired: no run under way, nothing away."""
         before = [run.finished_at or 0 for run in runs if run.created_at < end]
         delay = self._clock.machine_seconds(self._for_no_reason(max([due, *before]), end))
         self.found.longest_delay_seconds = max(self.found.longest_delay_seconds, delay)
@@ -119,7 +119,7 @@ class CalendarAuditor:
             self.found.without_reason.append(f"{what} waited {delay:.1f} s since {_shown(due)}")
 
     def _for_no_reason(self, start: int, end: int) -> int:
-        """How much of a time was none in which nothing could be fired."""
+        """Return the part of a period in which something could be fired."""
         total = 0
         for away_from, away_until in self._away:
             if away_until > start:
@@ -128,7 +128,7 @@ class CalendarAuditor:
         return total + max(0, end - start)
 
     def _one_shot(self, known: Known, record: ScheduleRecord, runs: Sequence[RunRecord]) -> None:
-        """One success at the end, and before it the failures that were wanted, each tried again after its wait."""
+        """Check for one success at the end, preceded by the intended failures, each retried after its pause."""
         self.found.due += 1
         self.found.in_runs += bool(runs)
         statuses = [run.status for run in runs]
@@ -136,7 +136,7 @@ class CalendarAuditor:
         if record.status != "completed" or record.next_run_at is not None:
             self.found.one_shots.append(f"{record.id} is {record.status}, its runs {statuses}")
         elif statuses.count("success") != 1 or statuses[-1] != "success" or failures < known.failures_first:
-            self.found.one_shots.append(f"{record.id} is to fail {known.failures_first} times: {statuses}")
+            self.found.one_shots.append(f"{record.id} should fail {known.failures_first} times: {statuses}")
         due = to_micros(known.cadence.at)  # type: ignore[union-attr]
         for number, run in enumerate(runs):
             trigger = "retry" if number else "schedule"
@@ -148,7 +148,7 @@ class CalendarAuditor:
 
 
 def firings(cadence: Cadence, after: int, until: int) -> list[int]:
-    """What is due after one moment and up to another by a cadence that fires again and again."""
+    """Return what is due after one time and up to another by a recurring cadence."""
     if isinstance(cadence, Cron):
         return cron_firings(cadence.expression, cadence.tz, after, until)
     assert isinstance(cadence, Interval)

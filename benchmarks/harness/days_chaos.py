@@ -1,7 +1,7 @@
-"""Everything that fires schedules, as real processes by a fast clock, and a plan of what happens to them.
+"""All processes that fire schedules, on a fast clock, and a plan of kills and pauses.
 
-Three beats, two workers and the broker are killed at random moments, now and then all of them at once; and a worker
-stands still for longer than its lease, and then goes on as if nothing had been.
+Three beat processes, two workers and the broker are killed at random times, sometimes all at once; and a worker is
+paused for longer than its lease and then continues.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from worker.supervision.embedded_broker import broker_command, embedded_broker_u
 BEATS: Final = ("beat-1", "beat-2", "beat-3")
 WORKERS: Final = ("schedules-1", "schedules-2")
 BROKER: Final = "broker"
-# A worker says when it is there, and then has to be given something to do. The others take so long until they are
-# found again, or have found the broker.
+# A worker reports when it is ready, and then has to be sent work. The others take this long until they are connected
+# again, or have found the broker.
 _FIRST_TASK_MICROS: Final = 2_000_000
 _BACK_MICROS: Final = 10_000_000
 _READY: Final = " ready."
@@ -47,7 +47,7 @@ class Days:
     """The processes on a folder of their own; use it in a `with` statement, in the main thread."""
 
     def __init__(self, clock: FastClock, *, seed: int, interval_seconds: float) -> None:
-        # Short, because the broker's socket lies below it.
+        # A short path, because the broker's socket is in it.
         self.data = Path(tempfile.mkdtemp(prefix="rvd-", dir="/tmp"))
         self.clock = clock
         self.secret = new_secret()
@@ -78,10 +78,10 @@ class Days:
         shutil.rmtree(self.data, ignore_errors=True)
 
     def away(self) -> list[tuple[int, int]]:
-        """From when to when nothing could be fired, in microseconds of the machine's clock.
+        """Return the periods in which nothing could be fired, in microseconds of the machine's clock.
 
-        While the broker was away, or every worker, or every beat; and while one stood still that may have held the lock
-        of the database. At the start all had to come first.
+        These are the times when the broker, all workers or all beat processes were down, when a paused process may have
+        held the lock of the database, and the start-up.
         """
         started = self.clock.started
         spans = [*(Span(name, started, started) for name in self.processes.commands), *self.processes.spans]
@@ -93,19 +93,19 @@ class Days:
         return [*still, *(time for group in groups for time in _all_at_once([times[name] for name in group]))]
 
     def _back(self, span: Span) -> int:
-        """When a process that was away did its work again."""
+        """Return when a process that was down worked again."""
         if span.name in WORKERS and not span.stopped:
             return next((at for at in self._ready(span.name) if at > span.start), now_micros()) + _FIRST_TASK_MICROS
         return (span.end or now_micros()) + _BACK_MICROS
 
     def _ready(self, name: str) -> list[int]:
-        """When a worker said that it is there, each time."""
+        """Return the times at which a worker reported ready."""
         lines = (self.data / "logs" / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
         told = (msgspec.json.decode(line) for line in lines if line.startswith("{") and _READY in line)
         return [to_micros(datetime.fromisoformat(line["timestamp"])) for line in told]
 
     def said(self, word: str) -> int:
-        """In how many lines of the workers' logs a word stands."""
+        """Count the lines of the workers' logs that contain a word."""
         logs = [path.read_text(encoding="utf-8", errors="replace") for path in (self.data / "logs").glob("*.log")]
         return sum(word in line for log in logs for line in log.splitlines())
 
@@ -122,7 +122,7 @@ class Days:
 
 
 class TroublePlan:
-    """What happens to the processes of some days, drawn from a seed. Call `step` from the main thread."""
+    """A plan of kills and pauses over the days, drawn from a seed. Call `step` from the main thread."""
 
     def __init__(self, days: Days, *, kills: int, stops: int, all_at_once: int, seconds: float, seed: int) -> None:
         self._days = days
@@ -139,15 +139,15 @@ class TroublePlan:
 
     @property
     def over(self) -> bool:
-        """Whether all has happened."""
+        """Return whether all of it has been carried out."""
         return not self._plan
 
     def by_role(self) -> dict[str, int]:
-        """How often each kind of process was killed, or stopped."""
+        """Count kills and pauses by kind of process."""
         return dict(Counter(_role(trouble) for trouble in self.done))
 
     def step(self) -> Iterator[str]:
-        """Have happen what is due, and start again what died."""
+        """Carry out what is due, and restart what died."""
         now = (now_micros() - self._days.clock.started) / 1_000_000
         while self._plan and self._plan[0].at_seconds <= now:
             trouble = self._plan.pop(0)
@@ -167,7 +167,7 @@ class TroublePlan:
 
 
 def _all_at_once(times: Sequence[Sequence[tuple[int, int]]]) -> list[tuple[int, int]]:
-    """What several lists of times have in common."""
+    """Return the intersection of several lists of periods."""
     first, *others = times
     found = list(first)
     for other in others:

@@ -1,7 +1,7 @@
-"""How much of the exact result a recall finds: against every canonical vector, and against the whole ranking.
+"""Measure how much of the exact result a recall finds: against every canonical vector, and against the whole ranking.
 
-The recall under test takes short cuts (codes for vectors, a first look at very many). The exact result takes none:
-cosines of the canonical float32 vectors with numpy, and for the hybrid ranking those cosines and every chunk scored.
+The measured recall uses approximations (vector codes, a preselection in large indexes). The exact result uses none:
+cosines of the canonical float32 vectors with numpy, and for the hybrid ranking those cosines with every chunk scored.
 """
 
 from __future__ import annotations
@@ -29,12 +29,12 @@ from worker.runtime import Runtime
 
 DEPTH: Final = 10
 _MODES: Final[tuple[Mode, Mode]] = ("vector", "hybrid")
-# Two orders of adding up float32 differ by less: what is this near the last one counts as equally near.
+# Two orders of summing float32 differ by less: results this close to the last one count as equally near.
 _ROUNDING: Final = 1e-5
 
 
 class Exactness(msgspec.Struct, frozen=True, kw_only=True):
-    """recall@10 of the exact result, averaged over the questions, by meaning alone and for the default ranking."""
+    """recall@10 of the exact result, averaged over the questions, for vector search and for the default ranking."""
 
     vector: float
     hybrid: float
@@ -42,27 +42,27 @@ class Exactness(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _OneAgent(NamedTuple):
-    """What the exact results of one agent are computed from; row i of `vectors` belongs to row i of the snapshot."""
+    """Data for the exact results of one agent; row i of `vectors` belongs to row i of the snapshot."""
 
     snapshot: IndexSnapshot
     vectors: Floats
 
 
 class _ExactCosines(VectorCodes):
-    """The cosines of the canonical vectors in the place of those of their codes."""
+    """The cosines of the canonical vectors instead of those of their codes."""
 
     def __init__(self, vectors: Floats) -> None:
         super().__init__(vectors.shape[1])
         self._vectors = vectors
 
     def cosines(self, query: Floats, rows: Rows | slice) -> Floats:
-        """The exact cosine of each row to a unit query vector."""
+        """Return the exact cosine of each row to a unit query vector."""
         found: Floats = (self._vectors @ query)[rows]
         return found
 
 
 def compare_with_exact(runtime: Runtime, workspace: str, questions: Sequence[Asked]) -> Exactness:
-    """Ask each question by meaning and by the default ranking, and compare the first ten with the exact ones."""
+    """Recall each question by vector and by the default ranking, and compare the first ten with the exact ones."""
     vector: list[float] = []
     hybrid: list[float] = []
     store, embedder = runtime.store(workspace), runtime.embedder
@@ -81,7 +81,7 @@ def _load(store: Store, indexes: AgentIndexes, agent: str) -> _OneAgent:
         snapshot = indexes.snapshot(store, tx, agent)
         generation = tx.index.active("vector")
         if snapshot is None or generation is None:
-            raise RuntimeError(f"the index of {agent} is not there: warm it up first")
+            raise RuntimeError(f"the index of {agent} is not in memory: warm it up first")
         vectors = np.zeros((len(snapshot.chunk_ids), generation.dim), np.float32)
         order = np.argsort(snapshot.chunk_ids)
         for ids, blob in tx.for_agent(agent).forward.vectors(generation.model):
@@ -109,7 +109,7 @@ def _hybrid_recall(here: _OneAgent, question: Asked, embedder: Embedder, found: 
 
 
 def _share(chunk_ids: NDArray[np.int64], scores: Floats, found: Sequence[int]) -> float:
-    """The share of the ten best that was found; what scores as well as the tenth is as good."""
+    """Return the share of the best ten that was found; results that score as high as the tenth count too."""
     wanted = min(DEPTH, len(scores))
     last = np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
     good = set(chunk_ids[scores >= last - _ROUNDING].tolist())

@@ -1,7 +1,7 @@
-"""A process of Reverie whose days pass in seconds: `python -m benchmarks.harness.fast_clock CLOCK worker ...`.
+"""Run a process of Reverie whose days pass in seconds: `python -m benchmarks.harness.fast_clock CLOCK worker ...`.
 
-What schedules go by runs faster, from a moment that is given. Leases, deadlines and the signing of webhooks stay on the
-machine's clock, as everywhere in Reverie: a dead worker is not dead any sooner because the days are short.
+The clock of schedules runs faster, from a given time. Leases, deadlines and webhook signatures stay on the machine's
+clock, as everywhere in Reverie: a short day does not make a worker die sooner.
 """
 
 from __future__ import annotations
@@ -16,13 +16,15 @@ from storage.stores import FileStamp
 from worker.cli import main as command_line
 from worker.runtime import Runtime
 
-# Once the days are over the clock goes on so much faster than the machine's: what failed last is tried again after
-# seconds, and the next firing of anything is far enough away to find everything at rest.
+# Once the days are over, the clock runs this much faster than the machine's: late failures are retried after seconds,
+# and the next firing is far enough away for everything to finish.
 AFTERWARDS: Final = 30
 
 
 class FastClock(msgspec.Struct, frozen=True, kw_only=True):
-    """Shows `epoch` when the machine's clock shows `started`, then runs `factor` times as fast for so many seconds."""
+    """A clock that shows `epoch` when the machine's clock shows `started`, then runs `factor` times faster for
+    `seconds`.
+    """
 
     started: int
     epoch: int
@@ -30,31 +32,31 @@ class FastClock(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
     def now(self) -> int:
-        """The present in microseconds; each call of a process returns a larger number."""
+        """Return the time in microseconds; each call in a process returns a larger number."""
         return self.at(now_micros())
 
     def at(self, machine: int) -> int:
-        """What it shows when the machine's clock shows this, both in microseconds."""
+        """Return what it shows at a time of the machine's clock, both in microseconds."""
         passed = max(0, machine - self.started)
         fast = min(passed, int(self.seconds * 1_000_000))
         return self.epoch + int(fast * self.factor) + (passed - fast) * AFTERWARDS
 
     @property
     def end(self) -> int:
-        """What it shows when the days are over."""
+        """Return what it shows when the days are over."""
         return self.epoch + int(self.seconds * 1_000_000 * self.factor)
 
     def machine_seconds(self, micros: float) -> float:
-        """How long so many of its microseconds take."""
+        """Return the machine seconds that a number of its microseconds takes."""
         return micros / self.factor / 1_000_000
 
     def as_argument(self) -> str:
-        """The clock as it is written on a command line."""
+        """Return the clock as a command-line argument."""
         return msgspec.json.encode(self).decode()
 
 
 def run_by(clock: FastClock) -> None:
-    """Have every `Runtime` of this process go by a clock."""
+    """Make every `Runtime` of this process use a clock."""
     settled_by = FileStamp.is_settled
 
     def now(self: Runtime) -> int:
@@ -63,7 +65,7 @@ def run_by(clock: FastClock) -> None:
 
     def settled(self: FileStamp, now: int) -> bool:
         del now
-        return settled_by(self, now_micros())  # files are stamped by the machine
+        return settled_by(self, now_micros())  # file times come from the machine
 
     Runtime.now = now  # type: ignore[method-assign]
     FileStamp.is_settled = settled  # type: ignore[method-assign]

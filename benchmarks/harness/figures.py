@@ -1,4 +1,4 @@
-"""What a list of measurements comes to."""
+"""Statistics of a list of measurements."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 
 def percentile(values: Sequence[float], share: float) -> float:
-    """The nearest-rank percentile; NaN is no figure, so an empty list raises ValueError."""
+    """Return the nearest-rank percentile. Raises ValueError: if the list is empty."""
     if not values:
         raise ValueError("no values, so no percentile")
     ordered = sorted(values)
@@ -16,10 +16,10 @@ def percentile(values: Sequence[float], share: float) -> float:
 
 
 def median(values: Sequence[float]) -> float:
-    """The median, rounded to what can be read."""
+    """Return the median, rounded for display."""
     return rounded(statistics.median(values))
 
 
 def rounded(value: float) -> float:
-    """A figure with five digits: more were never measured."""
+    """Return a figure with five digits: measurements are not more precise."""
     return float(f"{value:.5g}")

@@ -1,4 +1,4 @@
-"""Ingest at full speed beside whatever is measured: there is always enough in the queue."""
+"""Ingest at full speed during another measurement: there is always enough in the queue."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from benchmarks.harness.watch import Watch
 from reverie.contract import MessagePayload
 
 _BATCH_MESSAGES: Final = 100
-# Enough waits at every moment that no stage runs dry, and it is worked off in seconds afterwards.
+# Enough for every stage to always have work, and little enough to be finished in seconds afterwards.
 BACKLOG_MESSAGES: Final = 2_000
-# The stages have come to speed once this many are through.
+# The stages are at full speed once this many are through.
 _UNDER_WAY_MESSAGES: Final = 300
 _START_SECONDS: Final = 60.0
 _DRAIN_SECONDS: Final = 120.0
@@ -23,7 +23,7 @@ _NAP_SECONDS: Final = 0.02
 
 
 class FullSpeed:
-    """Messages of one agent, one batch after the other, for as long as the `with` statement lasts."""
+    """Sends messages of one agent, batch after batch, for the duration of the `with` statement."""
 
     def __init__(self, stack: Stack, texts: Texts, *, agent: str, backlog: int = BACKLOG_MESSAGES) -> None:
         self._stack = stack
@@ -38,7 +38,7 @@ class FullSpeed:
         self.seconds = 0.0
 
     def __enter__(self) -> Self:
-        """Start, and return once messages come out at the end. Raises TimeoutError."""
+        """Start, and return once the first messages are searchable. Raises TimeoutError: if none is in time."""
         self._thread.start()
         if not self._under_way.wait(_START_SECONDS):
             self._halt.set()
@@ -48,7 +48,7 @@ class FullSpeed:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        """Stop sending and wait until all of it is searchable."""
+        """Stop sending and wait until everything is searchable."""
         self._halt.set()
         self._thread.join()
         if self._failed is not None and error is None:
@@ -56,7 +56,7 @@ class FullSpeed:
 
     @property
     def rate(self) -> float:
-        """Messages made searchable in a second while it lasted."""
+        """Return the messages made searchable per second meanwhile."""
         return self.searchable / self.seconds if self.seconds else 0.0
 
     def _send(self) -> None:
@@ -86,6 +86,8 @@ class FullSpeed:
         watch.wait_searchable(before + sent, _DRAIN_SECONDS)
 
     def _payload(self, number: int) -> MessagePayload:
-        """The texts over and over, each time in other sessions: what its session has heard would be no new chunk."""
+        """Yield the texts over and over, each time in other sessions: a text repeated in its session makes no new
+        chunk.
+        """
         turns = self._texts.turns
         return payload_of(turns[number % len(turns)], agent=self._agent, label=f"#{number // len(turns)}")

@@ -1,7 +1,6 @@
-"""Conversations to search in: handed over by the public client, waited for, and asked; nothing of them is kept.
+"""Conversations to search in: sent by the public client, waited for, and queried.
 
-Whatever a data set is made of, each agent's part of it is a haystack here, and goes through the product as any
-agent's messages do.
+In every data set, each agent's part is a haystack, and goes through the product like any agent's messages.
 """
 
 from __future__ import annotations
@@ -20,11 +19,11 @@ from benchmarks.harness.watch import Watch
 from reverie import Reverie
 from reverie.contract import MAX_MESSAGES_PER_CALL
 
-# Enough that the pipeline never waits for the next batch; more would only take processor time from it.
+# Enough that the pipeline never waits for the next batch; more would only cost processor time.
 _PRODUCERS: Final = 4
 _ASKERS: Final = 2
 _LOOK_SECONDS: Final = 0.25
-# Loading the model, the slowest step, takes seconds: after this time without a step something is broken.
+# Loading the model, the slowest step, takes seconds: without progress for this time something is broken.
 _STUCK_SECONDS: Final = 120.0
 _CALL_SECONDS: Final = 60.0
 _BAR_CHARACTERS: Final = 24
@@ -35,7 +34,7 @@ _Answer = TypeVar("_Answer")
 
 @dataclass(frozen=True, slots=True)
 class Said:
-    """One message of a data set. Without `created_at` it is said when it is handed over."""
+    """One message of a data set. Without `created_at` it gets the time at which it is sent."""
 
     id: str
     session: str
@@ -45,7 +44,7 @@ class Said:
     created_at: datetime | None = None
 
     def as_message(self) -> dict[str, Any]:
-        """The message as the client takes it."""
+        """Return the message as the client takes it."""
         given = {"id": self.id, "role": self.role, "content": self.content}
         optional = {"name": self.name, "created_at": self.created_at}
         return {**given, **{key: value for key, value in optional.items() if value is not None}}
@@ -53,13 +52,13 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Haystack:
-    """All that one agent was told."""
+    """All messages of one agent."""
 
     agent: str
     said: Sequence[Said]
 
     def by_session(self) -> dict[str, list[Said]]:
-        """Its messages by session, in their order."""
+        """Return the messages by session, in order."""
         sessions: dict[str, list[Said]] = defaultdict(list)
         for said in self.said:
             sessions[said.session].append(said)
@@ -67,14 +66,14 @@ class Haystack:
 
 
 def client_of(stack: Stack, agent: str, workspace: str) -> Reverie:
-    """The public client of one agent: it enqueues at the broker and asks over HTTP."""
+    """Return a public client of one agent: it enqueues at the broker and recalls over HTTP."""
     return Reverie(agent, url=stack.url, broker=stack.broker_url, workspace=workspace, timeout_seconds=_CALL_SECONDS)
 
 
 def take_up(stack: Stack, workspace: str, haystacks: Sequence[Haystack], tell: Progress) -> float:
-    """Hand everything over by the queue and return when all of it is searchable: the seconds that it took.
+    """Send everything through the queue and wait until all of it is searchable. Return the seconds taken.
 
-    Raises RuntimeError when a message is refused, and TimeoutError when nothing goes on for two minutes.
+    Raises RuntimeError: if a message is rejected. Raises TimeoutError: if there is no progress for two minutes.
     """
     started = time.monotonic()
     count = sum(len(haystack.said) for haystack in haystacks)
@@ -94,7 +93,7 @@ def ask(
     call: Callable[[Reverie, _Question], _Answer],
     tell: Progress,
 ) -> list[_Answer]:
-    """Put each question, with the agent that it is for, through `call`; the answers in the order of the questions."""
+    """Put each question through `call`, with its agent. Return the answers in the order of the questions."""
     clients = {agent: client_of(stack, agent, workspace) for agent in dict.fromkeys(agent for agent, _ in questions)}
     try:
         with ThreadPoolExecutor(max_workers=_ASKERS) as pool:
@@ -132,7 +131,7 @@ def _wait_searchable(watch: Watch, count: int, tell: Progress) -> None:
             before, moved = state, now
         elif now - moved > _STUCK_SECONDS:
             raise TimeoutError(
-                f"{stored:,} of {count:,} messages stored, {waiting:,} rows waiting, and nothing went on for"
+                f"{stored:,} of {count:,} messages stored, {waiting:,} rows waiting, without progress for"
                 f" {_STUCK_SECONDS:g} s"
             )
         chunks, indexed = _chunks(watch)
@@ -142,7 +141,7 @@ def _wait_searchable(watch: Watch, count: int, tell: Progress) -> None:
 
 def _chunks(watch: Watch) -> tuple[int, int]:
     """How many chunks there are, and how many of them are in the vector index."""
-    # The highest id is as good as a count here, and is found at once; what waits is counted by partial indexes.
+    # The highest id serves as a count here, and is found at once; partial indexes count what waits.
     chunks = watch.number("SELECT coalesce(max(id), 0) FROM chunks")
     waiting = watch.number(
         "SELECT (SELECT count(*) FROM chunks WHERE embedded_at IS NULL)"

@@ -1,7 +1,7 @@
-"""Real processes that are killed, or stopped and let go on, and started again a moment after they died.
+"""Real processes that are killed, or paused and resumed, and restarted shortly after they died.
 
 Invariant: none of them outlives the benchmark, which is the parent that the kernel ties them to. Call everything from
-one thread, the one that made the object: a child ends with the thread that started it.
+the thread that created the object: a child ends with the thread that started it.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from typing import Final, Self
 from reverie.clock import now_micros
 from worker.supervision.processes import has_exited, kill_group, spawn
 
-# How long what died stays away, drawn each time.
+# How long a killed process stays down, drawn each time.
 _AWAY_SECONDS: Final = (0.1, 1.2)
 
 
 @dataclass(frozen=True, slots=True)
 class Trouble:
-    """What happens to a process, so many seconds after the start: `kill`, or `stop` for some seconds."""
+    """An event for a process, in seconds after the start: `kill`, or `stop` for some seconds."""
 
     at_seconds: float
     name: str
@@ -35,7 +35,7 @@ class Trouble:
 
 @dataclass(slots=True)
 class Span:
-    """From when to when a process was away, in microseconds of the machine's clock; still away without an end."""
+    """The period in which a process was down, in microseconds of the machine's clock; without an end if it still is."""
 
     name: str
     start: int
@@ -78,7 +78,7 @@ class KeptProcesses:
                 kept.process.wait()
 
     def carry_out(self, trouble: Trouble) -> bool:
-        """Have it happen; False where the process is not there, or is to stand still and does so already."""
+        """Carry out an event. Return False if the process is not running, or is to be paused and already is."""
         kept = self._kept[trouble.name]
         stop = trouble.how == "stop"
         if kept.process is None or has_exited(kept.process) or (stop and kept.resume_at is not None):
@@ -94,11 +94,11 @@ class KeptProcesses:
         return True
 
     def step(self) -> Iterator[str]:
-        """Start again what died and let go on what was stopped, when its time has come; what died by itself is told."""
+        """Restart what died and resume what was paused, when its time has come. Yield what died by itself."""
         now = time.monotonic()
         for name, kept in self._kept.items():
             if kept.process is not None and has_exited(kept.process):
-                kill_group(kept.process.pid)  # before its pid, which is the group's, can be another's
+                kill_group(kept.process.pid)  # before its pid, which is also the group's, can be reused
                 code = kept.process.wait()
                 kept.process, kept.resume_at = None, None
                 kept.start_at = now + self._chance.uniform(*_AWAY_SECONDS)

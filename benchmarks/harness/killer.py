@@ -1,4 +1,4 @@
-"""Sends SIGKILL to random processes of a stack at random moments that were drawn before."""
+"""Sends SIGKILL to random processes of a stack at random times drawn in advance."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import psutil
 
 from benchmarks.harness.stack import Stack
 
-# Each as likely as the other; a child is one process of a worker's pool.
+# All are equally likely; a child is one process of a worker's pool.
 ROLES = (
     "pipeline", "pipeline child", "embed", "embed child", "maintenance", "maintenance child", "schedules", "beat",
     "server", "broker",
@@ -22,7 +22,7 @@ ROLES = (
 
 @dataclass(frozen=True, slots=True)
 class Kill:
-    """One SIGKILL: when, in seconds from the start of the load, and whom."""
+    """One SIGKILL: its target, and its time in seconds from the start of the load."""
 
     at_seconds: float
     role: str
@@ -53,24 +53,24 @@ class Killer:
 
     @property
     def count(self) -> int:
-        """How many have been killed."""
+        """Return the number of kills."""
         return len(self.kills)
 
     @property
     def done(self) -> bool:
-        """Whether the plan is carried out."""
+        """Return whether the plan is finished."""
         return not self._plan
 
     def by_role(self) -> dict[str, int]:
-        """How often each kind of process was killed."""
+        """Count the kills by kind of process."""
         return dict(Counter(kill.role for kill in self.kills))
 
     def step(self, now_seconds: float) -> Iterator[Kill]:
-        """Carry out what is due; a process that is just being started again is killed as soon as it is there."""
+        """Carry out what is due; a process that is just restarting is killed as soon as it runs."""
         while self._plan and self._plan[0].at_seconds <= now_seconds:
             pid = self._kill(self._plan[0].role)
             if pid is None:
-                # It may not be there for a while (a restart with backoff): the next in the plan does not wait for it.
+                # It may be down for a while (a restart with backoff): the next in the plan does not wait for it.
                 self._plan[0].role = self._chance.choice(ROLES)
                 return
             kill = Kill(now_seconds, self._plan.pop(0).role, pid)

@@ -1,4 +1,4 @@
-"""Producers that keep going whatever happens: what a call could not confirm they send again with the same ids."""
+"""Producers that keep going through failures: what a call could not confirm is sent again with the same ids."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ _GIVE_UP_SECONDS = 120.0
 
 @dataclass(frozen=True, slots=True)
 class Acknowledged:
-    """When the call began whose answer said that a message is accepted, and what it said."""
+    """An acknowledgement: when the call began, and which state it returned."""
 
     called_at: float
     state: WaitFor
 
 
 class Load:
-    """Sends `count` different messages over `seconds` from several threads, and notes what was acknowledged."""
+    """Sends `count` different messages over `seconds` from several threads, and records what was acknowledged."""
 
     def __init__(self, stack: Stack, texts: Texts, count: int, *, seconds: float, producers: int, seed: int) -> None:
         self._stack = stack
@@ -52,42 +52,42 @@ class Load:
         ]
 
     def start(self) -> None:
-        """Start to send."""
+        """Start sending."""
         for thread in self._threads:
             thread.start()
 
     def stop(self) -> None:
-        """Have the threads end; returns when they have."""
+        """Stop the threads and wait for them."""
         self._halt.set()
         for thread in self._threads:
             thread.join()
 
     @property
     def done(self) -> bool:
-        """Whether everything has been sent."""
+        """Return whether everything has been sent."""
         return not any(thread.is_alive() for thread in self._threads)
 
     @property
     def acknowledged_count(self) -> int:
-        """How many messages Reverie has said to have."""
+        """Return the number of messages acknowledged."""
         return len(self._acknowledged)
 
     @property
     def stored_count(self) -> int:
-        """How many messages Reverie has said to have stored."""
+        """Return the number of messages acknowledged as stored."""
         return len(self.acknowledged_as("stored"))
 
     def acknowledged(self) -> set[str]:
-        """The ids of all messages that Reverie has said to have."""
+        """Return the ids of all acknowledged messages."""
         return set(self._acknowledged)
 
     def acknowledged_as(self, state: WaitFor) -> set[str]:
-        """The ids that were acknowledged with this answer."""
+        """Return the ids acknowledged with this state."""
         with self._noted:
             return {item_id for item_id, said in self._acknowledged.items() if said.state == state}
 
     def acknowledged_after(self, moment: float) -> set[str]:
-        """The ids of calls that began after a moment of the monotonic clock, and of what was told to be stored."""
+        """Return the ids of calls that began after a monotonic time, and of everything acknowledged as stored."""
         with self._noted:
             return {
                 item_id
@@ -119,7 +119,7 @@ class Load:
             self._halt.wait(max(0.0, started + self._seconds * sent / len(payloads) - time.monotonic()))
 
     def _send(self, producer: Producer, batch: Sequence[MessagePayload], wait: WaitFor) -> bool:
-        """Send until it is acknowledged. False when it never was."""
+        """Send until it is acknowledged. Return False if it never was."""
         give_up = time.monotonic() + _GIVE_UP_SECONDS
         while time.monotonic() < give_up:
             called_at = time.monotonic()

@@ -1,4 +1,4 @@
-"""A store without a broker: an inbox in memory, so that the pipeline's own functions can be called one by one."""
+"""A store without a broker: an inbox in memory, so that the pipeline's functions can be called one by one."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from storage.stores import Store, Stores
 
 
 class LocalInbox(WorkerInbox):
-    """What `ingest_batch` needs of an inbox, for one process and one workspace."""
+    """The part of an inbox that `ingest_batch` needs, for one process and one workspace."""
 
     def __init__(self) -> None:
         self._items: deque[Taken] = deque()
@@ -42,36 +42,36 @@ class LocalInbox(WorkerInbox):
         return len(payloads), True
 
     def take(self, workspace: str, *, limit: int, max_bytes: int = 0) -> list[Taken]:
-        """Hand out the oldest."""
+        """Return the oldest payloads."""
         del workspace, max_bytes
         return [self._items.popleft() for _ in range(min(limit, len(self._items)))]
 
     def settle(self, workspace: str, fields: Sequence[bytes]) -> None:
-        """Nothing is kept of what was taken."""
+        """Do nothing: taken payloads are not stored."""
 
     def release(self, workspace: str, fields: Sequence[bytes], *, delay_seconds: float) -> None:
-        """What was taken is gone: the error goes on to the caller, who counts it."""
+        """Do nothing: taken payloads are gone, and the caller counts the error."""
 
     def anyone_waiting(self, workspace: str) -> bool:
-        """Nobody does."""
+        """Do nothing."""
         del workspace
         return False
 
     def reply(self, workspace: str, agent_outcomes: Sequence[tuple[str, Outcome]]) -> None:
-        """Nobody waits."""
+        """Do nothing: nobody waits."""
 
 
 class NoWorkingMemory(WorkingMemory):
-    """Working memory that keeps nothing."""
+    """Working memory that stores nothing."""
 
     def __init__(self) -> None:
         self.capacity = 50
 
     def append(self, *_: Any, **__: Any) -> None:
-        """Keep nothing."""
+        """Store nothing."""
 
     def drop(self, *_: Any, **__: Any) -> None:
-        """There is nothing to drop."""
+        """Do nothing: there is nothing to drop."""
 
 
 def store_messages(
@@ -83,7 +83,7 @@ def store_messages(
 
 
 def stored_chunks(payloads: Sequence[MessagePayload], folder: Path) -> list[str]:
-    """The chunks that the pipeline makes of these messages, in the order in which it stores them."""
+    """Return the chunks that the pipeline makes of these messages, in the order in which it stores them."""
     stores = Stores(folder)
     try:
         store = stores.workspace("chunks")

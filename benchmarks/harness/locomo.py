@@ -1,6 +1,6 @@
-"""LoCoMo (ACL 2024, snap-research/LoCoMo): conversations, questions, and the turns that hold the answers.
+"""LoCoMo (ACL 2024, snap-research/LoCoMo): conversations, questions, and the turns with the answers.
 
-Its licence allows evaluation only (CC BY-NC 4.0): the file is read where it lies and nothing of it is kept.
+Its licence allows evaluation only (CC BY-NC 4.0): the file is only read, and nothing of it is stored in the repository.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from benchmarks.harness.haystack import Haystack, Said
 from benchmarks.harness.options import UnusableData
 
 DEPTHS: Final = (5, 10, 20)
-# Adversarial: what is asked for was never said.
+# Adversarial questions, about things that were never said.
 _LEFT_OUT: Final = 5
-# An entry of `evidence` may hold several ids in one text, and some hold none that can be read.
+# An entry of `evidence` may have several ids in one text, and some have none that can be parsed.
 _TURN_ID = re.compile(r"D\d+:\d+")
 _SESSION = re.compile(r"session_\d+")
 _DATE: Final = "%I:%M %p on %d %B, %Y"
@@ -27,10 +27,10 @@ _DATE: Final = "%I:%M %p on %d %B, %Y"
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """How the conversations are handed over: as they are, or with less than they hold.
+    """How the conversations are sent: unchanged, or with less information.
 
-    Without names the text itself says who speaks ("Ana: ..."); without dates everything is said now; as one
-    session the breaks between sessions are lost.
+    Without names the text begins with the speaker ("Ana: ..."); without dates all messages have the present time; as
+    one session the session boundaries are lost.
     """
 
     names: bool = True
@@ -40,7 +40,7 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class TurnQuestion:
-    """A question to one conversation, and the ids of the turns that hold its answer."""
+    """A question to one conversation, and the ids of the turns with its answer."""
 
     text: str
     category: int
@@ -49,14 +49,14 @@ class TurnQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation between two people: an agent of its own, each turn one message whose id is the turn's."""
+    """A conversation between two people: an agent of its own, each turn one message with the turn's id."""
 
     haystack: Haystack
     questions: Sequence[TurnQuestion]
 
 
 def load_locomo(path: Path, form: Form, *, limit: int | None = None) -> list[Conversation]:
-    """The conversations of a file, the first `limit` of them. Raises `UnusableData` for a file of another form."""
+    """Return the conversations of a file, at most `limit`. Raises UnusableData: if the file has another format."""
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))
         return [_conversation(entry, form) for entry in entries[:limit]]
@@ -65,7 +65,7 @@ def load_locomo(path: Path, form: Form, *, limit: int | None = None) -> list[Con
 
 
 def turn_measures(found: Sequence[str], evidence: frozenset[str]) -> dict[str, float]:
-    """any@k: at least one evidence turn among the first k found. frac@k: the share of the evidence turns there."""
+    """Return any@k and frac@k: whether evidence turns are among the first k, and which share of them."""
     measures = {}
     for depth in DEPTHS:
         there = len(evidence & set(found[:depth]))

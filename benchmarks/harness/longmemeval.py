@@ -16,19 +16,19 @@ from typing import Any, Final
 from benchmarks.harness.haystack import Haystack, Said
 from benchmarks.harness.options import UnusableData
 
-# How many distinct sessions count.
+# Depths in distinct sessions.
 FIRST: Final = 5
 NDCG_DEPTH: Final = 10
-# Questions that nothing in the haystack answers.
+# Suffix of questions that nothing in the haystack answers.
 _WITHOUT_ANSWER: Final = "_abs"
 _GZIP: Final = b"\x1f\x8b"
-# "2023/05/30 (Tue) 23:25": the weekday says nothing new and depends on the language of the machine.
+# "2023/05/30 (Tue) 23:25": the weekday is redundant and depends on the locale.
 _WEEKDAY = re.compile(r"\s*\(.*?\)\s*")
 
 
 @dataclass(frozen=True, slots=True)
 class SessionQuestion:
-    """A question, the agent whose memory is its haystack, and the sessions that hold the answer."""
+    """A question, the agent whose memory is its haystack, and the sessions with the answer."""
 
     text: str
     kind: str
@@ -37,9 +37,9 @@ class SessionQuestion:
 
 
 def load_longmemeval(path: Path, *, dates: bool = True, limit: int | None = None) -> list[SessionQuestion]:
-    """The questions of a file of JSON lines, compressed or not, that have an answer: the first `limit` of them.
+    """Return the answerable questions of a file of JSON lines, compressed or not, at most `limit`.
 
-    Raises `UnusableData` for a file of another form.
+    Raises UnusableData: if the file has another format.
     """
     try:
         return list(islice(_questions(path, dates), limit))
@@ -48,7 +48,7 @@ def load_longmemeval(path: Path, *, dates: bool = True, limit: int | None = None
 
 
 def session_measures(found: Sequence[str], gold: frozenset[str]) -> dict[str, float]:
-    """all@5 and any@5: all, or one, of the gold sessions among the first five distinct sessions found; NDCG@10."""
+    """Return all@5 and any@5 (all, or one, of the gold sessions among the first five distinct sessions) and NDCG@10."""
     distinct = list(dict.fromkeys(found))
     there = gold & set(distinct[:FIRST])
     return {
@@ -59,7 +59,7 @@ def session_measures(found: Sequence[str], gold: frozenset[str]) -> dict[str, fl
 
 
 def _ndcg(distinct: Sequence[str], gold: frozenset[str]) -> float:
-    """As the paper's own code counts it (`src/retrieval/eval_utils.py`): rank 1 in full, rank i by 1 / log2(i)."""
+    """Return NDCG as in the paper's own code (`src/retrieval/eval_utils.py`): rank 1 in full, rank i by 1 / log2(i)."""
     gains = [1.0 if rank == 1 else 1.0 / math.log2(rank) for rank in range(1, NDCG_DEPTH + 1)]
     reached = sum(gain for gain, session in zip(gains, distinct, strict=False) if session in gold)
     return reached / sum(gains[: len(gold)])
@@ -84,7 +84,7 @@ def _question(entry: Mapping[str, Any], dates: bool) -> SessionQuestion:
 
 def _said(entry: Mapping[str, Any], dates: bool) -> Iterator[Said]:
     sessions = zip(entry["haystack_session_ids"], entry["haystack_dates"], entry["haystack_sessions"], strict=True)
-    # A session may stand in a haystack twice, at two dates: the place tells its messages apart.
+    # A session may occur twice in a haystack, at two dates: the position tells its messages apart.
     for place, (session, date, turns) in enumerate(sessions):
         began = datetime.strptime(_WEEKDAY.sub(" ", date), "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
         for number, turn in enumerate(turns):

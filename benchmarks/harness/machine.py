@@ -1,4 +1,4 @@
-"""Where and with what a figure was measured: without that it means nothing."""
+"""Versions and hardware with which a figure was measured; without them it means nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _FLAGS: Final = ("avx2", "avx512f", "avx512_bf16", "amx_bf16", "avx512_vnni")
 
 
 def versions() -> dict[str, str]:
-    """The versions on which a figure depends."""
+    """Return the versions on which a figure depends."""
     found = {"reverie": __version__, "python": platform.python_version(), "sqlite": str(pysqlite3.sqlite_version)}
     for name, package in _PACKAGES.items():
         try:
@@ -37,7 +37,7 @@ def versions() -> dict[str, str]:
 
 
 def machine() -> dict[str, object]:
-    """The processor, what it can do, and the memory."""
+    """Return the processor, its features, and the memory."""
     about = _cpuinfo()
     flags = set(about.get("flags", about.get("Features", "")).split())
     return {

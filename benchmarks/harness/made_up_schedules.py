@@ -13,8 +13,8 @@ from reverie.clock import from_micros, new_id
 from reverie.scheduling.cadence_types import Cadence, Cron, Interval, Once
 from reverie.scheduling.schedule_types import Executor, LlmExecutor, ScheduleDraft, WebhookExecutor
 
-# In late March and early April 2026 Lisbon leaves out an hour, Sydney repeats one and Lord Howe half of one; the clock
-# of Kathmandu stands three quarters of an hour beside the others.
+# In late March and early April 2026 Lisbon skips an hour, Sydney repeats one and Lord Howe half of one; Kathmandu is
+# 5:45 ahead of UTC.
 ZONES: Final = ("Europe/Lisbon", "Australia/Sydney", "Australia/Lord_Howe", "Asia/Kathmandu")
 _CRONS: Final = (
     "30 1 * * *", "*/30 * * * *", "15 * * * *", "30 2 * * *", "45 1,2,3 * * *", "10 */3 * * *", "0 9 * * 1-5",
@@ -22,16 +22,16 @@ _CRONS: Final = (
 )  # fmt: skip
 _INTERVALS: Final = (1_800, 3_600, 5_400, 7_200, 7_260, 10_800, 25_200, 86_400)
 _ONE_SHOTS: Final = 12
-# By whom they are executed: a path of the receiver, or the language model that is not there.
+# Executors: a path of the receiver, or the language model, which does not exist.
 _LLM: Final = "llm"
 _PATHS: Final = ("ok", "slow", _LLM, "falters", "ok", "hangs")
 
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """For how long a cadence held: what is due after `after`.
+    """The period in which a cadence applied: times due after `after`.
 
-    Somebody asked at `asked` that it end, and at `until` it had ended; both None while it holds.
+    Its end was requested at `asked` and in effect at `until`; both are None while it applies.
     """
 
     cadence: Cadence
@@ -42,7 +42,7 @@ class Stretch:
 
 @dataclass(slots=True)
 class Known:
-    """What was done with a schedule from outside. It is made to fail at first, or always, where that is said."""
+    """What was done with a schedule from outside. It may be made to fail at first, or always."""
 
     id: str
     stretches: list[Stretch]
@@ -55,25 +55,25 @@ class Known:
 
     @property
     def cadence(self) -> Cadence:
-        """The cadence that holds now."""
+        """Return the cadence that applies now."""
         return self.stretches[-1].cadence
 
     def end_stretch(self, asked: int, until: int) -> None:
-        """Note that the cadence holds no more."""
+        """Record that the cadence no longer applies."""
         last = self.stretches[-1]
         self.stretches[-1] = Stretch(last.cadence, last.after, asked, until)
 
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """A schedule to be made, and how often it fails at first; -1 for always."""
+    """A schedule to create, and how often it fails at first; -1 means always."""
 
     draft: ScheduleDraft
     failures_first: int = 0
 
 
 class MadeUpSchedules:
-    """Draws schedules that post to a receiver, or want a digest. `share` of all of them are made."""
+    """Draws schedules that post to a receiver or request a digest. `share` of all of them are created."""
 
     def __init__(self, clock: FastClock, receiver: Receiver, *, seed: int, share: float) -> None:
         self._clock, self._receiver, self._share = clock, receiver, share
@@ -81,7 +81,7 @@ class MadeUpSchedules:
         self._paths = cycle(_PATHS)
 
     def all(self) -> list[Wish]:
-        """What there is from the first minute on."""
+        """Return the schedules that exist from the first minute on."""
         crons: list[Cadence] = [Cron(expression=expression, tz=zone) for expression in _CRONS for zone in ZONES]
         intervals: list[Cadence] = [self._interval(seconds) for seconds in _INTERVALS]
         wishes = [self._again_and_again(cadence) for cadence in self._some(crons) + self._some(intervals)]
@@ -89,24 +89,24 @@ class MadeUpSchedules:
         return [*wishes, Wish(self._draft(self._interval(3_600), "never"), -1)]
 
     def cadence(self) -> Cadence:
-        """Any cadence that fires again and again."""
+        """Return any recurring cadence."""
         if self._chance.random() < 0.3:
             return self._interval(self._chance.choice(_INTERVALS))
         return Cron(expression=self._chance.choice(_CRONS), tz=self._chance.choice(ZONES))
 
     def another(self) -> Wish:
-        """One that somebody makes while the others fire."""
+        """Return a schedule to be created while the others fire."""
         return self._again_and_again(self.cadence())
 
     def shared(self, number: int) -> int:
-        """The share of a number, one at the least."""
+        """Return the share of a number, at least one."""
         return max(1, round(number * self._share))
 
     def _some(self, cadences: list[Cadence]) -> list[Cadence]:
         return self._chance.sample(cadences, self.shared(len(cadences)))
 
     def _interval(self, seconds: int) -> Interval:
-        """An interval with a phase of its own, from a time before the first day on."""
+        """Return an interval with a phase of its own, anchored before the first day."""
         phase = self._clock.epoch - self._chance.randrange(seconds * 1_000_000)
         return Interval(seconds=seconds, anchor=from_micros(phase))
 

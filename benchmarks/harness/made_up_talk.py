@@ -1,9 +1,9 @@
-"""Made-up conversations with the statistics of real ones: words by Zipf's law, topics, near neighbours.
+"""Synthetic conversations with the statistics of real ones: words by Zipf's law, topics, near neighbours.
 
-A topic is three things that are talked of, a small vocabulary, and a centre: the vector that the embedder itself gives
-to a text about them. What is said of a topic takes words from it and lies around its centre, so a question about its
-things, embedded by the same model, has near neighbours. The noise falls off from direction to direction as that of
-real embeddings does; noise of equal strength in 384 directions would make every neighbour equally far.
+A topic is three things, a small vocabulary, and a centre: the embedder's own vector of a text about these things. Turns
+on a topic take words from it and have vectors around its centre, so a question about its things, embedded by the same
+model, has near neighbours. The noise decreases from direction to direction as in real embeddings; noise of equal
+strength in 384 directions would make all neighbours equally far.
 """
 
 from __future__ import annotations
@@ -45,20 +45,20 @@ _SYLLABLES: Final = "ba be bo da do du fa fi ga go ha he ka ki ko la le li lo ma
 _VOCABULARY_WORDS: Final = 20_000
 _TOPIC_THINGS: Final = 3
 _TOPIC_WORDS: Final = 40
-# Of the words of a turn: half hold the sentence together, some name the things talked of, some more are of its
-# topic, and the rest is anything.
+# Shares of the words of a turn: half are function words, some name the things of the topic, some more belong to its
+# vocabulary, and the rest is arbitrary.
 _FUNCTION_SHARE: Final = 0.5
 _THING_SHARE: Final = 0.04
 _TOPIC_SHARE: Final = 0.16
 _SENTENCE_WORDS: Final = (5, 30)
-# How often a turn has one, two and three sentences: 25 words on average, as in LoCoMo.
+# Frequency of turns with one, two and three sentences: 25 words on average, as in LoCoMo.
 _SENTENCES: Final = (0.65, 0.3, 0.05)
-# Below the length of a chunk, speaker included, so that a turn is one chunk.
+# Below the length of a chunk, including the speaker, so that a turn is one chunk.
 _TURN_CHARACTERS: Final = 560
 _QUESTION_SHARE: Final = 0.15
-# Zipf-Mandelbrot: the offset that English has.
+# Zipf-Mandelbrot: the offset of English.
 _ZIPF_OFFSET: Final = 2.7
-# What a vector is made of: its topic, its session, and what is its own.
+# Components of a vector: its topic, its session, and its own part.
 _SESSION_STRENGTH: Final = 0.35
 _NOISE_STRENGTH: Final = 0.75
 _QUESTIONS: Final = (
@@ -71,7 +71,7 @@ _QUESTIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class Talk:
-    """One session: who speaks, what is said turn by turn, and a unit vector for each turn."""
+    """One session: speakers, texts by turn, and a unit vector for each turn."""
 
     speakers: tuple[str, str]
     texts: Sequence[str]
@@ -80,7 +80,7 @@ class Talk:
 
 @dataclass(frozen=True, slots=True)
 class Topic:
-    """What is talked of, a vocabulary, and the direction in which its texts lie."""
+    """Things, a vocabulary, and the direction of the vectors of its texts."""
 
     things: Sequence[str]
     words: Sequence[str]
@@ -90,7 +90,7 @@ class Topic:
 class MadeUpTalk:
     """Sessions and questions of several parts (agents), each with topics of its own.
 
-    The same seed and embedder make the same ones, as long as they are asked for in the same order.
+    The same seed and embedder give the same ones, if they are requested in the same order.
     """
 
     def __init__(self, embed: Embed, *, topics: int, parts: int = 1, seed: int) -> None:
@@ -106,7 +106,7 @@ class MadeUpTalk:
         self._noise = (basis * (scale / np.linalg.norm(scale))).T.astype(np.float32)
 
     def session(self, turns: int, *, part: int = 0) -> Talk:
-        """A session about one topic; its texts differ from each other."""
+        """Return a session about one topic; its texts differ from each other."""
         topic = self._topic(part)
         first, second = self._chance.choice(len(SPEAKERS), 2, replace=False)
         texts: dict[str, None] = {}
@@ -115,7 +115,7 @@ class MadeUpTalk:
         return Talk((SPEAKERS[first], SPEAKERS[second]), list(texts), self._vectors(topic, turns))
 
     def question(self, *, part: int = 0) -> str:
-        """A question about the things of one topic."""
+        """Return a question about the things of one topic."""
         form = _QUESTIONS[int(self._chance.integers(len(_QUESTIONS)))]
         return form.format(*self._chance.permutation(self._topic(part).things))
 
@@ -124,7 +124,7 @@ class MadeUpTalk:
         return topics[int(self._chance.integers(len(topics)))]
 
     def _make_topics(self, embed: Embed, count: int) -> list[Topic]:
-        # Not the commonest words: those are everybody's.
+        # Without the most common words, which belong to all topics.
         common = _VOCABULARY_WORDS // 20
         words = [
             [self._vocabulary[i] for i in self._chance.integers(common, _VOCABULARY_WORDS, _TOPIC_WORDS)]
@@ -170,7 +170,7 @@ class MadeUpTalk:
 
 
 def _words(chance: np.random.Generator, count: int) -> list[str]:
-    """Different words of two to four syllables; the more common, the shorter."""
+    """Return different words of two to four syllables; the more common, the shorter."""
     syllables = _SYLLABLES.split()
     found: dict[str, None] = {}
     while len(found) < count:

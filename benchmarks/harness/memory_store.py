@@ -1,7 +1,7 @@
-"""Build a store of memories quickly: the rows that the pipeline would have written, with vectors made up beside them.
+"""Build a store of memories quickly: the rows that the pipeline would have written, with synthetic vectors.
 
-Of each hundred some say what another says already in slightly other words, some have faded, some are recalled often,
-some have expired; how many is told, so that what a job did can be compared with it.
+Of each hundred some repeat another in slightly different words, some have faded, some are recalled often, and some have
+expired. The numbers are returned, so that the work of a job can be compared with them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from storage.upkeep.maintenance import optimize
 AGENT: Final = "bench"
 Fate = Literal["kept", "doubled", "faded", "promoted", "expired"]
 SHARES: Final[dict[Fate, float]] = {"doubled": 0.10, "faded": 0.10, "promoted": 0.05, "expired": 0.05}
-# 2026-05-01: the moment at which the job runs.
+# 2026-05-01: the time at which the job runs.
 NOW_MICROS: Final = 1_777_593_600_000_000
 _HOUR_MICROS: Final = 3_600_000_000
 _SESSION_TURNS: Final = 40
 _TRANSACTION_MEMORIES: Final = 2_000
-# What another says again lies at a cosine of about .98 to it.
+# A repetition has a cosine of about .98 to the original.
 _DOUBLE_NOISE: Final = 0.2
 _UPKEEP_SECONDS: Final = 120.0
 
@@ -50,7 +50,7 @@ class _Made:
 def fill_memories(
     store: Store, talk: MadeUpTalk, count: int, model: Model, *, seed: int, tell: Progress
 ) -> dict[Fate, int]:
-    """Fill an empty store with so many memories of one agent; returns how many there are of each fate."""
+    """Fill an empty store with memories of one agent. Return the number of each kind."""
     made = list(_made(talk, count, np.random.default_rng(seed)))
     fates: dict[Fate, int] = dict.fromkeys(("kept", *SHARES), 0)
     for start in range(0, count, _TRANSACTION_MEMORIES):
@@ -79,7 +79,7 @@ def _made(talk: MadeUpTalk, count: int, chance: np.random.Generator) -> Iterator
             fate = "kept"
         text, vector = texts[number], vectors[number]
         if fate == "doubled":
-            other = kept.pop(int(chance.integers(len(kept))))  # each is said twice at the most
+            other = kept.pop(int(chance.integers(len(kept))))  # each is repeated at most once
             text, vector = _again(texts[other]), _near(vectors[other], chance)
         elif fate == "kept":
             kept.append(number)
@@ -95,7 +95,7 @@ def _memory(number: int, fate: Fate, text: str, vector: NDArray[np.float32]) -> 
 
 
 def _again(text: str) -> str:
-    """The same in slightly other words."""
+    """Return the same in slightly different words."""
     return f"Really {text[0].lower()}{text[1:].rstrip('.?')}."
 
 
@@ -120,7 +120,7 @@ def _write(tx: Transaction, part: Sequence[_Made], model: Model) -> None:
     tx.chunks.mark_chunked("memory", rows, now=NOW_MICROS)
     chunks = range(before + 1, _highest_chunk(tx) + 1)
     if len(chunks) != len(rows):
-        raise RuntimeError(f"{len(rows)} made-up memories became {len(chunks)} chunks: each should be one")
+        raise RuntimeError(f"{len(rows)} synthetic memories became {len(chunks)} chunks: each should be one")
     blobs = [to_blob(made.vector) for made in part]
     tx.chunks.store_vectors(model.name, model.dim, list(zip(chunks, blobs, strict=True)), now=NOW_MICROS)
     tx.index.add_vectors([VectorEntry(chunk, AGENT, blob) for chunk, blob in zip(chunks, blobs, strict=True)])
@@ -128,6 +128,6 @@ def _write(tx: Transaction, part: Sequence[_Made], model: Model) -> None:
 
 
 def _highest_chunk(tx: Transaction) -> int:
-    """The highest id ever given to a chunk."""
+    """Return the highest id ever assigned to a chunk."""
     found = tx.connection.exec_driver_sql("SELECT seq FROM sqlite_sequence WHERE name = 'chunks'").scalar()
     return int(found or 0)

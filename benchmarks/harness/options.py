@@ -1,4 +1,4 @@
-"""The options that every benchmark has, and the folder where results go."""
+"""The options common to all benchmarks, and the folder for results."""
 
 from __future__ import annotations
 
@@ -15,33 +15,35 @@ DEFAULT_SEED: Final = 20_261_101
 
 
 class UnusableData(ValueError):
-    """A data set that is not there or has another form; its message says which and what is expected."""
+    """A data set that does not exist or has another format; the message says which one and what is expected."""
 
 
 def parser(name: str, about: str | None, *, data: bool = True) -> argparse.ArgumentParser:
-    """A parser with the options that all benchmarks share."""
+    """Return a parser with the options common to all benchmarks."""
     options = argparse.ArgumentParser(
         prog=f"python -m benchmarks.{name}",
         description=(about or "").split("\n\n")[0],
         formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
-    options.add_argument("--output", type=Path, default=RESULTS / f"{name}.json", help="where the result is written")
-    options.add_argument("--seed", type=int, default=DEFAULT_SEED, help="of everything that is random")
-    options.add_argument("--quick", action="store_true", help="tiny inputs, to see that it runs; no figures to quote")
+    options.add_argument("--output", type=Path, default=RESULTS / f"{name}.json", help="where to write the result")
+    options.add_argument("--seed", type=int, default=DEFAULT_SEED, help="seed of everything that is random")
+    options.add_argument(
+        "--quick", action="store_true", help="tiny inputs, only to see that it runs; no meaningful figures"
+    )
     if data:
-        options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; else made-up turns")
+        options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; synthetic turns by default")
     return options
 
 
 def given(value: int | float | None, *, quick: bool, tiny: float, full: float) -> float:
-    """What was asked for on the command line, else the size of this kind of run."""
+    """Return the value from the command line, or the default for this kind of run."""
     if value is not None:
         return value
     return tiny if quick else full
 
 
 def run(main: Callable[[], None]) -> None:
-    """Run a benchmark; Ctrl-C, SIGTERM and unusable data end it in one line, after all that it started was stopped."""
+    """Run a benchmark. On Ctrl-C, SIGTERM and unusable data, stop what it started and print one line."""
     signal.signal(signal.SIGTERM, lambda _number, _frame: sys.exit(143))
     try:
         main()

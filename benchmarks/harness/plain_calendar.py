@@ -1,6 +1,6 @@
-"""When schedules are due, by brute force: every minute of a zone's clock, one by one, and nothing of Reverie's own.
+"""Compute due times by brute force: every minute of a zone's clock, one by one, without any code of Reverie.
 
-What is found here is held against what Reverie did, so it has to be too plain to be wrong in the same way.
+The result is compared with what Reverie did, so it must be too simple to be wrong in the same way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,10 @@ _ZERO = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def cron_firings(expression: str, zone: str, after: int, until: int) -> list[int]:
-    """Every firing after one moment up to another, in microseconds. Fields have numbers, `*`, lists, ranges, steps."""
+    """Return every firing after one time up to another, in microseconds.
+
+    Fields have numbers, `*`, lists, ranges, steps.
+    """
     minute, hour, day, month, weekday = expression.split()
     minutes, hours = _numbers(minute, 0, 59), _numbers(hour, 0, 23)
     days, months = _numbers(day, 1, 31), _numbers(month, 1, 12)
@@ -33,7 +36,7 @@ def cron_firings(expression: str, zone: str, after: int, until: int) -> list[int
 
 
 def interval_firings(seconds: int, anchor: int, after: int, until: int) -> list[int]:
-    """Every whole multiple of an interval from its anchor on, after one moment and up to another, in microseconds."""
+    """Return every multiple of an interval from its anchor on, after one time and up to another, in microseconds."""
     step, instant, found = seconds * 1_000_000, anchor, []
     while instant <= until:
         if instant > after:
@@ -43,9 +46,9 @@ def interval_firings(seconds: int, anchor: int, after: int, until: int) -> list[
 
 
 def _first_shown(zone: str, after: int, until: int) -> list[tuple[int, list[datetime]]]:
-    """The minutes after one moment and up to another."""
+    """Return the minutes after one time and up to another."""
     first, last = (_ZERO + timedelta(microseconds=moment) for moment in (after, until))
-    # By whole months, so that one walk serves all that ask about a zone.
+    # By whole months, so that one pass serves all schedules of a zone.
     first -= timedelta(days=first.day - 1)
     last += timedelta(days=32 - last.day)
     shown = _walk(zone, first.date().isoformat(), last.date().isoformat())
@@ -54,7 +57,7 @@ def _first_shown(zone: str, after: int, until: int) -> list[tuple[int, list[date
 
 @cache
 def _walk(zone: str, first_day: str, last_day: str) -> list[tuple[int, list[datetime]]]:
-    """Each minute of some months with the wall times that the clock of the zone first shows at it, or has passed."""
+    """Return each minute of some months with the wall times that the zone's clock first shows at it, or has skipped."""
     where = ZoneInfo(zone)
     instant, end = (datetime.fromisoformat(day).replace(tzinfo=UTC) for day in (first_day, last_day))
     latest = instant.astimezone(where).replace(tzinfo=None)

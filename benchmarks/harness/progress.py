@@ -1,4 +1,4 @@
-"""One line on standard error that says how far a benchmark has come."""
+"""One line on standard error with the progress of a benchmark."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _FILE_SECONDS = 10.0
 
 
 class Progress:
-    """Rewrites its line on a terminal; elsewhere it writes one every ten seconds."""
+    """Rewrites its line on a terminal; otherwise writes one every ten seconds."""
 
     def __init__(self) -> None:
         self._terminal = sys.stderr.isatty()

@@ -1,7 +1,7 @@
-"""What others have published, or what a simple baseline reaches, on the same sets with the same embedder.
+"""Published figures of others, and those of simple baselines, on the same data sets with the same embedder.
 
-A figure without its definition is no figure: sets, halves of sets, and the meaning of @k differ between publications,
-and each line says how. All in percent, with all-MiniLM-L6-v2 and no language model, where nothing else is said.
+A figure needs its definition: data sets, parts of them, and the meaning of @k differ between publications, and each
+line states them. All in percent, with all-MiniLM-L6-v2 and no language model, unless stated otherwise.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _QUOTED: Final = "as quoted with the development data"
 
 
 class Published(NamedTuple):
-    """One figure: of which measure of ours it is the counterpart, who reached it, on what, and where it is from."""
+    """One figure: our corresponding measure, the system, the data set, and the source."""
 
     measure: str
     percent: float

@@ -1,4 +1,4 @@
-"""Recall in a fresh process of its own: no server, no client, the store on disk and what is made of it in memory.
+"""Recall in a fresh process: no server, no client, the store on disk and its index in memory.
 
 Runs as `python -m benchmarks.harness.recall_process PLAN.json`; prints one line of JSON.
 """
@@ -22,12 +22,12 @@ from reverie.types import RecallResponse
 from worker.runtime import Runtime
 from worker.settings import load_settings
 
-# The server has one thread for a question's vector too: see `server.__main__`.
+# The server also uses one thread for a question's vector: see `server.__main__`.
 _THREADS: Final = 1
 
 
 class Plan(msgspec.Struct, frozen=True, kw_only=True):
-    """What to ask of which store: first the `warm` questions, then those that are timed."""
+    """Questions by store: first the `warm` questions, then the timed ones."""
 
     data: str
     workspace: str
@@ -38,7 +38,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InProcess(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured; memory in bytes, shared pages counted by their share, model loaded."""
+    """The measurements; memory in bytes, shared pages proportionally, with the model loaded."""
 
     model_seconds: float
     warm_up: WarmUp
@@ -50,7 +50,7 @@ class InProcess(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_in_process(plan: Plan, folder: Path) -> InProcess:
-    """Measure in a fresh process. Raises RuntimeError with what it said when it fails."""
+    """Measure in a fresh process. Raises RuntimeError: with its output, if it fails."""
     path = folder / "plan.json"
     path.write_bytes(msgspec.json.encode(plan))
     command = [sys.executable, "-m", "benchmarks.harness.recall_process", str(path)]
@@ -108,7 +108,9 @@ def _recall(runtime: Runtime, workspace: str, question: Asked, limit: int) -> Re
 
 
 def memory(pid: int | None = None) -> int:
-    """The memory of a process, this one by default, in bytes: shared pages by their share where the system tells."""
+    """Return the memory of a process, by default this one, in bytes; shared pages proportionally if the system reports
+    it.
+    """
     about = psutil.Process(pid).memory_full_info()
     return int(getattr(about, "pss", 0) or about.rss)
 

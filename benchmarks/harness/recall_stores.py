@@ -1,4 +1,4 @@
-"""The stores that recall is timed on: built once, in a folder of their own, and shown to a stack by a link."""
+"""The stores for timing recall: built once, in a folder of their own, and linked into a stack's data folder."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from benchmarks.harness.stack import WORKSPACE
 from benchmarks.harness.timed import Asked
 from storage.stores import Stores
 
-# About as many chunks are said of one topic; more topics than this are only more time to embed them.
+# About as many chunks belong to one topic; more topics only take more time to embed.
 _CHUNKS_A_TOPIC: Final = 200
 _FEWEST_TOPICS: Final = 20
 _MOST_TOPICS: Final = 5_000
@@ -31,22 +31,22 @@ _KEPT_FROM_CHUNKS: Final = 50_000
 
 @dataclass(frozen=True, slots=True)
 class BuiltStore:
-    """A data folder with one workspace, and what to ask of it."""
+    """A data folder with one workspace, and the questions for it."""
 
     folder: Path
     questions: list[Asked]
 
     def show(self, data: Path) -> None:
-        """Make it the workspace of another data folder, by a link: nothing is copied."""
+        """Link it into another data folder as its workspace, without a copy."""
         (data / "workspaces").mkdir(mode=0o700, exist_ok=True)
         (data / "workspaces" / WORKSPACE).symlink_to(self.folder / "workspaces" / WORKSPACE)
 
     def bytes_on_disk(self) -> int:
-        """What the workspace takes on disk."""
+        """Return the size of the workspace on disk."""
         return sum(path.stat().st_size for path in self.folder.rglob("*") if path.is_file())
 
     def texts(self) -> list[str]:
-        """The text of each chunk, as the peers are given them."""
+        """Return the text of each chunk, as the peers get them."""
         stores = Stores(self.folder)
         try:
             with stores.workspace(WORKSPACE, create=False).reading() as tx:
@@ -56,19 +56,19 @@ class BuiltStore:
 
 
 class _Manifest(msgspec.Struct, frozen=True, kw_only=True):
-    """What a kept store was made with: one that was made with anything else is made anew."""
+    """The parameters with which a kept store was built; one with other parameters is built again."""
 
     size: str
     seed: int
     model: str
-    revision: int = 1  # raise it when what is written changes
+    revision: int = 1  # increase it when the written data changes
 
 
 @contextmanager
 def built_store(
     size: StoreSize, embedder: Embedder, *, questions: int, seed: int, keep: Path | None, tell: Progress
 ) -> Iterator[BuiltStore]:
-    """Build a store and remove it afterwards; a large one is kept where a folder `keep` is given, and used again."""
+    """Build a store and remove it afterwards; with a folder `keep`, keep a large one and reuse it."""
     talk = MadeUpTalk(embedder.embed, topics=_topics(size), parts=size.agents, seed=seed)
     kept = keep is not None and size.total >= _KEPT_FROM_CHUNKS
     folder = keep / str(size) if keep is not None and kept else Path(mkdtemp(prefix="rvb-store-"))
@@ -76,7 +76,7 @@ def built_store(
         manifest = _Manifest(size=str(size), seed=seed, model=embedder.model)
         if not _is_there(folder, manifest):
             _build(folder, talk, size, embedder, manifest, tell)
-        # Of its own chance, so that a kept store and a new one are asked the same.
+        # With a random generator of its own, so that a kept store and a new one get the same questions.
         asking = MadeUpTalk(embedder.embed, topics=_topics(size), parts=size.agents, seed=seed)
         yield BuiltStore(folder, _questions(asking, size, questions, seed))
     finally:
@@ -105,12 +105,12 @@ def _is_there(folder: Path, manifest: _Manifest) -> bool:
 
 
 def _topics(size: StoreSize) -> int:
-    """Topics of each agent."""
+    """Return the number of topics of each agent."""
     return max(min(size.chunks // _CHUNKS_A_TOPIC, _MOST_TOPICS // size.agents), _FEWEST_TOPICS)
 
 
 def _questions(talk: MadeUpTalk, size: StoreSize, count: int, seed: int) -> list[Asked]:
-    """Different questions to agents drawn at random."""
+    """Return different questions to agents chosen at random."""
     chance = np.random.default_rng(seed)
     names = size.names
     found: dict[Asked, None] = {}

@@ -1,4 +1,4 @@
-"""A result: figures with goals, where and how they were measured. A figure without those is no figure."""
+"""A result: figures with goals, and where and how they were measured."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from benchmarks.harness.machine import machine, versions
 console = Console()
 BUSY_BEFORE: Final = "cpu_busy_before_percent"
 _LOOK_SECONDS: Final = 0.5
-# Beside such a load a figure says more of the neighbours than of Reverie.
+# Above this load by other processes, a figure says more about them than about Reverie.
 _BUSY_PERCENT: Final = 15.0
 
 
 class Goal(msgspec.Struct, frozen=True, kw_only=True):
-    """One goal of the specification. `figure` None: it was not measured, and `note` says why."""
+    """One goal. If `figure` is None, it was not measured, and `note` says why."""
 
     what: str
     relation: Literal[">=", "<=", "<", "=="]
@@ -33,7 +33,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def reached(self) -> bool | None:
-        """Whether it was reached; None where it was not measured."""
+        """Return whether it was reached; None if it was not measured."""
         if self.figure is None:
             return None
         match self.relation:
@@ -48,7 +48,7 @@ class Goal(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Result(msgspec.Struct, kw_only=True):
-    """What one run of one benchmark found. A `quick` run shows that the benchmark works and nothing else."""
+    """The findings of one run of a benchmark. A `quick` run only shows that the benchmark works."""
 
     benchmark: str
     seed: int
@@ -63,7 +63,7 @@ class Result(msgspec.Struct, kw_only=True):
     machine: dict[str, Any] = {}
 
     def add(self, name: str, value: Any, unit: str = "") -> None:
-        """Note a figure."""
+        """Add a figure."""
         self.figures[name] = value
         if unit:
             self.units[name] = unit
@@ -74,7 +74,9 @@ class Result(msgspec.Struct, kw_only=True):
         self.versions, self.machine = versions(), machine()
         busy = self.settings.get(BUSY_BEFORE, 0.0)
         if busy > _BUSY_PERCENT:
-            self.notes.append(f"others kept the processors {busy:.0f} % busy when this began: measure again alone")
+            self.notes.append(
+                f"other processes kept the processors {busy:.0f} % busy at the start: measure again on an idle machine"
+            )
         path.parent.mkdir(parents=True, exist_ok=True)
         goals = [{**msgspec.to_builtins(goal), "reached": goal.reached} for goal in self.goals]
         encoded = msgspec.json.encode({**msgspec.to_builtins(self), "goals": goals})
@@ -105,12 +107,12 @@ class Result(msgspec.Struct, kw_only=True):
 
 
 def read_result(path: Path) -> Result:
-    """Read a result back. Raises OSError and msgspec.DecodeError."""
+    """Read a result. Raises OSError and msgspec.DecodeError."""
     return msgspec.json.decode(path.read_bytes(), type=Result)
 
 
 def shown(value: object) -> str:
-    """A figure for people."""
+    """Return a figure for display."""
     if value is None:
         return "not measured"
     if isinstance(value, bool) or not isinstance(value, (int, float)):
@@ -119,13 +121,13 @@ def shown(value: object) -> str:
 
 
 def verdict(reached: bool | None) -> str:
-    """Whether a goal was reached, for people."""
+    """Return whether a goal was reached, for display."""
     return {True: "yes", False: "NO", None: "not measured"}[reached]
 
 
 def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
-    """The options of a run as they are written into its result, and how busy others kept the machine before it."""
+    """Return the options of a run for its result, and how busy other processes kept the machine before it."""
     kept = {name: value for name, value in options.items() if name not in ("output", "seed", "quick")}
-    # Of a path, the name: the rest is about this machine.
+    # Of a path, only the name: the rest is about this machine.
     settings = {name: value.name if isinstance(value, Path) else value for name, value in kept.items()}
     return {**settings, BUSY_BEFORE: psutil.cpu_percent(interval=_LOOK_SECONDS)}

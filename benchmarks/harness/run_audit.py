@@ -1,4 +1,4 @@
-"""The rows of schedules held against each other, against what was told, and against what the receiver was sent."""
+"""Check the rows of schedules against each other, against the notifications, and against what the receiver got."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FAILURES = ("failed", "timed_out")
 
 @dataclass(slots=True)
 class RunAudit:
-    """What was found; the lists have one line for each thing that is wrong."""
+    """Findings; each list has one line for each error."""
 
     unended: list[str] = field(default_factory=list)
     inconsistent: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class RunAudit:
 def audit_rows(
     known: Known, record: ScheduleRecord, runs: Sequence[RunRecord], rules: ScheduleRules, found: RunAudit
 ) -> None:
-    """Whether the runs of a schedule make sense one by one, and the schedule is what its runs made of it."""
+    """Check the runs of a schedule one by one, and the schedule against its runs."""
     found.unended += [f"run {run.id} is {run.status}" for run in runs if run.status in OPEN_STATUSES]
     ended = sorted((run for run in runs if run.finished_at is not None), key=lambda run: run.finished_at or 0)
     found.inconsistent += [f"run {run.id}: {what}" for run in runs for what in _wrong_of(run)]
@@ -53,9 +53,9 @@ def audit_told(
     rules: ScheduleRules,
     found: RunAudit,
 ) -> None:
-    """Whether somebody was told of each run once, and of failures in a row when they were that many.
+    """Check that each run was notified once, and failures in a row when their number required it.
 
-    `told` has the kind and the run of each notification. Two that ended one run would have told of it twice.
+    `told` has the kind and the run of each notification. Two workers that ended one run would have notified twice.
     """
     times = Counter(run for kind, run in told if kind == "run")
     for run in runs:
@@ -80,7 +80,7 @@ def audit_deliveries(
     deleted: set[str],
     found: RunAudit,
 ) -> None:
-    """Whether the receiver was sent each run that succeeded, of each what is in its row, and nothing else."""
+    """Check that the receiver got each successful run, with the content of its row, and nothing else."""
     well: set[str] = set()
     for delivery in deliveries:
         run = runs.get(delivery.id)
@@ -126,7 +126,7 @@ def _wrong_with(
 
 
 def _failures_at(known: Known, run: RunRecord, runs: Sequence[RunRecord]) -> int:
-    """How many failures in a row there were once a run had ended; to resume a schedule begins a new count."""
+    """Return the number of failures in a row after a run; resuming a schedule resets it."""
     at = run.finished_at or 0
     begun = max((until for _, until in known.resumed if until <= at), default=0)
     ended = [one for one in runs if one.finished_at is not None and begun < one.finished_at <= at]

@@ -1,6 +1,6 @@
-"""Somebody who works at schedules while everything is killed: pauses, changes, deletes, runs and cancels some.
+"""An operator who pauses, changes, deletes, runs and cancels schedules while processes are being killed.
 
-All of it is drawn from a seed beforehand, and done by the functions that the HTTP server calls.
+The plan is drawn from a seed in advance, and carried out with the functions that the HTTP server calls.
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from worker.runtime import Runtime
 
 WORKSPACE: Final = "bench"
 AGENT: Final = "bench"
-# Between pausing and resuming, at most.
+# Maximum time between pausing and resuming.
 _PAUSE_SECONDS: Final = 2.0
-# A database that is locked by a process that was stopped over it is asked again.
+# A database locked by a paused process is retried.
 _ATTEMPTS: Final = 3
 
 
 class Operator(threading.Thread):
-    """Makes all schedules when told to, and carries out its plan in a thread of its own."""
+    """Creates all schedules on request, and carries out its plan in a thread of its own."""
 
     def __init__(self, here: Runtime, clock: FastClock, schedules: MadeUpSchedules, *, seed: int) -> None:
         super().__init__(name="operator", daemon=True)
@@ -52,16 +52,16 @@ class Operator(threading.Thread):
 
     @property
     def store(self) -> Store:
-        """Where the schedules are."""
+        """Return the store with the schedules."""
         return self._here.stores.workspace(WORKSPACE)
 
     def make_all(self) -> None:
-        """Make the schedules that there are from the first minute on."""
+        """Create the schedules that exist from the first minute on."""
         for wish in self._schedules.all():
             self._make(wish)
 
     def run(self) -> None:
-        """Carry out the plan, each step when its time has come."""
+        """Carry out the plan, each step at its time."""
         for at_seconds, name, step in self._plan:
             left = at_seconds - (now_micros() - self._clock.started) / 1_000_000
             if self._over.wait(max(0.0, left)):
@@ -69,7 +69,7 @@ class Operator(threading.Thread):
             self._carry_out(name, step)
 
     def stop(self) -> None:
-        """End it, wherever it is in its plan."""
+        """Stop, at whatever point of the plan."""
         self._over.set()
         if self.ident is not None:
             self.join()
@@ -100,7 +100,7 @@ class Operator(threading.Thread):
             return
 
     def _any(self) -> Known:
-        """A schedule that fires again and again, and does not fail for ever."""
+        """Return a recurring schedule that does not always fail."""
         return self._chance.choice([
             known for known in self.known.values()
             if not (known.deleted or known.fails_always or isinstance(known.cadence, Once))
@@ -183,5 +183,5 @@ class Operator(threading.Thread):
 
 
 def _may_be_cancelled(known: Known) -> bool:
-    """A one-shot that is cancelled is paused; here each is to succeed."""
+    """Resume a one-shot: cancelling paused it, but here each is to succeed."""
     return not (known.deleted or isinstance(known.cadence, Once))

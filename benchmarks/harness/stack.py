@@ -1,7 +1,7 @@
 """The real stack on a folder of its own, as `reverie up` starts it: what the benchmarks measure.
 
-Invariant: a stack does not outlive the benchmark that started it, whether that ends, fails, or is killed (the kernel
-then tells the supervisor, which stops the rest).
+Invariant: a stack does not outlive the benchmark that started it, whether that ends, fails, or is killed (then the
+kernel signals the supervisor, which stops the rest).
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from worker.supervision.run_file import RunFileEntry, read_run_file
 
 WORKSPACE: Final = "bench"
 _WARM_WORKSPACE: Final = "warm-up"
-# Enough single messages that every process of a pool has had its turn.
+# Enough single messages for every process of a pool to get one.
 _WARM_MESSAGES: Final = 12
 _START_SECONDS: Final = 180.0
 _STOP_SECONDS: Final = 40.0
@@ -49,7 +49,7 @@ class Stack:
     """Broker, workers, beat and server on a temporary folder; use it in a `with` statement, in the main thread."""
 
     def __init__(self, *, env: Mapping[str, str] | None = None, keep: bool = False) -> None:
-        # Short, because the broker's socket lies below it.
+        # A short path, because the broker's socket is in it.
         self.data = Path(tempfile.mkdtemp(prefix="rvb-", dir="/tmp"))
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
@@ -75,14 +75,14 @@ class Stack:
             shutil.rmtree(self.data, ignore_errors=True)
 
     def start(self) -> None:
-        """Start every process; return when workers are alive and the embedder has embedded."""
+        """Start all processes. Return when workers are alive and the embedder has embedded."""
         argv = [sys.executable, "-m", "worker.cli", "--data", str(self.data), "up", "--port", str(self.port)]
         self._process = spawn(argv, self._environment(), self.data / "up.out", signal.SIGTERM)
         self._await_workers()
         self._warm_up()
 
     def stop(self) -> None:
-        """Ask it to end as Ctrl-C does, and end what does not."""
+        """Interrupt it as Ctrl-C does, and kill what does not end."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -99,35 +99,35 @@ class Stack:
         psutil.wait_procs(family, timeout=5)
 
     def producer(self, workspace: str = WORKSPACE) -> Producer:
-        """What puts messages into the inbox, as the client does."""
+        """Return a producer, which puts messages into the inbox as the client does."""
         return Producer(self.broker_url, workspace=workspace)
 
     def inbox(self) -> WorkerInbox:
-        """The inbox itself, to ask how much waits in it."""
+        """Return the inbox, to query how much waits in it."""
         return WorkerInbox(connect(self.broker_url), prefix=contract.DEFAULT_PREFIX)
 
     def database(self, workspace: str = WORKSPACE) -> Path:
-        """The file of a workspace."""
+        """Return the database file of a workspace."""
         return self.data / "workspaces" / workspace / "memory.db"
 
     def watch(self, workspace: str = WORKSPACE) -> Watch:
-        """A look into the database of a workspace."""
+        """Return read access to the database of a workspace."""
         return Watch(self.database(workspace))
 
     @property
     def supervisor_pid(self) -> int:
-        """The process that keeps the others alive."""
+        """Return the supervisor's process."""
         if self._process is None:
-            raise RuntimeError("the stack does not run")
+            raise RuntimeError("the stack is not running")
         return self._process.pid
 
     def processes(self) -> list[RunFileEntry]:
-        """The supervised processes as the supervisor last wrote them down."""
+        """Return the supervised processes, as last written by the supervisor."""
         up = read_run_file(self.data)
         return list(up.processes) if up else []
 
     def server_answers(self) -> bool:
-        """Whether there is an HTTP server and it answers."""
+        """Return whether an HTTP server exists and answers."""
         try:
             with urllib.request.urlopen(f"{self.url}/healthz", timeout=5) as answer:
                 return int(answer.status) == 200
@@ -135,7 +135,7 @@ class Stack:
             return False
 
     def wait_server(self, timeout_seconds: float = 20.0) -> bool:
-        """Whether the HTTP server answers within the time."""
+        """Return whether the HTTP server answers within the time."""
         deadline = time.monotonic() + timeout_seconds
         while not self.server_answers():
             if time.monotonic() > deadline or not (ROOT / "server" / "__main__.py").exists():
@@ -144,12 +144,12 @@ class Stack:
         return True
 
     def monitor(self) -> list[WorkerHeartbeat]:
-        """The workers that have been heard of."""
+        """Return the workers that have reported."""
         with connect(self.broker_url) as broker:
             return Monitor(broker, prefix=contract.DEFAULT_PREFIX).workers()
 
     def _environment(self) -> dict[str, str]:
-        # An empty variable counts as not set: what the caller's shell says of its own Reverie is not meant for this.
+        # An empty variable counts as not set: settings of the caller's own Reverie must not apply here.
         foreign = dict.fromkeys(("REVERIE_BROKER", "REVERIE_BROKER_PREFIX", "REVERIE_WORKSPACE", "REVERIE_HOST"), "")
         return {**foreign, "REVERIE_CONFIG": os.devnull, "HF_HUB_OFFLINE": "1", **self._env}
 
@@ -167,7 +167,7 @@ class Stack:
         process = self._process
         if process is None or process.poll() is not None or time.monotonic() > deadline:
             said = (self.data / "up.out").read_text(encoding="utf-8", errors="replace")[-2_000:]
-            raise RuntimeError(f"the stack did not start; it said:\n{said}")
+            raise RuntimeError(f"the stack did not start; its output:\n{said}")
 
     def _warm_up(self) -> None:
         producer = self.producer(_WARM_WORKSPACE)

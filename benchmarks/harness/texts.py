@@ -1,6 +1,6 @@
-"""The texts that are measured with: turns of conversations from a LoCoMo file, or made up in the same lengths.
+"""The texts for measurements: turns of conversations from a LoCoMo file, or synthetic ones of the same lengths.
 
-Nothing of such a file is kept in the repository: its licence allows evaluation only.
+Nothing of such a file is stored in the repository: its licence allows evaluation only.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from benchmarks.harness.result import console
 from reverie.clock import new_id, now_micros
 from reverie.contract import MessagePayload
 
-# Characters of a turn of the development set at each tenth from the shortest to the longest.
+# Characters of a turn of the development set, at each tenth from the shortest to the longest.
 _LENGTH_TENTHS: Final = (5, 54, 70, 84, 98, 113, 131, 152, 176, 218, 434)
 _VOCABULARY: Final = """
     the a to and we you it was for that have really just been with about this last week my new they great love so
@@ -37,18 +37,18 @@ class Turn:
 
 @dataclass(frozen=True, slots=True)
 class Texts:
-    """The turns of a run and where they come from."""
+    """The turns of a run and their source."""
 
     turns: Sequence[Turn]
     source: str
 
     def payloads(self, *, agent: str = "bench", label: str = "") -> list[MessagePayload]:
-        """Each turn as a message with a new id, its conversation as its session."""
+        """Return each turn as a message with a new id, its conversation as its session."""
         return [payload_of(turn, agent=agent, label=label) for turn in self.turns]
 
 
 def load_texts(path: Path | None, count: int, *, seed: int) -> Texts:
-    """`count` turns: those of the file, over and over as other conversations; without the file made-up ones."""
+    """Return `count` turns: those of the file, repeated as other conversations, or synthetic ones without a file."""
     if path is not None and path.is_file():
         found = list(_turns_of(json.loads(path.read_text(encoding="utf-8"))))
         source = f"LoCoMo, {path.name}, {len(found)} turns"
@@ -65,7 +65,7 @@ def load_texts(path: Path | None, count: int, *, seed: int) -> Texts:
 
 
 def payload_of(turn: Turn, *, agent: str = "bench", label: str = "") -> MessagePayload:
-    """A turn as a message, as the client makes it; `label` keeps the sessions of several rounds apart."""
+    """Return a turn as a message, as the client creates it; `label` separates the sessions of several rounds."""
     message_id = new_id()
     return MessagePayload(
         id=message_id,

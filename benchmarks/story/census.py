@@ -1,4 +1,4 @@
-"""What there is of an agent's memories at one moment of the month, and what was done to them since the day before."""
+"""Count an agent's memories at the end of a day, and what the jobs did since the day before."""
 
 from __future__ import annotations
 
@@ -30,9 +30,9 @@ class Standing:
 
 @dataclass(slots=True)
 class Day:
-    """A day of the month, from 1: what was said and asked, what the jobs did, and what stands at its end.
+    """A day of the month, from 1: messages, questions, what the jobs did, and the memories at its end.
 
-    `done` counts entries of the curation log by action. `superseded` are those whose place was taken.
+    `done` counts entries of the curation log by action.
     """
 
     number: int
@@ -44,14 +44,14 @@ class Day:
     superseded: int = 0
 
     def of_lifetime(self, lifetime: str) -> int:
-        """How many memories of a lifetime stand."""
+        """Return the number of memories of a lifetime."""
         return sum(one.lifetime == lifetime for one in self.standing)
 
 
 def standing_of(
     stores: Iterable[Store], agents: Sequence[str], *, now: int, rates: Mapping[Tier, float]
 ) -> tuple[list[Standing], int]:
-    """Every memory that stands, and how many were superseded; of some agents, in some stores."""
+    """Return all current memories and the number of superseded ones, of some agents in some stores."""
     standing: list[Standing] = []
     superseded = 0
     for store in stores:
@@ -66,7 +66,7 @@ def standing_of(
 
 
 def done_since(stores: Iterable[Store], agents: Sequence[str], moment: int) -> Counter[str]:
-    """What the jobs did from a moment (microseconds) on, by action."""
+    """Count what the jobs did since a time (microseconds), by action."""
     done: Counter[str] = Counter()
     for store in stores:
         with store.reading() as tx:
@@ -81,7 +81,7 @@ def done_since(stores: Iterable[Store], agents: Sequence[str], moment: int) -> C
 
 
 def _name(entry: CurationEntry) -> str:
-    """What was done; what a dream sweep promotes is told apart from what consolidation does."""
+    """Return the action; promotions of a dream sweep are counted separately from those of consolidation."""
     return "dream" if entry.job == contract.DREAM_SWEEP else entry.action
 
 

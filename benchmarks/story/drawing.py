@@ -1,4 +1,4 @@
-"""Charts as SVG text: panels with axes, areas, lines and bars, small enough to be read and to live in a repository."""
+"""Charts as SVG text: panels with axes, areas, lines and bars, small enough for a repository."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Point = tuple[float, float]
 
 @dataclass(slots=True)
 class Panel:
-    """One chart: where it stands (pixels), and the values that its edges stand for. `log` is of the vertical axis."""
+    """One chart: its place in the plot (pixels) and the values at its edges. `log` refers to the vertical axis."""
 
     left: float
     top: float
@@ -32,24 +32,24 @@ class Panel:
     parts: list[str] = field(default_factory=list)
 
     def x(self, value: float) -> float:
-        """Where a value lies from the left edge of the picture."""
+        """Return the x coordinate of a value."""
         return self.left + self.width * (value - self.x_from) / (self.x_to - self.x_from)
 
     def y(self, value: float) -> float:
-        """Where a value lies from the top of the picture; one outside the panel lies on its edge."""
+        """Return the y coordinate of a value; values outside the panel are placed on its edge."""
         scale: Callable[[float], float] = math.log10 if self.log else float
         low, high = scale(self.y_from), scale(self.y_to)
         share = (scale(max(value, self.y_from)) - low) / (high - low)
         return self.top + self.height * (1 - min(share, 1.0))
 
     def title(self, text: str, note: str = "") -> None:
-        """What the panel shows, above it."""
+        """Draw title and subtitle above the panel."""
         self.parts.append(label(self.left, self.top - 22, text, size=14, weight=600))
         if note:
             self.parts.append(label(self.left, self.top - 7, note, size=11, colour=FAINT))
 
     def axes(self, x_ticks: Sequence[float], y_ticks: Sequence[float], *, y_name: Callable[[float], str]) -> None:
-        """Grid lines with what they stand for."""
+        """Draw grid lines with their values."""
         right = self.left + self.width
         for tick in y_ticks:
             y = self.y(tick)
@@ -60,24 +60,24 @@ class Panel:
             self.parts.append(label(self.x(tick), bottom, f"{tick:g}", size=11, colour=FAINT, anchor="middle"))
 
     def area(self, lower: Sequence[Point], upper: Sequence[Point], colour: str) -> None:
-        """What lies between two lines of the same places."""
+        """Draw the area between two lines over the same places."""
         outline = [*upper, *reversed(lower)]
         points = " ".join(f"{self.x(x):.1f},{self.y(y):.1f}" for x, y in outline)
         self.parts.append(f'<polygon points="{points}" fill="{colour}" fill-opacity="0.85"/>')
 
     def curve(self, points: Sequence[Point], colour: str, *, width: float = 1.5, opacity: float = 1.0) -> None:
-        """A line through values."""
+        """Draw a line through values."""
         placed = [(self.x(x), self.y(y)) for x, y in points]
         self.parts.append(line(placed, colour=colour, width=width, opacity=opacity))
 
     def threshold(self, value: float, text: str, colour: str) -> None:
-        """A level that something happens at."""
+        """Draw a labelled threshold."""
         y = self.y(value)
         self.parts.append(line([(self.left, y), (self.left + self.width, y)], colour=colour, width=1, dashed=True))
         self.parts.append(label(self.left + self.width, y - 4, text, size=11, colour=colour, anchor="end"))
 
     def bars(self, stacks: Sequence[tuple[float, Sequence[tuple[float, str]]]], *, share: float = 0.7) -> None:
-        """A stack of bars at each place: heights from the bottom up, with their colours."""
+        """Draw a stack of bars at each place: heights from the bottom up, with their colours."""
         wide = share * self.width / max(self.x_to - self.x_from, 1.0)
         for place, stack in stacks:
             base = 0.0
@@ -91,7 +91,7 @@ class Panel:
                 base += height
 
     def legend(self, entries: Sequence[tuple[str, str]]) -> None:
-        """What the colours stand for, right above the panel."""
+        """Draw a legend of the colours just above the panel."""
         place = self.left + self.width
         for text, colour in reversed(entries):
             place -= 7.0 * len(text)
@@ -104,7 +104,7 @@ class Panel:
 def label(
     x: float, y: float, text: str, *, size: int, colour: str = INK, anchor: str = "start", weight: int = 400
 ) -> str:
-    """A line of text; `anchor` start, middle or end."""
+    """Return a text element; `anchor` is start, middle or end."""
     return (
         f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{colour}" text-anchor="{anchor}"'
         f' font-weight="{weight}">{escape(text)}</text>'
@@ -112,7 +112,7 @@ def label(
 
 
 def line(points: Sequence[Point], *, colour: str, width: float, opacity: float = 1.0, dashed: bool = False) -> str:
-    """A line through places in the picture."""
+    """Return a line through places in the plot."""
     placed = " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
     dash = ' stroke-dasharray="5 4"' if dashed else ""
     return (
@@ -122,7 +122,7 @@ def line(points: Sequence[Point], *, colour: str, width: float, opacity: float =
 
 
 def picture(width: int, height: int, *, title: str, panels: Sequence[Panel], more: Sequence[str] = ()) -> str:
-    """The whole picture as an SVG document, on a ground of its own so that it is read on any page."""
+    """Return the whole plot as an SVG document, with a background of its own so that it is readable on any page."""
     parts = [part for panel in panels for part in panel.parts]
     return "\n".join(
         [
@@ -138,7 +138,7 @@ def picture(width: int, height: int, *, title: str, panels: Sequence[Panel], mor
 
 
 def round_top(value: float) -> float:
-    """A round number at or above a value, for the top of an axis."""
+    """Return a round number at or above a value, for the top of an axis."""
     if value <= 0:
         return 1.0
     magnitude = 10.0 ** math.floor(math.log10(value))

@@ -1,4 +1,4 @@
-"""The month: when what is said, when the agent asks, and when the clock runs which job, from one seed."""
+"""Simulate the month: which messages, questions and jobs come when, from one seed."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from reverie.memories.types import MemoryDraft
 DAYS: Final = 30
 HOUR: Final = 3_600_000_000
 DAY: Final = 24 * HOUR
-# Questions of an agent a day: some hours of work.
+# Questions of an agent per day: some hours of work.
 ASKED_A_DAY: Final = 8
-# Half of what is asked is asked again by and by, as people do.
+# Half of the questions are repeated over time, as people do.
 _ASKED_AGAIN: Final = 0.5
 _ASKS_FROM_HOUR: Final = 8
 _ASKS_TO_HOUR: Final = 20
-# What the clock runs on a day, by its hour. Extraction comes besides after each session.
+# Jobs of a day, by hour. In addition, extraction runs after each session.
 _EVERY_SIX_HOURS: Final = (contract.CONSOLIDATE_MEMORIES, contract.CONSOLIDATE_CONVERSATIONS)
 _AT: Final[Mapping[int, Sequence[str]]] = {
     0: _EVERY_SIX_HOURS,
@@ -39,7 +39,7 @@ JOBS: Final[Mapping[int, Sequence[str]]] = {hour: (*_AT.get(hour, ()), contract.
 
 @dataclass(frozen=True, slots=True)
 class Life:
-    """What an agent lives through: its sessions in their order, what it notes of each, and what it may ask."""
+    """Input of an agent: its sessions in order, its notes on each, and the questions it may ask."""
 
     haystack: Haystack
     asks: Sequence[str]
@@ -54,7 +54,7 @@ class _Event:
 
 @dataclass(slots=True)
 class Month:
-    """Thirty days of some agents in one world, driven hour by hour; without maintenance, no job ever runs."""
+    """Thirty days of some agents in one world, hour by hour; without maintenance, no job ever runs."""
 
     world: World
     lives: Sequence[Life]
@@ -66,7 +66,7 @@ class Month:
     _later: dict[int, list[_Event]] = field(default_factory=dict)
 
     def live(self) -> list[Day]:
-        """Let the month pass; returns its days."""
+        """Run through the month and return its days."""
         chance = random.Random(self.seed)
         spread = [_spread(life) for life in self.lives]
         for number in range(1, DAYS + 1):
@@ -95,10 +95,10 @@ class Month:
             hour = chance.uniform(7.0, 21.0)
             events.append(_Event(hour, partial(self._say, day, agent, said)))
             events += self._noting(day, life, said[0].session, hour)
-            # Half a minute of silence, and the next look of the clock.
+            # Half a minute without a message, and the next sweep.
             events.append(_Event(hour + 0.02, partial(self._job, contract.EXTRACT_MEMORIES)))
         for _ in range(ASKED_A_DAY if life.asks else 0):
-            # The favourites of a seed: the first questions are asked again and again.
+            # A seed has favourites: the first questions are asked again and again.
             pool = life.asks[: max(1, len(life.asks) // 4)] if chance.random() < _ASKED_AGAIN else life.asks
             question = chance.choice(pool)
             hour = chance.uniform(_ASKS_FROM_HOUR, _ASKS_TO_HOUR)
@@ -106,7 +106,7 @@ class Month:
         return events
 
     def _noting(self, day: Day, life: Life, session: str, hour: float) -> list[_Event]:
-        """What the agent notes of a session right after it, and what it notes once more on another day."""
+        """Write the agent's notes on a session right after it, and those repeated on another day."""
         agent, events = life.haystack.agent, []
         for place, note in enumerate(life.notes.get(session, ())):
             name = f"{agent}-{session}-{place}"
@@ -147,7 +147,7 @@ class Month:
             self.world.run(task)
 
     def _close(self, day: Day, begins: int) -> None:
-        """Take the census of a day at its end."""
+        """Take the census at the end of a day."""
         self.world.at(begins + DAY - 1)
         agents = [life.haystack.agent for life in self.lives]
         rates = self.world.runtime.settings.decay_rates
@@ -157,7 +157,7 @@ class Month:
 
 
 def _spread(life: Life) -> dict[int, list[list[Said]]]:
-    """The sessions of a life, as evenly over the days as they go; the last days hear nothing new."""
+    """Distribute the sessions as evenly as possible over the days, except for the last days."""
     sessions = list(life.haystack.by_session().values())
     spread: dict[int, list[list[Said]]] = {}
     last = DAYS - 5

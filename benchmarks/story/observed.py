@@ -1,6 +1,6 @@
-"""What an agent notes for itself while it works: the observations that LoCoMo has of each session.
+"""Notes that an agent takes while it works: the observations that LoCoMo has for each session.
 
-Each is remembered as an agent would: with an importance, in a tier, some for a few days only, and some of them twice.
+Each is stored as an agent would store it: with an importance, in a tier, some for a few days only, and some twice.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, Final
 from reverie.memories.types import MemoryKind, Tier
 
 _TURN_ID: Final = re.compile(r"D\d+:\d+")
-# How an agent may spread what it notes: most of it about the project, some of it on one topic, a little for everywhere.
+# How an agent may distribute its notes: most about the project, some about one topic, a few for everywhere.
 _TIERS: Final[Sequence[tuple[float, Tier]]] = ((0.62, "workspace"), (0.9, "channel"), (0.96, "conversation"))
 _CHANNEL: Final = "together"
 _SHORT_LIVED: Final = 0.12
@@ -26,7 +26,7 @@ _NOTED_TWICE: Final = 0.1
 
 @dataclass(frozen=True, slots=True)
 class Observation:
-    """One thing noted. `expires_days` and `again_days` count from the day of the session; None is never."""
+    """One note. `expires_days` and `again_days` count from the day of the session; None means never."""
 
     text: str
     source_message: str
@@ -39,7 +39,10 @@ class Observation:
 
 
 def load_observations(path: Path, seed: int) -> dict[str, dict[str, list[Observation]]]:
-    """By conversation and session; empty where the file holds none. Raises ValueError for a file of another form."""
+    """Return the observations by conversation and session; empty if the file has none.
+
+    Raises ValueError: for another format.
+    """
     chance = random.Random(seed)
     try:
         entries = json.loads(path.read_text(encoding="utf-8"))

@@ -1,4 +1,4 @@
-"""LongMemEval before and after: its haystacks told at once, then thirty days in which the clock runs every job."""
+"""LongMemEval before and after: all haystacks stored at once, then thirty days in which all jobs run."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from reverie import contract
 def sessions_before_and_after(
     world: World, questions: Sequence[SessionQuestion], tell: Callable[[str], None]
 ) -> tuple[dict[str, float], dict[str, float]]:
-    """The measures of the search for sessions, in percent, on one store: before any job ran, and after the month."""
+    """Return the measures of session search in percent, on one store: before any job ran, and after the month."""
     newest = max(said.created_at for one in questions for said in one.haystack.said if said.created_at is not None)
     start = (micros(newest) // DAY + 1) * DAY
     world.at(start)
     for place, one in enumerate(questions, start=1):
         for session, said in one.haystack.by_session().items():
             world.say(one.haystack.agent, session, said)
-        tell(f"told {place} of {len(questions)} haystacks")
+        tell(f"stored {place} of {len(questions)} haystacks")
     before = _ask(world, questions)
     for day in range(DAYS):
         for hour, jobs in JOBS.items():

@@ -1,4 +1,4 @@
-"""Undo a whole month and compare: every row that a job changed has to be what it would be without the job."""
+"""Undo the whole month and compare: every row that a job changed must be as it would be without the job."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from storage.memories.records import MemoryRecord
 from storage.stores import Store
 from storage.upkeep.verify import verify
 
-# Counted by readers and written by the pipeline: what a job does to them is undone, what comes of use stays.
+# Changed by use and by the pipeline: changes by a job are undone, those by use stay.
 _OF_OTHERS: Final = ("access_count", "accessed_at", "chunked_at")
-# What only a job writes, in what is no memory.
+# Columns outside memories that only jobs write.
 _BY_JOBS: Final = """
     SELECT (SELECT count(*) FROM memory_promotions)
         + (SELECT count(*) FROM messages WHERE consolidated_at IS NOT NULL)
@@ -28,7 +28,7 @@ _BY_JOBS: Final = """
 
 @dataclass(frozen=True, slots=True)
 class UndoneMonth:
-    """How many entries were undone, why the others were not, and how many rows differ from what they should be."""
+    """The number of undone entries, the reasons for refusals, and the number of rows that differ."""
 
     undone: int
     refused: Sequence[str]
@@ -36,10 +36,10 @@ class UndoneMonth:
 
 
 def undo_month(world: World, agents: Sequence[str], tell: Callable[[str], None]) -> UndoneMonth:
-    """Undo every entry of every agent, the newest first, and compare with a world in which no job ever ran.
+    """Undo every entry of every agent, newest first, and compare with a world in which no job ever ran.
 
-    There the memories are those that were remembered by hand, as they were then, nothing was promoted or summarised,
-    and every session is active.
+    There the memories are those written by `remember`, as they were then, nothing was promoted or summarised, and every
+    session is active.
     """
     undone = 0
     refused: list[str] = []

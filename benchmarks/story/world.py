@@ -1,7 +1,7 @@
-"""An agent's world with a clock of its own: the real pipeline, the real recall and the real tasks, at a simulated time.
+"""A world with a clock of its own: the real pipeline, recall and tasks, at a simulated time.
 
-Nothing is sent over a broker: what is said goes through the stages at once, and what a recall found is recorded at the
-moment at which it was asked.
+No broker is used: messages pass through the stages at once, and the results of a recall are recorded at the time of the
+recall.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ WORKSPACE: Final = "story"
 
 
 def _ignore(_: object) -> None:
-    """Nobody wants to know."""
+    """Notify nobody."""
 
 
 _NOBODY_TOLD: Final = EmbedHooks(lambda: None, lambda _ids, _why: None)
 
 
 class ClockedRuntime(Runtime):
-    """A process's resources with a settable clock and no notifications: the world drives the stages itself."""
+    """A process's resources with a settable clock and without notifications: the world runs the stages itself."""
 
     def __init__(self, settings: Settings) -> None:
         super().__init__(settings)
         self.moment = 0
 
     def now(self) -> int:
-        """The simulated present in microseconds."""
+        """Return the simulated time in microseconds."""
         return self.moment
 
     def notify_stage(self, stage: str, workspace: str, *, trace: str = "") -> None:
@@ -65,9 +65,9 @@ class ClockedRuntime(Runtime):
 
 @dataclass(slots=True)
 class World:
-    """One workspace and the account beside it, at a moment that only `at` moves.
+    """One workspace and the account, at a time that only `at` changes.
 
-    `remembered` is every memory made by hand, as it was when it was made.
+    `remembered` has every memory written by `remember`, as it was then.
     """
 
     runtime: ClockedRuntime
@@ -86,15 +86,15 @@ class World:
 
     @property
     def now(self) -> int:
-        """The present in microseconds."""
+        """Return the present time in microseconds."""
         return self.runtime.moment
 
     def at(self, moment: int) -> None:
-        """Let the time be another, never an earlier one."""
+        """Set the time; it never goes back."""
         self.runtime.moment = max(self.runtime.moment, moment)
 
     def say(self, agent: str, session: str, said: Sequence[Said]) -> None:
-        """Have turns said now, and wait until they are searchable."""
+        """Store turns now and make them searchable."""
         inbox, working = LocalInbox(), NoWorkingMemory()
         payloads, rejected = build_messages(
             [turn.as_message() for turn in said if turn.content],
@@ -110,7 +110,7 @@ class World:
         self.settle()
 
     def settle(self) -> None:
-        """Cut, embed and index all that waits, in the workspace and in the account."""
+        """Chunk, embed and index everything that waits, in the workspace and in the account."""
         now = self.runtime.now
         for store in self.stores:
             _drain(partial(chunk_messages, store, now=now, on_batch=_ignore))
@@ -120,7 +120,7 @@ class World:
             _drain(partial(index_chunks, store, now=now, on_indexed=_ignore))
 
     def recall(self, agent: str, query: str, *, limit: int = 5, noted: bool = True, **more: Any) -> RecallOutcome:
-        """Ask as an agent does; with `noted` it is recorded what was found."""
+        """Recall as an agent does; `noted` records the results."""
         request = RecallRequest(query=query, agent=agent, limit=limit, **more)
         found = self.runtime.recaller.recall(WORKSPACE, request)
         if noted:
@@ -129,12 +129,12 @@ class World:
         return found
 
     def search_sessions(self, agent: str, query: str, *, limit: int) -> FoundSessions:
-        """Ask which conversation it was."""
+        """Search for sessions."""
         request = RecallRequest(query=query, agent=agent, limit=limit)
         return self.runtime.recaller.search_sessions(WORKSPACE, request)
 
     def remember(self, agent: str, draft: MemoryDraft) -> str:
-        """Have an agent remember something now, as its call does; returns the memory's id."""
+        """Store a memory now, as an agent's call does, and return its id."""
         kept = remember(
             AgentMemories(self.runtime.stores, WORKSPACE, agent), check_memory(draft, now=self.now), now=self.now
         )
@@ -143,13 +143,13 @@ class World:
         return kept.record.id
 
     def run(self, task: str) -> Mapping[str, Any]:
-        """Run a periodic task now, as `reverie run` does; what it made is searchable afterwards."""
+        """Run a periodic task now, as `reverie run` does, and make its results searchable."""
         counts: Mapping[str, Any] = app.tasks[task].body(manual=True)
         self.settle()
         return counts
 
     def _note(self, agent: str, query: str, found: RecallOutcome) -> None:
-        """Record what was found, each hit in the store that it is of, as the recording task does."""
+        """Record the results as the recording task does, each hit in its store."""
         for store in self.stores:
             hits = [(hit.chunk_id, hit.score) for hit in found.hits_in(store.name)]
             if hits:
@@ -160,7 +160,7 @@ class World:
 
 @contextmanager
 def opened(settings: Mapping[str, Any]) -> Iterator[World]:
-    """A world in a folder of its own, removed at the end. The tasks of this process work in it."""
+    """Yield a world in a folder of its own, which is removed at the end. The tasks of this process work in it."""
     with TemporaryDirectory(prefix="rv-story-") as folder:
         runtime = ClockedRuntime(Settings(data=Path(folder) / "data", log_level="warning", **settings))
         app.loader.import_default_modules()
@@ -172,7 +172,7 @@ def opened(settings: Mapping[str, Any]) -> Iterator[World]:
 
 
 def micros(moment: datetime) -> int:
-    """A moment in microseconds."""
+    """Return a time in microseconds."""
     return to_micros(moment)
 
 
