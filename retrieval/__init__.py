@@ -1,1 +1,1 @@
-"""Reading: one strategy a file, pure where it can be, and the recall that puts them together."""
+"""Recall and contexts: one strategy per module, pure where possible, and the recaller that combines them."""

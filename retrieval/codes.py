@@ -1,7 +1,7 @@
-"""An agent's vectors in memory, a quarter of their size: int8 for the cosine, signs for a first look at very many.
+"""An agent's vectors in memory at a quarter of their size: int8 for the cosine, signs for a first pass over very many.
 
-A row is scaled so that its largest number is 127; the cosine of a code differs from the exact one by some 0.002.
-The signs of 64 numbers stand in one word, column by column, so that a million rows are compared in 4 ms.
+A row is scaled so that its largest number is 127; the cosine of a code differs from the exact one by about 0.002.
+The signs of 64 numbers are packed into one word, stored by column, so that a million rows are compared in 4 ms.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ _Number = TypeVar("_Number", bound=np.generic)
 Floats = NDArray[np.float32]
 Rows = NDArray[np.int64]
 
-# Rows turned into float32 at a time: with 384 numbers each 1.5 MB, which stays in the processor's cache.
+# Rows converted to float32 at a time: 1.5 MB at 384 dimensions, which fits the CPU cache.
 _BLOCK: Final = 1_024
 
 
 class VectorCodes:
-    """Codes of rows 0 to n, grown in place. Rows beyond those a reader knows may change under it; its own do not."""
+    """The codes of rows 0 to n, grown in place: rows that a reader knows do not change, later ones may."""
 
     def __init__(self, dim: int) -> None:
         self.dim = dim
@@ -30,25 +30,27 @@ class VectorCodes:
 
     @property
     def nbytes(self) -> int:
-        """Memory taken."""
+        """Memory use in bytes."""
         return self._codes.nbytes + self._scales.nbytes + self._signs.nbytes
 
     def copy(self) -> VectorCodes:
-        """The same codes apart from these: for what is to change under no reader."""
+        """Return a copy, for changes that earlier readers must not see."""
         other = VectorCodes(self.dim)
         other._codes, other._scales, other._signs = self._codes.copy(), self._scales.copy(), self._signs.copy()
         return other
 
     def reserve(self, rows: int) -> None:
-        """Make room for this many rows."""
-        held = len(self._scales)
-        if rows > held:
+        """Grow to at least this many rows."""
+        capacity = len(self._scales)
+        if rows > capacity:
             self._codes = _grown(self._codes, rows)
             self._scales = _grown(self._scales, rows)
-            self._signs = np.concatenate([self._signs, np.zeros((len(self._signs), rows - held), np.uint64)], axis=1)
+            self._signs = np.concatenate(
+                [self._signs, np.zeros((len(self._signs), rows - capacity), np.uint64)], axis=1
+            )
 
     def put(self, rows: Rows, vectors: Floats) -> None:
-        """Set the codes of rows from their vectors, shape (len(rows), dim)."""
+        """Set the codes of rows; `vectors` has shape (len(rows), dim)."""
         largest = np.abs(vectors).max(axis=1)
         scales = np.where(largest > 0, largest, 1.0) / 127.0
         self._codes[rows] = np.rint(vectors / scales[:, None]).astype(np.int8)
@@ -56,43 +58,43 @@ class VectorCodes:
         self._signs[:, rows] = _signs(vectors).T
 
     def cosines(self, query: Floats, rows: Rows | slice) -> Floats:
-        """The cosine of each row to a unit query vector; 0 for a row that has no vector."""
-        picked, scales = self._codes[rows], self._scales[rows]
-        found = np.empty(len(scales), np.float32)
-        for start in range(0, len(found), _BLOCK):
+        """Return the cosine of each row to a unit query vector; 0 for rows without a vector."""
+        codes, scales = self._codes[rows], self._scales[rows]
+        cosines = np.empty(len(scales), np.float32)
+        for start in range(0, len(cosines), _BLOCK):
             block = slice(start, start + _BLOCK)
-            found[block] = picked[block].astype(np.float32) @ query
-        found *= scales
-        return found
+            cosines[block] = codes[block].astype(np.float32) @ query
+        cosines *= scales
+        return cosines
 
-    def nearest(self, query: Floats, among: NDArray[np.bool_], wanted: int) -> Rows:
-        """About `wanted` rows whose signs differ least from the query's, of those that are `among`.
+    def nearest(self, query: Floats, searched: NDArray[np.bool_], count: int) -> Rows:
+        """Return about `count` of the searched rows: those whose signs differ least from the query's.
 
-        All rows at the last distance are taken, so it may be some more.
+        All rows at the last distance are included, so there may be some more.
         """
-        rows = len(among)
-        asked = _signs(query[None, :])[0]
-        apart = np.zeros(rows, np.uint16)
-        for column, word in zip(self._signs, asked, strict=True):
-            apart += np.bitwise_count(column[:rows] ^ word)
-        apart[~among] = self.dim + 1
-        by_distance = np.cumsum(np.bincount(apart, minlength=self.dim + 2)[: self.dim + 1])
-        limit = int(np.searchsorted(by_distance, min(wanted, int(by_distance[-1]))))
-        return np.flatnonzero(apart <= min(limit, self.dim))
+        rows = len(searched)
+        query_signs = _signs(query[None, :])[0]
+        distances = np.zeros(rows, np.uint16)
+        for column, word in zip(self._signs, query_signs, strict=True):
+            distances += np.bitwise_count(column[:rows] ^ word)
+        distances[~searched] = self.dim + 1
+        by_distance = np.cumsum(np.bincount(distances, minlength=self.dim + 2)[: self.dim + 1])
+        limit = int(np.searchsorted(by_distance, min(count, int(by_distance[-1]))))
+        return np.flatnonzero(distances <= min(limit, self.dim))
 
-    def nearest_of(self, query: Floats, rows: Rows, wanted: int) -> Rows:
-        """As `nearest` of a few rows, exactly as many as are wanted at most."""
-        if len(rows) <= wanted:
+    def nearest_of(self, query: Floats, rows: Rows, count: int) -> Rows:
+        """As `nearest`, among a few rows; returns at most `count`."""
+        if len(rows) <= count:
             return rows
-        asked = _signs(query[None, :])[0]
-        apart = np.zeros(len(rows), np.uint16)
-        for column, word in zip(self._signs, asked, strict=True):
-            apart += np.bitwise_count(column[rows] ^ word)
-        return rows[np.argpartition(apart, wanted)[:wanted]]
+        query_signs = _signs(query[None, :])[0]
+        distances = np.zeros(len(rows), np.uint16)
+        for column, word in zip(self._signs, query_signs, strict=True):
+            distances += np.bitwise_count(column[rows] ^ word)
+        return rows[np.argpartition(distances, count)[:count]]
 
 
 def _signs(vectors: Floats) -> NDArray[np.uint64]:
-    """One bit a number, set where it is positive, in words of 64: shape (rows, words)."""
+    """Return one bit per number, set if it is positive, packed into 64-bit words: shape (rows, words)."""
     bits = np.packbits(vectors > 0, axis=1)
     missing = -bits.shape[1] % 8
     return np.ascontiguousarray(np.pad(bits, ((0, 0), (0, missing)))).view(np.uint64)

@@ -5,16 +5,16 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Long questions say the same words again; past this many the slow part is reading the posting lists.
+# Long queries repeat words; beyond this many, reading the posting lists is slow.
 MAX_WORDS: Final = 64
 
 _WORD = re.compile(r"\w+", re.UNICODE)
 
 
 def match_expression(query: str) -> str:
-    """Each different word quoted and joined by OR: whole phrases find nothing, AND fails on sentences.
+    """Return each distinct word, quoted and joined by OR; empty if the query has no word.
 
-    Empty when the query holds no word. A NUL or a quote cannot be part of a word, so nothing needs escaping.
+    Phrases would find nothing, and AND fails on sentences. Words contain neither NUL nor quotes: nothing to escape.
     """
     words = dict.fromkeys(word.lower() for word in _WORD.findall(query))
     return " OR ".join(f'"{word}"' for word in list(words)[:MAX_WORDS])

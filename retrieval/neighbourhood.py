@@ -1,4 +1,4 @@
-"""Rows as they stand beside each other in their threads, so that a turn can be judged by what was said around it."""
+"""Rows in the order of their threads, so that a turn can be scored with the text around it."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ REACH: Final = 8
 
 
 class Neighbourhood:
-    """Some rows in the order in which they stand, in runs without a gap and within one thread.
+    """Some rows in thread order, grouped into runs without a gap, each within one thread.
 
-    `rows` are row numbers of the snapshot; every method takes and gives one value a row, in this order.
+    `rows` are row numbers of the snapshot; every method takes and returns one value per row, in this order.
     """
 
     def __init__(self, snapshot: IndexSnapshot, places: Rows | None = None) -> None:
-        """The rows at these ascending places of `snapshot.order`; all without any."""
+        """Take the rows at these ascending places of `snapshot.order`; all rows if None."""
         self.rows = (snapshot.order if places is None else snapshot.order[places]).astype(np.int64)
         count = len(self.rows)
         threads = snapshot.threads[self.rows]
@@ -36,25 +36,25 @@ class Neighbourhood:
 
     @classmethod
     def around(cls, snapshot: IndexSnapshot, seeds: Rows) -> Neighbourhood:
-        """The rows within `REACH` places of the seeds."""
+        """Return the rows within `REACH` places of the seeds."""
         places = snapshot.places[seeds].astype(np.int64)
         near = (places[places >= 0, None] + np.arange(-REACH, REACH + 1)).ravel()
-        looked_at = np.zeros(len(snapshot.order), np.bool_)
-        looked_at[near[(near >= 0) & (near < len(snapshot.order))]] = True
-        return cls(snapshot, np.flatnonzero(looked_at))
+        selected = np.zeros(len(snapshot.order), np.bool_)
+        selected[near[(near >= 0) & (near < len(snapshot.order))]] = True
+        return cls(snapshot, np.flatnonzero(selected))
 
     def window_sums(self, values: NDArray[np.generic], reach: int) -> NDArray[np.float64]:
-        """For each row the sum over the rows at most `reach` places away in its run, itself included."""
-        here = np.arange(len(self.rows))
-        low, high = np.maximum(here - reach, self._first), np.minimum(here + reach + 1, self._end)
+        """Return for each row the sum over the rows at most `reach` places away in its run, itself included."""
+        places = np.arange(len(self.rows))
+        low, high = np.maximum(places - reach, self._first), np.minimum(places + reach + 1, self._end)
         total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
         sums: NDArray[np.float64] = total[high] - total[low]
         return sums
 
     def smoothed(self, values: Floats, counts: NDArray[np.bool_], weights: Mapping[int, float]) -> Floats:
-        """For each row the mean over itself (weight 1) and the rows at the distances of `weights`.
+        """Return for each row the weighted mean of itself (weight 1) and the rows at the distances of `weights`.
 
-        Only rows that count take part; a row without any gets 0.
+        Only rows marked in `counts` are included; the mean of none is 0.
         """
         sums = np.where(counts, values, 0.0)
         total = counts.astype(np.float64)

@@ -1,7 +1,7 @@
-"""The inverted index of one agent in memory: for each word the chunks that hold it, and how often.
+"""The inverted index of one agent in memory: for each word the rows that contain it, and how often.
 
-Immutable: adding gives a new one that shares what it can. It consists of segments; one that has grown to half of
-the one before is merged into it, so that a word is looked up in a handful of them and adding stays cheap.
+Immutable: adding rows returns a new index that shares segments with the old one. A segment that has grown to half of
+the previous one is merged into it, so that a word is looked up in few segments and adding rows stays cheap.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-_MOST_COUNTED: Final = 255
+_MAX_COUNT: Final = 255
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class Segment:
     counts: NDArray[np.uint8]
 
     def of(self, word: int) -> slice:
-        """Where the postings of a word lie; an empty slice for a word that is not there."""
+        """Return the slice of a word's postings; an empty one for an unknown word."""
         place = int(np.searchsorted(self.words, np.uint32(word)))
         if place == len(self.words) or self.words[place] != word:
             return slice(0, 0)
@@ -33,18 +33,18 @@ class Segment:
 
     @property
     def nbytes(self) -> int:
-        """Memory taken."""
+        """Memory use in bytes."""
         return self.words.nbytes + self.starts.nbytes + self.rows.nbytes + self.counts.nbytes
 
 
 @dataclass(frozen=True, slots=True)
 class Postings:
-    """All segments, the oldest and largest first."""
+    """The segments, the oldest and largest first."""
 
     segments: tuple[Segment, ...] = ()
 
     def of(self, word: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
-        """The rows that hold a word, and how often each does."""
+        """Return the rows that contain a word, and how often each does."""
         places = [(segment, segment.of(word)) for segment in self.segments]
         found = [(segment.rows[place], segment.counts[place]) for segment, place in places if place.stop]
         if len(found) == 1:
@@ -54,27 +54,27 @@ class Postings:
         return np.concatenate([rows for rows, _ in found]), np.concatenate([counts for _, counts in found])
 
     def with_rows(self, first_row: int, words: NDArray[np.uint32], lengths: NDArray[np.int64]) -> Postings:
-        """With rows added: `words` of all of them one after another, `lengths` how many each has."""
-        # In place as far as can be: of a million chunks these are 200 MB.
+        """Return an index with more rows: `words` of all rows concatenated, `lengths` their number per row."""
+        # In place where possible: for a million chunks the keys take 200 MB.
         keys = words.astype(np.uint64)
         keys <<= np.uint64(32)
         keys |= np.repeat(np.arange(first_row, first_row + len(lengths), dtype=np.uint32), lengths)
         keys.sort()
         first = np.flatnonzero(_changes(keys))
         counts = np.diff(np.append(first, len(keys)))
-        segments = [*self.segments, _segment(keys[first], np.minimum(counts, _MOST_COUNTED).astype(np.uint8))]
+        segments = [*self.segments, _segment(keys[first], np.minimum(counts, _MAX_COUNT).astype(np.uint8))]
         while len(segments) > 1 and 2 * len(segments[-1].rows) >= len(segments[-2].rows):
             segments[-2:] = [_merged(segments[-2], segments[-1])]
         return Postings(tuple(segments))
 
     @property
     def nbytes(self) -> int:
-        """Memory taken."""
+        """Memory use in bytes."""
         return sum(segment.nbytes for segment in self.segments)
 
 
 def _segment(keys: NDArray[np.uint64], counts: NDArray[np.uint8]) -> Segment:
-    """From ascending keys (word << 32 | row)."""
+    """Return a segment of ascending keys (word << 32 | row)."""
     words = (keys >> np.uint64(32)).astype(np.uint32)
     first = np.flatnonzero(_changes(words))
     starts = np.append(first, len(words)).astype(np.int64)
@@ -82,7 +82,7 @@ def _segment(keys: NDArray[np.uint64], counts: NDArray[np.uint8]) -> Segment:
 
 
 def _changes(values: NDArray[np.unsignedinteger[Any]]) -> NDArray[np.bool_]:
-    """Where ascending values begin to be another one."""
+    """Mark the positions at which ascending values change, and the first."""
     begins = np.ones(len(values), np.bool_)
     begins[1:] = values[1:] != values[:-1]
     return begins

@@ -1,4 +1,4 @@
-"""The query as a vector of the store's own model, or why words must do alone."""
+"""Embeds a query with the model of a store's vectors, or says why the recall is by words only."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from storage.recall.index import Generation
 def query_vector(
     request: RecallRequest, text: str, generation: Generation | None, embedder: Embedder | None
 ) -> tuple[NDArray[np.float32] | None, str]:
-    """The unit vector of `text` (or the one that the request brings), or None and the reason.
+    """Return the unit vector of `text`, or of the request's own vector; else None and the reason.
 
-    Called outside any transaction: an embedder may take its time. Raises `Rejected` for a given vector at fault.
+    Call it outside any transaction: an embedder may be slow. Raises `Rejected` for an invalid `query_embedding`.
     """
     if request.mode == "keyword" or (not text.strip() and request.query_embedding is None):
         return None, ""
     if generation is None:
         return None, f"keyword only: {_why_no_vectors(embedder)}"
     if request.query_embedding is not None:
-        return _given_vector(request.query_embedding, generation.dim), ""
+        return _unit_vector(request.query_embedding, generation.dim), ""
     if embedder is None:
         return None, "keyword only: no embedder is configured"
     try:
@@ -42,7 +42,7 @@ def query_vector(
 
 
 def _why_no_vectors(embedder: Embedder | None) -> str:
-    """What keeps a store without vectors, where the embedder knows it."""
+    """Return why a store has no vectors yet: the error of an unavailable embedder, if it has one."""
     try:
         if embedder is not None:
             embedder.load()
@@ -51,8 +51,8 @@ def _why_no_vectors(embedder: Embedder | None) -> str:
     return "nothing has a vector yet" if embedder is not None else "no embedder is configured"
 
 
-def _given_vector(values: Sequence[float], dim: int) -> NDArray[np.float32]:
-    with np.errstate(over="ignore"):  # what is too large for a float32 becomes infinite, and is refused below
+def _unit_vector(values: Sequence[float], dim: int) -> NDArray[np.float32]:
+    with np.errstate(over="ignore"):  # values too large for float32 become infinite and are rejected below
         vector = np.asarray(values, dtype="<f4")
     if vector.shape != (dim,):
         raise Rejected(

@@ -1,7 +1,6 @@
-"""The refinement gate: a language model looks over a document and says which of its numbered items to keep.
+"""Lets a language model select which of a document's numbered items to keep.
 
-It answers with numbers alone, so nothing that it writes ever gets into the document. Whatever else it answers
-changes nothing.
+It answers with numbers only, so none of its text gets into the document. Any other answer changes nothing.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import msgspec
 from adapters.language_models import LanguageModel
 from reverie.errors import Permanent, Transient
 
-# Numbers of 100 items, and the braces round them; models that think aloud first are cut off, and change nothing.
+# Enough for the numbers of 100 items. Models that write their reasoning first are cut off and change nothing.
 _ANSWER_TOKENS: Final = 512
 
 _SYSTEM: Final = (
@@ -32,11 +31,11 @@ class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NoVerdict(Exception):
-    """The model gave no usable answer; the text says why, in one line."""
+    """The model gave no usable answer; the message says why, in one line."""
 
 
 def ask(model: LanguageModel, *, query: str, document: str, items: int) -> set[int]:
-    """The numbers of the items to keep, out of 1 to `items`. Raises NoVerdict for everything else."""
+    """Return the numbers of the items to keep, out of 1 to `items`. Raises `NoVerdict` for any other answer."""
     prompt = f"Query:\n{msgspec.json.encode(query).decode()}\n\nDocument:\n{document}"
     try:
         answer = model.complete(_SYSTEM, prompt, _ANSWER_TOKENS, purpose="refinement")
@@ -46,7 +45,7 @@ def ask(model: LanguageModel, *, query: str, document: str, items: int) -> set[i
 
 
 def verdict(answer: str, *, items: int) -> set[int]:
-    """What an answer says to keep. Raises NoVerdict unless it is exactly one of the two forms, numbers in range."""
+    """Parse an answer. Raises `NoVerdict` unless it has one of the two forms, with numbers in range."""
     fenced = _FENCE.match(answer)
     try:
         found = msgspec.json.decode(fenced.group(1) if fenced else answer, type=_Verdict)

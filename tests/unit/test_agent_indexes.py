@@ -63,7 +63,7 @@ def test_one_that_is_larger_than_the_budget_is_kept_alone(pipe: Pipeline) -> Non
 def test_a_large_index_is_made_beside_the_answers(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given more chunks than are made at once, then words and vectors on disk answer, and say so, until it is there."""
     go_on = held_up(monkeypatch)
-    indexes = AgentIndexes(made_at_once=5, patience_seconds=0)
+    indexes = AgentIndexes(max_foreground_chunks=5, patience_seconds=0)
     request = RecallRequest(query="ana was in the harbour 7", agent="ana")
     for _ in range(3):
         found = recall(pipe.store, pipe.embedder, request, indexes=indexes)
@@ -81,7 +81,7 @@ def test_a_large_index_is_made_beside_the_answers(pipe: Pipeline, monkeypatch: p
 
 def test_a_caller_waits_a_little_for_a_large_index(pipe: Pipeline) -> None:
     """Given more chunks than are made at once, when there is time to make them, then the first answer is whole."""
-    indexes = AgentIndexes(made_at_once=5, patience_seconds=30)
+    indexes = AgentIndexes(max_foreground_chunks=5, patience_seconds=30)
     request = RecallRequest(query="ana was in the harbour 7", agent="ana")
     found = recall(pipe.store, pipe.embedder, request, indexes=indexes)
     assert (found.degraded, found.results[0].text) == ("", "ana was in the harbour 7")
@@ -116,7 +116,7 @@ def test_an_error_while_one_is_made_is_logged_and_the_next_call_tries_again(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a disk that fails while an index is read, then calls are answered from disk, and later from memory."""
-    indexes = AgentIndexes(made_at_once=5, patience_seconds=0)
+    indexes = AgentIndexes(max_foreground_chunks=5, patience_seconds=0)
 
     def failing(_self: ForwardIndex) -> Iterator[None]:
         raise Unavailable("the disk is away")
@@ -170,11 +170,11 @@ def test_an_index_that_is_done_too_late_takes_no_newer_ones_place(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given an index in the making, when its workspace is opened anew meanwhile, then the newer index stays."""
-    indexes = AgentIndexes(made_at_once=5, patience_seconds=0)
+    indexes = AgentIndexes(max_foreground_chunks=5, patience_seconds=0)
     go_on = held_up(monkeypatch)
     assert snapshot(pipe, indexes, "ana") is None
     pipe.stores._open.pop(WORKSPACE)  # as when sixteen others were opened; its file stays open for the maker
-    monkeypatch.setattr(indexes, "_made_at_once", 50_000)
+    monkeypatch.setattr(indexes, "_max_foreground_chunks", 50_000)
     others = Pipeline(pipe.store.database.path.parents[2])
     try:
         kate = snapshot(others, indexes, "kate")
