@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from adapters.webhooks import WebhookAnswer, WebhookRefused, WebhookSender, verdict
+from adapters.webhooks import WebhookAnswer, WebhookRefused, WebhookSender, delivery_outcome
 
 
 class Message(msgspec.Struct):
@@ -33,7 +33,7 @@ class WebhookConformance:
 
     def test_it_tells_what_the_receiver_answered(self, sender: WebhookSender, url: str) -> None:
         """Given a receiver that takes a message, then its answer is one that is ok."""
-        assert verdict(post(sender, url)) == "ok"
+        assert delivery_outcome(post(sender, url)) == "ok"
 
     def test_a_struct_may_be_sent(self, sender: WebhookSender, url: str) -> None:
         """Given a struct for a body, then it is taken as JSON."""

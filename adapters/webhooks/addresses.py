@@ -1,8 +1,8 @@
-"""Which addresses a webhook may go to: global ones, and what the operator allowed by name, address or network.
+"""The addresses that webhooks may go to: global ones, and those that the operator allows by name, address or network.
 
-A webhook's URL is an agent's word, and Reverie stands inside the operator's network. So whatever is not plainly global
-is refused: loopback, private, link-local, shared (CGNAT), multicast and reserved addresses, and IPv6 addresses that
-carry such an IPv4 address within them.
+The URL of a webhook comes from an agent, and Reverie runs inside the operator's network. So every address that is not
+clearly global is refused: loopback, private, link-local, shared (CGNAT), multicast and reserved addresses, and IPv6
+addresses that embed such an IPv4 address.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ Network: TypeAlias = IPv4Network | IPv6Network
 
 SETTING: Final = "webhook_allow_private"
 
-_LONGEST_NAME_CHARACTERS: Final = 253
-# As DNS has it, and with the underscores that Compose and others give to services.
+_MAX_NAME_CHARACTERS: Final = 253
+# A DNS label, also with the underscores that Compose and others use in service names.
 _LABEL = re.compile(r"[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?")
-# What resolvers read as the last part of an IPv4 address: `https://url.spec.whatwg.org/#ends-in-a-number-checker`.
+# Text that resolvers read as the last part of an IPv4 address: `https://url.spec.whatwg.org/#ends-in-a-number-checker`.
 _NUMBER = re.compile(r"[0-9]+|0x[0-9a-f]*")
 
-# Refused beside what `ipaddress` takes for not global: its registry differs from one patch of Python to the next.
+# Refused in addition to the addresses that `ipaddress` considers not global, whose list differs between Python patches.
 _NOT_GLOBAL: Final[tuple[Network, ...]] = (
     IPv4Network("0.0.0.0/8"),
     IPv4Network("100.64.0.0/10"),  # shared address space (CGNAT), RFC 6598; one cloud has its metadata there
-    IPv4Network("168.63.129.16/32"),  # a cloud's agent of its hosts: a global address that is answered within
+    IPv4Network("168.63.129.16/32"),  # host agent of a cloud: a global address that is served internally
     IPv4Network("192.0.0.0/24"),
     IPv4Network("192.88.99.0/24"),  # 6to4 relays, withdrawn by RFC 7526
     IPv4Network("198.18.0.0/15"),
@@ -39,10 +39,10 @@ _NOT_GLOBAL: Final[tuple[Network, ...]] = (
     IPv6Network("2001:db8::/32"),
     IPv6Network("3fff::/20"),
 )
-# All that has been given out for global use so far (RFC 4291, section 2.4); NAT64 lies outside and is looked into.
+# All addresses assigned for global use so far (RFC 4291, section 2.4); NAT64 is outside of it and handled separately.
 _GLOBAL_UNICAST: Final = IPv6Network("2000::/3")
 _NAT64: Final = IPv6Network("64:ff9b::/96")
-# Who answers here hands out an instance's credentials. A name in the list does not open it: names change their minds.
+# Metadata services that hand out credentials. An allowed name does not allow them, since names can change addresses.
 _NEVER_BY_NAME: Final[tuple[Network, ...]] = (
     IPv4Network("169.254.0.0/16"),
     IPv4Network("100.100.100.200/32"),
@@ -54,7 +54,7 @@ _NEVER_BY_NAME: Final[tuple[Network, ...]] = (
 
 @dataclass(frozen=True, slots=True)
 class AllowedHosts:
-    """What the operator allows although it is not global."""
+    """Hosts and networks that the operator allows although they are not global."""
 
     everything: bool = False
     names: frozenset[str] = frozenset()
@@ -62,7 +62,7 @@ class AllowedHosts:
 
     @classmethod
     def parse(cls, entries: Sequence[str]) -> AllowedHosts:
-        """Read names, addresses, networks (`10.0.0.0/8`) and `*` for everything. Raises Rejected for any other."""
+        """Parse names, addresses, networks (`10.0.0.0/8`) and `*` for everything. Raises Rejected for anything else."""
         names: set[str] = set()
         networks: list[Network] = []
         texts = [(entry, entry.strip().lower().removesuffix(".")) for entry in entries]
@@ -81,7 +81,7 @@ class AllowedHosts:
         return cls(any(text == "*" for _, text in texts), frozenset(names), tuple(networks))
 
     def allows(self, host: str, address: Address) -> bool:
-        """Whether `host` may be reached at `address`."""
+        """Return whether `host` may be reached at `address`."""
         inner = embedded(address) or address
         if self.everything or any(_within(network, address, inner) for network in self.networks):
             return True
@@ -91,7 +91,7 @@ class AllowedHosts:
 
 
 def embedded(address: Address) -> IPv4Address | None:
-    """The IPv4 address that an IPv6 address leads to in the end: mapped, NAT64 (RFC 6052) or 6to4 (RFC 3056)."""
+    """Return the IPv4 address embedded in an IPv6 address: mapped, NAT64 (RFC 6052) or 6to4 (RFC 3056), or None."""
     if isinstance(address, IPv4Address):
         return None
     if address in _NAT64:
@@ -100,7 +100,7 @@ def embedded(address: Address) -> IPv4Address | None:
 
 
 def is_global(address: Address) -> bool:
-    """Whether this address is somewhere in the public internet, as far as its number tells."""
+    """Return whether an address is globally reachable, judged by its number."""
     inner = embedded(address)
     if inner is not None:
         return is_global(inner)
@@ -110,22 +110,22 @@ def is_global(address: Address) -> bool:
 
 
 def is_local_name(host: str) -> bool:
-    """Whether the name means this machine, whatever a resolver says (RFC 6761, section 6.3)."""
+    """Return whether a name means this machine regardless of the resolver (RFC 6761, section 6.3)."""
     return host == "localhost" or host.endswith(".localhost")
 
 
 def is_name(host: str) -> bool:
-    """Whether this is a host name in lower case and without a dot at its end, and can be nothing but a name."""
+    """Return whether a text is a host name in lower case, without a trailing dot, and cannot be an address."""
     labels = host.split(".")
     return (
-        len(host) <= _LONGEST_NAME_CHARACTERS
+        len(host) <= _MAX_NAME_CHARACTERS
         and all(_LABEL.fullmatch(label) for label in labels)
         and not _NUMBER.fullmatch(labels[-1])
     )
 
 
 def literal(host: str) -> Address | None:
-    """The address that `host` is in its usual spelling, or None. An IPv6 address stands here without brackets."""
+    """Return the address that `host` is in its usual notation (IPv6 without brackets), or None."""
     try:
         return ip_address(host)
     except ValueError:

@@ -1,6 +1,6 @@
-"""What a webhook sender is: one POST of JSON to a URL, and what the receiver answered.
+"""The Protocol of webhook senders: one POST of JSON to a URL, and the receiver's answer.
 
-What comes back is a stranger's: it is bounded in size and in time, and `verdicts` says what its status means.
+The answer is untrusted: it is bounded in size and in time. `outcomes` interprets its status.
 """
 
 from __future__ import annotations
@@ -14,19 +14,20 @@ import msgspec
 
 from reverie.errors import Permanent, ReverieError
 
-# An answer says how it went and perhaps what to tell the user; more than this is a mistake or an attack.
-LONGEST_ANSWER_BYTES: Final = 1024 * 1024
+# An answer reports a result and perhaps a text for the user; more than this is a mistake or an attack.
+MAX_ANSWER_BYTES: Final = 1024 * 1024
 
 Body: TypeAlias = Mapping[str, Any] | msgspec.Struct
 
 
 class WebhookRefused(Permanent):
-    """Nothing was sent, and never will be to this URL: it is none, or leads to an address that is not allowed."""
+    """Nothing was sent, and nothing ever will be: the URL is invalid, or leads to an address that is not allowed."""
 
 
 class WebhookFailed(ReverieError):
-    """There is no answer. `passing` says whether trying again may help: a receiver that is away may come back, a
-    certificate of another name stays wrong. The receiver may have taken the message all the same.
+    """There is no answer, although the receiver may have processed the message.
+
+    `passing` is whether a retry may help: it may for an unreachable receiver, but not for a wrong certificate.
     """
 
     def __init__(self, message: str, *, passing: bool) -> None:
@@ -36,10 +37,10 @@ class WebhookFailed(ReverieError):
 
 @dataclass(frozen=True, slots=True)
 class WebhookAnswer:
-    """What a receiver answered, whatever its status.
+    """The answer of a receiver, whatever its status.
 
-    `body` is complete where the status is 2xx; else it is cut at LONGEST_ANSWER_BYTES, and empty where it came
-    compressed. `location` is where a redirect points to, which is never followed.
+    `body` is complete if the status is 2xx; otherwise it is cut at MAX_ANSWER_BYTES, and empty if it was compressed.
+    `location` is the target of a redirect, which is never followed.
     """
 
     status: int
@@ -53,17 +54,17 @@ class WebhookSender(Protocol):
     """Sends webhooks. Safe to use from several threads."""
 
     def post(self, url: str, *, message_id: str, body: Body, timeout_seconds: float, now: datetime) -> WebhookAnswer:
-        """Send `body` as JSON, once, and return what came back within `timeout_seconds` for all of it.
+        """Send `body` as JSON once, and return the answer; `timeout_seconds` limits the total time.
 
-        `message_id` stays the same when a message is sent again, so that the receiver can drop the second one. Call
-        it outside of any transaction. Raises WebhookRefused, WebhookFailed; ValueError for a time without zone or an
-        id that no header can carry.
+        A retry must use the same `message_id`, so that the receiver can drop duplicates. Call it outside of
+        transactions. Raises WebhookRefused, WebhookFailed, and ValueError for a `now` without time zone or an id that
+        no header can contain.
         """
 
 
 def check_message(message_id: str, now: datetime) -> None:
-    """Raises ValueError for what no receiver could verify."""
+    """Raise ValueError for an id or time that cannot be signed."""
     if not message_id or not message_id.isascii() or not message_id.isprintable() or " " in message_id:
         raise ValueError(f"message_id {message_id!r:.80} must be printable ASCII without blanks: it goes into a header")
     if now.tzinfo is None:
-        raise ValueError("now must have a zone: the signature covers the second at which a message is sent")
+        raise ValueError("now must have a time zone: the signature covers the second at which a message is sent")

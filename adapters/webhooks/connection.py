@@ -1,6 +1,6 @@
-"""A connection to one of several addresses that were checked, all of whose waits end at one deadline.
+"""A connection to one of several checked addresses, with one deadline for all waits together.
 
-The timeouts of an HTTP client hold for each read alone: a receiver that sends a byte a second would never meet one.
+The timeouts of an HTTP client apply to each read only: a receiver that sends one byte per second would never time out.
 """
 
 from __future__ import annotations
@@ -13,24 +13,24 @@ from typing import Any
 import httpcore2
 
 from adapters.webhooks.deadline import Deadline
-from adapters.webhooks.resolving import Place
+from adapters.webhooks.resolving import ResolvedAddress
 
 
 class DeadlineStream(httpcore2.NetworkStream):
-    """Bytes to and from a socket. The timeouts that the caller gives are not looked at: the deadline holds."""
+    """Reads from and writes to a socket until the deadline; the timeouts of the caller are ignored."""
 
     def __init__(self, connected: socket.socket, deadline: Deadline) -> None:
         self._socket = connected
         self._deadline = deadline
 
     def read(self, max_bytes: int, timeout: float | None = None) -> bytes:
-        """What has come, at most `max_bytes`; nothing at the end. Raises TimeoutError and other OSErrors."""
+        """Return received bytes, at most `max_bytes`; empty at the end. Raises TimeoutError and other OSErrors."""
         del timeout
         self._socket.settimeout(self._deadline.left())
         return self._socket.recv(max_bytes)
 
     def write(self, buffer: bytes, timeout: float | None = None) -> None:
-        """Send all of it. Raises TimeoutError; WriteError where the receiver does not listen, but may have answered."""
+        """Send everything. Raises TimeoutError, and WriteError if the receiver stopped reading."""
         del timeout
         view = memoryview(buffer)
         try:
@@ -43,47 +43,49 @@ class DeadlineStream(httpcore2.NetworkStream):
             raise httpcore2.WriteError(str(error)) from error
 
     def close(self) -> None:
-        """Close the socket; what it still holds is dropped."""
+        """Close the socket; unread data is dropped."""
         self._socket.close()
 
     def get_extra_info(self, info: str) -> Any:
-        """Nothing: the protocol above needs none of it for a single request."""
+        """Return None: the protocol above needs no extra information for a single request."""
         del info
 
 
-def connected(places: Sequence[Place], deadline: Deadline, *, tls: ssl.SSLContext | None, host: str) -> DeadlineStream:
-    """A connection to the first of `places` that takes one; with `tls` its certificate must be for `host`.
+def connect(
+    addresses: Sequence[ResolvedAddress], deadline: Deadline, *, tls: ssl.SSLContext | None, host: str
+) -> DeadlineStream:
+    """Connect to the first address that accepts; with `tls` its certificate must be for `host`.
 
-    Each place gets its part of the time that is left, so that one that swallows packets leaves some to the next. TLS is
-    done with one place only. Raises the last place's OSError, TimeoutError, ssl.SSLError.
+    Each address gets its share of the remaining time, so that one that drops packets leaves time for the others. TLS is
+    attempted with one address only. Raises the OSError of the last address, TimeoutError, ssl.SSLError.
     """
-    plain = _first_connected(places, deadline)
+    plain = _connect_first(addresses, deadline)
     try:
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        plain.settimeout(deadline.left())  # OpenSSL's handshake as a whole ends by it, not each of its reads
+        plain.settimeout(deadline.left())  # limits the TLS handshake as a whole, not each of its reads
         return DeadlineStream(tls.wrap_socket(plain, server_hostname=host) if tls else plain, deadline)
-    except BaseException:  # whatever it was goes on its way; only the open socket must not stay behind
+    except BaseException:  # close the socket, then raise the error
         plain.close()
         raise
 
 
-def _first_connected(places: Sequence[Place], deadline: Deadline) -> socket.socket:
-    for untried in range(len(places), 0, -1):
-        place = places[len(places) - untried]
+def _connect_first(addresses: Sequence[ResolvedAddress], deadline: Deadline) -> socket.socket:
+    for untried in range(len(addresses), 0, -1):
+        address = addresses[len(addresses) - untried]
         try:
-            return _connected(place, deadline.left(share=untried))
+            return _connect(address, deadline.left(share=untried))
         except OSError:
             if untried == 1:
                 raise
     raise OSError("there is no address to connect to")
 
 
-def _connected(place: Place, timeout_seconds: float) -> socket.socket:
-    made = socket.socket(place.family, socket.SOCK_STREAM)
+def _connect(address: ResolvedAddress, timeout_seconds: float) -> socket.socket:
+    connection = socket.socket(address.family, socket.SOCK_STREAM)
     try:
-        made.settimeout(timeout_seconds)
-        made.connect(place.sockaddr)
+        connection.settimeout(timeout_seconds)
+        connection.connect(address.sockaddr)
     except BaseException:
-        made.close()
+        connection.close()
         raise
-    return made
+    return connection

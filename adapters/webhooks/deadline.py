@@ -1,4 +1,4 @@
-"""The moment at which a whole attempt is over, however many waits it is made of."""
+"""A deadline for an attempt that consists of several waits."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ import time
 
 
 class Deadline:
-    """Ends `seconds` after it was made, by the monotonic clock."""
+    """A deadline `seconds` after its creation, by the monotonic clock."""
 
     def __init__(self, seconds: float) -> None:
         self._end = time.monotonic() + seconds
 
     def left(self, *, share: int = 1) -> float:
-        """The seconds that are left, or one `share`-th of them. Raises TimeoutError when there are none."""
+        """Return the remaining seconds, divided by `share`. Raises TimeoutError after the deadline."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise TimeoutError("the time allowed is over")

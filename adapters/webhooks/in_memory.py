@@ -1,4 +1,4 @@
-"""A webhook sender that sends nothing and answers as it was told to: the fake for tests and for dry runs."""
+"""A webhook sender with scripted answers that sends nothing: a fake for tests and dry runs."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from reverie.errors import Rejected
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """One message as the receiver would have got it; `body` is the JSON, read."""
+    """One message as the receiver would have got it; `body` is the decoded JSON."""
 
     url: str
     message_id: str
@@ -31,10 +31,10 @@ Scripted: TypeAlias = WebhookAnswer | Exception | Callable[[Posted], WebhookAnsw
 
 
 class ScriptedWebhookSender:
-    """Gives the answers of a list in turn, the last of them again and again, and notes in `posted` what was sent.
+    """Returns answers from a list in turn, repeating the last one, and records the messages in `posted`.
 
-    An exception among the answers is raised; a function is called with what was posted. URLs are checked as the real
-    sender does before it looks a name up; what is not global is allowed unless `allow` says otherwise.
+    An exception among the answers is raised; a function is called with the message. URLs are checked as by the real
+    sender before a name is resolved; without `allow` every address is allowed.
     """
 
     def __init__(self, answers: Iterable[Scripted] = (WebhookAnswer(200),), allow: AllowedHosts | None = None) -> None:
@@ -44,7 +44,7 @@ class ScriptedWebhookSender:
         self._lock = threading.Lock()
 
     def post(self, url: str, *, message_id: str, body: Body, timeout_seconds: float, now: datetime) -> WebhookAnswer:
-        """The next answer. Raises WebhookFailed when the script holds none."""
+        """Return the next answer. Raises WebhookFailed if the list is empty."""
         check_message(message_id, now)
         try:
             check_webhook_url(url, self._allow)
@@ -60,5 +60,5 @@ class ScriptedWebhookSender:
         with self._lock:
             self.posted.append(posted)
             if not self._answers:
-                raise WebhookFailed("the script holds no answer", passing=True)
+                raise WebhookFailed("the script has no answer", passing=True)
             return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]

@@ -1,4 +1,4 @@
-"""From a name to addresses, once and within a deadline: the system's resolver itself knows none."""
+"""Resolve a host name once and within a deadline, which the system's resolver does not support."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from adapters.webhooks.addresses import Address
 from adapters.webhooks.deadline import Deadline
 from adapters.webhooks.urls import WebhookUrl
 
-# A look-up that hangs keeps its thread until the system gives up (30 s or so); this many may hang at a time.
+# A look-up that hangs blocks its thread until the system times out (about 30 s); at most this many at a time.
 LOOK_UPS_AT_ONCE: Final = 32
 
 _Found: TypeAlias = list[tuple[Any, Any, int, str, tuple[Any, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
-    """One address to connect to: `sockaddr` is what the socket takes, so that nothing is looked up again."""
+class ResolvedAddress:
+    """One address to connect to; `sockaddr` is passed to the socket, so that no name is looked up again."""
 
     address: Address
     family: socket.AddressFamily
@@ -29,35 +29,35 @@ class Place:
 
 
 class Resolver:
-    """Looks names up in threads of its own. Safe to share between threads."""
+    """Resolves names in its own threads. Safe to share between threads."""
 
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(LOOK_UPS_AT_ONCE)
 
-    def places(self, url: WebhookUrl, deadline: Deadline) -> list[Place]:
-        """Every address of the URL's host, each once, in the resolver's order.
+    def resolve(self, url: WebhookUrl, deadline: Deadline) -> list[ResolvedAddress]:
+        """Return all addresses of the URL's host, without duplicates, in the resolver's order.
 
-        Raises TimeoutError, and socket.gaierror or another OSError when there is none.
+        Raises TimeoutError, and socket.gaierror or another OSError if there is none.
         """
         if url.address is not None:
             family = socket.AF_INET if url.address.version == 4 else socket.AF_INET6
-            return [Place(url.address, family, (url.host, url.port))]
+            return [ResolvedAddress(url.address, family, (url.host, url.port))]
         found = {
-            sockaddr[0]: Place(ip_address(sockaddr[0]), family, sockaddr)
-            for family, _, _, _, sockaddr in self._looked_up(url.host, url.port, deadline)
+            sockaddr[0]: ResolvedAddress(ip_address(sockaddr[0]), family, sockaddr)
+            for family, _, _, _, sockaddr in self._look_up(url.host, url.port, deadline)
             if family in (socket.AF_INET, socket.AF_INET6)
         }
         if not found:
             raise OSError("the name has no address")
         return list(found.values())
 
-    def _looked_up(self, host: str, port: int, deadline: Deadline) -> _Found:
+    def _look_up(self, host: str, port: int, deadline: Deadline) -> _Found:
         outcome: queue.SimpleQueue[_Found | OSError] = queue.SimpleQueue()
 
         def look_up() -> None:
             try:
                 outcome.put(socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, proto=socket.IPPROTO_TCP))
-            except (OSError, UnicodeError) as error:  # UnicodeError: a name that the system's encoding cannot hold
+            except (OSError, UnicodeError) as error:  # UnicodeError: a name that the system cannot encode
                 outcome.put(error if isinstance(error, OSError) else OSError(str(error)))
             finally:
                 self._slots.release()

@@ -1,7 +1,7 @@
-"""The secret that an installation signs with when none is configured: made once, then kept in the data folder.
+"""The signing secret of an installation without a configured one: created once and kept in the data folder.
 
-However many processes ask at once and whenever they die, there is one secret: it gets its name when it is complete
-and on the disk, by a link that fails where the name is taken.
+However many processes create it at once and whenever they die, there is only one secret: the complete file, already on
+the disk, gets its name by a link, which fails if the name exists.
 """
 
 from __future__ import annotations
@@ -12,23 +12,23 @@ import secrets as random
 from pathlib import Path
 from typing import Final
 
-from adapters.webhooks.signing import SETTING, key_of, new_secret
+from adapters.webhooks.signing import SETTING, decode_secret, new_secret
 from reverie.errors import Rejected, StoreUnavailable, StoreUnusable
 
 SECRET_FILE: Final = "webhook.secret"  # noqa: S105  # the name of a file
-_LONGEST_BYTES: Final = 1024
+_MAX_BYTES: Final = 1024
 
 
 def installation_secret(data_dir: Path) -> str:
-    """The secret in `webhook.secret` of the data folder; the first call makes it, for the owner's eyes only (0600).
+    """Return the secret in `webhook.secret` of the data folder; the first call creates it, readable by its owner only.
 
-    Raises StoreUnavailable when the disk refuses, StoreUnusable when the file holds something else.
+    Raises StoreUnavailable for errors of the disk, StoreUnusable if the file contains something else.
     """
     path = data_dir / SECRET_FILE
     try:
         found = _read(path)
         if found is None:
-            _make(path)
+            _create(path)
             found = _read(path)
     except OSError as error:
         raise StoreUnavailable(
@@ -41,22 +41,25 @@ def installation_secret(data_dir: Path) -> str:
 def _read(path: Path) -> str | None:
     try:
         with path.open("rb") as file:
-            return file.read(_LONGEST_BYTES).decode("ascii", "replace").strip()
+            return file.read(_MAX_BYTES).decode("ascii", "replace").strip()
     except FileNotFoundError:
         return None
 
 
 def _checked(secret: str, path: Path) -> str:
     try:
-        key_of(secret, whose=str(path))
+        decode_secret(secret, source=str(path))
     except Rejected as error:
         raise StoreUnusable(f"{error}; or remove the file, and tell the new secret to every receiver") from None
     return secret
 
 
-def _make(path: Path) -> None:
-    """Give the file its name with all its content, unless another process was first. Raises OSError."""
-    for folder in (*reversed(path.parent.parents), path.parent):  # mkdir(parents=True) would leave them open to all
+def _create(path: Path) -> None:
+    """Create the complete file, unless another process was first. Raises OSError."""
+    for folder in (
+        *reversed(path.parent.parents),
+        path.parent,
+    ):  # mkdir(parents=True) would make the parents readable by all
         if not folder.exists():
             folder.mkdir(mode=0o700, exist_ok=True)
     draft = path.with_name(f"{path.name}.{random.token_hex(8)}")
@@ -65,7 +68,7 @@ def _make(path: Path) -> None:
             file.write(f"{new_secret()}\n".encode())
             file.flush()
             os.fsync(file.fileno())
-        with contextlib.suppress(FileExistsError):  # another process was first: theirs holds
+        with contextlib.suppress(FileExistsError):  # another process was first: use its secret
             path.hardlink_to(draft)
     finally:
         draft.unlink(missing_ok=True)
@@ -73,7 +76,7 @@ def _make(path: Path) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """A name is on the disk when its folder is."""
+    """Flush a folder: only then is a new name in it on the disk."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         os.fsync(descriptor)

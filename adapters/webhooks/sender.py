@@ -1,7 +1,7 @@
-"""Webhooks over HTTP/1.1: one connection for one message, to an address that was checked and is not looked up again.
+"""Webhooks over HTTP/1.1: one connection per message, to an address that was checked and is not resolved again.
 
-There is no client around the connection on purpose: nothing that could follow a redirect, keep a cookie, read a proxy
-from the environment, unpack a small body into a huge one, or hold a connection open.
+No HTTP client is used on purpose: nothing can follow a redirect, keep a cookie, read a proxy from the environment,
+decompress a small body into a huge one, or keep a connection open.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ import msgspec
 from adapters.endpoint import retry_after_seconds
 from adapters.webhooks.addresses import AllowedHosts
 from adapters.webhooks.base import (
-    LONGEST_ANSWER_BYTES,
+    MAX_ANSWER_BYTES,
     Body,
     WebhookAnswer,
     WebhookFailed,
     WebhookRefused,
 )
 from adapters.webhooks.deadline import Deadline
-from adapters.webhooks.resolving import Place, Resolver
+from adapters.webhooks.resolving import ResolvedAddress, Resolver
 from adapters.webhooks.signing import Signer
 from adapters.webhooks.urls import WebhookUrl, check_webhook_url, not_allowed
 from reverie import __version__
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
     import httpcore2
 
 _USER_AGENT: Final = f"Reverie/{__version__}"
-# A header that makes no sense must not put a message off for a year; callers may cap it lower.
-_LONGEST_RETRY_AFTER_SECONDS: Final = 86_400.0
-_LONGEST_RETRY_AFTER_CHARACTERS: Final = 64
+# A wrong header must not delay a message for a year; callers may use a lower limit.
+_MAX_RETRY_AFTER_SECONDS: Final = 86_400.0
+_MAX_RETRY_AFTER_CHARACTERS: Final = 64
 
 
 class HttpWebhookSender:
-    """Signs and sends. Safe to share between threads: every message has a connection of its own."""
+    """Signs and sends messages. Safe to share between threads: every message has its own connection."""
 
     def __init__(self, signer: Signer, allow: AllowedHosts, *, tls: ssl.SSLContext | None = None) -> None:
-        """`tls` says which certificates are believed; without it, those that the system believes."""
+        """`tls` decides which certificates are trusted; by default those that the system trusts."""
         self._signer = signer
         self._allow = allow
         self._tls = tls
@@ -51,9 +51,10 @@ class HttpWebhookSender:
         self._resolver = Resolver()
 
     def post(self, url: str, *, message_id: str, body: Body, timeout_seconds: float, now: datetime) -> WebhookAnswer:
-        """Send `body` as JSON, signed; look-up, connecting and answer together within `timeout_seconds`.
+        """Send `body` as signed JSON; `timeout_seconds` limits resolving, connecting and answering together.
 
-        Raises WebhookRefused, WebhookFailed; ValueError for a time without zone or an id that no header can carry.
+        Raises WebhookRefused, WebhookFailed, and ValueError for a `now` without time zone or an id that no header can
+        contain.
         """
         deadline = Deadline(timeout_seconds)
         content = msgspec.json.encode(body)
@@ -63,33 +64,38 @@ class HttpWebhookSender:
         except Rejected as error:
             raise WebhookRefused(str(error)) from error
         try:
-            return self._exchanged(where, self._places(where, deadline), content, signed, deadline)
+            return self._exchange(where, self._resolve(where, deadline), content, signed, deadline)
         except TimeoutError as error:
             raise WebhookFailed(f"{where.origin} did not answer within {timeout_seconds:g} s", passing=True) from error
 
-    def _places(self, where: WebhookUrl, deadline: Deadline) -> list[Place]:
-        """The addresses of the host. One that is not allowed among them spoils all: which one is used is luck."""
+    def _resolve(self, where: WebhookUrl, deadline: Deadline) -> list[ResolvedAddress]:
+        """Return the addresses of the host. All of them must be allowed, since any of them may be used."""
         try:
-            places = self._resolver.places(where, deadline)
+            addresses = self._resolver.resolve(where, deadline)
         except TimeoutError:
             raise
         except OSError as error:
             raise WebhookFailed(f"{where.host} has no address ({error}): check the URL's host", passing=True) from error
-        if not all(self._allow.allows(where.host, place.address) for place in places):
+        if not all(self._allow.allows(where.host, resolved.address) for resolved in addresses):
             raise WebhookRefused(f"{where.origin} leads to an address within: {not_allowed(where.host)}")
-        return places
+        return addresses
 
-    def _exchanged(
-        self, where: WebhookUrl, places: list[Place], content: bytes, signed: dict[str, str], deadline: Deadline
+    def _exchange(
+        self,
+        where: WebhookUrl,
+        addresses: list[ResolvedAddress],
+        content: bytes,
+        signed: dict[str, str],
+        deadline: Deadline,
     ) -> WebhookAnswer:
         import httpcore2
 
-        from adapters.webhooks.connection import connected
+        from adapters.webhooks.connection import connect
 
         try:
-            tls = self._believed() if where.scheme == "https" else None
+            tls = self._tls_context() if where.scheme == "https" else None
             request = _request(where, content, signed)
-            stream = connected(places, deadline, tls=tls, host=where.host)
+            stream = connect(addresses, deadline, tls=tls, host=where.host)
             with httpcore2.HTTP11Connection(request.url.origin, stream) as connection:
                 return _answer(where, connection.handle_request(request))
         except TimeoutError:
@@ -107,7 +113,7 @@ class HttpWebhookSender:
                 f"{where.origin} did not answer: {type(error).__name__}: {error}", passing=True
             ) from error
 
-    def _believed(self) -> ssl.SSLContext:
+    def _tls_context(self) -> ssl.SSLContext:
         import httpcore2
 
         with self._making_tls:
@@ -135,44 +141,44 @@ def _request(where: WebhookUrl, content: bytes, signed: dict[str, str]) -> httpc
 
 
 def _answer(where: WebhookUrl, response: httpcore2.Response) -> WebhookAnswer:
-    """What came back; as a body only what is not compressed, and not too much. Raises WebhookFailed and OSErrors."""
+    """Read the answer, with an uncompressed body of bounded size. Raises WebhookFailed and OSErrors."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
-    taken = 200 <= response.status <= 299
+    delivered = 200 <= response.status <= 299
     encoding = headers.get("content-encoding", "").strip().lower()
-    if encoding not in ("", "identity") and taken:
+    if encoding not in ("", "identity") and delivered:
         raise WebhookFailed(
             f"{where.origin} answered in {encoding:.40}, though asked for a plain body: switch compression off there",
             passing=False,
         )
-    body = _cut(response.iter_stream()) if encoding in ("", "identity") else b""
-    if len(body) > LONGEST_ANSWER_BYTES and taken:
+    body = _read_bounded(response.iter_stream()) if encoding in ("", "identity") else b""
+    if len(body) > MAX_ANSWER_BYTES and delivered:
         raise WebhookFailed(
-            f"{where.origin} answered with more than {LONGEST_ANSWER_BYTES:,} bytes: let it answer less", passing=False
+            f"{where.origin} answered with more than {MAX_ANSWER_BYTES:,} bytes: let it answer less", passing=False
         )
     return WebhookAnswer(
         response.status,
         headers.get("content-type"),
-        body[:LONGEST_ANSWER_BYTES],
+        body[:MAX_ANSWER_BYTES],
         _retry_after(headers.get("retry-after")),
         headers.get("location"),
     )
 
 
-def _cut(pieces: Iterable[bytes]) -> bytes:
-    """The body, or the first part of it that is longer than is allowed."""
+def _read_bounded(parts: Iterable[bytes]) -> bytes:
+    """Return the body, or its beginning just beyond the allowed size."""
     body = bytearray()
-    for piece in pieces:
-        body += piece
-        if len(body) > LONGEST_ANSWER_BYTES:
+    for part in parts:
+        body += part
+        if len(body) > MAX_ANSWER_BYTES:
             break
     return bytes(body)
 
 
 def _retry_after(header: str | None) -> float | None:
-    if header is None or len(header) > _LONGEST_RETRY_AFTER_CHARACTERS:
+    if header is None or len(header) > _MAX_RETRY_AFTER_CHARACTERS:
         return None
     try:
-        asked = retry_after_seconds(header)
-    except OverflowError:  # a date of a zone that is none
+        seconds = retry_after_seconds(header)
+    except OverflowError:  # a date with an invalid time zone
         return None
-    return None if asked is None else min(asked, _LONGEST_RETRY_AFTER_SECONDS)
+    return None if seconds is None else min(seconds, _MAX_RETRY_AFTER_SECONDS)

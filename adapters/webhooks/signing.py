@@ -1,6 +1,6 @@
-"""Signatures by the Standard Webhooks specification, with one secret or, while secrets are changed, with several.
+"""Signatures by the Standard Webhooks specification, with one secret, or with several while secrets are rotated.
 
-A key is never shown: errors name a secret by its place in the list.
+Keys are never shown: errors name a secret by its number in the list.
 """
 
 from __future__ import annotations
@@ -21,30 +21,31 @@ from reverie.errors import Rejected
 SETTING: Final = "webhook_secret"
 PREFIX: Final = "whsec_"
 # From the specification: 192 to 512 bits.
-FEWEST_KEY_BYTES: Final = 24
-MOST_KEY_BYTES: Final = 64
+MIN_KEY_BYTES: Final = 24
+MAX_KEY_BYTES: Final = 64
 _NEW_KEY_BYTES: Final = 32
 _HOW: Final = f"make one with `echo {PREFIX}$(openssl rand -base64 {_NEW_KEY_BYTES})`"
 
 
 class Signer:
-    """Signs with every one of its secrets, so that a receiver that knows any of them can verify."""
+    """Signs with all of its secrets, so that a receiver with any of them can verify."""
 
     def __init__(self, secrets: Sequence[str]) -> None:
-        """Raises Rejected for no secret at all, and for one that is none."""
+        """Raises Rejected for an empty list and for an invalid secret."""
         if not secrets:
             raise Rejected(f"{SETTING} is empty: give at least one secret", field=SETTING)
         self._keys = tuple(
-            Webhook(key_of(secret, whose=f"secret {number} of {SETTING}")) for number, secret in enumerate(secrets, 1)
+            Webhook(decode_secret(secret, source=f"secret {number} of {SETTING}"))
+            for number, secret in enumerate(secrets, 1)
         )
 
     def __repr__(self) -> str:
         return f"Signer({len(self._keys)} secrets)"
 
     def headers(self, message_id: str, body: bytes, now: datetime) -> dict[str, str]:
-        """The three headers by which a receiver knows who sent `body` (UTF-8) and when. Raises ValueError."""
+        """Return the three headers that authenticate `body` (UTF-8) and its time. Raises ValueError."""
         check_message(message_id, now)
-        at = now.astimezone(UTC)  # the library takes the wall clock's time for UTC, whatever the zone
+        at = now.astimezone(UTC)  # the library ignores the time zone
         text = body.decode()
         return {
             "webhook-id": message_id,
@@ -54,22 +55,22 @@ class Signer:
 
 
 def new_secret() -> str:
-    """A secret that nobody has guessed or will."""
+    """Return a new random secret."""
     return PREFIX + base64.b64encode(random.token_bytes(_NEW_KEY_BYTES)).decode("ascii")
 
 
-def key_of(secret: str, *, whose: str) -> bytes:
-    """The key within a secret. Raises Rejected, without showing it, where it is none of the specification's."""
+def decode_secret(secret: str, *, source: str) -> bytes:
+    """Return the key of a secret. Raises Rejected, without showing it, if it does not follow the specification."""
     if not secret.startswith(PREFIX):
-        raise Rejected(f"{whose} does not begin with {PREFIX}: {_HOW}", field=SETTING)
+        raise Rejected(f"{source} does not begin with {PREFIX}: {_HOW}", field=SETTING)
     encoded = secret.removeprefix(PREFIX).rstrip("=")
     try:
         key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except (binascii.Error, ValueError):
-        # Not chained: the library's error may quote what it could not read.
-        raise Rejected(f"{whose} is not base64 after {PREFIX}: {_HOW}", field=SETTING) from None
-    if not FEWEST_KEY_BYTES <= len(key) <= MOST_KEY_BYTES:
+        # Not chained: the library's error may quote the secret.
+        raise Rejected(f"{source} is not base64 after {PREFIX}: {_HOW}", field=SETTING) from None
+    if not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
         raise Rejected(
-            f"{whose} holds {len(key)} bytes; it must be {FEWEST_KEY_BYTES} to {MOST_KEY_BYTES}: {_HOW}", field=SETTING
+            f"{source} holds {len(key)} bytes; it must be {MIN_KEY_BYTES} to {MAX_KEY_BYTES}: {_HOW}", field=SETTING
         )
     return key

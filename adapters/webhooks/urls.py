@@ -1,4 +1,4 @@
-"""A webhook's URL, taken apart once: what is checked here is what is connected to, so no two parsers can disagree."""
+"""Parse a webhook's URL once: the parts that are checked are those that are used, so two parsers cannot disagree."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Final
 from adapters.webhooks.addresses import SETTING, Address, AllowedHosts, is_local_name, is_name, literal
 from reverie.errors import Rejected
 
-LONGEST_URL_CHARACTERS: Final = 2048
+MAX_URL_CHARACTERS: Final = 2048
 
 _DEFAULT_PORTS: Final = {"http": 80, "https": 443}
 _THIS_MACHINE: Final = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
@@ -17,7 +17,7 @@ _THIS_MACHINE: Final = (IPv4Address("127.0.0.1"), IPv6Address("::1"))
 
 @dataclass(frozen=True, slots=True)
 class WebhookUrl:
-    """Where to connect and what to ask for. `host` is a name, or an address without brackets."""
+    """The parts of a URL. `host` is a name, or an address without brackets."""
 
     scheme: str
     host: str
@@ -26,25 +26,25 @@ class WebhookUrl:
 
     @property
     def address(self) -> Address | None:
-        """The address that the URL names, or None where it has a name that must be looked up."""
+        """Return the address in the URL, or None if it has a name that must be resolved."""
         return literal(self.host)
 
     @property
     def authority(self) -> str:
-        """Host and port as the Host header has them."""
+        """Return host and port for the Host header."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _DEFAULT_PORTS[self.scheme] else f"{host}:{self.port}"
 
     @property
     def origin(self) -> str:
-        """The URL without path and query, which may hold a secret: this is what errors show."""
+        """Return the URL without path and query, which may contain a secret; used in errors."""
         return f"{self.scheme}://{self.authority}"
 
 
 def check_webhook_url(url: str, allow: AllowedHosts, *, field: str = "url") -> WebhookUrl:
-    """The URL in its parts, if a webhook may be sent there as far as can be told without asking a resolver.
+    """Parse a URL and check that it is allowed, without resolving names.
 
-    Raises Rejected, naming `field`, for what is no URL of http or https and for addresses that are not allowed.
+    Raises Rejected, naming `field`, for anything but a http or https URL and for addresses that are not allowed.
     """
     try:
         found = _parsed(url)
@@ -58,16 +58,16 @@ def check_webhook_url(url: str, allow: AllowedHosts, *, field: str = "url") -> W
 
 
 def not_allowed(host: str) -> str:
-    """Why an address was refused and what to do."""
+    """Return why an address was refused and what to do."""
     return f"that is not a public address; if the receiver is yours, let the operator add {host} to {SETTING}"
 
 
 def _parsed(url: str) -> WebhookUrl:
-    """The parts of a URL. Raises ValueError with the cause, and never with the URL: it may hold a secret."""
+    """Parse a URL. Raises ValueError with the cause, but never with the URL, which may contain a secret."""
     import httpx2
 
-    if len(url) > LONGEST_URL_CHARACTERS:
-        raise ValueError(f"it has {len(url):,} characters; at most {LONGEST_URL_CHARACTERS:,} are allowed")
+    if len(url) > MAX_URL_CHARACTERS:
+        raise ValueError(f"it has {len(url):,} characters; at most {MAX_URL_CHARACTERS:,} are allowed")
     if not all(character.isprintable() and not character.isspace() for character in url):
         raise ValueError("it has a blank or a control character in it")
     try:
@@ -86,9 +86,9 @@ def _parsed(url: str) -> WebhookUrl:
 
 
 def _check_host(host: str) -> None:
-    """Raises ValueError for what is no name and no address in its usual spelling.
+    """Raise ValueError unless the host is a name or an address in its usual notation.
 
-    Resolvers read 2130706433, 0x7f.1 and 0177.0.0.1 as 127.0.0.1. Nobody needs these spellings but to hide an address.
+    Resolvers read 2130706433, 0x7f.1 and 0177.0.0.1 as 127.0.0.1; such notations only serve to hide an address.
     """
     if not host:
         raise ValueError("it names no host")

@@ -10,7 +10,14 @@ from typing import Any, Final
 
 import msgspec
 
-from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused, WebhookSender, reason, verdict
+from adapters.webhooks import (
+    WebhookAnswer,
+    WebhookFailed,
+    WebhookRefused,
+    WebhookSender,
+    delivery_outcome,
+    describe_answer,
+)
 from memory.scheduling.destinations import Busy, Destinations
 from memory.scheduling.executing import Delegated, Execution, ExecutorBusy, Outcome, RetryAfter
 from memory.scheduling.goal_answers import GoalAnswers, GoalContext
@@ -74,12 +81,12 @@ class Executors:
             return RunResult("failed", error=str(error))
         except WebhookFailed as error:
             return self._retry(execution, str(error)) if error.passing else RunResult("failed", error=str(error))
-        result = verdict(answer)
+        result = delivery_outcome(answer)
         if result == "ok":
             return result_of(answer)
-        if result == "again":
-            return self._retry(execution, reason(answer), answer.retry_after_seconds)
-        return RunResult("failed", error=reason(answer), gone=result == "gone")
+        if result == "retry":
+            return self._retry(execution, describe_answer(answer), answer.retry_after_seconds)
+        return RunResult("failed", error=describe_answer(answer), gone=result == "gone")
 
     def _retry(self, execution: Execution, error: str, retry_after_seconds: float | None = None) -> Outcome:
         tries = execution.run.tries

@@ -13,7 +13,14 @@ from typing import Final, Literal
 import msgspec
 
 from adapters.breaker import CircuitBreaker, ServiceUnavailable
-from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused, WebhookSender, reason, verdict
+from adapters.webhooks import (
+    WebhookAnswer,
+    WebhookFailed,
+    WebhookRefused,
+    WebhookSender,
+    delivery_outcome,
+    describe_answer,
+)
 from memory.scheduling.pushing import NotPushed
 from reverie.scheduling.notification_types import Notification
 from reverie.scheduling.reminder_types import Reminder
@@ -56,8 +63,8 @@ class Notifier:
             answer = self._breaker.call(lambda: self._post(workspace, item))
         except NotifierAway as error:
             raise NotPushed(str(error), away=True, retry_after_seconds=error.retry_after_seconds) from error
-        if verdict(answer) != "ok":
-            raise NotPushed(reason(answer), away=False, retry_after_seconds=answer.retry_after_seconds)
+        if delivery_outcome(answer) != "ok":
+            raise NotPushed(describe_answer(answer), away=False, retry_after_seconds=answer.retry_after_seconds)
 
     def _post(self, workspace: str, item: Reminder | Notification) -> WebhookAnswer:
         try:
@@ -70,8 +77,8 @@ class Notifier:
             )
         except (WebhookRefused, WebhookFailed) as error:
             raise NotifierAway(str(error)) from error
-        if verdict(answer) == "again":
-            raise NotifierAway(reason(answer), retry_after_seconds=answer.retry_after_seconds)
+        if delivery_outcome(answer) == "retry":
+            raise NotifierAway(describe_answer(answer), retry_after_seconds=answer.retry_after_seconds)
         return answer
 
 

@@ -275,7 +275,7 @@ def test_a_receiver_that_recovers_has_executed_the_run(here: CarryingOut) -> Non
 
 
 @pytest.mark.parametrize(
-    ("attempts", "error"), [(1, "the receiver answered 500 and said nothing"), (2, "(2 attempts)")]
+    ("attempts", "error"), [(1, "the receiver answered 500 with an empty body"), (2, "(2 attempts)")]
 )
 def test_how_often_is_set(make: Callable[..., CarryingOut], attempts: int, error: str) -> None:
     """Given a setting, then so many attempts are made, and one alone is not counted aloud."""

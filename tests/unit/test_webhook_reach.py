@@ -17,7 +17,7 @@ from adapters.webhooks import (
     WebhookRefused,
 )
 from adapters.webhooks import resolving as resolving_module
-from adapters.webhooks.resolving import Place
+from adapters.webhooks.resolving import ResolvedAddress
 from support.receiver import Receiver, drip, receiving, say, talking
 from support.sending import PATIENCE_SECONDS, SECRET, Names, failure, post, sender_to
 
@@ -42,11 +42,11 @@ def tried(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The addresses that were connected to, none of which answers."""
     made: list[str] = []
 
-    def refuse(place: Place, timeout_seconds: float) -> socket.socket:
+    def refuse(place: ResolvedAddress, timeout_seconds: float) -> socket.socket:
         made.append(str(place.address))
         raise ConnectionRefusedError(111, "Connection refused")
 
-    monkeypatch.setattr("adapters.webhooks.connection._connected", refuse)
+    monkeypatch.setattr("adapters.webhooks.connection._connect", refuse)
     return made
 
 

@@ -15,7 +15,7 @@ import pytest
 from standardwebhooks import Webhook, WebhookVerificationError
 
 from adapters.webhooks import Signer, installation_secret, new_secret
-from adapters.webhooks.signing import key_of
+from adapters.webhooks.signing import decode_secret
 from reverie.errors import Rejected, StoreUnavailable, StoreUnusable
 
 BODY = '{"goal":"Grüße, 東京"}'.encode()
@@ -75,8 +75,8 @@ def test_a_changed_body_or_id_does_not_verify() -> None:
 @pytest.mark.parametrize("length_bytes", [24, 32, 64])
 def test_a_secret_has_24_to_64_bytes(length_bytes: int) -> None:
     """Given a secret of the specification's length, then it is taken, with padding or without."""
-    assert key_of(secret_of(length_bytes), whose="it") == b"k" * length_bytes
-    assert key_of(secret_of(length_bytes).rstrip("="), whose="it") == b"k" * length_bytes
+    assert decode_secret(secret_of(length_bytes), source="it") == b"k" * length_bytes
+    assert decode_secret(secret_of(length_bytes).rstrip("="), source="it") == b"k" * length_bytes
 
 
 @pytest.mark.parametrize(

@@ -14,15 +14,15 @@ import pytest
 from webhook_conformance import WebhookConformance
 
 from adapters.webhooks import (
-    LONGEST_ANSWER_BYTES,
+    MAX_ANSWER_BYTES,
     AllowedHosts,
+    DeliveryOutcome,
     HttpWebhookSender,
     ScriptedWebhookSender,
-    Verdict,
     WebhookAnswer,
     WebhookFailed,
-    reason,
-    verdict,
+    delivery_outcome,
+    describe_answer,
 )
 from reverie import __version__
 from support.receiver import Receiver, drip, never, receiving, say, talking
@@ -109,7 +109,7 @@ def test_what_the_receiver_says_comes_back() -> None:
         answer = post(sender_to("127.0.0.1"), receiver.url)
 
     assert answer == WebhookAnswer(429, "text/plain", b"slow down", 17.0)
-    assert reason(answer) == "the receiver answered 429: slow down"
+    assert describe_answer(answer) == "the receiver answered 429: slow down"
 
 
 @pytest.mark.parametrize(
@@ -132,23 +132,23 @@ def test_a_retry_after_that_makes_no_sense_does_no_harm(header: str, seconds: fl
     ("status", "expected"),
     [
         *((status, "ok") for status in (200, 202, 204, 299)),
-        *((status, "again") for status in (408, 425, 429, 500, 503, 599)),
+        *((status, "retry") for status in (408, 425, 429, 500, 503, 599)),
         (410, "gone"),
         *((status, "failed") for status in (101, 301, 304, 308, 400, 401, 404, 422, 600)),
     ],
 )
-def test_a_status_has_a_verdict(status: int, expected: Verdict) -> None:
+def test_a_status_has_a_verdict(status: int, expected: DeliveryOutcome) -> None:
     """Given a status, then it is said whether to be done, to try again, or to give up."""
-    assert verdict(WebhookAnswer(status)) == expected
+    assert delivery_outcome(WebhookAnswer(status)) == expected
 
 
 def test_a_reason_is_one_short_line_without_control_characters() -> None:
     """Given an error page that would clear a terminal, then its beginning is shown on one line, as plain text."""
-    shown = reason(WebhookAnswer(500, body=b"\x1b[2Jno\r\n\tway\x00" + b"\xff" * 5000))
+    shown = describe_answer(WebhookAnswer(500, body=b"\x1b[2Jno\r\n\tway\x00" + b"\xff" * 5000))
     assert shown.startswith("the receiver answered 500: [2Jno way")
     assert shown.isprintable()
     assert len(shown) < 300
-    assert reason(WebhookAnswer(404)) == "the receiver answered 404 and said nothing"
+    assert describe_answer(WebhookAnswer(404)) == "the receiver answered 404 with an empty body"
 
 
 def test_a_redirect_is_never_followed() -> None:
@@ -158,9 +158,9 @@ def test_a_redirect_is_never_followed() -> None:
         answer = post(sender_to("*"), receiver.url)
         assert receiver.requests == 1
 
-    assert verdict(answer) == "failed"
-    assert elsewhere in reason(answer)
-    assert "never followed" in reason(answer)
+    assert delivery_outcome(answer) == "failed"
+    assert elsewhere in describe_answer(answer)
+    assert "never followed" in describe_answer(answer)
 
 
 def test_a_redirect_to_itself_is_one_request(receiver: Receiver) -> None:
@@ -270,8 +270,8 @@ def test_a_port_where_nobody_listens_is_a_failure_that_may_pass() -> None:
 
 def test_an_answer_of_a_mebibyte_is_the_longest() -> None:
     """Given an answer of exactly what is allowed, then it is taken; of one byte more, then it is a failure for good."""
-    with receiving(SECRET, content=b"x" * LONGEST_ANSWER_BYTES) as receiver:
-        assert len(post(sender_to("127.0.0.1"), receiver.url).body) == LONGEST_ANSWER_BYTES
+    with receiving(SECRET, content=b"x" * MAX_ANSWER_BYTES) as receiver:
+        assert len(post(sender_to("127.0.0.1"), receiver.url).body) == MAX_ANSWER_BYTES
         receiver.content += b"x"
         failed = failure(sender_to("127.0.0.1"), receiver.url, 5.0)
     assert not failed.passing
@@ -289,8 +289,8 @@ def test_a_long_error_page_is_cut_and_its_status_counts() -> None:
     """Given a 503 with ten megabytes, then it is a 503, with the beginning of the page."""
     with receiving(SECRET, status=503, content=b"x" * 10_000_000) as receiver:
         answer = post(sender_to("127.0.0.1"), receiver.url)
-    assert verdict(answer) == "again"
-    assert len(answer.body) == LONGEST_ANSWER_BYTES
+    assert delivery_outcome(answer) == "retry"
+    assert len(answer.body) == MAX_ANSWER_BYTES
 
 
 def test_a_compressed_answer_is_not_unpacked() -> None:
