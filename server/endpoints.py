@@ -136,7 +136,8 @@ async def _read(kind: type[_C], request: Request, services: Services) -> _C:
 
 @cache
 def _booleans(kind: type[Call[Any]]) -> frozenset[str]:
-    return frozenset(field.encode_name for field in msgspec.structs.fields(kind) if field.default in (True, False))
+    fields = msgspec.structs.fields(kind)
+    return frozenset(field.encode_name for field in fields if isinstance(field.default, bool))
 
 
 @cache

@@ -38,7 +38,10 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
             check_depth(str(field), value)
         raise
     except msgspec.ValidationError as error:
-        raise rejected(error, kind, name=name, raw=raw) from None
+        failure = rejected(error, kind, name=name, raw=raw)
+        if from_text:  # a parameter that may be repeated is known by its name alone
+            failure.field = failure.field.partition("[")[0]
+        raise failure from None
 
 
 def rejected(

@@ -123,7 +123,7 @@ def test_several_are_undone_at_once(here: Runtime, ana: Reverie) -> None:
     prune(here, "walnuts", at=long_ago)
     prune(here, "figs")
     prune(here, "manners", store=contract.ACCOUNT_STORE)
-    with pytest.raises(Rejected, match="or set all"):
+    with pytest.raises(Rejected, match="or set everything"):
         ana.undo_all()
     with pytest.raises(Rejected, match="time zone"):
         ana.undo_all(since=datetime(2026, 1, 1))

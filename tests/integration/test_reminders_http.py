@@ -99,8 +99,10 @@ def test_the_client_makes_the_id_and_the_server_counts_the_seconds(
     monkeypatch.setattr("reverie.clock.now_micros", lambda: 1)
     made = ana.remind("s", "kate", "water the plants", in_=60)
     assert (sent[0].id, sent[0].in_, sent[0].due_at) == (made.id, 60, None)
+    assert made.due_at - made.created_at == timedelta(seconds=60)
 
 
+@pytest.mark.parametrize("id", ["a/b", "..", "наш сад", "claim", "a?b=c&d", "50%"])
 def test_any_id_finds_its_reminder(ana: Reverie, id: str) -> None:
     """Given an id that looks like part of a URL, then every call reaches its reminder."""
     ana.remind("s", "kate", "water the plants", in_=0, id=id)
