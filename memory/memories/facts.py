@@ -8,7 +8,7 @@ from __future__ import annotations
 from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.memories import add_superseding, delete_for_good
+from memory.memories.memories import add_superseding, delete_permanently
 from reverie.clock import new_id
 from reverie.errors import NotFound
 from reverie.memories.calls import SetFact
@@ -69,13 +69,13 @@ def fact_history(memories: AgentMemories, category: str, key: str) -> list[Fact]
 
 
 def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:
-    """Delete a fact for good with every value that it has had; False if there was none."""
+    """Permanently delete a fact with every value that it has had; False if there was none."""
     with memories.writing_workspace() as workspace:
         if workspace is None:
             return False
         _, rows = workspace
         values = _all_values(rows, category, key)
-        delete_for_good(rows, values)
+        delete_permanently(rows, values)
     return bool(values)
 
 

@@ -122,7 +122,7 @@ def update_memory(memories: AgentMemories, memory_id: str, changes: MemoryChange
 
 
 def forget(memories: AgentMemories, memory_id: str) -> bool:
-    """Delete a memory for good with its chunks, its vectors, what it superseded and their curation entries.
+    """Permanently delete a memory with its chunks, its vectors, what it superseded and their curation entries.
 
     Returns False if there was none, and none in the curation logs that a job had removed.
     """
@@ -134,7 +134,7 @@ def forget(memories: AgentMemories, memory_id: str) -> bool:
         record = rows.memories.find(memory_id)
         if record is None:
             return False
-        delete_for_good(rows, [record])
+        delete_permanently(rows, [record])
     return True
 
 
@@ -149,7 +149,7 @@ def add_superseding(stored: Memories, memory: NewMemory, older_rows: Sequence[in
     return added
 
 
-def delete_for_good(rows: AgentRepositories, records: list[MemoryRecord]) -> None:
+def delete_permanently(rows: AgentRepositories, records: list[MemoryRecord]) -> None:
     """Delete memories, what they superseded, and every entry of the curation log that could restore them."""
     row_ids = [record.row_id for record in records]
     rows.curation.forget_memories(rows.agent, rows.memories.ids_with_superseded(row_ids))

@@ -9,7 +9,7 @@ from __future__ import annotations
 from memory.conversion import convert, set_fields
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.memories import delete_for_good
+from memory.memories.memories import delete_permanently
 from reverie.errors import Conflict, NotFound
 from reverie.memories.calls import UpdateNote
 from reverie.memories.types import Note, NoteDraft
@@ -74,14 +74,14 @@ def update_note(memories: AgentMemories, changes: UpdateNote, *, now: int) -> St
 
 
 def delete_note(memories: AgentMemories, note_id: str) -> bool:
-    """Delete a note for good with its chunks and vectors; False if this agent has none with this id."""
+    """Permanently delete a note with its chunks and vectors; False if this agent has none with this id."""
     with memories.writing_workspace() as workspace:
         if workspace is None:
             return False
         _, rows = workspace
         note = rows.memories.by_note(note_id)
         if note is not None:
-            delete_for_good(rows, [note])
+            delete_permanently(rows, [note])
     return note is not None
 
 
