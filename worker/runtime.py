@@ -159,7 +159,7 @@ class Runtime:
             self.task_sender,
             self.inbox,
             self.monitor,
-            lambda: DueLoop(self.stores, self.idle_stores, now=self.now, turn_seconds=turn_seconds),
+            lambda: DueLoop(stores=self.stores, idle_stores=self.idle_stores, now=self.now, turn_seconds=turn_seconds),
             **self.schedule_parts,
         )
         self._closing.callback(services.close)

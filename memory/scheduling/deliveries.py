@@ -36,7 +36,7 @@ def deliver_due(loop: DueLoop, pushing: Pushing, *, budget_seconds: float, wait_
         lambda store, run: _push_in(store, pushing, run),
         should_stop=lambda run: run.counts["away"] > 0,
     )
-    return loop.run(job, wait_seconds=wait_seconds, budget_seconds=budget_seconds)
+    return loop.run(lambda: job, wait_seconds=wait_seconds, budget_seconds=budget_seconds)
 
 
 def prune_delivered(stores: Stores, *, idle_stores: IdleStores, now: int, keep_seconds: float) -> dict[str, Any]:

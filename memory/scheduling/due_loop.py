@@ -12,7 +12,8 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Final, Protocol
 
 from memory.idle_stores import IdleStores
@@ -56,54 +57,46 @@ class LoopJob:
     max_rounds: float = math.inf
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
 class DueLoop:
     """Runs one kind of due job over all workspaces. An error in one workspace stops no other.
 
-    Make one for each process: two runs of a process at the same time would wait for the same moments.
+    Make one for each process: a second run waits `turn_seconds` for the first to end, and is skipped if it does not.
     `now` is the time that due work goes by and `clock` the machine's, for leases; both in microseconds.
     """
 
-    def __init__(
-        self,
-        stores: Stores,
-        idle: IdleStores,
-        *,
-        now: Callable[[], int],
-        clock: Callable[[], int] = now_micros,
-        turn_seconds: float = 1.0,
-        monotonic: Callable[[], float] = time.monotonic,
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> None:
-        self.now = now
-        self.clock = clock
-        self._stores = stores
-        self._idle = idle
-        self._turn_seconds = turn_seconds
-        self._monotonic = monotonic
-        self._sleep = sleep
-        self._running = threading.Lock()
+    stores: Stores
+    idle_stores: IdleStores
+    now: Callable[[], int]
+    clock: Callable[[], int] = now_micros
+    turn_seconds: float = 1.0
+    monotonic: Callable[[], float] = time.monotonic
+    sleep: Callable[[float], object] = time.sleep
+    _running: threading.Lock = field(default_factory=threading.Lock, init=False)
 
-    def run(self, job: LoopJob, *, wait_seconds: float, budget_seconds: float = math.inf) -> dict[str, Any]:
+    def run(
+        self, next_job: Callable[[], LoopJob], *, wait_seconds: float, budget_seconds: float = math.inf
+    ) -> dict[str, Any]:
         """Do what is due and, for `wait_seconds`, what becomes due, each in its moment.
 
-        Starts no work after `budget_seconds`. Returns counts, and in `unreadable` the errors by workspace; a workspace
-        with an error is left to the next run.
+        `next_job` is called before each check. Starts no work after `budget_seconds`. Returns counts, and in
+        `unreadable` the errors by workspace; a workspace with an error is left to the next run.
         """
         # The previous run is about to end: what becomes due between the two must not be left to a third.
-        if not self._running.acquire(timeout=self._turn_seconds):
+        if not self._running.acquire(timeout=self.turn_seconds):
             return {"skipped": 1}
         try:
-            return self._run(job, wait_seconds, budget_seconds)
+            return self._run(next_job, wait_seconds, budget_seconds)
         finally:
             self._running.release()
 
-    def _run(self, job: LoopJob, wait_seconds: float, budget_seconds: float) -> dict[str, Any]:
-        started = self._monotonic()
-        run = LoopRun(Counter(), lambda: self._monotonic() < started + budget_seconds)
+    def _run(self, next_job: Callable[[], LoopJob], wait_seconds: float, budget_seconds: float) -> dict[str, Any]:
+        started = self.monotonic()
+        run = LoopRun(Counter(), lambda: self.monotonic() < started + budget_seconds)
         errors: dict[str, str] = {}
         rounds = 0
-        while run.has_time() and not job.should_stop(run):
-            round_started = self._monotonic()
+        while run.has_time() and not (job := next_job()).should_stop(run):
+            round_started = self.monotonic()
             due, unreadable = self._due(job)
             errors |= unreadable
             due = [name for name in due if name not in errors]
@@ -112,19 +105,20 @@ class DueLoop:
             if due and rounds < job.max_rounds:
                 continue
             rounds = 0
-            present = self._monotonic()
+            present = self.monotonic()
             remaining = started + wait_seconds - present
             if remaining <= 0:
                 break
-            next_due = (self._idle.next_at(job.name) - self.now()) / 1_000_000
+            next_due = (self.idle_stores.next_at(job.name) - self.now()) / 1_000_000
             max_nap = max(MAX_NAP_SECONDS, _NAP_SHARE * (present - round_started))
-            self._sleep(min(max(next_due, _MIN_NAP_SECONDS), max_nap, remaining))
+            self.sleep(min(max(next_due, _MIN_NAP_SECONDS), max_nap, remaining))
         return {**+run.counts, **({"unreadable": errors} if errors else {})}
 
     def _due(self, job: LoopJob) -> tuple[list[str], dict[str, str]]:
         # One moment for all stores: what is overdue counts as due at `now`, which must not pass during the check.
         now, clock = self.now(), self.clock()
-        return self._idle.due(job.name, self._stores, lambda store: job.due_at(store, now=now, clock=clock), now=now)
+        due_at = partial(job.due_at, now=now, clock=clock)
+        return self.idle_stores.due(job.name, self.stores, due_at, now=now)
 
     def _work_on(self, names: list[str], job: LoopJob, run: LoopRun, errors: dict[str, str]) -> None:
         """Work on stores in the given order, which is random so that none is always the last when time runs out."""
@@ -132,6 +126,6 @@ class DueLoop:
             if not run.has_time() or job.should_stop(run):
                 return
             try:
-                job.work(self._stores.workspace(name, create=False), run)
+                job.work(self.stores.workspace(name, create=False), run)
             except ReverieError as error:  # of this workspace alone
                 errors[name] = str(error)

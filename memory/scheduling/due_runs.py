@@ -62,27 +62,30 @@ def fire_due(
     *,
     rules: ScheduleRules,
     send: Callable[[str, Sequence[ToSend]], int],
-    tasks_wait: bool,
+    tasks_wait: Callable[[], bool],
     wait_seconds: float,
 ) -> dict[str, Any]:
     """Fire what is due and, for `wait_seconds`, what becomes due, in all workspaces; returns counts.
 
-    `send` sends a task for each run of a workspace and returns how many the broker took. `tasks_wait` says whether
-    tasks wait in the queue of schedules: then one that has not begun is given more time before it counts as lost.
+    `send` sends a task for each run of a workspace and returns how many the broker took. `tasks_wait` returns whether
+    tasks wait in the queue of schedules: then a task that has not begun counts as lost only after a longer time.
     """
-    lost_after = LOST_IN_A_QUEUE_AFTER_SECONDS if tasks_wait else LOST_AFTER_SECONDS
 
-    def fire_in(store: Store, run: LoopRun) -> None:
-        recovered = recover_runs(store, rules=rules, now=loop.now(), clock=loop.clock(), lost_after=lost_after)
-        run.counts["resent"] += send(store.name, recovered)
-        for batch in claim_due(store, now=loop.now(), clock=loop.clock()):
-            run.counts["runs"] += len(batch)
-            send(store.name, batch)
+    def next_job() -> LoopJob:
+        lost_after = LOST_IN_A_QUEUE_AFTER_SECONDS if tasks_wait() else LOST_AFTER_SECONDS
 
-    # A store that is idle by one way of counting lost tasks may not be by the other.
-    name = f"{contract.RUN_DUE_SCHEDULES}.{lost_after}"
-    job = LoopJob(name, partial(due_at, lost_after=lost_after), fire_in, max_rounds=_MAX_ROUNDS)
-    return loop.run(job, wait_seconds=wait_seconds)
+        def fire_in(store: Store, run: LoopRun) -> None:
+            recovered = recover_runs(store, rules=rules, now=loop.now(), clock=loop.clock(), lost_after=lost_after)
+            run.counts["resent"] += send(store.name, recovered)
+            for batch in claim_due(store, now=loop.now(), clock=loop.clock()):
+                run.counts["runs"] += len(batch)
+                send(store.name, batch)
+
+        # A store that is idle by one way of counting lost tasks may not be by the other.
+        name = f"{contract.RUN_DUE_SCHEDULES}.{lost_after}"
+        return LoopJob(name, partial(due_at, lost_after=lost_after), fire_in, max_rounds=_MAX_ROUNDS)
+
+    return loop.run(next_job, wait_seconds=wait_seconds)
 
 
 def claim_due(store: Store, *, now: int, clock: int) -> Iterator[list[ToSend]]:

@@ -106,8 +106,7 @@ class Executors:
         }
         try:
             self.agent_tasks().send(
-                executor.task,
-                executor.queue,
+                executor,
                 schedule_id=schedule.id,
                 run_id=run.id,
                 goal=schedule.goal,

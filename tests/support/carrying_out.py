@@ -11,7 +11,7 @@ from adapters.webhooks.in_memory import Scripted, ScriptedWebhookSender
 from memory.scheduling.executing import Execution, Outcome
 from memory.scheduling.executors import Executors
 from reverie.errors import Unavailable
-from reverie.scheduling.schedule_types import Executor
+from reverie.scheduling.schedule_types import Executor, TaskExecutor
 from storage.scheduling.records import RunRecord
 from support.pipeline import Pipeline
 from support.scheduled import Scheduled
@@ -46,10 +46,10 @@ class AgentQueue:
         self.sent: list[tuple[str, str, dict[str, Any]]] = []
         self.error = error
 
-    def send(self, task: str, queue: str, **fields: Any) -> None:
+    def send(self, executor: TaskExecutor, **fields: Any) -> None:
         if self.error is not None:
             raise self.error
-        self.sent.append((task, queue, fields))
+        self.sent.append((executor.task, executor.queue, fields))
 
     def close(self) -> None:
         pass

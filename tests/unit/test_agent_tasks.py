@@ -17,7 +17,7 @@ from reverie.problems import Unauthorised
 from reverie.scheduling import agent_worker
 from reverie.scheduling.agent_tasks import AgentTasks, agent_app
 from reverie.scheduling.agent_worker import AgentWorker, Run
-from reverie.scheduling.schedule_types import RunReport
+from reverie.scheduling.schedule_types import RunReport, TaskExecutor
 
 MEMORY = "memory://"
 MORE = {"agent": "ana", "workspace": "home", "due_at": "2027-03-01T08:00:00Z", "timeout_seconds": 90, "trace": "t"}
@@ -43,7 +43,7 @@ def sent(queue: str) -> list[Any]:
 
 
 def send(tasks: AgentTasks, queue: str, *, goal: str = "buy milk") -> Any:
-    tasks.send("my_agent.shop", queue, schedule_id="s1", run_id="r1", goal=goal, headers=MORE)
+    tasks.send(TaskExecutor(task="my_agent.shop", queue=queue), schedule_id="s1", run_id="r1", goal=goal, headers=MORE)
     (message,) = sent(queue)
     return message
 
@@ -79,7 +79,9 @@ def test_a_task_sent_again_has_the_same_id(tasks: AgentTasks) -> None:
 def test_a_task_is_begun_only_while_somebody_waits_for_it(tasks: AgentTasks) -> None:
     """Given the end of a run's time, then the task expires with it, as Celery's workers understand it."""
     end = datetime(2027, 3, 1, 8, 10, tzinfo=UTC)
-    tasks.send("a.b", "q-expires", schedule_id="s", run_id="r", goal="g", headers={}, expires_at=end)
+    tasks.send(
+        TaskExecutor(task="a.b", queue="q-expires"), schedule_id="s", run_id="r", goal="g", headers={}, expires_at=end
+    )
     (message,) = sent("q-expires")
     assert message.headers["expires"] == "2027-03-01T08:10:00+00:00"
 
@@ -95,7 +97,7 @@ def test_a_broker_that_is_away_is_unavailable() -> None:
     """Given nobody at the broker's address, then the error names the setting, and nothing of Celery gets out."""
     tasks = AgentTasks("unix:///tmp/reverie-there-is-no-such.sock", prefix="x:")
     with pytest.raises(Unavailable, match="agent_broker_url"):
-        tasks.send("a.b", "q", schedule_id="s", run_id="r", goal="g", headers={})
+        tasks.send(TaskExecutor(task="a.b", queue="q"), schedule_id="s", run_id="r", goal="g", headers={})
     tasks.close()
 
 

@@ -84,7 +84,7 @@ def deliver(
     **more: Any,
 ) -> dict[str, Any]:
     loop = DueLoop(
-        stores, idle_stores or IdleStores(), now=clock, clock=clock,
+        stores=stores, idle_stores=idle_stores or IdleStores(), now=clock, clock=clock,
         monotonic=lambda: clock() / SECOND, sleep=pause or clock.forward,
     )  # fmt: skip
     return deliver_due(loop, notifier.pushing(clock), **{"budget_seconds": 60.0, **more})

@@ -31,7 +31,7 @@ def fire_due(runtime: Runtime, *, wait_seconds: float) -> dict[str, Any]:
         runtime.schedules.firing_loop,
         rules=runtime.settings.schedule_rules,
         send=runtime.schedules.send,
-        tasks_wait=runtime.schedules.tasks_wait,
+        tasks_wait=runtime.schedules.has_waiting_tasks,
         wait_seconds=wait_seconds,
     )
 

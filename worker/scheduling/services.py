@@ -104,9 +104,8 @@ class ScheduleServices:
             return None
         return Notifier(url, self.webhooks, timeout_seconds=self._settings.webhook_timeout_seconds)
 
-    @property
-    def tasks_wait(self) -> bool:
-        """Whether tasks wait in the queue of schedules; False if the broker is unavailable."""
+    def has_waiting_tasks(self) -> bool:
+        """Return whether tasks wait in the queue of schedules; False if the broker is unavailable."""
         try:
             return self._monitor.queue_depths()[contract.QUEUE_SCHEDULES] > 0
         except Unavailable:

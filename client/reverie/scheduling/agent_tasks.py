@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from reverie.errors import Unavailable
 from reverie.pipeline.celery_settings import celery_settings, celery_url
+from reverie.scheduling.schedule_types import TaskExecutor
 
 # The prefix of the task headers that carry everything but the three arguments.
 HEADER_PREFIX: Final = "reverie_"
@@ -25,8 +26,7 @@ class AgentTasks:
 
     def send(
         self,
-        task: str,
-        queue: str,
+        executor: TaskExecutor,
         *,
         schedule_id: str,
         run_id: str,
@@ -34,7 +34,7 @@ class AgentTasks:
         headers: Mapping[str, Any],
         expires_at: datetime | None = None,
     ) -> None:
-        """Send a task with the three keyword arguments; the items of `headers` become headers `reverie_...`.
+        """Send an executor's task with three keyword arguments; the items of `headers` become headers `reverie_...`.
 
         The id of the task is that of the run, also when it is sent again. A task that no worker has started by
         `expires_at` is dropped, so that workers that were down have no backlog. Raises `Unavailable`.
@@ -43,9 +43,9 @@ class AgentTasks:
 
         try:
             self._celery().send_task(
-                task,
+                executor.task,
                 kwargs={"schedule_id": schedule_id, "run_id": run_id, "goal": goal},
-                queue=queue,
+                queue=executor.queue,
                 task_id=run_id,
                 expires=expires_at,
                 headers={f"{HEADER_PREFIX}{name}": value for name, value in headers.items()},
