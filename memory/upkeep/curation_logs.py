@@ -1,9 +1,9 @@
-"""Both curation logs of an agent, its workspace's and the account tier's, as one: read, and undone (X9)."""
+"""Reads and undoes the two curation logs of an agent, its workspace's and the account tier's, as one log."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from heapq import merge
 from itertools import accumulate
 from operator import itemgetter
@@ -11,94 +11,84 @@ from typing import Final
 
 from memory.memories.agent_memories import AgentMemories
 from memory.upkeep import curation
+from memory.upkeep.curation import EVERY_ENTRY
 from reverie.contract import ACCOUNT_STORE
 from reverie.upkeep.curation_types import CurationEntry, Undone
 from storage.stores import Store
+from storage.upkeep.curation import CurationFilter
 
-_JOBS_PREFIX: Final = "reverie."
-
-
-@dataclass(frozen=True, slots=True)
-class Wanted:
-    """Which entries: about a memory, of a job, of an action."""
-
-    memory: str | None = None
-    job: str | None = None
-    action: str | None = None
-
-    @property
-    def full_job(self) -> str | None:
-        """The job as the log names it: "dream-sweep" is "reverie.dream_sweep"."""
-        if self.job is None or self.job.startswith(_JOBS_PREFIX):
-            return self.job
-        return _JOBS_PREFIX + self.job.replace("-", "_")
-
-
-EVERY_ENTRY: Final = Wanted()
+_JOB_PREFIX: Final = "reverie."
 
 
 def list_entries(
-    here: AgentMemories, wanted: Wanted = EVERY_ENTRY, *, limit: int = 50, offset: int = 0
+    memories: AgentMemories, matching: CurationFilter = EVERY_ENTRY, *, limit: int = 50, offset: int = 0
 ) -> list[CurationEntry]:
-    """Entries of both logs, the newest first, without the rows."""
+    """Return the entries of both logs, newest first, without the changed rows.
+
+    The job may be given in its short form: "dream-sweep" is "reverie.dream_sweep".
+    """
+    matching = _with_task_name(matching)
     logs = [
-        curation.list_entries(
-            store, agent=here.agent, limit=limit + offset, memory=wanted.memory, job=wanted.full_job,
-            action=wanted.action,
-        )
-        for store in here.existing_stores()
-    ]  # fmt: skip
+        curation.list_entries(store, agent=memories.agent, matching=matching, limit=limit + offset)
+        for store in memories.existing_stores()
+    ]
     return _newest_first(logs)[offset : offset + limit]
 
 
-def show_entry(here: AgentMemories, entry: str) -> CurationEntry:
-    """One entry with what it changed. Raises `NotFound`."""
-    return curation.show_entry(_store_of(here, entry), agent=here.agent, entry=entry)
+def show_entry(memories: AgentMemories, entry: str) -> CurationEntry:
+    """Return an entry with the rows that it changed. Raises `NotFound`: for an unknown entry."""
+    return curation.show_entry(_find_store(memories, entry), agent=memories.agent, entry=entry)
 
 
-def undo_entry(here: AgentMemories, entry: str, *, now: int) -> tuple[Store, CurationEntry]:
-    """Put back all that an entry changed, in one transaction. Raises `NotFound` and `Conflict`.
+def undo_entry(memories: AgentMemories, entry: str, *, now: int) -> tuple[Store, CurationEntry]:
+    """Restore all rows that an entry changed, in one transaction; return its store and the entry.
 
-    Returns the store, too: its pipeline has work if what came back is to be cut or embedded anew.
+    The pipeline of that store has work if restored rows have to be chunked or embedded again. Raises `NotFound`: for an
+    unknown entry; `Conflict`: when it is already undone or its rows have changed since.
     """
-    store = _store_of(here, entry)
-    return store, curation.undo_entry(store, agent=here.agent, entry=entry, now=now)
+    store = _find_store(memories, entry)
+    return store, curation.undo_entry(store, agent=memories.agent, entry=entry, now=now)
 
 
 def undo_all(
-    here: AgentMemories,
-    wanted: Wanted = EVERY_ENTRY,
+    memories: AgentMemories,
+    matching: CurationFilter = EVERY_ENTRY,
     *,
     now: int,
-    since: int = 0,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> Undone:
-    """Undo the entries of a job or an action, written since a moment in microseconds; the newest of each log first.
+    """Undo entries of both logs, newest first within each. `progress` is called with (done, total) of each log.
 
-    `progress` gets (done, total) of the log that is being undone.
+    The job may be given in its short form.
     """
+    matching = _with_task_name(matching)
     undone: list[str] = []
     failed: dict[str, str] = {}
-    for store in here.existing_stores():
-        done, not_done = curation.undo_all(
-            store, agent=here.agent, now=now, job=wanted.full_job, action=wanted.action, since=since, progress=progress
-        )
-        undone += (curation.id_of(store, number) for number in done)
-        failed |= {curation.id_of(store, number): why for number, why in not_done.items()}
+    for store in memories.existing_stores():
+        done, errors = curation.undo_all(store, agent=memories.agent, now=now, matching=matching, progress=progress)
+        undone += (curation.entry_id(store, number) for number in done)
+        failed |= {curation.entry_id(store, number): error for number, error in errors.items()}
     return Undone(undone=undone, failed=failed)
 
 
 def _newest_first(logs: Sequence[Sequence[CurationEntry]]) -> list[CurationEntry]:
-    """The entries of all logs, those of each in the order of writing, whatever moment a slow job has worked for.
+    """Merge logs by time, keeping the order of writing within each, even if a slow job wrote an earlier time.
 
-    Where an entry stands depends on none that was written before it: else pages would not fit together.
+    The position of an entry does not depend on older ones, so that pages fit together.
     """
     dated = (zip(accumulate((entry.at for entry in log), min), log, strict=True) for log in logs)
     return [entry for _, entry in merge(*dated, key=itemgetter(0), reverse=True)]
 
 
-def _store_of(here: AgentMemories, entry: str) -> Store:
-    for store in here.existing_stores():
-        if (store.name == ACCOUNT_STORE) == curation.is_of_account(entry):
+def _with_task_name(matching: CurationFilter) -> CurationFilter:
+    job = matching.job
+    if job is None or job.startswith(_JOB_PREFIX):
+        return matching
+    return replace(matching, job=_JOB_PREFIX + job.replace("-", "_"))
+
+
+def _find_store(memories: AgentMemories, entry: str) -> Store:
+    for store in memories.existing_stores():
+        if (store.name == ACCOUNT_STORE) == curation.is_account_entry(entry):
             return store
-    raise curation.no_entry(entry)
+    raise curation.entry_not_found(entry)

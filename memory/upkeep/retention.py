@@ -1,7 +1,7 @@
-"""Retention: messages that are part of a summary end after as long as the operator keeps them, for good.
+"""Deletes messages that are covered by a summary and older than the retention period.
 
-Not logged and not to be undone: what the operator has asked for is that they are gone. Nothing that no summary covers
-is ever removed, however old.
+The deletion is not logged and cannot be undone: the operator has required it. Messages that no summary covers are never
+deleted, however old.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from memory.jobs import JobRun
 from reverie import contract
 from storage.stores import Store, Stores
 
-# With chunks and vectors that are written over with zeros: some 20 ms under the write lock.
+# Their chunks and vectors are overwritten with zeros: about 20 ms under the write lock.
 BATCH_MESSAGES: Final = 200
 _DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 
@@ -22,10 +22,10 @@ _DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 def apply_retention(
     stores: Stores, working: WorkingMemory, *, now: int, keep_days: float | None, dry_run: bool = False
 ) -> dict[str, Any]:
-    """Remove summarised messages older than so many days, with what was made of them alone; returns counts.
+    """Delete summarised messages older than `keep_days`, with chunks of them alone; return counts.
 
-    `now` is in microseconds. Does nothing without `keep_days`. Raises `Unavailable` without a broker, where the newest
-    messages of sessions are kept at hand: nothing is removed that could still be read there.
+    `now` is in microseconds. Does nothing if `keep_days` is None. Raises `Unavailable`: without the broker, which may
+    hold copies of the messages in working memory; then nothing is deleted.
     """
     if keep_days is None:
         return {}
@@ -58,8 +58,8 @@ def _remove_old(run: JobRun, working: WorkingMemory, before: int) -> None:
         working.drop(run.store.name, sessions)
         with run.writing() as tx:
             messages, chunks = tx.retention.remove([message.row_id for message in old])
-        working.drop(run.store.name, sessions)  # once more: what was read from the store between the two steps
+        working.drop(run.store.name, sessions)  # again, in case they were read from the store in between
         run.counts.update(messages=messages, chunks=chunks)
-        # Those that an undo has taken out of their summary meanwhile are not over any more.
+        # Continue after this session: an undo may meanwhile have taken messages out of their summary.
         reached = old[-1].session_row
     run.counts["not_reached"] += 1

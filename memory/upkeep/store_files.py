@@ -1,4 +1,4 @@
-"""Upkeep of every workspace's files: optimise, verify. One that cannot be used holds up no other."""
+"""Optimises and verifies the databases of all workspaces. A workspace that fails does not stop the others."""
 
 from __future__ import annotations
 
@@ -15,46 +15,49 @@ from storage.stores import Store, Stores
 from storage.upkeep.maintenance import optimize, wasted_vectors
 from storage.upkeep.verify import verify
 
-# A task is cut off at 300 s, and what it had counted is lost; the last workspace begun has a minute to end.
+# A task is killed at 300 s and loses its counts; the workspace in progress at this time has a minute to finish.
 _BUDGET_SECONDS: Final = 240.0
 
 
 def optimize_stores(
     stores: Stores, *, now: Callable[[], int], recall_events_days: float, curation_log_days: float = 90.0
 ) -> dict[str, Any]:
-    """Drop recall events and curations older than so many days, optimise each store, rebuild what is half empty."""
+    """Delete old recall events and curation entries, optimise each database, rebuild half-empty vector indexes.
 
-    def one(store: Store) -> dict[str, Any]:
-        # First: the pages that this frees are given back at once.
+    `recall_events_days` and `curation_log_days` are the days for which each is kept.
+    """
+
+    def optimize_one(store: Store) -> dict[str, Any]:
+        # First, so that optimising returns the freed pages.
         pruned = prune_recalls(store, now=now(), keep_days=recall_events_days)
         dropped = prune_log(store, now=now(), keep_days=curation_log_days)
         counts = {"recall_events_dropped": pruned, "curations_dropped": dropped, **optimize(store, now=now())}
         if wasted_vectors(store) is not None:
             try:
                 counts["reindexed"] = reindex(store, "vector", now=now())
-            except Conflict as error:  # the model is being changed: that ends with a new index anyway
+            except Conflict as error:  # a change of model is in progress, which makes a new index anyway
                 counts["not_reindexed"] = str(error)
         return counts
 
-    return _each(stores, one)
+    return _for_each_store(stores, optimize_one)
 
 
 def verify_stores(stores: Stores) -> dict[str, Any]:
-    """Verify each workspace; what is wrong is named."""
+    """Verify each database; the counts name what is wrong."""
 
-    def one(store: Store) -> dict[str, Any]:
-        # The comparison word by word would keep writers waiting for as long as it takes: that is `reverie db verify`.
+    def verify_one(store: Store) -> dict[str, Any]:
+        # Without the comparison word by word, which blocks writers: `reverie db verify` does that.
         verdict = verify(store, hold_writers=False)
         return {**verdict.counts, **({"wrong": verdict.wrong} if verdict.wrong else {})}
 
-    return _each(stores, one)
+    return _for_each_store(stores, verify_one)
 
 
-def _each(stores: Stores, work: Callable[[Store], dict[str, Any]]) -> dict[str, Any]:
+def _for_each_store(stores: Stores, work: Callable[[Store], dict[str, Any]]) -> dict[str, Any]:
     counts: dict[str, Any] = {}
     deadline = time.monotonic() + _BUDGET_SECONDS
     names = stores.all_names()
-    for name in random.sample(names, len(names)):  # what one day's time does not reach has its turn on another
+    for name in random.sample(names, len(names)):  # random: each run reaches other stores in time
         if time.monotonic() > deadline:
             break
         try:

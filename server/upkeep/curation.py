@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from memory.upkeep.curation_logs import Wanted, list_entries, show_entry, undo_all, undo_entry
+from memory.upkeep.curation_logs import list_entries, show_entry, undo_all, undo_entry
 from reverie.clock import to_micros
 from reverie.upkeep import calls
 from reverie.upkeep.curation_types import CurationEntry, CurationList, Undone
@@ -10,6 +10,7 @@ from server.caller import Caller
 from server.endpoints import Endpoints
 from server.memories.memories import memories_of
 from server.services import Services
+from storage.upkeep.curation import CurationFilter
 
 endpoints = Endpoints("curation")
 
@@ -19,9 +20,9 @@ _STAGES = ("chunk", "embed")
 
 @endpoints.serves(calls.ListCuration)
 def _list_entries(services: Services, caller: Caller, call: calls.ListCuration) -> CurationList:
-    query = Wanted(call.memory, call.job, call.action)
+    matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
     memories = memories_of(services, caller)
-    return CurationList(entries=list_entries(memories, query, limit=call.limit, offset=call.offset))
+    return CurationList(entries=list_entries(memories, matching, limit=call.limit, offset=call.offset))
 
 
 @endpoints.serves(calls.GetCurationEntry)
@@ -31,8 +32,10 @@ def _get_entry(services: Services, caller: Caller, call: calls.GetCurationEntry)
 
 @endpoints.serves(calls.UndoAll, waits=lambda _: True)
 def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> Undone:
-    memories, since = memories_of(services, caller), 0 if call.since is None else to_micros(call.since)
-    undone = undo_all(memories, Wanted(job=call.job, action=call.action), now=services.runtime.now(), since=since)
+    since = 0 if call.since is None else to_micros(call.since)
+    matching = CurationFilter(job=call.job, action=call.action, since=since)
+    memories = memories_of(services, caller)
+    undone = undo_all(memories, matching, now=services.runtime.now())
     for store in memories.existing_stores() if undone.undone else ():
         _notify_pipeline(services, store.name)
     return undone

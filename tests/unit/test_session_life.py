@@ -21,6 +21,7 @@ from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.calls import StartSession
 from storage.memories.records import NewMemory
 from storage.stores import Store
+from storage.upkeep.curation import CurationFilter
 from storage.upkeep.verify import verify
 from support.curating import everything, remember
 from support.pipeline import WORKSPACE, Pipeline
@@ -177,7 +178,8 @@ def test_the_job_ends_what_has_been_silent_for_long_and_nothing_else(pipe: Pipel
     assert everything(pipe.store) == after
     actions = [entry.action for entry in list_entries(pipe.store, agent="ana")]
     assert actions == ["close", "clear"]
-    done, failed = undo_all(pipe.store, agent="ana", now=pipe.now(), job="reverie.close_idle_sessions")
+    closings = CurationFilter(job="reverie.close_idle_sessions")
+    done, failed = undo_all(pipe.store, agent="ana", now=pipe.now(), matching=closings)
     assert (len(done), failed) == (2, {})
     assert everything(pipe.store) == before
 

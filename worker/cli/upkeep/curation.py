@@ -10,10 +10,11 @@ import msgspec
 import typer
 
 from memory.memories.agent_memories import AgentMemories
-from memory.upkeep.curation_logs import Wanted, list_entries, show_entry, undo_all, undo_entry
+from memory.upkeep.curation_logs import list_entries, show_entry, undo_all, undo_entry
 from reverie.clock import to_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.upkeep.curation_types import CurationChange, CurationEntry, Undone
+from storage.upkeep.curation import CurationFilter
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, print_table, progress_bar, say, shortened, when
 
@@ -41,7 +42,8 @@ def list_curation(
 ) -> None:
     """What jobs did, the newest first. Ids that begin with account- are of the account tier."""
     call = invocation(context)
-    found = list_entries(_holdings(call), Wanted(memory, job, action), limit=limit, offset=offset)
+    matching = CurationFilter(memory=memory, job=job, action=action)
+    found = list_entries(_holdings(call), matching, limit=limit, offset=offset)
     if as_json:
         print_json(found)
         return
@@ -96,7 +98,7 @@ def undo_curation(
         with progress_bar("entries") as bar:
             shown = bar.add_task("entries", total=None)
             done = undo_all(
-                here, Wanted(job=job, action=action), now=now, since=moment,
+                here, CurationFilter(job=job, action=action, since=moment), now=now,
                 progress=lambda done, total: bar.update(shown, completed=done, total=total),
             )  # fmt: skip
     _tell(call, here, done, as_json=as_json)
