@@ -1,7 +1,7 @@
-"""How many tokens texts have, by the tokenizer of the embedding model where its files are on this machine.
+"""Count the tokens of texts with the tokenizer of the embedding model, if its files are on this machine.
 
-Counts are of whole texts: no truncation, no padding, no markers at the ends. Neither torch nor a network is needed;
-a model without a tokenizer here (an endpoint, the hash embedder) is counted by an estimate.
+Counts are of whole texts, without truncation, padding and special tokens. Neither torch nor a network is needed; for a
+model without a local tokenizer (an endpoint, the hash embedder) counts are estimated.
 """
 
 from __future__ import annotations
@@ -19,12 +19,12 @@ from adapters.embedders.model_files import find_tokenizer
 if TYPE_CHECKING:
     from tokenizers import Encoding, Tokenizer
 
-# OpenAI's rule of thumb for English; in bytes rather than characters, so that Chinese is not taken for a quarter of it.
-BYTES_A_TOKEN: Final = 4
+# OpenAI's rule of thumb for English, in bytes rather than characters, so that Chinese is not underestimated.
+BYTES_PER_TOKEN: Final = 4
 ELLIPSIS: Final = "…"
-# A long text is counted in pieces of about this many characters, and only as far as the limit reaches.
+# A long text is counted in pieces of about this many characters, only up to the limit.
 _PIECE_CHARACTERS: Final = 16_384
-# What is longer than this is no word, and is cut anywhere.
+# A longer run without blanks is not a word, and is cut anywhere.
 _WORD_CHARACTERS: Final = 256
 _BLANK = re.compile(r"\s")
 _WORD = re.compile(r"\s*\S+")
@@ -35,28 +35,28 @@ class TokenCounter(Protocol):
 
     @property
     def name(self) -> str:
-        """What it counts by: a model's name, or "estimate"."""
+        """The name of the model whose tokenizer is used, or "estimate"."""
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """The tokens of each text."""
+        """Return the number of tokens of each text."""
 
 
 class EstimatedTokens:
-    """A token for every 4 bytes of UTF-8, rounded up: for models whose tokenizer is not on this machine."""
+    """One token per 4 bytes of UTF-8, rounded up: for models whose tokenizer is not on this machine."""
 
     name: Final = "estimate"
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """The estimate for each text."""
+        """Return the estimate for each text."""
         return [_estimate(text) for text in texts]
 
 
 class ModelTokens:
-    """Counts by a `tokenizer.json`, read with the first call: 100,000 tokens take 0.06 s as chat turns.
+    """Counts with a `tokenizer.json`, read by the first call: 100,000 tokens of chat turns take 0.06 s.
 
-    A word that the vocabulary does not hold is one token to the model, a megabyte without blanks included. Here it
-    counts a token for every 4 of its bytes: the counts are to keep a text within the window of a language model.
-    Where the file cannot be read, everything is estimated.
+    To the model a word that is not in its vocabulary is one token, even a megabyte without blanks. Here it counts one
+    token per 4 bytes, because the counts limit texts for the window of a language model. If the file cannot be read,
+    all counts are estimated.
     """
 
     def __init__(self, name: str, file: Path) -> None:
@@ -68,7 +68,7 @@ class ModelTokens:
         self._loading = threading.Lock()
 
     def count(self, texts: Sequence[str]) -> list[int]:
-        """The tokens of each text."""
+        """Return the number of tokens of each text."""
         tokenizer = self._loaded()
         if tokenizer is None:
             return [_estimate(text) for text in texts]
@@ -80,9 +80,9 @@ class ModelTokens:
         ids = encoding.ids
         if self._unknown is None or self._unknown not in ids:
             return len(ids)
-        # The fast encoding does not say where in the text a token stands.
-        places = tokenizer.encode(text, add_special_tokens=False)
-        unknown = [place for place, token in zip(places.offsets, places.ids, strict=True) if token == self._unknown]
+        # The fast encoding has no positions of tokens in the text.
+        encoded = tokenizer.encode(text, add_special_tokens=False)
+        unknown = [span for span, token in zip(encoded.offsets, encoded.ids, strict=True) if token == self._unknown]
         return len(ids) - len(unknown) + sum(max(1, _estimate(text[start:end])) for start, end in unknown)
 
     def _loaded(self) -> Tokenizer | None:
@@ -96,8 +96,8 @@ class ModelTokens:
 
         try:
             tokenizer = Tokenizer.from_file(str(self._file))
-        # The library raises bare Exception for a damaged file. Counting is never a reason to have no answer: from here
-        # on it is an estimate, and `name` says so.
+        # The library raises bare Exception for a damaged file. Counting must not fail: use estimates from now on, which
+        # `name` shows.
         except Exception:  # noqa: BLE001
             self._unreadable = True
             self.name = EstimatedTokens.name
@@ -110,7 +110,7 @@ class ModelTokens:
 
 
 def build_token_counter(provider: Provider, model: str) -> TokenCounter:
-    """The counter for an embedding model: its own tokenizer where it is on this machine, else the estimate."""
+    """Return the counter of an embedding model: its own tokenizer if it is on this machine, else the estimate."""
     if provider not in ("sentence-transformers", "model2vec"):
         return EstimatedTokens()
     name = ALIASES.get(model, model)
@@ -118,25 +118,25 @@ def build_token_counter(provider: Provider, model: str) -> TokenCounter:
     return EstimatedTokens() if file is None else ModelTokens(name, file)
 
 
-def cut(text: str, limit: int, counter: TokenCounter) -> str:
-    """The beginning of a text that has at most `limit` tokens, its mark of omission included; the text where it fits.
+def truncate(text: str, limit: int, counter: TokenCounter) -> str:
+    """Return the beginning of a text with at most `limit` tokens, including an ellipsis; the whole text if it fits.
 
-    Cut at the end of a word where there is one, within a word where one alone is too long. What lies far behind the
-    limit is not looked at. A limit below the mark's own tokens gives the mark alone.
+    It is cut at the end of a word, or within a word that alone is too long. Text far beyond the limit is not counted. A
+    limit below the tokens of the ellipsis gives only the ellipsis.
     """
-    kept: list[tuple[str, int]] = []
+    pieces: list[tuple[str, int]] = []
     used = 0
     for piece in _pieces(text):
         (tokens,) = counter.count([piece])
-        kept.append((piece, tokens))
+        pieces.append((piece, tokens))
         used += tokens
         if used > limit:
-            return _shortened(kept, limit - counter.count([ELLIPSIS])[0], counter)
+            return _truncate_pieces(pieces, limit - counter.count([ELLIPSIS])[0], counter)
     return text
 
 
-def newest_lines(text: str, limit: int, counter: TokenCounter) -> str:
-    """As many of the last lines of a text as have at most `limit` tokens; the last one cut where not even it fits."""
+def last_lines(text: str, limit: int, counter: TokenCounter) -> str:
+    """Return the last lines of a text that have at most `limit` tokens; if none fits, the last one truncated."""
     lines = text.splitlines()
     costs = counter.count([f"{line}\n" for line in lines])
     first, room = len(lines), limit
@@ -144,12 +144,12 @@ def newest_lines(text: str, limit: int, counter: TokenCounter) -> str:
         first -= 1
         room -= costs[first]
     while first < len(lines) and counter.count(["\n".join(lines[first:])])[0] > limit:
-        first += 1  # a tokenizer may give a whole more tokens than its parts have
-    return "\n".join(lines[first:]) if first < len(lines) or not lines else cut(lines[-1], limit, counter)
+        first += 1  # a whole text may have more tokens than its parts
+    return "\n".join(lines[first:]) if first < len(lines) or not lines else truncate(lines[-1], limit, counter)
 
 
 def _pieces(text: str) -> Iterator[str]:
-    """A text in pieces that end at a blank where there is one near: their tokens add up to those of the whole."""
+    """Split a text into pieces that end at a blank if one is nearby: their token counts add up to that of the text."""
     start = 0
     while start < len(text):
         end = start + _PIECE_CHARACTERS
@@ -160,22 +160,22 @@ def _pieces(text: str) -> Iterator[str]:
         start = end
 
 
-def _shortened(kept: list[tuple[str, int]], room: int, counter: TokenCounter) -> str:
-    """As much of these pieces as fits into `room`, with the mark."""
-    used = sum(tokens for _, tokens in kept)
+def _truncate_pieces(pieces: list[tuple[str, int]], room: int, counter: TokenCounter) -> str:
+    """Return as much of these pieces as fits into `room` tokens, with an ellipsis."""
+    used = sum(tokens for _, tokens in pieces)
     last = ""
-    while kept and used > room:
-        last, tokens = kept.pop()
+    while pieces and used > room:
+        last, tokens = pieces.pop()
         used -= tokens
     ends = [found.end() for found in _WORD.finditer(last)]
     best = _longest(last, ends, room - used, counter)
-    if best == 0 and not kept:
+    if best == 0 and not pieces:
         best = _longest(last, range(1, min(len(last), _WORD_CHARACTERS * max(room, 0)) + 1), room, counter)
-    return ("".join(piece for piece, _ in kept) + last[:best]).rstrip() + ELLIPSIS
+    return ("".join(piece for piece, _ in pieces) + last[:best]).rstrip() + ELLIPSIS
 
 
 def _longest(text: str, ends: Sequence[int], room: int, counter: TokenCounter) -> int:
-    """The last of these ends up to which a text fits; 0 where not even the first does."""
+    """Return the last of these ends up to which a text fits, 0 if not even the first does."""
     low, high = 0, len(ends)
     while low < high:
         middle = (low + high) // 2
@@ -187,7 +187,7 @@ def _longest(text: str, ends: Sequence[int], room: int, counter: TokenCounter) -
 
 
 def _estimate(text: str) -> int:
-    return -(-len(text.encode("utf-8", "replace")) // BYTES_A_TOKEN)
+    return -(-len(text.encode("utf-8", "replace")) // BYTES_PER_TOKEN)
 
 
 def _without_surrogates(text: str) -> str:

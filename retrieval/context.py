@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from adapters.language_models import LanguageModel
-from adapters.tokens import TokenCounter, cut, newest_lines
+from adapters.tokens import TokenCounter, last_lines, truncate
 from retrieval import refinement
 from retrieval.budget import fit
 from retrieval.conversation import MIN_IMPORTANCE, chronological
@@ -129,7 +129,7 @@ def _draft(selection: Selection, items: Sequence[Item], counter: TokenCounter, r
 
 
 def _frame(selection: Selection, counter: TokenCounter, room: int) -> Frame:
-    summary = newest_lines(selection.summary, room // _SUMMARY_SHARE, counter)
+    summary = last_lines(selection.summary, room // _SUMMARY_SHARE, counter)
     last_at = selection.conversation.recent[-1].created_at if selection.conversation.recent else 0
     return Frame(selection.session, selection.channel, summary, last_at)
 
@@ -138,7 +138,7 @@ def _without_quotes(frame: Frame, summary: str, shown: Sequence[Item], counter: 
     """Replace the lines of the summary that quote an item of the document by other lines of the summary."""
     (room,) = counter.count([frame.summary])
     rest = without_quoted(summary, [item.text for item in shown])
-    return replace(frame, summary=newest_lines(rest, room, counter) if frame.summary else "")
+    return replace(frame, summary=last_lines(rest, room, counter) if frame.summary else "")
 
 
 def _costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
@@ -156,7 +156,7 @@ def _cut(item: Item, limit: int, counter: TokenCounter) -> Item:
     """Cut an item's text so that its lines have at most `limit` tokens; without text it may still have more."""
     allowed = limit
     while True:
-        shorter = item.shortened(cut(item.text, allowed, counter))
+        shorter = item.shortened(truncate(item.text, allowed, counter))
         (tokens,) = counter.count([item_lines(shorter)])
         if tokens <= limit:
             return shorter

@@ -1,7 +1,8 @@
-"""The recall buffer: between a recall that has been answered and the log in the broker.
+"""The recall buffer: recalls of this process that are not yet in the broker's log.
 
-Noting a recall takes microseconds and cannot fail: it is encoded and put into memory, and a thread hands it over. While
-the broker is away the buffer keeps what fits; beyond that the oldest are dropped and counted.
+Adding a recall takes microseconds and cannot fail: it is encoded and kept in memory, and a thread appends it to the
+log. While the broker is unavailable the buffer keeps recalls up to its limit; beyond it the oldest are dropped and
+counted.
 """
 
 from __future__ import annotations
@@ -22,9 +23,9 @@ from reverie.errors import Unavailable
 
 # About 20,000 recalls of five results each: minutes without a broker on a busy server.
 BUFFER_BYTES: Final = 8 * 1024 * 1024
-# How long recalls are gathered: each time the buffer is handed over costs a commit further down.
+# How long recalls are collected: each flush costs a commit of the worker.
 FLUSH_SECONDS: Final = 0.5
-# So many are handed over at once, and at that number without waiting any longer: a script of about a millisecond.
+# Flush at this number without waiting any longer, and at most so many at once: a script of about a millisecond.
 FLUSH_RECALLS: Final = 200
 _RETRY_SECONDS: Final = 1.0
 _CLOSE_SECONDS: Final = 2.0
@@ -34,7 +35,7 @@ log = structlog.get_logger(__name__)
 
 
 class RecallBuffer:
-    """What this process has recalled and not yet handed over. Safe to share between threads."""
+    """Recalls of this process that are not yet in the log. Safe to share between threads."""
 
     def __init__(
         self,
@@ -44,7 +45,7 @@ class RecallBuffer:
         bound_bytes: int = BUFFER_BYTES,
         flush_seconds: float = FLUSH_SECONDS,
     ) -> None:
-        """`on_flushed` is told, in the buffer's own thread, of each workspace whose log has grown."""
+        """`on_flushed` is called in the buffer's thread with each workspace whose log has grown."""
         self._log = recall_log
         self._on_flushed = on_flushed
         self._bound_bytes = bound_bytes
@@ -62,12 +63,12 @@ class RecallBuffer:
 
     @property
     def dropped(self) -> int:
-        """How many recalls were dropped since the process began: here, and in the log that nobody empties."""
+        """Return how many recalls were dropped since the process started, here and by the limit of the log."""
         return self._dropped
 
     @property
     def waiting(self) -> int:
-        """How many recalls are in memory."""
+        """Return how many recalls are in memory."""
         return len(self._notes)
 
     def note(
@@ -80,9 +81,9 @@ class RecallBuffer:
         recall: str | None = None,
         at: int | None = None,
     ) -> None:
-        """Remember that an agent's query found these chunks, with their scores, best first.
+        """Add the results of an agent's recall: chunk ids and scores, best first.
 
-        `recall` and `at` (microseconds) are those of a recall that found something in another store too.
+        `recall` and `at` (microseconds) are given for a recall that has results in another store too.
         """
         note = RecallNote(
             agent=agent,
@@ -108,10 +109,10 @@ class RecallBuffer:
             self._enough.set()
 
     def flush(self) -> None:
-        """Hand over what is here. Raises `Unavailable`; what could not be handed over stays."""
+        """Append all recalls to the log. Raises `Unavailable`; recalls that could not be appended stay."""
         waiting = self._take()
         try:
-            # In any order, so that one workspace whose log cannot be written does not hold up the same ones for ever.
+            # In random order, so that a workspace whose log cannot be written does not always block the same ones.
             for workspace in random.sample(list(waiting), len(waiting)):
                 notes = waiting[workspace]
                 while notes:
@@ -124,7 +125,7 @@ class RecallBuffer:
             self._put_back(waiting)
 
     def close(self, timeout_seconds: float = _CLOSE_SECONDS) -> None:
-        """Hand over what can be handed over within this time; the rest is lost, and counted in the log."""
+        """Flush what is possible within this time; the rest is lost, and its number is logged."""
         with self._lock:
             self._closing.set()
             thread = self._thread
@@ -151,14 +152,14 @@ class RecallBuffer:
         self._try_to_flush(failing)
 
     def _try_to_flush(self, failing: bool) -> bool:
-        """Whether it went well; said once when it begins to fail, and once when it goes again."""
+        """Flush and return whether it succeeded; log the first failure and the recovery."""
         try:
             self.flush()
         except Unavailable as error:
             if not failing:
                 log.warning("recalls_wait", error=str(error))
             return False
-        except Exception:  # the boundary of the thread: a bug must not end the log for the rest of the process's life
+        except Exception:  # the boundary of the thread: a bug must not end it
             log.exception("recalls_not_handed_over")
             return False
         if failing:
@@ -190,7 +191,7 @@ class RecallBuffer:
             self._dropped += 1
 
     def _report(self, now: float, *, at_once: bool = False) -> None:
-        """Say how many were dropped, once a minute at most."""
+        """Log how many recalls were dropped, at most once a minute."""
         if self._dropped > self._reported and (at_once or now >= self._report_at):
             log.warning("recalls_dropped", recalls=self._dropped - self._reported)
             self._reported, self._report_at = self._dropped, now + _REPORT_SECONDS

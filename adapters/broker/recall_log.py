@@ -1,13 +1,13 @@
-"""The recall log: what recalls found, kept in the broker until the database has it.
+"""The recall log: the results of recalls, kept in the broker until they are in the database.
 
 Layout, per workspace `W` (every key begins with the configured prefix):
 
-    recalls:W   stream   one entry for each recall, its field `e` the JSON of a `RecallNote`
-    recalls     set      workspaces whose stream is not empty: a sweep looks at no other
+    recalls:W   stream   one entry per recall, with the JSON of a `RecallNote` in its field `e`
+    recalls     set      workspaces whose stream is not empty, for the sweep
 
-A stream, because its entries have ids: what was written is removed by name, so that neither a second worker nor the
-bound, which drops the oldest, can make a worker remove what it has not written. An entry leaves only after the
-database has committed it; one that is delivered twice is known by the id of its recall.
+It is a stream because its entries have ids: a worker removes entries by id, so it never removes one that it has not
+written, even if a second worker or the length limit has removed others. An entry is removed only after the database has
+committed it; a second delivery is recognised by the id of the recall.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ import redis
 
 from reverie.pipeline.broker import call_broker
 
-# A query may be as long as a message; what is to be learnt from it stands at its beginning.
+# A query may be as long as a message; its beginning is what matters.
 QUERY_CHARACTERS: Final = 500
-# While no worker is up, a workspace keeps this many recalls, about 20 MB of five results each.
+# Maximum number of recalls per workspace while no worker runs, about 20 MB with five results each.
 KEEP_RECALLS: Final = 50_000
-# An empty stream is kept for so long: it remembers its last id, so that none is given twice.
+# Lifetime of an empty stream, which remembers its last id, so that no id is used twice.
 _KEEP_EMPTY_SECONDS: Final = 3_600
 
 _APPEND: Final = """
@@ -45,12 +45,12 @@ return left
 """
 
 _ChunkId = Annotated[int, msgspec.Meta(ge=1, le=2**63 - 1)]
-# Up to the year 5138: what has more digits is no time in microseconds.
+# Up to the year 5138; more digits are not a time in microseconds.
 _Micros = Annotated[int, msgspec.Meta(ge=0, lt=10**17)]
 
 
 class RecallNote(msgspec.Struct, frozen=True, kw_only=True):
-    """One recall that found something: `hits` are chunks and their scores, best first; `at` is in microseconds."""
+    """One recall with results: `hits` are chunk ids and scores, best first; `at` is in microseconds."""
 
     agent: str
     recall: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
@@ -59,8 +59,8 @@ class RecallNote(msgspec.Struct, frozen=True, kw_only=True):
     hits: list[tuple[_ChunkId, float]]
 
 
-class Logged(NamedTuple):
-    """One entry of the log; `note` is None where it cannot be read."""
+class LogEntry(NamedTuple):
+    """One entry of the log; `note` is None if it cannot be decoded."""
 
     id: bytes
     note: RecallNote | None
@@ -75,26 +75,26 @@ class RecallLog:
         self._keep_recalls = keep_recalls
 
     def append(self, workspace: str, notes: Sequence[bytes]) -> int:
-        """Add encoded notes; returns how many of the oldest were dropped because nobody had taken them."""
+        """Append encoded notes; return how many of the oldest were dropped by the length limit."""
         return int(self._run(_APPEND, workspace, self._keep_recalls, notes))
 
-    def read(self, workspace: str, *, limit: int) -> list[Logged]:
-        """The oldest entries, which stay: `remove` them once the database has committed them."""
+    def read(self, workspace: str, *, limit: int) -> list[LogEntry]:
+        """Return the oldest entries without removing them: call `remove` after the database has committed them."""
         key = self._key(workspace)
         found = call_broker(lambda: cast("list[Any]", self._broker.xrange(key, count=limit)))
-        return [Logged(entry_id, _note(fields.get(b"e", b""))) for entry_id, fields in found]
+        return [LogEntry(entry_id, _note(fields.get(b"e", b""))) for entry_id, fields in found]
 
     def remove(self, workspace: str, entry_ids: Sequence[bytes]) -> int:
-        """Remove entries for good; returns how many are left."""
+        """Remove entries for good; return how many remain."""
         return int(self._run(_REMOVE, workspace, _KEEP_EMPTY_SECONDS, entry_ids))
 
     def workspaces(self) -> list[str]:
-        """The workspaces whose log is not empty."""
+        """Return the workspaces whose log is not empty."""
         members = call_broker(lambda: cast("set[bytes]", self._broker.smembers(self._prefix + "recalls")))
         return sorted(member.decode("utf-8", "replace") for member in members)
 
     def forget_workspace(self, workspace: str) -> None:
-        """Drop everything that waits for a workspace: it has been deleted."""
+        """Delete the log of a workspace that has been deleted."""
         with self._broker.pipeline(transaction=True) as pipeline:
             pipeline.delete(self._key(workspace))
             pipeline.srem(self._prefix + "recalls", workspace)
@@ -111,5 +111,5 @@ class RecallLog:
 def _note(raw: bytes) -> RecallNote | None:
     try:
         return msgspec.json.decode(raw, type=RecallNote)
-    except msgspec.DecodeError:  # includes what is JSON of another form
+    except msgspec.DecodeError:  # also for valid JSON of another format
         return None

@@ -1,8 +1,8 @@
-"""Working memory: the last messages of a session, in the broker, read without touching the database (I14).
+"""Working memory: the newest messages of a session, cached in the broker and read without using the database.
 
-It is a cache of what is stored, never the other way round. A list exists only while it is known to be complete;
-whenever that is in doubt it is dropped, and the next reader fills it from the store. An epoch, the time
-at which the list was last dropped, keeps a reader or writer who was slow from putting back what has been forgotten.
+It is only a cache of the store. A list exists only while it is known to be complete; in case of doubt it is dropped,
+and the next reader fills it from the store. An epoch, the time when the list was last dropped, keeps slow readers and
+writers from restoring forgotten messages.
 """
 
 from __future__ import annotations
@@ -18,28 +18,28 @@ from reverie.pipeline.broker import call_broker
 from reverie.sessions.working import read_working, working_epoch_key, working_key, working_patterns
 from reverie.types import Message
 
-# A session that nobody has spoken in for an hour is read from the store again.
+# A session without new messages for an hour is read from the store again.
 KEEP_SECONDS: Final = 3_600
 _EPOCH_SECONDS: Final = 2 * KEEP_SECONDS
 
 _APPEND = """
-local function place(message)
-  local said = cjson.decode(message)
-  local at = string.gsub(said.created_at, 'Z$', '')
+local function sort_key(message)
+  local decoded = cjson.decode(message)
+  local at = string.gsub(decoded.created_at, 'Z$', '')
   if not string.find(at, '.', 1, true) then at = at .. '.000000' end
-  return at .. ' ' .. said.id
+  return at .. ' ' .. decoded.id
 end
 local appended = 0
 for i = 1, #KEYS, 2 do
-  local list, given = KEYS[i], i + 2
+  local list, argument = KEYS[i], i + 2
   local newest = redis.call('LINDEX', list, -1)
   if newest then
-    local last = place(newest)
-    local certain = tonumber(redis.call('GET', KEYS[i + 1]) or '0') < tonumber(ARGV[given])
-    for _, message in ipairs(cjson.decode(ARGV[given + 1])) do
-      local here = place(message)
-      if here <= last then certain = false end
-      last = here
+    local last = sort_key(newest)
+    local certain = tonumber(redis.call('GET', KEYS[i + 1]) or '0') < tonumber(ARGV[argument])
+    for _, message in ipairs(cjson.decode(ARGV[argument + 1])) do
+      local key = sort_key(message)
+      if key <= last then certain = false end
+      last = key
       redis.call('RPUSH', list, message)
     end
     if certain then
@@ -81,16 +81,16 @@ class WorkingMemory:
         self.capacity = capacity
 
     def read(self, workspace: str, agent: str, session: str) -> list[Message] | None:
-        """The messages, oldest first; None when the store has to be asked."""
+        """Return the messages, oldest first, or None if they must be read from the store."""
         return read_working(self._broker, prefix=self._prefix, workspace=workspace, agent=agent, session=session)
 
     def epoch(self, workspace: str, agent: str, session: str) -> str:
-        """To be read before the store is, and handed to `fill`."""
+        """Return the epoch of a session: read it before the store, and pass it to `fill`."""
         found = call_broker(lambda: cast("bytes | None", self._broker.get(self._epoch_key(workspace, agent, session))))
         return found.decode() if found else "0"
 
     def fill(self, workspace: str, agent: str, session: str, messages: Sequence[Message], *, epoch: str) -> None:
-        """Keep what was read from the store, unless the session was changed since `epoch` was read."""
+        """Cache messages read from the store, unless the session has changed since `epoch` was read."""
         if messages:
             keys = [self._key(workspace, agent, session), self._epoch_key(workspace, agent, session)]
             newest = [msgspec.json.encode(message) for message in messages[-self.capacity :]]
@@ -99,32 +99,32 @@ class WorkingMemory:
     def append(
         self,
         workspace: str,
-        spoken: Mapping[tuple[str, str], Sequence[Message]],
+        messages_by_session: Mapping[tuple[str, str], Sequence[Message]],
         *,
         accepted_at: Mapping[tuple[str, str], int],
     ) -> None:
-        """Add newly stored messages, by agent and session, to the lists that exist.
+        """Append newly stored messages, by (agent, session), to the existing lists.
 
-        A list is dropped instead where it would not be what the store says: a message that comes late or for a
-        second time, or was accepted (`accepted_at`, of the oldest of each session) before the list was last dropped.
+        A list is dropped instead if it would differ from the store: a message is late or repeated, or was accepted
+        (`accepted_at`, of the oldest message of each session) before the list was last dropped.
         """
-        if spoken:
-            keys = self._both_keys(workspace, list(spoken))
+        if messages_by_session:
+            keys = self._both_keys(workspace, list(messages_by_session))
             arguments: list[Any] = [str(self.capacity), str(KEEP_SECONDS)]
-            for session, messages in spoken.items():
+            for session, messages in messages_by_session.items():
                 arguments += (str(accepted_at[session]), _texts(messages[-self.capacity :]))
             call_broker(lambda: self._broker.eval(_APPEND, len(keys), *keys, *arguments))
 
     def drop(self, workspace: str, sessions: Sequence[tuple[str, str]]) -> None:
-        """Forget the lists of these sessions, and what any reader is about to put into them."""
+        """Drop the lists of these sessions, and invalidate pending fills."""
         if sessions:
             keys = self._both_keys(workspace, sessions)
             call_broker(lambda: self._broker.eval(_DROP, len(keys), *keys, str(_EPOCH_SECONDS)))
 
     def drop_workspace(self, workspace: str) -> None:
-        """Forget every list of a workspace."""
+        """Drop all lists of a workspace."""
         for pattern in working_patterns(self._prefix, workspace):
-            keys = call_broker(lambda: list(self._broker.scan_iter(match=pattern, count=500)))  # noqa: B023 - called at once
+            keys = call_broker(lambda: list(self._broker.scan_iter(match=pattern, count=500)))  # noqa: B023 - called immediately
             for start in range(0, len(keys), 500):
                 call_broker(partial(self._broker.delete, *keys[start : start + 500]))
 

@@ -1,11 +1,11 @@
-"""Workspace git: the history of what an agent remembers, as files that a person can read (B11)."""
+"""Workspace git: the history of an agent's memories as readable files."""
 
 from adapters.workspace_git.base import (
     MAX_FILE_BYTES,
     Commit,
-    Committed,
+    CommitResult,
     LooksSecret,
-    Refused,
+    RefusedFile,
     Repositories,
     WorkspaceGit,
 )
@@ -15,12 +15,12 @@ from adapters.workspace_git.repository import GitFolders, GitRepository
 __all__ = [
     "MAX_FILE_BYTES",
     "Commit",
-    "Committed",
+    "CommitResult",
     "GitFolders",
     "GitInMemory",
     "GitRepository",
     "LooksSecret",
-    "Refused",
+    "RefusedFile",
     "Repositories",
     "RepositoriesInMemory",
     "WorkspaceGit",

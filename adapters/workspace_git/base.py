@@ -1,7 +1,6 @@
-"""What every workspace git does: commit files when they changed, tell its history, show differences.
+"""The Protocol of workspace git: commit changed files, list the history, show differences.
 
-What does not belong into a repository stays out of it here, and is reported: too large files, and what looks like a
-secret. Whoever commits learns what was refused, and why.
+Files that are too large or appear to contain a secret are not committed; the caller gets them with the reason.
 """
 
 from __future__ import annotations
@@ -14,19 +13,19 @@ from typing import Final, Protocol
 from reverie.errors import NotFound, Rejected
 
 MAX_FILE_BYTES: Final = 1024 * 1024
-# As short as git itself writes ids.
+# Ids may be as short as git abbreviates them.
 _REVISION = re.compile(r"[0-9a-f]{7,40}")
 _NEWEST: Final = "HEAD"
-# What `file_name` makes, in at most one folder: nothing can leave the repository or reach into its `.git`.
+# Names from `file_name`, in at most one folder: no path can leave the repository or reach into its `.git`.
 _PATH = re.compile(r"(?:[A-Za-z0-9%_~-]+/)?[A-Za-z0-9%_~-]+\.md")
 
-# Names the kind of secret that a text seems to hold; None where there is none.
+# Returns the kind of secret that a text appears to contain, or None.
 LooksSecret = Callable[[str], str | None]
 
 
 @dataclass(frozen=True, slots=True)
 class Commit:
-    """One state of an agent's files: its id, when it was made (microseconds, whole seconds), and what it changed."""
+    """One commit of an agent's files. `at` is in microseconds (whole seconds), `changed` are paths."""
 
     id: str
     at: int
@@ -35,73 +34,78 @@ class Commit:
 
 
 @dataclass(frozen=True, slots=True)
-class Refused:
-    """A file that stays out of the repository, and why."""
+class RefusedFile:
+    """A file that was not committed, and why."""
 
     path: str
     why: str
 
 
 @dataclass(frozen=True, slots=True)
-class Committed:
-    """What became of a commit: None where nothing had changed, and the files that were refused."""
+class CommitResult:
+    """The result of a commit: the commit, None if nothing changed, and the refused files."""
 
     commit: Commit | None
-    refused: tuple[Refused, ...] = ()
+    refused: tuple[RefusedFile, ...] = ()
 
 
 class WorkspaceGit(Protocol):
     """The repository of one agent in one workspace."""
 
-    def commit(self, files: Mapping[str, str], message: str, at: int) -> Committed:
-        """Make these files, and no others, the newest state; no commit where they are that already.
+    def commit(self, files: Mapping[str, str], message: str, at: int) -> CommitResult:
+        """Commit exactly these files, unless the newest commit already has them.
 
         `at` is in microseconds. Raises `StoreUnavailable`, and `NotFound` for a workspace that does not exist.
         """
 
     def files(self) -> dict[str, str]:
-        """The files of the newest commit; none before the first. Raises `StoreUnavailable`."""
+        """Return the files of the newest commit; empty before the first. Raises `StoreUnavailable`."""
 
     def history(self, limit: int) -> list[Commit]:
-        """Up to `limit` commits, the newest first; none before the first. Raises `StoreUnavailable`."""
+        """Return up to `limit` commits, newest first. Raises `StoreUnavailable`."""
 
     def diff(self, a: str, b: str | None = None) -> str:
-        """How the files of commit `b`, or the newest, differ from those of `a`, as unified text.
+        """Return the unified diff from commit `a` to commit `b`, by default the newest.
 
-        Raises `NotFound` for an unknown commit, `Rejected` for what names none or several, and `StoreUnavailable`.
+        Raises `NotFound` for an unknown commit, `Rejected` for an invalid or ambiguous id, and `StoreUnavailable`.
         """
 
 
 class Repositories(Protocol):
-    """The repositories of all agents. Opening one costs nothing and makes nothing."""
+    """The repositories of all agents. Getting one costs nothing and creates nothing."""
 
-    def of(self, workspace: str, agent: str) -> WorkspaceGit:
-        """The repository of one agent in one workspace. Raises `Rejected` for a name that is none."""
+    def repository(self, workspace: str, agent: str) -> WorkspaceGit:
+        """Return the repository of one agent in one workspace. Raises `Rejected` for an invalid name."""
 
     def agents(self, workspace: str) -> list[str]:
-        """The agents that have a repository in a workspace, also those that have nothing else any more."""
+        """Return the agents that have a repository in a workspace, including those without any other data."""
 
 
-def screened(files: Mapping[str, str], looks_secret: LooksSecret) -> tuple[dict[str, bytes], tuple[Refused, ...]]:
-    """The files that may be committed, by path, and those that may not."""
-    kept: dict[str, bytes] = {}
-    refused: list[Refused] = []
+def screen_files(
+    files: Mapping[str, str], looks_secret: LooksSecret
+) -> tuple[dict[str, bytes], tuple[RefusedFile, ...]]:
+    """Return the files that may be committed, by path, and the refused ones."""
+    accepted: dict[str, bytes] = {}
+    refused: list[RefusedFile] = []
     for path, text in sorted(files.items()):
         if not _PATH.fullmatch(path):
-            raise ValueError(f"{path!r} is no path of a workspace's files")
+            raise ValueError(f"{path!r} is not a valid path of a workspace file")
         content = text.encode()
         if len(content) > MAX_FILE_BYTES:
             why = f"it has {len(content):,} bytes; the limit is {MAX_FILE_BYTES:,}"
-            refused.append(Refused(path, why))
+            refused.append(RefusedFile(path, why))
         elif secret := looks_secret(text):
-            refused.append(Refused(path, f"it looks like it holds a secret ({secret})"))
+            refused.append(RefusedFile(path, f"it looks like it holds a secret ({secret})"))
         else:
-            kept[path] = content
-    return kept, tuple(refused)
+            accepted[path] = content
+    return accepted, tuple(refused)
 
 
 def resolve(revision: str, ids: Iterable[str], *, field: str) -> str:
-    """The one id that a revision names: itself, the beginning of it, or HEAD for the first of them."""
+    """Return the id that a revision names: a full id, a unique prefix, or HEAD for the first id.
+
+    Raises NotFound for an unknown revision, Rejected for an invalid or ambiguous one.
+    """
     if revision == _NEWEST:
         newest = next(iter(ids), None)
         if newest is None:

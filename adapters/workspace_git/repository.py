@@ -1,8 +1,8 @@
-"""The real workspace git: a repository with a checkout, by dulwich, below the folder of its workspace.
+"""Workspace git on disk: a dulwich repository with a checkout, inside the folder of its workspace.
 
-The order of steps makes every crash harmless: objects, then the branch that names them (from here the commit is
-made), then the files beside them. Each step replaces a file whole, and the next commit makes good what is missing.
-A repository is opened for a call and closed again, so a workspace can be deleted at any time.
+The order of steps makes every crash harmless: first the objects, then the branch (which completes the commit), then the
+checked-out files. Each step replaces whole files, and the next commit repairs what is missing. A repository is opened
+for one call and closed again, so a workspace can be deleted at any time.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from dulwich.repo import Repo
 from filelock import FileLock, Timeout
 
 from adapters.file_names import file_name
-from adapters.workspace_git.base import Commit, Committed, LooksSecret, resolve, screened
+from adapters.workspace_git.base import Commit, CommitResult, LooksSecret, resolve, screen_files
 from adapters.workspace_git.differences import unified
 from reverie.checks import check_agent, check_workspace
 from reverie.contract import ACCOUNT_STORE
@@ -40,35 +40,35 @@ _LOCK_SECONDS: Final = 30.0
 _MICROS: Final = 1_000_000
 _AGENT_FILE: Final = "reverie-agent"
 _UNMADE: Final = ".new"
-# Each commit leaves some five small files; beyond so many they are put into one pack.
+# Each commit creates about five small files; beyond this number they are packed into one.
 _LOOSE_OBJECTS: Final = 2_000
 
 
 class GitRepository:
-    """The repository of one agent: a folder that is made with the first commit, readable by its owner alone."""
+    """The repository of one agent: a folder created by the first commit, readable only by its owner."""
 
     def __init__(self, folder: Path, agent: str, *, within: Path, looks_secret: LooksSecret) -> None:
-        """`within` must exist before anything is made: it goes when a workspace is deleted, and stays gone."""
+        """`within` must exist: it is removed when a workspace is deleted, and must not be created again."""
         self._folder = folder
         self._agent = agent
         self._within = within
         self._looks_secret = looks_secret
 
-    def commit(self, files: Mapping[str, str], message: str, at: int) -> Committed:
-        """Make these files the newest state; no commit where they are that already. See `WorkspaceGit`."""
-        kept, refused = screened(files, self._looks_secret)
-        if not kept and not self._exists():
-            return Committed(None, refused)
+    def commit(self, files: Mapping[str, str], message: str, at: int) -> CommitResult:
+        """Commit these files, unless the newest commit already has them. See `WorkspaceGit`."""
+        accepted, refused = screen_files(files, self._looks_secret)
+        if not accepted and not self._exists():
+            return CommitResult(None, refused)
         self._make_parent()
         with self._locked(), self._opened(make=True) as repo:
-            commit = self._committed(repo, kept, message, at)
-            _check_out(repo, self._folder, kept)
+            commit = self._create_commit(repo, accepted, message, at)
+            _check_out(repo, self._folder, accepted)
             if commit is not None and repo.object_store.count_loose_objects() > _LOOSE_OBJECTS:
                 repo.object_store.pack_loose_objects()
-        return Committed(commit, refused)
+        return CommitResult(commit, refused)
 
     def files(self) -> dict[str, str]:
-        """The files of the newest commit."""
+        """Return the files of the newest commit."""
         if not self._exists():
             return {}
         with self._opened() as repo:
@@ -76,18 +76,18 @@ class GitRepository:
             return {path: text.decode() for path, text in _contents(repo, head).items()} if head is not None else {}
 
     def history(self, limit: int) -> list[Commit]:
-        """Commits, the newest first."""
+        """Return commits, newest first."""
         if not self._exists():
             return []
         with self._opened() as repo:
-            return [_as_commit(repo, found) for found, _ in zip(_walked(repo), range(limit), strict=False)]
+            return [_to_commit(repo, found) for found, _ in zip(_all_commits(repo), range(limit), strict=False)]
 
     def diff(self, a: str, b: str | None = None) -> str:
-        """How the files of one commit differ from those of another."""
+        """Return the unified diff between two commits."""
         if not self._exists():
             resolve(a, [], field="a")
         with self._opened() as repo:
-            known = {found.id.decode(): found for found in _walked(repo)}
+            known = {found.id.decode(): found for found in _all_commits(repo)}
             before = known[resolve(a, known, field="a")]
             after = known[resolve("HEAD" if b is None else b, known, field="b")]
             return unified(_contents(repo, before), _contents(repo, after))
@@ -98,7 +98,7 @@ class GitRepository:
         except OSError as error:
             raise StoreUnavailable(f"{self._folder} cannot be read ({error}): check its rights") from error
 
-    def _committed(self, repo: Repo, files: Mapping[str, bytes], message: str, at: int) -> Commit | None:
+    def _create_commit(self, repo: Repo, files: Mapping[str, bytes], message: str, at: int) -> Commit | None:
         fresh = MemoryObjectStore()
         blobs = {path: Blob.from_string(content) for path, content in files.items()}
         for blob in blobs.values():
@@ -115,10 +115,10 @@ class GitRepository:
         repo.object_store.add_object(commit)
         if not repo.refs.set_if_equals(_BRANCH, head.id if head is not None else None, commit.id):
             raise StoreUnavailable(f"{self._folder} was changed by something else at this moment: try again")
-        return _as_commit(repo, commit)
+        return _to_commit(repo, commit)
 
     def _make_parent(self) -> None:
-        """Make the folder of repositories, never that of the workspace: one that was deleted stays so."""
+        """Create the folder of repositories, but never that of the workspace: it may have been deleted."""
         try:
             self._folder.parent.mkdir(mode=0o700, exist_ok=True)
         except FileNotFoundError:
@@ -128,7 +128,7 @@ class GitRepository:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """One commit at a time, whichever process makes it. The kernel lets go of a dead one's lock."""
+        """Hold the lock for one commit at a time across processes; the kernel releases the lock of a dead process."""
         lock = FileLock(self._folder.parent / f"{self._folder.name}.lock", timeout=_LOCK_SECONDS, mode=0o600)
         try:
             lock.acquire()
@@ -145,20 +145,20 @@ class GitRepository:
     def _opened(self, *, make: bool = False) -> Iterator[Repo]:
         try:
             if make and not self._exists():
-                self._make()
+                self._create()
             with Repo(str(self._folder)) as repo:
                 yield repo
         except (
             NotGitRepository, FileFormatException, ChecksumMismatch, FileLocked, zlib.error, OSError, KeyError
         ) as error:  # fmt: skip
-            # KeyError is what dulwich raises for an object that is not there.
+            # dulwich raises KeyError for a missing object.
             raise StoreUnavailable(
-                f"the git repository {self._folder} cannot be used ({error}): check its disk and rights; where it is"
-                " damaged, move it away, and the next commit begins a new history"
+                f"the git repository {self._folder} cannot be used ({error}): check its disk and rights; if it is"
+                " damaged, move it away, and the next commit starts a new history"
             ) from error
 
-    def _make(self) -> None:
-        """Make an empty repository beside its place and move it there: a crash leaves none that is half made."""
+    def _create(self) -> None:
+        """Create an empty repository under another name and rename it: a crash leaves no incomplete one."""
         making = self._folder.with_name(self._folder.name + _UNMADE)
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(mode=0o700)
@@ -167,29 +167,29 @@ class GitRepository:
             # A power cut must not leave a branch that names an empty file.
             config.set((b"core",), b"fsyncObjectFiles", True)
             config.write_to_path()
-        # The folder's name may be a hash of it.
+        # The folder's name may be only a hash of the agent's name.
         (making / ".git" / _AGENT_FILE).write_text(self._agent, encoding="utf-8")
         making.rename(self._folder)
 
 
 class GitFolders:
-    """The repositories below a data directory: one for each agent and workspace, in the folder of the workspace.
+    """The repositories in a data folder: one per agent and workspace, in the folder of the workspace.
 
-    Those of the account's memories lie beside its database.
+    Those of the account's memories are next to its database.
     """
 
     def __init__(self, data_dir: Path, looks_secret: LooksSecret) -> None:
         self._data_dir = data_dir
         self._looks_secret = looks_secret
 
-    def of(self, workspace: str, agent: str) -> GitRepository:
-        """The repository of one agent in one workspace; nothing is opened or made."""
+    def repository(self, workspace: str, agent: str) -> GitRepository:
+        """Return the repository of one agent in one workspace, without opening or creating it."""
         within = self._within(workspace)
         folder = within / "git" / file_name(check_agent(agent))
         return GitRepository(folder, agent, within=within, looks_secret=self._looks_secret)
 
     def agents(self, workspace: str) -> list[str]:
-        """The agents that have a repository in a workspace."""
+        """Return the agents that have a repository in a workspace."""
         folder = self._within(workspace) / "git"
         try:
             written = [path for path in folder.glob(f"*/.git/{_AGENT_FILE}") if path.parents[1].suffix != _UNMADE]
@@ -216,7 +216,7 @@ def _new_commit(tree: ObjectID, parent: GitCommit | None, message: str, at: int)
 
 
 def _head(repo: Repo) -> GitCommit | None:
-    """The newest commit, None before the first."""
+    """Return the newest commit, None before the first."""
     if _BRANCH not in repo.refs:
         return None
     found = repo[repo.refs[_BRANCH]]
@@ -224,8 +224,8 @@ def _head(repo: Repo) -> GitCommit | None:
     return found
 
 
-def _walked(repo: Repo) -> Iterator[GitCommit]:
-    """All commits from the newest on, by parents: the clock they were made by may have been set back."""
+def _all_commits(repo: Repo) -> Iterator[GitCommit]:
+    """Yield all commits from the newest on, by their parents, since times may not be in order."""
     commit = _head(repo)
     while commit is not None:
         yield commit
@@ -246,20 +246,20 @@ def _contents(repo: Repo, commit: GitCommit) -> dict[str, bytes]:
     return {path: blob.data for path, blob in found if isinstance(blob, Blob)}
 
 
-def _as_commit(repo: Repo, commit: GitCommit) -> Commit:
-    mine = _tree(repo, commit)
+def _to_commit(repo: Repo, commit: GitCommit) -> Commit:
+    tree = _tree(repo, commit)
     before: dict[str, ObjectID] = {}
     if commit.parents:
         parent = repo[commit.parents[0]]
         assert isinstance(parent, GitCommit)
         before = _tree(repo, parent)
-    changed = sorted(path for path in {*mine, *before} if mine.get(path) != before.get(path))
+    changed = sorted(path for path in {*tree, *before} if tree.get(path) != before.get(path))
     message = commit.message.decode(errors="replace")
     return Commit(commit.id.decode(), commit.commit_time * _MICROS, message, tuple(changed))
 
 
 def _check_out(repo: Repo, folder: Path, files: Mapping[str, bytes]) -> None:
-    """Have the folder hold what the newest commit holds, as far as it is ours: what a person put there stays."""
+    """Write the files of the newest commit, and remove files of earlier commits; files of the user stay."""
     _drop_stale_locks(folder / ".git")
     index = repo.open_index()
     for known in [path.decode() for path in index]:
@@ -267,25 +267,25 @@ def _check_out(repo: Repo, folder: Path, files: Mapping[str, bytes]) -> None:
             (folder / known).unlink(missing_ok=True)
             del index[known.encode()]
     for path, content in files.items():
-        entry = _written(folder, path, content)
+        entry = _write_file(folder, path, content)
         index[path.encode()] = entry
     index.write()
 
 
-def _written(folder: Path, path: str, content: bytes) -> IndexEntry:
-    place = folder / path
-    if not (place.is_file() and not place.is_symlink() and place.read_bytes() == content):
-        place.parent.mkdir(mode=0o700, exist_ok=True)
+def _write_file(folder: Path, path: str, content: bytes) -> IndexEntry:
+    target = folder / path
+    if not (target.is_file() and not target.is_symlink() and target.read_bytes() == content):
+        target.parent.mkdir(mode=0o700, exist_ok=True)
         fresh = folder / ".git" / "reverie-file.tmp"
         fresh.write_bytes(content)
-        fresh.replace(place)
-    return index_entry_from_stat(os.lstat(place), Blob.from_string(content).id, _FILE_MODE)
+        fresh.replace(target)
+    return index_entry_from_stat(os.lstat(target), Blob.from_string(content).id, _FILE_MODE)
 
 
 def _drop_stale_locks(control: Path) -> None:
-    """Remove what a killed process left: only who holds our own lock writes here, so nobody holds these."""
+    """Remove lock files of a killed process; only the holder of our own lock writes here, so they are stale."""
     for name in ("index.lock", "refs/heads/main.lock", "HEAD.lock", "packed-refs.lock"):
         (control / name).unlink(missing_ok=True)
-    # The name of an object follows from its content: one that cannot be written stops every later commit, too.
+    # The name of an object depends on its content: one that cannot be written blocks every later commit, too.
     for stale in (control / "objects").glob("*/*.lock"):
         stale.unlink(missing_ok=True)

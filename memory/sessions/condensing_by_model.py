@@ -14,7 +14,7 @@ from typing import Final
 import msgspec
 
 from adapters.language_models import LanguageModel
-from adapters.tokens import TokenCounter, cut
+from adapters.tokens import TokenCounter, truncate
 from memory.memories.secrets import redacted
 from memory.sessions.line_selection import select_lines
 from memory.sessions.passages import passages_of
@@ -116,7 +116,7 @@ def _text(message: MessageRecord, counter: TokenCounter) -> str:
     if message.role == "system" or counter.count([text])[0] <= _MAX_MESSAGE_TOKENS:
         return "" if message.role == "system" else text
     lines = select_lines(passages_of([message]), _MAX_MESSAGE_TOKENS, counter)
-    return " ".join(line.text for line in lines) or cut(text, _MAX_MESSAGE_TOKENS, counter)
+    return " ".join(line.text for line in lines) or truncate(text, _MAX_MESSAGE_TOKENS, counter)
 
 
 def _sizes(turns: Sequence[_Turn], counter: TokenCounter) -> list[int]:

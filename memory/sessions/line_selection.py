@@ -17,7 +17,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.tokens import TokenCounter, cut
+from adapters.tokens import TokenCounter, truncate
 from memory.memories.stop_words import STOP_WORDS
 from memory.sessions.passages import Passage
 from storage.recall.words import hash_of, words_of
@@ -107,7 +107,7 @@ def select_lines(passages: Sequence[Passage], limit_tokens: int, counter: TokenC
         return selected
     best = max(left, key=lambda passage: (passage.importance, len(passage.text))).line
     (frame,) = counter.count([str(replace(best, text=""))])
-    return [replace(best, text=cut(best.text, limit_tokens - frame, counter))]
+    return [replace(best, text=truncate(best.text, limit_tokens - frame, counter))]
 
 
 def _select(passages: Sequence[Passage], limit_tokens: int, counter: TokenCounter) -> list[Passage]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Final
 
-from adapters.tokens import TokenCounter, cut, newest_lines
+from adapters.tokens import TokenCounter, last_lines, truncate
 from memory.sessions.exchanges import count_tokens, valid_starts
 from memory.sessions.sessions import to_message
 from reverie.errors import Rejected
@@ -37,7 +37,7 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
         rows = tx.for_agent(agent)
         record = rows.sessions.get(session)
         whole_summary = rows.sessions.summary(record.row_id) or ""
-        (used,) = counter.count([newest_lines(whole_summary, token_budget // _SUMMARY_SHARE, counter)])
+        (used,) = counter.count([last_lines(whole_summary, token_budget // _SUMMARY_SHARE, counter)])
         newest, tokens = _newest(rows, record.row_id, counter, token_budget - used)
         uncovered = rows.summaries.coverage(record.row_id).uncovered
     first = _first_that_fits(newest, tokens, token_budget - used)
@@ -46,7 +46,7 @@ def restore_session(store: Store, counter: TokenCounter, *, agent: str, session:
     if newest and not messages:
         messages, shortened = _shorten(_last_exchange(newest), counter, token_budget - used)
         tokens = count_tokens(messages, counter)
-    summary = newest_lines(without_quoted(whole_summary, [message.content for message in messages]), used, counter)
+    summary = last_lines(without_quoted(whole_summary, [message.content for message in messages]), used, counter)
     (used,) = counter.count([summary])
     return Restored(
         session=session,
@@ -103,7 +103,7 @@ def _shorten(messages: list[MessageRecord], counter: TokenCounter, room: int) ->
         return [], 0
     limit = _cut_level(contents, room)
     cut_messages = [
-        replace(message, content=cut(message.content, limit, counter)) if size > limit else message
+        replace(message, content=truncate(message.content, limit, counter)) if size > limit else message
         for message, size in zip(messages, contents, strict=True)
     ]
     return cut_messages, sum(size > limit for size in contents)

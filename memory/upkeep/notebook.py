@@ -12,7 +12,7 @@ from typing import Final
 
 import structlog
 
-from adapters.workspace_git import MAX_FILE_BYTES, Commit, Committed, Refused, Repositories
+from adapters.workspace_git import MAX_FILE_BYTES, Commit, CommitResult, RefusedFile, Repositories
 from memory.memories.secrets import looks_secret
 from memory.upkeep.notebook_files import (
     DREAMS_FILE,
@@ -52,7 +52,7 @@ class Notebooks:
         return self.repositories
 
 
-def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now: int) -> Committed:
+def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now: int) -> CommitResult:
     """Render and commit an agent's files, unless nothing has changed or notebooks are disabled.
 
     Refused files are returned and logged. `now` is in microseconds. Writes nothing to the database and holds none of
@@ -60,11 +60,11 @@ def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now
     workspace is deleted.
     """
     if notebooks.repositories is None:
-        return Committed(None)
+        return CommitResult(None)
     return _commit(notebooks.repositories, store, agent, _render(store, agent, notebooks), message, now)
 
 
-def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> Committed:
+def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> CommitResult:
     """Commit as `publish`, but only if the promotions have changed or a line is no longer true.
 
     So the next sweep completes one that was killed between the database and the files, forgotten memories leave the
@@ -72,13 +72,13 @@ def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> Comm
     """
     repositories = notebooks.require_repositories()
     rendered = _render(store, agent, notebooks)
-    committed = repositories.of(store.name, agent).files()
+    committed = repositories.repository(store.name, agent).files()
     promotions_changed = any(committed.get(path) != rendered.files.get(path) for path in (MEMORY_FILE, DREAMS_FILE))
     lines_removed = any(
         set(text.splitlines()) - set(rendered.files.get(path, "").splitlines()) for path, text in committed.items()
     )
     if not promotions_changed and not lines_removed:
-        return Committed(None)
+        return CommitResult(None)
     promoted = sum(promotion.promoted_at == now for promotion in rendered.ledger)
     message = f"Dream sweep: {promoted} promoted" if promoted else "Dream sweep: brought up to date"
     return _commit(repositories, store, agent, rendered, message, now)
@@ -102,7 +102,7 @@ def checkpoint(
 
 def history(notebooks: Notebooks, workspace: str, agent: str, *, limit: int) -> list[notebook_types.Commit]:
     """Return the commits of an agent's files, newest first. Raises `Conflict`: when notebooks are disabled."""
-    commits = notebooks.require_repositories().of(workspace, agent).history(limit)
+    commits = notebooks.require_repositories().repository(workspace, agent).history(limit)
     return [_to_commit(commit) for commit in commits]
 
 
@@ -111,7 +111,7 @@ def diff(notebooks: Notebooks, workspace: str, agent: str, a: str, b: str | None
 
     Raises `NotFound`: for an unknown commit; `Rejected`: for an invalid id; `Conflict`: when notebooks are disabled.
     """
-    return notebook_types.Difference(text=notebooks.require_repositories().of(workspace, agent).diff(a, b))
+    return notebook_types.Difference(text=notebooks.require_repositories().repository(workspace, agent).diff(a, b))
 
 
 def promotions(store: Store, *, agent: str, limit: int, offset: int = 0) -> list[notebook_types.Promotion]:
@@ -154,12 +154,12 @@ def _promoted_memories(rows: AgentRepositories, ledger: Sequence[Promotion]) -> 
 
 def _commit(
     repositories: Repositories, store: Store, agent: str, rendered: RenderedFiles, message: str, now: int
-) -> Committed:
-    done = repositories.of(store.name, agent).commit(rendered.files, message, now)
-    refused: tuple[Refused, ...] = (*rendered.refused, *done.refused)
+) -> CommitResult:
+    done = repositories.repository(store.name, agent).commit(rendered.files, message, now)
+    refused: tuple[RefusedFile, ...] = (*rendered.refused, *done.refused)
     for one in refused:
         log.warning("kept_out_of_git", workspace=store.name, agent=agent, path=one.path, why=one.why)
-    return Committed(done.commit, refused)
+    return CommitResult(done.commit, refused)
 
 
 def _check_message(message: str | None) -> str:

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Final, NamedTuple
 
 from adapters.file_names import file_name
-from adapters.workspace_git import MAX_FILE_BYTES, Refused
+from adapters.workspace_git import MAX_FILE_BYTES, RefusedFile
 from memory.memories.secrets import looks_secret
 from reverie.clock import rfc3339
 from storage.memories.records import MemoryRecord
@@ -51,7 +51,7 @@ class RenderedFiles:
     """The rendered files by path, the secrets that were left out, and the ledger that was rendered."""
 
     files: dict[str, str]
-    refused: tuple[Refused, ...]
+    refused: tuple[RefusedFile, ...]
     ledger: Sequence[Promotion] = ()
 
 
@@ -68,7 +68,7 @@ def render(
 
     `ledger` and `promoted` must be ordered by sweep, newest first, then by score; `facts` and `notes` in any order.
     """
-    refused: list[Refused] = []
+    refused: list[RefusedFile] = []
     shown = [one for one in promoted if not _is_secret(MEMORY_FILE, one.memory, refused)]
     files = {
         MEMORY_FILE: _memory_file(agent, shown, memory_file_bytes),
@@ -156,11 +156,11 @@ def _capped(head: str, parts: Sequence[str], limit: int) -> str:
     return head + "".join(fitting) + _LEFT_OUT_LINE.format(count=f"{left:,}", limit=f"{limit:,}")
 
 
-def _is_secret(path: str, memory: MemoryRecord, refused: list[Refused]) -> bool:
+def _is_secret(path: str, memory: MemoryRecord, refused: list[RefusedFile]) -> bool:
     """Return whether a memory looks like a secret; if so, add it to `refused`."""
     text = f"{memory.key}: {memory.value}\n{memory.content}" if memory.category is not None else memory.content
     kind = looks_secret(text)
     if kind is not None:
         memory_id = on_one_line(memory.note_id or memory.id, 128)
-        refused.append(Refused(path, f"{memory_id} is left out: it looks like it holds a secret ({kind})"))
+        refused.append(RefusedFile(path, f"{memory_id} is left out: it looks like it holds a secret ({kind})"))
     return kind is not None

@@ -100,7 +100,7 @@ def picture(data: Path) -> dict[str, Any]:
         )
     folders = GitFolders(data, looks_secret)
     for agent in AGENTS:
-        repository = folders.of(WORKSPACE, agent)
+        repository = folders.repository(WORKSPACE, agent)
         found[f"files of {agent}"] = repository.files()
         found[f"commits of {agent}"] = [(one.message, one.at, one.changed) for one in repository.history(100)]
     stores.close()

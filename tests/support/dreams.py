@@ -102,7 +102,7 @@ class Dreamer(Pipeline):
             undo(tx.connection, entry, at=self.today)
 
     def files(self, *, agent: str = "ana") -> dict[str, str]:
-        return self.repositories.of(WORKSPACE, agent).files()
+        return self.repositories.repository(WORKSPACE, agent).files()
 
     def commits(self, *, agent: str = "ana") -> list[str]:
-        return [commit.message for commit in self.repositories.of(WORKSPACE, agent).history(100)]
+        return [commit.message for commit in self.repositories.repository(WORKSPACE, agent).history(100)]

@@ -341,7 +341,7 @@ def test_an_error_of_the_disk_is_told_and_leaves_the_database_alone(dreamer: Dre
     """Given a repository that cannot be written, then publishing raises, and nothing in the store has changed."""
 
     class Broken:
-        def of(self, workspace: str, agent: str) -> Any:
+        def repository(self, workspace: str, agent: str) -> Any:
             raise StoreUnavailable("the disk is full")
 
         def agents(self, workspace: str) -> list[str]:

@@ -10,7 +10,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from adapters.broker.recall_buffer import FLUSH_RECALLS, RecallBuffer
-from adapters.broker.recall_log import QUERY_CHARACTERS, Logged, RecallLog, RecallNote
+from adapters.broker.recall_log import QUERY_CHARACTERS, LogEntry, RecallLog, RecallNote
 from reverie.errors import Unavailable
 
 NEVER = 3_600.0
@@ -304,5 +304,5 @@ def test_an_entry_without_our_field_is_none(log: RecallLog) -> None:
     """Given an entry that something else wrote, then it can be removed like any other."""
     log._broker.xadd("test:recalls:ws", {"other": "1"})
     (entry,) = log.read("ws", limit=1)
-    assert entry == Logged(entry.id, None)
+    assert entry == LogEntry(entry.id, None)
     assert log.remove("ws", [entry.id]) == 0

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.embedders.base import DEFAULT_MODEL
-from adapters.tokens import ELLIPSIS, EstimatedTokens, ModelTokens, TokenCounter, build_token_counter, cut
+from adapters.tokens import ELLIPSIS, EstimatedTokens, ModelTokens, TokenCounter, build_token_counter, truncate
 
 MODEL = build_token_counter("sentence-transformers", DEFAULT_MODEL)
 COUNTERS = [MODEL, EstimatedTokens()]
@@ -102,8 +102,8 @@ def test_counting_needs_no_torch() -> None:
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=400), limit=st.integers(1, 60))
 @settings(max_examples=150, deadline=None)
 def test_a_cut_text_fits_and_is_a_beginning(counter: TokenCounter, text: str, limit: int) -> None:
-    """Given any text and limit, when it is cut, then it is the text itself or a beginning of it, and fits."""
-    shorter = cut(text, limit, counter)
+    """Given any text and limit, when it is truncated, then it is the text itself or a beginning of it, and fits."""
+    shorter = truncate(text, limit, counter)
     assert shorter == text or text.startswith(shorter.removesuffix(ELLIPSIS))
     assert counter.count([shorter])[0] <= limit
 
@@ -112,18 +112,18 @@ def test_a_cut_text_fits_and_is_a_beginning(counter: TokenCounter, text: str, li
 def test_a_text_is_cut_at_the_end_of_a_word(counter: TokenCounter) -> None:
     """Given a sentence, when it does not fit, then what is left ends with a whole word and the mark of omission."""
     text = "alpha beta gamma delta epsilon zeta eta theta"
-    shorter = cut(text, 5, counter)
+    shorter = truncate(text, 5, counter)
     assert shorter.endswith(ELLIPSIS)
     assert text.startswith(shorter.removesuffix(ELLIPSIS) + " ")
 
 
 def test_a_long_text_is_cut_close_to_the_limit() -> None:
-    """Given a text of several pieces, when it is cut, then hardly a token of the limit is wasted."""
+    """Given a text of several pieces, when it is truncated, then hardly a token of the limit is wasted."""
     text = "some words that go on and on " * 20_000
     for limit in (10, 1_000, 50_000):
-        assert limit - 8 <= MODEL.count([cut(text, limit, MODEL)])[0] <= limit
+        assert limit - 8 <= MODEL.count([truncate(text, limit, MODEL)])[0] <= limit
 
 
 def test_one_endless_word_is_cut_within() -> None:
-    """Given a word that alone is too long, when it is cut, then its beginning is left."""
-    assert cut("a" * 1_000, 11, EstimatedTokens()) == "a" * 40 + ELLIPSIS
+    """Given a word that alone is too long, when it is truncated, then its beginning is left."""
+    assert truncate("a" * 1_000, 11, EstimatedTokens()) == "a" * 40 + ELLIPSIS

@@ -25,7 +25,7 @@ from adapters.workspace_git import (
     WorkspaceGit,
     repository,
 )
-from adapters.workspace_git.differences import MOST_CHARACTERS, unified
+from adapters.workspace_git.differences import MAX_CHARACTERS, unified
 from reverie.errors import NotFound, Rejected, StoreUnavailable
 from storage.stores import Stores
 
@@ -52,7 +52,7 @@ def repositories(request: pytest.FixtureRequest, tmp_path: Path) -> Repositories
 @pytest.fixture
 def git(repositories: Repositories) -> WorkspaceGit:
     """The repository of one agent."""
-    return repositories.of("default", "ana")
+    return repositories.repository("default", "ana")
 
 
 # --- what every workspace git does ---
@@ -180,11 +180,11 @@ def test_a_file_that_becomes_a_secret_leaves_the_files(git: WorkspaceGit) -> Non
 def test_agents_and_workspaces_have_repositories_of_their_own(repositories: Repositories, tmp_path: Path) -> None:
     """Given two agents and two workspaces, when one commits, then the others have nothing."""
     (tmp_path / "workspaces" / "other").mkdir(parents=True, exist_ok=True)
-    repositories.of("default", "ana").commit({"MEMORY.md": "hers\n"}, "first", AT)
+    repositories.repository("default", "ana").commit({"MEMORY.md": "hers\n"}, "first", AT)
 
-    assert repositories.of("default", "Ana").history(1) == []
-    assert repositories.of("other", "ana").history(1) == []
-    assert repositories.of("default", "ana").files() == {"MEMORY.md": "hers\n"}
+    assert repositories.repository("default", "Ana").history(1) == []
+    assert repositories.repository("other", "ana").history(1) == []
+    assert repositories.repository("default", "ana").files() == {"MEMORY.md": "hers\n"}
     assert repositories.agents("default") == ["ana"]
     assert repositories.agents("other") == []
 
@@ -193,7 +193,7 @@ def test_agents_are_known_by_their_names_however_long_and_strange(repositories: 
     """Given repositories of agents whose names are no names of folders, then they are told as they are."""
     names = ["a/b", "Ana", "x" * 256, "東京"]
     for name in names:
-        repositories.of("default", name).commit({"MEMORY.md": "m\n"}, "first", AT)
+        repositories.repository("default", name).commit({"MEMORY.md": "m\n"}, "first", AT)
 
     assert repositories.agents("default") == sorted(names)
 
@@ -211,7 +211,7 @@ def test_a_path_that_could_leave_the_repository_is_an_error_of_the_caller(git: W
 @pytest.fixture
 def real(tmp_path: Path) -> GitRepository:
     """A repository on disk."""
-    return folders(tmp_path).of("default", "ana")
+    return folders(tmp_path).repository("default", "ana")
 
 
 def folder_of(tmp_path: Path) -> Path:
@@ -263,12 +263,12 @@ _STEPS = ("make", "move", "objects", "branch", "check-out", "file", "index")
 def _killed_at(step: int, data: str) -> None:
     """Commit, and die by SIGKILL just before one step."""
     steps: list[tuple[Any, str]] = [
-        (GitRepository, "_make"),
+        (GitRepository, "_create"),
         (Path, "rename"),
         (repository, "_new_commit"),
         (repository, "_drop_stale_locks"),
         (repository, "_check_out"),
-        (repository, "_written"),
+        (repository, "_write_file"),
         (repository, "index_entry_from_stat"),
     ]
     owner, name = steps[step]
@@ -277,7 +277,7 @@ def _killed_at(step: int, data: str) -> None:
         os.kill(os.getpid(), signal.SIGKILL)
 
     setattr(owner, name, die)
-    GitFolders(Path(data), looks_secret).of("default", "ana").commit(
+    GitFolders(Path(data), looks_secret).repository("default", "ana").commit(
         {"MEMORY.md": "new\n", "notes/b.md": "b\n"}, "killed", AT + SECOND
     )
 
@@ -288,7 +288,7 @@ def test_a_commit_killed_at_any_step_leaves_a_repository_that_the_next_one_makes
     tmp_path: Path, step: int, begun: bool
 ) -> None:
     """Given a process killed before each step of a commit, when it is done again, then the state is as without it."""
-    git = folders(tmp_path).of("default", "ana")
+    git = folders(tmp_path).repository("default", "ana")
     if begun:
         git.commit({"MEMORY.md": "old\n", "notes/a.md": "a\n"}, "before", AT)
     elif step > 1:
@@ -326,7 +326,7 @@ def test_locks_that_a_killed_process_left_are_in_nobodys_way(real: GitRepository
 
 
 def _commit_often(data: str, name: str, start: Any) -> None:
-    git = GitFolders(Path(data), looks_secret).of("default", "ana")
+    git = GitFolders(Path(data), looks_secret).repository("default", "ana")
     start.wait(30)
     for number in range(10):
         git.commit({"MEMORY.md": f"{name} {number}\n"}, f"{name} {number}", AT + number * SECOND)
@@ -334,7 +334,7 @@ def _commit_often(data: str, name: str, start: Any) -> None:
 
 def test_two_processes_that_commit_at_once_both_leave_their_commits(tmp_path: Path) -> None:
     """Given two processes with ten commits each, then the history has twenty, none of them lost or torn."""
-    git = folders(tmp_path).of("default", "ana")
+    git = folders(tmp_path).repository("default", "ana")
     context = multiprocessing.get_context("spawn")
     start = context.Event()
     processes = [context.Process(target=_commit_often, args=(str(tmp_path), name, start)) for name in ("a", "b")]
@@ -355,7 +355,7 @@ def test_a_deleted_workspace_leaves_nothing_and_does_not_come_back_by_a_commit(t
     """Given a workspace with a repository, when it is deleted, then its folder is gone and a late commit fails."""
     stores = Stores(tmp_path)
     stores.workspace("default")
-    git = GitFolders(tmp_path, looks_secret).of("default", "ana")
+    git = GitFolders(tmp_path, looks_secret).repository("default", "ana")
     git.commit({"MEMORY.md": "one\n"}, "first", AT)
 
     assert stores.delete_workspace("default")
@@ -435,7 +435,7 @@ def test_a_difference_is_bounded_in_length_and_time() -> None:
 
     shown = unified(before, after)
 
-    assert len(shown) <= MOST_CHARACTERS + 100
+    assert len(shown) <= MAX_CHARACTERS + 100
     assert shown.endswith("left out: it is too long\n")
 
 
