@@ -1,7 +1,8 @@
-"""The one place that opens a SQLite file: version gate, every pragma, and who owns a transaction.
+"""Opens SQLite files: the version check, all pragmas, and transactions.
 
-Invariants: no file is opened by a SQLite that can corrupt it; every writer begins with BEGIN IMMEDIATE, so two
-writers queue up and never meet half-way; a reader runs in a read-only transaction and waits for nobody.
+Invariants: no file is opened by a SQLite version that can corrupt it; every writer begins with BEGIN IMMEDIATE, so
+writers wait for each other before they start and never fail half-way; a reader runs in a read-only transaction and
+waits for nobody.
 """
 
 from __future__ import annotations
@@ -24,16 +25,17 @@ from reverie.errors import Permanent, ReverieError, StoreUnavailable, StoreUnusa
 # https://sqlite.org/wal.html#walresetbug: 3.7.0 to 3.51.2 can corrupt a WAL database with several writers.
 OLDEST_SAFE_SQLITE: Final = (3, 51, 3)
 MAX_CONNECTIONS: Final = 5
-# How long a writer waits for the one before it. The longest maintenance step holds the lock well under 1 s.
+# How long a writer waits for the write lock. The longest maintenance step holds it for well under 1 s.
 BUSY_TIMEOUT_MILLISECONDS: Final = 30_000
-# About as long as a short transaction. Longer naps leave the lock unused, shorter ones burn the processor.
-_NAP_SECONDS: Final = (0.0005, 0.003)
-# 16 MiB of page cache a connection: the inner pages of the indexes of some 100,000 chunks.
+# Pause between attempts to get the lock: about as long as a short transaction. Longer ones leave the lock unused,
+# shorter ones waste CPU time.
+_RETRY_SECONDS: Final = (0.0005, 0.003)
+# 16 MiB of page cache for each connection: the inner pages of the indexes of about 100,000 chunks.
 CACHE_KIBIBYTES: Final = 16 * 1024
 
 _PRAGMAS: Final = (
     "PRAGMA journal_mode = WAL",
-    "PRAGMA synchronous = FULL",  # NORMAL can roll back a commit that was told as stored, on power loss
+    "PRAGMA synchronous = FULL",  # after a power loss, NORMAL can lose commits that were acknowledged
     "PRAGMA foreign_keys = ON",
     "PRAGMA secure_delete = ON",
     "PRAGMA trusted_schema = OFF",
@@ -49,7 +51,7 @@ _CORRUPT = re.compile(r"malformed|not a database|file is encrypted|unsupported f
 
 
 def check_sqlite_version(version: tuple[int, ...] = tuple(pysqlite3.sqlite_version_info)) -> None:
-    """Raise `StoreUnusable` when this SQLite can corrupt what several processes write."""
+    """Raise `StoreUnusable` when this version of SQLite can corrupt a database that several processes write."""
     if version < OLDEST_SAFE_SQLITE:
         found, needed = ".".join(map(str, version)), ".".join(map(str, OLDEST_SAFE_SQLITE))
         raise StoreUnusable(
@@ -68,39 +70,39 @@ class Database:
 
     @contextmanager
     def atomic(self, *, lock_wait_seconds: float | None = None) -> Iterator[Connection]:
-        """A transaction that writes: it holds the write lock from its first line and commits whole or not at all.
+        """Open a transaction that holds the write lock from its start and commits whole or not at all.
 
         Raises `StoreUnavailable` when the lock is not free within `lock_wait_seconds` (the busy timeout by default).
         """
-        with translated(self.path), self.engine.connect() as connection:
+        with translate_errors(self.path), self.engine.connect() as connection:
             writer = connection.execution_options(**{_LOCK_WAIT: lock_wait_seconds})
             with writer.begin():
                 yield writer
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
-        """A transaction that cannot write and sees one state of the file, however long it takes."""
-        with translated(self.path), self.engine.connect() as connection:
+        """Open a read-only transaction, which sees a snapshot of the file for as long as it is open."""
+        with translate_errors(self.path), self.engine.connect() as connection:
             reader = connection.execution_options(**{_READ_ONLY: True})
             with reader.begin():
                 yield reader
 
     @contextmanager
     def autocommit(self) -> Iterator[Any]:
-        """The raw connection outside any transaction, for what SQLite allows only there (checkpoint, vacuum)."""
-        with translated(self.path), self.engine.connect() as connection:
+        """Yield the raw connection outside any transaction, for checkpoint and vacuum."""
+        with translate_errors(self.path), self.engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert raw is not None
             yield raw
 
     def close(self) -> None:
-        """Close the idle connections; the last one folds the WAL into the file."""
+        """Close the idle connections; closing the last one checkpoints the WAL into the file."""
         self.engine.dispose()
 
 
 @contextmanager
-def translated(path: Path) -> Iterator[None]:
-    """Turn what SQLite and SQLAlchemy raise into Reverie's families, with the file and what to do."""
+def translate_errors(path: Path) -> Iterator[None]:
+    """Raise errors of SQLite and SQLAlchemy as Reverie's own, naming the file and what to do."""
     try:
         yield
     except ReverieError:
@@ -118,7 +120,7 @@ def _translate(path: Path, error: Exception) -> ReverieError:
             f"{path} is damaged ({text}): stop Reverie, move the file aside, and restore a backup of it"
         )
     if _NO_SPACE.search(text):
-        return StoreUnavailable(f"{path} cannot be written now ({text}): check the space and the rights on its disk")
+        return StoreUnavailable(f"{path} cannot be written now ({text}): check free space and permissions of its disk")
     if isinstance(error, (exc.OperationalError, pysqlite3.OperationalError)):
         return StoreUnavailable(f"{path}: {text}")
     return Permanent(f"{path}: {text}")
@@ -128,7 +130,7 @@ def _engine(path: Path) -> Engine:
     engine = create_engine(
         f"sqlite:///{path}",
         module=pysqlite3,
-        hide_parameters=True,  # an error is logged; what was said is not
+        hide_parameters=True,  # errors are logged, message contents must not be
         poolclass=QueuePool,
         pool_size=MAX_CONNECTIONS,
         max_overflow=0,
@@ -142,14 +144,14 @@ def _engine(path: Path) -> Engine:
 
 
 def _on_connect(raw: Any, _record: object) -> None:
-    raw.isolation_level = None  # we say BEGIN ourselves; the driver must not
+    raw.isolation_level = None  # transactions are begun below, not by the driver
     raw.enable_load_extension(True)
     sqlite_vec.load(raw)
     raw.enable_load_extension(False)
     raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
     if not raw.execute("PRAGMA page_count").fetchone()[0]:
-        # Has an effect only before the first table exists, and takes the write lock each time it is said: a reader
-        # that opened a connection would wait for whoever writes.
+        # Takes effect only before the first table exists, and takes the write lock each time: a reader that opens a
+        # connection would wait for a writer.
         raw.execute("PRAGMA auto_vacuum = INCREMENTAL")
     for pragma in _PRAGMAS:
         raw.execute(pragma)
@@ -165,10 +167,10 @@ def _on_begin(connection: Connection) -> None:
 
 
 def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:
-    """BEGIN IMMEDIATE, waiting in naps of equal length.
+    """Run BEGIN IMMEDIATE, retrying after short random pauses.
 
-    SQLite's own wait naps for up to 100 ms once it has waited a while, and meanwhile whoever has just committed
-    takes the lock again: of 16 writers some waited 4 s for a lock that was free most of the time.
+    SQLite's own busy handler pauses for up to 100 ms once it has waited a while, and meanwhile the writer that has
+    just committed takes the lock again: of 16 writers some waited 4 s for a lock that was free most of the time.
     """
     deadline = time.monotonic() + (BUSY_TIMEOUT_MILLISECONDS / 1_000 if wait_seconds is None else wait_seconds)
     raw.execute("PRAGMA busy_timeout = 0")
@@ -180,7 +182,7 @@ def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:
             except pysqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != pysqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
-            time.sleep(random.uniform(*_NAP_SECONDS))  # noqa: S311 - spreads waiters, guards nothing
+            time.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - spreads the waiters, no secret
     finally:
         raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
 

@@ -1,6 +1,6 @@
-"""Bring a database file to the newest schema, each migration in a transaction of its own.
+"""Migrates a database file to the newest schema, each migration in a transaction of its own.
 
-Two processes that open a new file at once take turns by a lock file; the second finds the work done.
+A lock file serialises processes that open a new file at once; the second finds nothing left to do.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from filelock import FileLock
 from sqlalchemy import Connection, text
 
 from reverie.errors import StoreUnusable
-from storage.engine import Database, translated
+from storage.engine import Database, translate_errors
 
 Kind = Literal["workspace", "account"]
 
 _SCRIPTS: Final = Path(__file__).parent / "migrations"
-# Which lines of migrations a file has, and the table that says how far each has come. The account has memories too:
-# all that a workspace has, beside what is its own.
+# The lines of migrations that each kind of file has, and the table that holds the version of each. The account's file
+# has all tables of a workspace, because it has memories too, and tables of its own.
 LINES: Final[dict[Kind, dict[Kind, str]]] = {
     "workspace": {"workspace": "alembic_version"},
     "account": {"account": "alembic_version", "workspace": "memory_version"},
@@ -27,21 +27,20 @@ LINES: Final[dict[Kind, dict[Kind, str]]] = {
 
 
 def schema_version(database: Database) -> str | None:
-    """The newest migration that the file has, or None for a file without any."""
+    """Return the newest migration that was applied to the file, or None without any."""
     with database.reading() as connection:
         return _version(connection, "alembic_version")
 
 
 def newest_version(kind: Kind) -> str:
-    """The newest migration that this code knows."""
+    """Return the newest migration that this code has."""
     return _history(kind)[-1]
 
 
 def migrate(database: Database, kind: Kind) -> list[str]:
-    """Apply what is missing and return the versions applied.
+    """Apply missing migrations and return their versions. Safe to repeat.
 
     Raises `StoreUnusable` when the file is newer than this code, and `StoreUnavailable` when it cannot be written now.
-    Running it again does nothing.
     """
     applied: list[str] = []
     for line, table in LINES[kind].items():
@@ -54,16 +53,16 @@ def _migrate_line(database: Database, line: Kind, table: str) -> list[str]:
     version = _read_version(database, table)
     if version == history[-1]:
         return []
-    refuse_newer(database.path, line, version)
+    check_not_newer(database.path, line, version)
     with FileLock(f"{database.path}.migrate.lock", mode=0o600):
         if _read_version(database, table) == version:
             _run(database, line, table)
             return list(history[history.index(version) + 1 :] if version else history)
-    return _migrate_line(database, line, table)  # another process was here first
+    return _migrate_line(database, line, table)  # another process migrated it meanwhile
 
 
-def refuse_newer(path: Path, kind: Kind, version: str | None) -> None:
-    """Raise `StoreUnusable` when a file has a migration that this code does not know."""
+def check_not_newer(path: Path, kind: Kind, version: str | None) -> None:
+    """Raise `StoreUnusable` when a file has a migration that this code does not have."""
     history = _history(kind)
     if version is not None and version not in history:
         raise StoreUnusable(
@@ -77,7 +76,7 @@ def _run(database: Database, line: Kind, table: str) -> None:
 
     config = Config()
     config.set_main_option("script_location", str(_SCRIPTS / line))
-    with translated(database.path), database.engine.connect() as connection:
+    with translate_errors(database.path), database.engine.connect() as connection:
         config.attributes["connection"] = connection
         config.attributes["version_table"] = table
         command.upgrade(config, "head")
@@ -86,7 +85,7 @@ def _run(database: Database, line: Kind, table: str) -> None:
 
 @cache
 def _history(kind: Kind) -> tuple[str, ...]:
-    """Versions, oldest first. They are read from the file names: alembic is slow to import where nothing is to do."""
+    """Return the versions, oldest first, from the file names: importing alembic is slow and seldom needed."""
     return tuple(sorted(path.name.split("_")[0] for path in (_SCRIPTS / kind / "versions").glob("[0-9]*_*.py")))
 
 

@@ -15,8 +15,8 @@ from urllib.parse import quote
 import pysqlite3
 
 from reverie.errors import NotFound, StoreUnavailable
-from storage.engine import check_sqlite_version, translated
-from storage.migrate import LINES, Kind, newest_version, refuse_newer
+from storage.engine import check_sqlite_version, translate_errors
+from storage.migrate import LINES, Kind, check_not_newer, newest_version
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
 from storage.scheduling.status import SchedulingCounts, read_scheduling
 
@@ -46,7 +46,7 @@ def read_counts(path: Path, kind: Kind = "workspace") -> StoreCounts:
     check_sqlite_version()
     if not path.exists():
         raise NotFound(f"{path} does not exist", field="workspace")
-    with translated(path):
+    with translate_errors(path):
         raw = pysqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_SECONDS)
         try:
             raw.execute("PRAGMA query_only = ON")
@@ -69,7 +69,7 @@ def _check_schema(raw: Any, path: Path, line: Kind, table: str) -> None:
     """Raise when a line of migrations is not at the version of this code."""
     known = raw.execute("SELECT 1 FROM sqlite_master WHERE name = ?", (table,)).fetchone()
     version = raw.execute(f"SELECT version_num FROM {table}").fetchone() if known else None
-    refuse_newer(path, line, version[0] if version else None)
+    check_not_newer(path, line, version[0] if version else None)
     if version is None or version[0] != newest_version(line):
         raise StoreUnavailable(f"{path} has an older schema: run `reverie db migrate`")
 

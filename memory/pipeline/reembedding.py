@@ -22,13 +22,13 @@ from storage.pipeline.records import PendingChunk
 from storage.recall.index import Generation
 from storage.recall.reembed import (
     ModelChange,
+    count_vectors,
     has_leftovers,
     has_vectors,
     leave_to_workers,
     put_vectors,
     remove_leftovers,
     to_reembed,
-    vectors_of,
 )
 from storage.stores import Store
 from storage.transaction import Transaction
@@ -140,8 +140,8 @@ class _Change:
         self._control = control
         self._refused: dict[int, Permanent] = {}
         with store.reading() as tx:
-            self._total = vectors_of(tx, change.active.model)
-            self._done = vectors_of(tx, change.target.model)
+            self._total = count_vectors(tx, change.active.model)
+            self._done = count_vectors(tx, change.target.model)
 
     def run(self) -> bool:
         """Embed until no chunk is left, then switch; return False if stopped."""
@@ -149,7 +149,7 @@ class _Change:
         while not self._control.stop():
             with self._store.reading() as tx:
                 chunks = to_reembed(
-                    tx, self._change, after=reached, limit=self._control.batch_size, without=self._refused.keys()
+                    tx, self._change, after=reached, limit=self._control.batch_size, exclude=self._refused.keys()
                 )
             if chunks:
                 if not self._embed(chunks):
@@ -179,7 +179,7 @@ class _Change:
         with self._store.writing() as tx:
             if not self._is_current(tx):
                 return True
-            left = to_reembed(tx, self._change, after=0, limit=_MAX_LEFT_TO_WORKERS + 1, without=self._refused.keys())
+            left = to_reembed(tx, self._change, after=0, limit=_MAX_LEFT_TO_WORKERS + 1, exclude=self._refused.keys())
             if left and not (last_round and len(left) <= _MAX_LEFT_TO_WORKERS):
                 return False
             waiting = {chunk.id for chunk in left} | self._refused.keys()
@@ -191,7 +191,7 @@ class _Change:
 
     def _is_current(self, tx: Transaction) -> bool:
         """Return whether this change is still in progress. Raises `Conflict` if another change has replaced it."""
-        if self._change.goes_on(tx):
+        if self._change.is_current(tx):
             return True
         if self._change.is_done(tx):
             return False

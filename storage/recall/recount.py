@@ -1,19 +1,17 @@
-"""Count the words of chunks anew, where what the forward index holds differs from what the text says now.
+"""Recounts the words of chunks whose rows in the forward index are missing or differ from their text.
 
-Needed after an upgrade that takes words differently, and where rows were lost. Rows that are right stay as they are,
-so running it on a sound store changes nothing; indexes in memory whose agent had rows put right are made anew.
+Needed after an upgrade that splits words differently, and where rows were lost. Correct rows stay, so nothing changes
+in a consistent store; indexes in memory of agents with corrected rows are rebuilt.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
-from sqlalchemy import text
-
 from storage.recall.forward import thread_of
 from storage.recall.words import hashes_of
+from storage.rows import execute, statement
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -38,26 +36,26 @@ _INSERT: Final = """
 
 
 def recount_words(store: Store) -> Iterator[int]:
-    """Put the forward index right, some 500 chunks in a short transaction; yields how many were looked at."""
+    """Correct the forward index in short transactions of 500 chunks; yields how many each has checked."""
     after = 0
     while True:
         with store.writing() as tx:
-            chunks = tx.connection.execute(text(_CHUNKS), {"after": after, "limit": _BATCH}).all()
+            chunks = execute(tx.connection, _CHUNKS, after=after, limit=_BATCH).all()
             if not chunks:
                 return
-            _put_right(tx, chunks)
+            _correct(tx, chunks)
             after = int(chunks[-1][0])
         yield len(chunks)
 
 
-def _put_right(tx: Transaction, chunks: Sequence[Any]) -> None:
+def _correct(tx: Transaction, chunks: Sequence[Any]) -> None:
     counted = [(row, hashes_of(f"{row.lead} {row.text}").tobytes()) for row in chunks]
     wrong = [(row, words) for row, words in counted if row.words != words]
     if not wrong:
         return
-    tx.connection.execute(text(_REMOVE), {"keys": json.dumps([[row.agent_id, row.id] for row, _ in wrong])})
+    execute(tx.connection, _REMOVE, keys=[[row.agent_id, row.id] for row, _ in wrong])
     tx.connection.execute(
-        text(_INSERT),
+        statement(_INSERT),
         [
             {
                 "agent": row.agent_id,

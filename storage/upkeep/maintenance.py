@@ -1,40 +1,37 @@
-"""Keeping a database file in shape, in steps so short that no writer waits long for one of them."""
+"""Maintenance of a database file, in steps so short that no writer waits long for one of them."""
 
 from __future__ import annotations
 
 import time
 from typing import Any, Final
 
-from sqlalchemy import text
-
 from storage.engine import BUSY_TIMEOUT_MILLISECONDS
 from storage.recall.forward import prune_changes
-from storage.recall.index import Generation
+from storage.recall.index import VECTOR_BLOCK, Generation
 from storage.recall.reembed import remove_leftovers
+from storage.rows import execute
 from storage.stores import Store
 
-# Pages given back in one step: 2 MB, a few milliseconds under the write lock.
+# Pages freed in one step: 2 MB, a few milliseconds under the write lock.
 _VACUUM_PAGES: Final = 500
 _MERGE_PAGES: Final = 200
-# How long a checkpoint that shortens the log waits for readers. It holds writers up meanwhile.
+# How long a checkpoint that truncates the log waits for readers. Writers wait meanwhile.
 _CHECKPOINT_WAIT_MILLISECONDS: Final = 200
-# No item stays on its way for longer than this.
+# No item is in the pipeline for longer than this.
 _REMEMBER_FORGOTTEN_MICROS: Final = 30 * 24 * 3_600 * 1_000_000
-# vec0 does not use deleted slots again: below this share of use an index is built anew.
+# vec0 never reuses the slots of deleted vectors: below this share of used slots an index is rebuilt.
 HALF_EMPTY: Final = 0.5
 
 
 def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[str, Any]:
-    """Give free pages back, merge full text, shorten the log, refresh the planner's statistics. Returns counts.
+    """Free unused pages, merge full text, truncate the log and refresh the planner's statistics; returns counts.
 
-    What is left of a change of model that was killed after its switch goes first.
+    Vectors left over from an interrupted change of model are removed first.
     """
     deadline = time.monotonic() + budget_seconds
     with store.writing() as tx:
-        forgotten = tx.connection.execute(
-            text("DELETE FROM forgotten_sessions WHERE forgotten_at < :oldest"),
-            {"oldest": now - _REMEMBER_FORGOTTEN_MICROS},
-        ).rowcount
+        sql = "DELETE FROM forgotten_sessions WHERE forgotten_at < :oldest"
+        forgotten = execute(tx.connection, sql, oldest=now - _REMEMBER_FORGOTTEN_MICROS).rowcount
     old_vectors = remove_leftovers(store, deadline=deadline)
     changes = _prune_changes(store, deadline)
     freed = 0
@@ -49,7 +46,7 @@ def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[st
         raw.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MILLISECONDS}")
         try:
             busy, log_pages, moved = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        finally:  # the connection goes back to those who must wait longer
+        finally:  # the connection returns to the pool, where the usual timeout applies
             raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
     return {
         "pages_freed": freed,
@@ -63,7 +60,7 @@ def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[st
 
 
 def wasted_vectors(store: Store) -> Generation | None:
-    """The active vector index if over half of its slots are of deleted vectors."""
+    """Return the active vector index if more than half of its slots belong to deleted vectors."""
     with store.reading() as tx:
         generation = tx.index.active("vector")
         if generation is None:
@@ -72,10 +69,10 @@ def wasted_vectors(store: Store) -> Generation | None:
             f"SELECT coalesce(sum(size), 0) FROM {generation.table}_chunks"
         ).scalar_one()
         used = len(tx.index.vector_ids(generation))
-        agents = tx.connection.execute(text("SELECT count(DISTINCT agent_id) FROM chunks")).scalar_one()
-    # Each agent's last block is partly empty by nature.
-    worth = int(slots) - int(agents) * 64
-    return generation if worth > 0 and used / worth < HALF_EMPTY else None
+        agents = execute(tx.connection, "SELECT count(DISTINCT agent_id) FROM chunks").scalar_one()
+    # The last block of each agent is partly empty anyway.
+    expected = int(slots) - int(agents) * VECTOR_BLOCK
+    return generation if expected > 0 and used / expected < HALF_EMPTY else None
 
 
 def _prune_changes(store: Store, deadline: float) -> int:
@@ -99,7 +96,7 @@ def _vacuum_step(store: Store) -> int:
 
 
 def _merge_text(store: Store, deadline: float) -> None:
-    """Merge full-text segments step by step; a step that changes nothing was the last."""
+    """Merge full-text segments step by step until a step changes nothing."""
     while time.monotonic() < deadline:
         with store.writing() as tx:
             generation = tx.index.active("text")

@@ -1,23 +1,23 @@
-"""Undo an entry of the curation log: every row it changed becomes what it was, in every index too.
+"""Undoes an entry of the curation log: restores every row that it changed, in every index too.
 
-What a reader counts (accesses) and what the pipeline makes of a memory (chunks, tags on them) goes on after a job and
-is no reason to refuse; anything else that was changed since is. All of it happens in the caller's transaction, or none.
+Access counts, and the chunks and tags that the pipeline derives from a memory, may have changed since; any other later
+change is a conflict. The undo happens in the caller's transaction, in full or not at all.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any, Final
 
-from sqlalchemy import Connection, exc, text
+from sqlalchemy import Connection, exc
 
 from reverie.errors import Conflict
+from storage.rows import execute
 from storage.upkeep.curation import CurationEntry, CurationLog, RowChange
-from storage.upkeep.undo_chunks import end_claims, give_own_tags, put_into_indexes, take_chunks_out, usable_vectors
+from storage.upkeep.undo_chunks import add_to_indexes, cancel_claims, remove_chunks, restore_tags, usable_vectors
 
-# The key of each table that entries hold, parents first: the order in which rows are put back.
+# The key of each table that entries contain, parents first: the order in which rows are restored.
 _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "sessions": ("row_id",),
     "messages": ("row_id",),
@@ -30,13 +30,13 @@ _KEYS: Final[dict[str, tuple[str, ...]]] = {
     "recall_events": ("id",),
 }
 _BLOBS: Final = {"chunks": ("content_hash",), "chunks_vec": ("embedding",), "forward_index": ("words",)}
-# Counted by readers: an undo takes back what the job did and leaves what came afterwards.
+# Counted by readers: an undo subtracts what the job added and keeps what was counted afterwards.
 _COUNTED: Final = frozenset({"access_count", "accessed_at"})
-# Written by the pipeline: says nothing of what a memory is.
+# Written by the pipeline, derived from the memory.
 _DERIVED: Final = frozenset({"chunked_at"})
-# What a memory's chunks carry follows from the memory.
+# The tags of chunks are derived from the memory's.
 _DERIVED_TABLE: Final = "chunk_tags"
-# Rows that were put back, but whose session, file, successor or chunk is gone, or is by now somebody else's.
+# Restored rows whose session, file, successor or chunk is gone, or belongs to another agent by now.
 _ORPHANS: Final = {
     "memories": (
         "SELECT 1 FROM memories AS m WHERE m.row_id IN (SELECT value FROM json_each(:keys)) AND ("
@@ -60,33 +60,32 @@ _ORPHANS: Final = {
 
 
 def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str = "") -> None:
-    """Put back what an entry changed and mark it undone; errors name entries with `prefix` before their numbers.
+    """Restore what an entry changed and mark it as undone; errors name entries with `prefix` before their numbers.
 
-    Raises `Conflict` when it is undone already, when what it changed was changed again (naming the later entry that
-    has to be undone first, if there is one), or when what it belongs to is gone. The transaction is to be given up
-    then: rows may have been put back in part.
+    Raises `Conflict` when it is undone already, when a row was changed again (naming the later entry to undo first, if
+    there is one), or when what a row belongs to is gone. The caller must then roll back: rows may be restored in part.
     """
     log = CurationLog(connection)
     if entry.undone_at is not None:
         raise Conflict(f"entry {prefix}{entry.id} is undone already", field="id")
-    changes = _whole(log.changes(entry.id))
+    changes = _merged(log.changes(entry.id))
     for change in changes:
-        if not _stands(connection, change):
+        if not _is_unchanged(connection, change):
             later = log.later_entry(entry.id, change.table, dict(_key_parameters(change)))
             raise _cannot(prefix, entry, f"a row of {change.table} was changed since", later)
-    _refuse_if_leant_on(connection, log, entry, changes, prefix)
-    # A memory and the one that took its place refer to each other in whatever order they are put back.
+    _refuse_if_successor(connection, log, entry, changes, prefix)
+    # A memory and its successor refer to each other, in whatever order they are restored.
     connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
     try:
-        _put_back(connection, changes)
+        _restore(connection, changes)
     except exc.IntegrityError as error:
         raise _cannot(prefix, entry, "something else has taken the place of what it removed") from error
     _refuse_orphans(connection, entry, changes, prefix)
     log.mark_undone(entry.id, at=at)
 
 
-def _whole(changes: Iterable[RowChange]) -> list[RowChange]:
-    """One change a row: from what it was before the first to what it became by the last."""
+def _merged(changes: Iterable[RowChange]) -> list[RowChange]:
+    """Return one change for each row: from before its first change to after its last."""
     rows: dict[tuple[object, ...], RowChange] = {}
     for change in changes:
         key = (change.table, *_key(change))
@@ -100,8 +99,8 @@ def _key(change: RowChange) -> tuple[object, ...]:
     return tuple(row[name] for name in _KEYS[change.table])
 
 
-def _stands(connection: Connection, change: RowChange) -> bool:
-    """Whether a row is still as the entry left it, as far as that matters."""
+def _is_unchanged(connection: Connection, change: RowChange) -> bool:
+    """Return whether a row is still as the entry left it, counted and derived columns aside."""
     if change.table == _DERIVED_TABLE:
         return True
     now = _current(connection, change)
@@ -120,55 +119,54 @@ def _current(connection: Connection, change: RowChange) -> dict[str, Any] | None
     image = change.after or change.before or {}
     blobs = _BLOBS.get(change.table, ())
     columns = ", ".join(f"hex({name}) AS {name}" if name in blobs else name for name in image)
-    row = connection.execute(
-        text(f"SELECT {columns} FROM {change.table} WHERE {_where(change.table)}"), _key_parameters(change)
-    ).one_or_none()
+    sql = f"SELECT {columns} FROM {change.table} WHERE {_where(change.table)}"
+    row = execute(connection, sql, **_key_parameters(change)).one_or_none()
     return None if row is None else dict(row._mapping)
 
 
-def _refuse_if_leant_on(
+def _refuse_if_successor(
     connection: Connection, log: CurationLog, entry: CurationEntry, changes: Sequence[RowChange], prefix: str
 ) -> None:
-    """A memory that has taken the place of another since cannot be taken away: that one would go with it."""
-    mine = [change.after["row_id"] for change in _kept(changes) if change.after]
-    for row in [change.after["row_id"] for change in _kept(changes) if change.after and change.before is None]:
-        leaning = connection.execute(
-            text(
-                "SELECT row_id FROM memories WHERE superseded_by = :row"
-                " AND row_id NOT IN (SELECT value FROM json_each(:mine)) LIMIT 1"
-            ),
-            {"row": row, "mine": json.dumps(mine)},
+    """Raise `Conflict` for an added memory that has replaced another since: deleting it would delete that one too."""
+    own_rows = [change.after["row_id"] for change in _remaining_memories(changes) if change.after]
+    for row in [
+        change.after["row_id"] for change in _remaining_memories(changes) if change.after and change.before is None
+    ]:
+        superseded = execute(
+            connection,
+            "SELECT row_id FROM memories WHERE superseded_by = :row"
+            " AND row_id NOT IN (SELECT value FROM json_each(:own_rows)) LIMIT 1",
+            row=row,
+            own_rows=own_rows,
         ).scalar()
-        if leaning is not None:
-            later = log.later_entry(entry.id, "memories", {"row_id": leaning})
+        if superseded is not None:
+            later = log.later_entry(entry.id, "memories", {"row_id": superseded})
             what = "what it added has taken the place of another memory since"
             raise _cannot(prefix, entry, what, later)
 
 
-def _put_back(connection: Connection, changes: Sequence[RowChange]) -> None:
+def _restore(connection: Connection, changes: Sequence[RowChange]) -> None:
     ranked = sorted(changes, key=lambda change: list(_KEYS).index(change.table))
-    # Whose chunks are others now than before: the pipeline has made them since, if any.
-    moved = [change for change in changes if change.table == "memories" and _is_moved(change)]
-    rows = [change.after["row_id"] for change in moved if change.after]
-    take_chunks_out(connection, rows)
-    # Out of the way of the one fact that may stand for a category and key.
-    connection.execute(
-        text("UPDATE memories SET superseded_by = row_id WHERE row_id IN (SELECT value FROM json_each(:rows))"),
-        {"rows": json.dumps(rows)},
-    )
+    # Memories whose chunks the pipeline has made anew since.
+    rewritten = [change for change in changes if change.table == "memories" and _is_rewritten(change)]
+    rows = [change.after["row_id"] for change in rewritten if change.after]
+    remove_chunks(connection, rows)
+    # Makes room for the one current fact that a category and key may have.
+    sql = "UPDATE memories SET superseded_by = row_id WHERE row_id IN (SELECT value FROM json_each(:rows))"
+    execute(connection, sql, rows=rows)
     for change in ranked:
         if change.before is not None and change.after is not None:
-            _restore_columns(connection, change, also=("superseded_by", "chunked_at") if change in moved else ())
-    # After that: what was added takes with it whatever still names it as its successor.
+            _restore_columns(connection, change, also=("superseded_by", "chunked_at") if change in rewritten else ())
+    # After that, because deleting an added memory also deletes those that still name it as their successor.
     for change in reversed([change for change in ranked if change.before is None]):
-        connection.execute(text(f"DELETE FROM {change.table} WHERE {_where(change.table)}"), _key_parameters(change))
+        execute(connection, f"DELETE FROM {change.table} WHERE {_where(change.table)}", **_key_parameters(change))
     _insert_removed(connection, [change for change in ranked if change.after is None])
-    kept_rows = [change.after["row_id"] for change in _kept(changes) if change.after]
-    end_claims(connection, kept_rows)
-    give_own_tags(connection, kept_rows)
+    memory_rows = [change.after["row_id"] for change in _remaining_memories(changes) if change.after]
+    cancel_claims(connection, memory_rows)
+    restore_tags(connection, memory_rows)
 
 
-def _is_moved(change: RowChange) -> bool:
+def _is_rewritten(change: RowChange) -> bool:
     if change.after is None:
         return False
     before = change.before
@@ -181,10 +179,8 @@ def _restore_columns(connection: Connection, change: RowChange, *, also: Sequenc
     parameters = {f"was_{name}": before[name] for name in changed}
     parameters |= {f"then_{name}": after[name] for name in changed}
     settings = ", ".join(_setting(name) for name in changed)
-    connection.execute(
-        text(f"UPDATE {change.table} SET {settings} WHERE {_where(change.table)}"),
-        {**parameters, **_key_parameters(change)},
-    )
+    sql = f"UPDATE {change.table} SET {settings} WHERE {_where(change.table)}"
+    execute(connection, sql, **parameters, **_key_parameters(change))
 
 
 def _setting(name: str) -> str:
@@ -204,11 +200,11 @@ def _insert_removed(connection: Connection, removed: Sequence[RowChange]) -> Non
         for row in rows:
             names = ", ".join(row)
             values = ", ".join(f":{name}" for name in row)
-            # A tag may have come back by itself, or lost its chunk.
+            # A tag may exist again already, or its chunk be gone.
             ignored = "OR IGNORE " if table == _DERIVED_TABLE else ""
             chunk = " WHERE EXISTS (SELECT 1 FROM chunks WHERE id = :chunk_id)" if table == _DERIVED_TABLE else ""
-            connection.execute(text(f"INSERT {ignored}INTO {table} ({names}) SELECT {values}{chunk}"), row)
-    put_into_indexes(connection, images["chunks"], images["chunks_vec"])
+            execute(connection, f"INSERT {ignored}INTO {table} ({names}) SELECT {values}{chunk}", **row)
+    add_to_indexes(connection, images["chunks"], images["chunks_vec"])
 
 
 def _as_stored(change: RowChange) -> dict[str, Any]:
@@ -218,16 +214,16 @@ def _as_stored(change: RowChange) -> dict[str, Any]:
     return row
 
 
-def _kept(changes: Sequence[RowChange]) -> list[RowChange]:
-    """The memories that were there after the entry."""
+def _remaining_memories(changes: Sequence[RowChange]) -> list[RowChange]:
+    """Return the changes of memories that existed after the entry."""
     return [change for change in changes if change.table == "memories" and change.after]
 
 
 def _refuse_orphans(connection: Connection, entry: CurationEntry, changes: Sequence[RowChange], prefix: str) -> None:
-    """What belongs to a session or a message that was forgotten since cannot come back."""
+    """Raise `Conflict` when a restored row belongs to a session, message or memory that was deleted since."""
     for table, orphans in _ORPHANS.items():
         keys = [_key(change)[0] for change in changes if change.table == table and change.before is not None]
-        if keys and connection.execute(text(orphans), {"keys": json.dumps(keys)}).scalar() is not None:
+        if keys and execute(connection, orphans, keys=keys).scalar() is not None:
             raise _cannot(prefix, entry, f"what its {table.replace('_', ' ')} belong to was deleted")
 
 

@@ -1,42 +1,38 @@
-"""What an undo does to the chunks of memories: out of every index, or back into every one that holds their vectors.
+"""Chunks of memories during an undo: removed from every index, or restored to every index of their vectors.
 
-Vectors of a model that the workspace has left are not put back: such a chunk waits to be embedded anew.
+Vectors of a model that the workspace no longer uses are not restored: such a chunk waits to be embedded again.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from typing import Any
 
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection
 
 from storage.recall.index import SearchIndex, VectorEntry
+from storage.rows import execute
 
 Row = dict[str, Any]
 
 
-def end_claims(connection: Connection, memory_rows: Sequence[int]) -> None:
-    """Take memories from a worker that is cutting them as they were before the undo."""
-    connection.execute(
-        text("DELETE FROM claims WHERE stage = 'chunk-memories' AND item_id IN (SELECT value FROM json_each(:rows))"),
-        {"rows": json.dumps(list(memory_rows))},
-    )
+def cancel_claims(connection: Connection, memory_rows: Sequence[int]) -> None:
+    """Take memories from a worker that is chunking their content from before the undo."""
+    sql = "DELETE FROM claims WHERE stage = 'chunk-memories' AND item_id IN (SELECT value FROM json_each(:rows))"
+    execute(connection, sql, rows=memory_rows)
 
 
-def take_chunks_out(connection: Connection, memory_rows: Sequence[int]) -> None:
-    """Remove the chunks that memories have now."""
-    gone = connection.execute(
-        text("DELETE FROM chunks WHERE memory_row IN (SELECT value FROM json_each(:rows)) RETURNING id"),
-        {"rows": json.dumps(list(memory_rows))},
-    ).scalars()
-    SearchIndex(connection).remove_vectors(list(gone))
+def remove_chunks(connection: Connection, memory_rows: Sequence[int]) -> None:
+    """Delete the current chunks of memories, also from every index."""
+    sql = "DELETE FROM chunks WHERE memory_row IN (SELECT value FROM json_each(:rows)) RETURNING id"
+    removed = execute(connection, sql, rows=memory_rows).scalars()
+    SearchIndex(connection).remove_vectors(list(removed))
 
 
 def usable_vectors(connection: Connection, chunks: Sequence[Row], vectors: Sequence[Row]) -> list[Row]:
-    """Of vectors to be put back with their chunks, those that an index names.
+    """Return those of the vectors to restore whose model has an index.
 
-    A chunk without a vector of the active model gets none at all, and is to be embedded anew.
+    A chunk without a vector of the active model gets none at all, and is marked to be embedded again.
     """
     index = SearchIndex(connection)
     active = index.active("vector")
@@ -48,8 +44,8 @@ def usable_vectors(connection: Connection, chunks: Sequence[Row], vectors: Seque
     return [row for row in vectors if row["chunk_id"] in have and row["model"] in known]
 
 
-def put_into_indexes(connection: Connection, chunks: Sequence[Row], vectors: Sequence[Row]) -> None:
-    """Put the vectors of chunks that were indexed into every index of their model."""
+def add_to_indexes(connection: Connection, chunks: Sequence[Row], vectors: Sequence[Row]) -> None:
+    """Add the vectors of chunks that were indexed to every index of their model."""
     chunk_of = {row["id"]: row for row in chunks}
     index = SearchIndex(connection)
     active, next_model = index.active("vector"), index.changing()
@@ -62,25 +58,21 @@ def put_into_indexes(connection: Connection, chunks: Sequence[Row], vectors: Seq
             index.add_vectors([entry])
 
 
-def give_own_tags(connection: Connection, memory_rows: Sequence[int]) -> None:
-    """Have the chunks of memories carry the tags of their memory, and no others."""
-    parameters = {"rows": json.dumps(list(memory_rows))}
+def restore_tags(connection: Connection, memory_rows: Sequence[int]) -> None:
+    """Replace the tags of memories' chunks by the tags of the memory."""
     chunks = (
         "SELECT c.id, m.tags FROM json_each(:rows) AS j CROSS JOIN chunks AS c ON c.memory_row = j.value"
         " JOIN memories AS m ON m.row_id = c.memory_row"
     )
-    connection.execute(
-        text(
-            f"DELETE FROM chunk_tags WHERE (tag, chunk_id) IN (SELECT t.tag, k.id FROM ({chunks}) AS k"
-            " JOIN chunk_tags AS t ON t.chunk_id = k.id"
-            " WHERE t.tag NOT IN (SELECT value FROM json_each(k.tags)))"
-        ),
-        parameters,
+    execute(
+        connection,
+        f"DELETE FROM chunk_tags WHERE (tag, chunk_id) IN (SELECT t.tag, k.id FROM ({chunks}) AS k"
+        " JOIN chunk_tags AS t ON t.chunk_id = k.id WHERE t.tag NOT IN (SELECT value FROM json_each(k.tags)))",
+        rows=memory_rows,
     )
-    connection.execute(
-        text(
-            "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id)"
-            f" SELECT t.value, k.id FROM ({chunks}) AS k CROSS JOIN json_each(k.tags) AS t"
-        ),
-        parameters,
+    execute(
+        connection,
+        "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id)"
+        f" SELECT t.value, k.id FROM ({chunks}) AS k CROSS JOIN json_each(k.tags) AS t",
+        rows=memory_rows,
     )

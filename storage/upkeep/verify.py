@@ -1,22 +1,23 @@
-"""Does a database agree with itself? Rows, chunks, full text and vectors, each against the others."""
+"""Checks the consistency of a database: rows, chunks, full text and vectors, each against the others."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
 from typing import Final
 
-from sqlalchemy import exc, text
+from sqlalchemy import exc
 
 from reverie.errors import StoreUnusable
-from storage.engine import translated
+from storage.engine import translate_errors
 from storage.recall.index import Generation
+from storage.rows import execute
 from storage.stores import Store
 from storage.transaction import Transaction
 
-# What `str.strip` takes off: a message of nothing else has no chunk. SQL's own trim knows only the space.
+# What `str.strip` removes: a message of nothing else has no chunk. SQL's trim removes only spaces.
 _BLANKS: Final = ", ".join(str(code) for code in range(0x3001) if chr(code).isspace())
 _ACTIVE_MODEL: Final = "(SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active')"
-# Each finds rows that should not be; the text says what is wrong with them.
+# Each counts rows that must not exist; the key says what is wrong with them.
 _CHECKS: Final[dict[str, str]] = {
     "messages marked as chunked whose text has no chunk": (
         "SELECT count(*) FROM messages AS m WHERE m.chunked_at IS NOT NULL"
@@ -49,7 +50,7 @@ _CHECKS: Final[dict[str, str]] = {
         " JOIN chunks AS c ON c.id = l.chunk_id WHERE c.agent_id <> m.agent_id"
     ),
     "vectors of another model than the index": (
-        # While the model is changed there are two, and an index of each: a model that no index names is left over.
+        # During a change of model there are two models, each with an index: one that no index names is left over.
         f"SELECT count(*) FROM chunks_vec AS v WHERE {_ACTIVE_MODEL} IS NOT NULL AND NOT EXISTS"
         " (SELECT 1 FROM indexes AS i WHERE i.kind = 'vector' AND i.model = v.model AND i.dim = v.dim)"
     ),
@@ -80,19 +81,17 @@ _COUNTS: Final[dict[str, str]] = {
 
 @dataclass(slots=True)
 class Verdict:
-    """What a verification counted and what it found wrong; nothing wrong means that the store agrees with itself."""
+    """The counts of a verification, and the problems it found; without problems the store is consistent."""
 
     counts: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
 
 
 def verify(store: Store, *, quick: bool = False, hold_writers: bool = True) -> Verdict:
-    """Compare everything with everything in one read transaction.
+    """Check the consistency of a store in one read transaction; a damaged file is reported as a problem.
 
-    `quick` leaves out reading every page. The comparison of the full text word by word is the one step that FTS5
-    does under the write lock: it is left out when `quick`, and without `hold_writers`.
-
-    Raises `StoreUnusable` where the file is too damaged to be asked.
+    `quick` skips reading every page. FTS5 compares full text word by word under the write lock, so this step is
+    skipped when `quick`, and without `hold_writers`.
     """
     verdict = Verdict()
     try:
@@ -116,11 +115,11 @@ def verify(store: Store, *, quick: bool = False, hold_writers: bool = True) -> V
 
 
 def _number(tx: Transaction, sql: str) -> int:
-    return int(tx.connection.execute(text(sql)).scalar_one())
+    return int(execute(tx.connection, sql).scalar_one())
 
 
 def _compare_vectors(tx: Transaction, verdict: Verdict) -> None:
-    expected = set(tx.connection.execute(text("SELECT id FROM chunks WHERE indexed_at IS NOT NULL")).scalars())
+    expected = set(execute(tx.connection, "SELECT id FROM chunks WHERE indexed_at IS NOT NULL").scalars())
     generation = tx.index.active("vector")
     held = tx.index.vector_ids(generation) if generation else set()
     verdict.counts["in_vector_index"] = len(held)
@@ -134,9 +133,9 @@ def _compare_vectors(tx: Transaction, verdict: Verdict) -> None:
 
 
 def _compare_next(tx: Transaction, building: Generation, verdict: Verdict) -> None:
-    """The index that is being built: entries of chunks that exist, and of the next model all that has a vector."""
+    """Check the index being built: its entries have chunks, and in a change of model all new vectors are in it."""
     held = tx.index.vector_ids(building)
-    chunks = set(tx.connection.execute(text("SELECT id FROM chunks")).scalars())
+    chunks = set(execute(tx.connection, "SELECT id FROM chunks").scalars())
     if held - chunks:
         verdict.wrong.append(f"{len(held - chunks)} entries of the vector index that is being built have no chunk")
     vectors = _with_vector(tx, building)
@@ -150,10 +149,8 @@ def _compare_next(tx: Transaction, building: Generation, verdict: Verdict) -> No
 
 
 def _with_vector(tx: Transaction, generation: Generation) -> set[int]:
-    rows = tx.connection.execute(
-        text("SELECT chunk_id FROM chunks_vec WHERE model = :model"), {"model": generation.model}
-    )
-    return set(rows.scalars())
+    sql = "SELECT chunk_id FROM chunks_vec WHERE model = :model"
+    return set(execute(tx.connection, sql, model=generation.model).scalars())
 
 
 def _compare_words(tx: Transaction, verdict: Verdict) -> None:
@@ -162,14 +159,18 @@ def _compare_words(tx: Transaction, verdict: Verdict) -> None:
         verdict.wrong.append("there is no full-text index: run `reverie db reindex`")
         return
     indexed = set(tx.connection.exec_driver_sql(f"SELECT id FROM {generation.table}_docsize").scalars())
-    chunks = set(tx.connection.execute(text("SELECT id FROM chunks")).scalars())
+    chunks = set(execute(tx.connection, "SELECT id FROM chunks").scalars())
     if chunks != indexed:
         verdict.wrong.append(f"{len(chunks ^ indexed)} chunks are not in both the chunks and the full-text index")
 
 
 def _check_full_text(store: Store, verdict: Verdict) -> None:
-    """FTS5 compares its index with the chunks; that is written as an INSERT, so it needs a transaction that may."""
-    with translated(store.database.path), store.database.engine.connect() as connection, connection.begin() as change:
+    """Have FTS5 compare its index with the chunks; the command is an INSERT, so it needs a writing transaction."""
+    with (
+        translate_errors(store.database.path),
+        store.database.engine.connect() as connection,
+        connection.begin() as change,
+    ):
         tx = Transaction(connection)
         generation = tx.index.active("text")
         if generation is None:
@@ -177,7 +178,7 @@ def _check_full_text(store: Store, verdict: Verdict) -> None:
         table = generation.table
         try:
             connection.exec_driver_sql(f"INSERT INTO {table}({table}, rank) VALUES ('integrity-check', 1)")
-        except exc.OperationalError:  # locked, full: says nothing of the index
+        except exc.OperationalError:  # locked or full: says nothing about the index
             raise
         except exc.DatabaseError:
             verdict.wrong.append("the full-text index differs from the chunks: run `reverie db reindex`")

@@ -461,7 +461,7 @@ def test_a_failed_undo_is_undone_whole(pipe: Pipeline, monkeypatch: pytest.Monke
     """Given an undo that is cut off after the rows were put back, then nothing of it is committed."""
     entry_id = curate(pipe, prune("walnuts", "home"))
     before = everything(pipe.store)
-    monkeypatch.setattr("storage.upkeep.undo.put_into_indexes", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    monkeypatch.setattr("storage.upkeep.undo.add_to_indexes", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
     with pytest.raises(KeyboardInterrupt), pipe.store.writing() as tx:
         undo(tx.connection, tx.curation.get(entry_id), at=LATER)
     assert everything(pipe.store) == before

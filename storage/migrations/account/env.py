@@ -1,4 +1,4 @@
-"""Run by alembic: uses the connection it is handed, one transaction for each migration."""
+"""Run by alembic: uses the connection passed to it, with one transaction for each migration."""
 
 from alembic import context
 

@@ -1,4 +1,4 @@
-"""Run by alembic: uses the connection it is handed, one transaction for each migration and the indexes it needs."""
+"""Run by alembic: uses the connection passed to it, with one transaction for each migration and its indexes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ connection = context.config.attributes["connection"]
 
 
 def create_indexes(*_: Any, **__: Any) -> None:
-    """Make the full-text index in the transaction of the migration: a store that is killed here has both or none."""
+    """Create the full-text index in the transaction of the migration: after a crash a store has both or neither."""
     create_missing_indexes(connection, now_micros())
 
 

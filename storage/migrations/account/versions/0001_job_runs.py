@@ -1,4 +1,4 @@
-"""What holds across workspaces: which periodic job ran when."""
+"""The account database: runs of periodic jobs."""
 
 from alembic import op
 
@@ -7,7 +7,7 @@ down_revision = None
 
 
 def upgrade() -> None:
-    """Create the table of job runs: the unique key is what makes a second beat harmless."""
+    """Create the table of job runs: its unique key makes a second beat process harmless."""
     op.execute(
         """
         CREATE TABLE job_runs (

@@ -1,4 +1,4 @@
-"""What the language model was used for: calls, tokens and cost of each day."""
+"""Usage of the language model: calls, tokens and cost of each day."""
 
 from alembic import op
 
@@ -7,7 +7,7 @@ down_revision = "0001"
 
 
 def upgrade() -> None:
-    """Create the table of usage: one row for each day, model and purpose, which is added to."""
+    """Create the usage table: one row for each day, model and purpose, to which calls are added."""
     op.execute(
         """
         CREATE TABLE language_model_usage (

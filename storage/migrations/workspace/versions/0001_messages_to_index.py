@@ -1,4 +1,4 @@
-"""The main job: sessions, messages, files, chunks, vectors, their indexes, and the state of the work on them."""
+"""The pipeline: sessions, messages, files, chunks, vectors, their indexes, and the state of the work on them."""
 
 from alembic import op
 
@@ -99,7 +99,7 @@ _STATEMENTS = (
         indexed_at INTEGER
     )
     """,
-    # A text that a session repeats is one chunk (I9); a file keeps chunks of its own.
+    # A text that a session repeats is one chunk; a file keeps chunks of its own.
     "CREATE UNIQUE INDEX chunks_by_hash ON chunks (session_row, content_hash) WHERE file_row IS NULL",
     "CREATE UNIQUE INDEX chunks_by_file ON chunks (file_row, content_hash) WHERE file_row IS NOT NULL",
     "CREATE INDEX chunks_by_session ON chunks (session_row)",
@@ -193,6 +193,6 @@ _STATEMENTS = (
 
 
 def upgrade() -> None:
-    """Create everything; the indexes themselves are made by `storage.recall.index`, which owns their form."""
+    """Create all tables; `storage.recall.index` creates the search indexes."""
     for statement in _STATEMENTS:
         op.execute(statement)

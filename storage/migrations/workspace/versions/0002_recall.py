@@ -1,4 +1,4 @@
-"""Recall: the words of each chunk by agent, what changed since, vectors of two models side by side, recall events."""
+"""Recall: the words of each chunk by agent, changes to them, vectors of two models at a time, recall events."""
 
 from alembic import op
 from sqlalchemy import text
@@ -95,7 +95,7 @@ _CHUNKS = """
 
 
 def upgrade() -> None:
-    """Make the tables, and count the words of the chunks that are there."""
+    """Create the tables, and count the words of the existing chunks."""
     for statement in _STATEMENTS:
         op.execute(statement)
     connection = op.get_bind()

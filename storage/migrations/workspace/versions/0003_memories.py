@@ -1,4 +1,4 @@
-"""The life of memories: memories, scratchpads, channels, the ledger of dreams, and a log of what jobs change."""
+"""Memories, scratchpads, channels, the ledger of dream sweeps, and the log of what jobs change."""
 
 from alembic import op
 
@@ -24,14 +24,14 @@ _SUMMARY = "row_id, summary_text, summary_epoch, summary_upper_sequence, status,
 
 
 def _image(row: str, columns: str, *, blobs: str = "") -> str:
-    """SQL that writes a row as JSON."""
+    """Return SQL that represents a row as JSON."""
     plain = [f"'{name}', {row}.{name}" for name in columns.split(", ")]
     hexed = [f"'{name}', hex({row}.{name})" for name in blobs.split(", ") if name]
     return f"json_object({', '.join(plain + hexed)})"
 
 
 def _recorder(table: str, event: str, columns: str, *, blobs: str = "", of: str = "") -> str:
-    """A trigger that writes one kind of change of a table into the entry that is being recorded."""
+    """Return a trigger that adds one kind of change of a table to the entry that is being recorded."""
     before = "NULL" if event == "INSERT" else _image("old", columns, blobs=blobs)
     after = "NULL" if event == "DELETE" else _image("new", columns, blobs=blobs)
     return (
@@ -227,6 +227,6 @@ _STATEMENTS = (
 
 
 def upgrade() -> None:
-    """Make the tables and the triggers."""
+    """Create the tables and the triggers."""
     for statement in _STATEMENTS:
         op.execute(statement)

@@ -1,4 +1,4 @@
-"""Time: schedules, their runs, reminders, and what there is to tell."""
+"""Scheduling: schedules, their runs, reminders and notifications."""
 
 from alembic import op
 
@@ -138,6 +138,6 @@ _STATEMENTS = (
 
 
 def upgrade() -> None:
-    """Make the tables."""
+    """Create the tables."""
     for statement in _STATEMENTS:
         op.execute(statement)
