@@ -78,7 +78,7 @@ def test_whatever_happens_the_index_is_as_one_made_from_nothing(
 
     And no snapshot that was given out earlier has changed by the end.
     """
-    monkeypatch.setattr(agent_index, "_MOST_GONE", 0.6 if seed % 2 else 0.1)
+    monkeypatch.setattr(agent_index, "_MAX_DELETED_SHARE", 0.6 if seed % 2 else 0.1)
     chance, kept = random.Random(seed), Kept(pipe)
     snapshots: list[tuple[IndexSnapshot, dict[str, Any]]] = []
     for step in range(24):
@@ -124,7 +124,7 @@ def test_nothing_new_gives_the_very_same_view(pipe: Pipeline) -> None:
 
 def test_the_counts_of_what_was_forgotten_count_no_longer(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a forgotten session of many `harbour`, when the index keeps its rows, then scores are as of a new one."""
-    monkeypatch.setattr(agent_index, "_MOST_GONE", 0.9)
+    monkeypatch.setattr(agent_index, "_MAX_DELETED_SHARE", 0.9)
     pipe.say(*[f"harbour {number}" for number in range(20)], session="gone", user="u")
     pipe.say({"content": "harbour and boats", "name": "Ada"}, {"content": "violin", "name": "Ben"}, "garden")
     pipe.say({"content": "coat", "name": "Zoe"}, session="gone")
