@@ -1,8 +1,8 @@
-"""When a question speaks of a time, the time that it means: "in August 2023", "on 3 June", "a month ago".
+"""Finds the times mentioned in a query ("in August 2023", "on 3 June", "a month ago") and scores how well chunks fit.
 
-A small grammar of English, and dates written in figures (2023-08-14). What is relative is counted from the newest
-thing that the agent was told: a question comes right after it in a living conversation, and where an old one is
-asked about, its own time is what counts. A time is a preference, never a filter.
+A small English grammar, and ISO dates (2023-08-14). Relative times count from the newest message stored: in a live
+conversation the query follows it, and in an old conversation its own time is what matters. A time is a preference,
+never a filter.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ _NUMBERS: Final = {
 }  # fmt: skip
 _UNIT_DAYS: Final = {"day": 1, "week": 7, "month": 30, "year": 365}
 _MICROS_A_DAY: Final = 86_400_000_000
-# What happened is told in the days after it: after a week the preference has fallen to a third.
-_FADES_DAYS: Final = 7.0
-# More than a question speaks of, ten years of a month included. Each is held against every chunk.
-_MOST_PERIODS: Final = 100
+# Events are talked about in the days after them: after a week the preference has fallen to a third.
+_FADE_DAYS: Final = 7.0
+# More than any real query mentions, ten years of a month included. Each is compared with every chunk.
+_MAX_PERIODS: Final = 100
 
 _MONTH = "|".join(sorted(_MONTH_NUMBERS, key=len, reverse=True))
-_IN_FIGURES = re.compile(r"\b(\d{4})-(\d{1,2})(?:-(\d{1,2})(?:t\d\d)?)?\b")
+_ISO_DATE = re.compile(r"\b(\d{4})-(\d{1,2})(?:-(\d{1,2})(?:t\d\d)?)?\b")
 _WITH_MONTH = re.compile(
     rf"\b(?:(\d{{1,2}})(?:st|nd|rd|th)?\s+(?:of\s+)?)?({_MONTH})\b\.?(?:\s+(\d{{1,2}})(?:st|nd|rd|th)?\b(?!\d))?"
     r"(?:,?\s+(?:of\s+)?(\d{4})\b)?"
 )
-_SOLE_MAY = re.compile(r"\b(?:in|of|since|until|during|last|this|by|before|after|from|late|early)\s+may\b")
+_MONTH_OF_MAY = re.compile(r"\b(?:in|of|since|until|during|last|this|by|before|after|from|late|early)\s+may\b")
 _YEAR = re.compile(r"\b(?:in|since|during|of|from|until)\s+((?:19|20)\d{2})\b")
 _AGO = re.compile(rf"\b(?:a\s+)?(\d{{1,3}}|{'|'.join(_NUMBERS)})\s+(day|week|month|year)s?\s+ago\b")
 _NEAR = re.compile(
@@ -57,7 +57,7 @@ _NEAR = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class Period:
-    """From the first to the last day, both within. `vague_days` is how far beside it something may well lie."""
+    """The days from first to last, inclusive. `vague_days` is the tolerance on both sides of a vague time."""
 
     first: date
     last: date
@@ -65,17 +65,18 @@ class Period:
 
 
 def periods_in(query: str, *, newest: int, years: tuple[int, int]) -> list[Period]:
-    """The times that a query speaks of; `newest` in microseconds, `years` the first and the last that there is
-    something from: a month without a year is that month of each of them."""
+    """Return the times that a query mentions.
+
+    `newest` is the time of the newest message in microseconds. `years` are the first and last year with messages: a
+    month without a year means that month of each of them.
+    """
     text = query.lower()
-    found = _different(
-        chain(_in_figures(text), _with_month(text, years), _relative_to(from_micros(newest).date(), text))
-    )
-    return found or _different(Period(date(int(year), 1, 1), date(int(year), 12, 31)) for year in _YEAR.findall(text))
+    found = _unique(chain(_iso_dates(text), _with_month(text, years), _relative_to(from_micros(newest).date(), text)))
+    return found or _unique(Period(date(int(year), 1, 1), date(int(year), 12, 31)) for year in _YEAR.findall(text))
 
 
 def fit(periods: list[Period], created_at: NDArray[np.int64]) -> NDArray[np.float32]:
-    """How well each time (microseconds) fits the best of the periods: 1 within, fading beside."""
+    """Return how well each time (microseconds) fits the best of the periods: 1 inside, falling outside."""
     best = np.zeros(len(created_at), np.float32)
     days = created_at // _MICROS_A_DAY
     for period in periods:
@@ -84,28 +85,28 @@ def fit(periods: list[Period], created_at: NDArray[np.int64]) -> NDArray[np.floa
         if period.vague_days:
             fits = np.exp(-np.maximum(early, late) / period.vague_days)
         else:
-            fits = np.where(early > 0, 0.0, np.exp(-late / _FADES_DAYS))
+            fits = np.where(early > 0, 0.0, np.exp(-late / _FADE_DAYS))
         best = np.maximum(best, fits.astype(np.float32))
     return best
 
 
-def _different(found: Iterable[Period]) -> list[Period]:
-    """The first of them, each once."""
-    different: dict[Period, None] = {}
+def _unique(found: Iterable[Period]) -> list[Period]:
+    """Return the first `_MAX_PERIODS` distinct periods."""
+    unique: dict[Period, None] = {}
     for period in found:
-        different[period] = None
-        if len(different) == _MOST_PERIODS:
+        unique[period] = None
+        if len(unique) == _MAX_PERIODS:
             break
-    return list(different)
+    return list(unique)
 
 
-def _in_figures(text: str) -> Iterator[Period]:
-    for year, month, day in _IN_FIGURES.findall(text):
+def _iso_dates(text: str) -> Iterator[Period]:
+    for year, month, day in _ISO_DATE.findall(text):
         yield from _period(int(year), int(month), int(day) if day else None)
 
 
 def _with_month(text: str, years: tuple[int, int]) -> Iterator[Period]:
-    may_is_a_month = _SOLE_MAY.search(text) is not None
+    may_is_a_month = _MONTH_OF_MAY.search(text) is not None
     for before, name, after, year in dict.fromkeys(match.groups() for match in _WITH_MONTH.finditer(text)):
         if name == "may" and not (before or after or year or may_is_a_month):
             continue
@@ -115,7 +116,7 @@ def _with_month(text: str, years: tuple[int, int]) -> Iterator[Period]:
 
 
 def _relative_to(today: date, text: str) -> Iterator[Period]:
-    """What is counted from a day; nothing for what the calendar (the years 1 to 9999) does not have."""
+    """Yield times relative to a day; those outside the years 1 to 9999 are skipped."""
     for number, unit in dict.fromkeys(_AGO.findall(text)):
         with suppress(OverflowError):
             yield _ago(_NUMBERS.get(number) or int(number), _UNIT_DAYS[unit], today)
@@ -125,12 +126,12 @@ def _relative_to(today: date, text: str) -> Iterator[Period]:
 
 
 def _ago(count: int, unit_days: int, today: date) -> Period:
-    middle, beside = today - timedelta(days=count * unit_days), int(max(1, unit_days / 4))
-    return Period(middle - timedelta(days=beside), middle + timedelta(days=beside), float(beside))
+    middle, tolerance = today - timedelta(days=count * unit_days), int(max(1, unit_days / 4))
+    return Period(middle - timedelta(days=tolerance), middle + timedelta(days=tolerance), float(tolerance))
 
 
 def _near(words: list[str], today: date) -> Period:
-    """today, yesterday, last night, this week, last Friday."""
+    """Return the period of a phrase such as today, yesterday, last night, this week, last Friday."""
     day = timedelta(days=1)
     if words[0] in ("today", "yesterday") or words[-1] == "night":
         then = today if words[0] in ("today", "this") else today - day
@@ -150,7 +151,7 @@ def _near(words: list[str], today: date) -> Period:
 
 
 def _period(year: int, month: int, day: int | None) -> Iterator[Period]:
-    """A day, or a month; nothing for what is no date."""
+    """Yield a day or a month; nothing for an invalid date."""
     try:
         first = date(year, month, day or 1)
     except ValueError:

@@ -68,7 +68,7 @@ def _scope(
         return in_channel, MemoryScope(in_channel if own is None else own, channel or DEFAULT_CHANNEL, wider=False)
     if own is None:
         return None, None
-    return None, MemoryScope(own, request.at_hand or channel or DEFAULT_CHANNEL, wider=True)
+    return None, MemoryScope(own, request.visible_channel or channel or DEFAULT_CHANNEL, wider=True)
 
 
 def _rows_of_kinds(found: ChunkSources, snapshot: IndexSnapshot, kinds: Sequence[str]) -> NDArray[np.bool_]:

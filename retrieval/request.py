@@ -1,4 +1,4 @@
-"""What a recall is asked: checked once, so that the rest need not doubt it."""
+"""A recall request: checked once, so that the rest of retrieval can rely on it."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ _ROUNDING: Final = 1e-6
 
 @dataclass(frozen=True, slots=True)
 class RecallRequest:
-    """What to look for, where, and how. Checked by `check`.
+    """What to search for, where, and how. Validated by `check`.
 
-    `scope` says how far to look from `session`; without one, a session confines the recall to itself. `neighbours`
-    asks for so many messages before and after each result. `kinds` confines it to some of message, file and memory.
+    `scope` is how far to search from `session`; without a scope a session limits the recall to itself. `kinds` limits
+    it to some of message, file and memory. `neighbours` is the number of messages to return before and after each
+    result.
 
-    A memory and the message that it came from are one result, the message; with `copies` they are two. `at_hand` is
-    the channel whose memories are seen from the session, where that is not the session's own.
+    A memory and its source message are one result, the message, unless `separate_memories` is set. The memories of
+    `visible_channel` are visible from the session instead of those of the session's own channel.
     """
 
     query: str
@@ -52,11 +53,11 @@ class RecallRequest:
     fts_weight: float | None = None
     neighbours: int = 0
     explain: bool = False
-    copies: bool = False
-    at_hand: str | None = None
+    separate_memories: bool = False
+    visible_channel: str | None = None
 
     def check(self) -> None:
-        """Raise `Rejected`, naming the field, for what cannot be searched."""
+        """Raise `Rejected`, naming the field, if the request is invalid."""
         if len(self.query) > MAX_QUERY_CHARACTERS:
             raise Rejected(
                 f"query has {len(self.query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query"
@@ -73,23 +74,23 @@ class RecallRequest:
         self._check_weights()
 
     def finds(self, kind: Kind) -> bool:
-        """Whether results of a kind are wanted."""
+        """Return whether results of this kind are requested."""
         return not self.kinds or kind in self.kinds
 
     @property
     def spans_workspaces(self) -> bool:
-        """Whether it looks for memories of the account tier too: nothing confines it, or the scope says so."""
+        """Whether it also searches the memories of the account tier: nothing limits it, or its scope is `account`."""
         everywhere = self.scope == "account" or (self.scope is None and self.session is None)
         return everywhere and self.channel is None and self.finds("memory")
 
     @property
     def is_empty(self) -> bool:
-        """Whether there is nothing to look for: no text, and no vector either."""
+        """Whether there is nothing to search for: neither text nor a vector."""
         return not self.query.strip() and self.query_embedding is None
 
     @property
     def weights(self) -> tuple[float, float]:
-        """The weights of the vector and of the keyword side: they sum to 1, so one of them decides the other."""
+        """The weights of the vector and the keyword retriever. They sum to 1, so one determines the other."""
         if self.vector_weight is not None:
             return self.vector_weight, 1.0 - self.vector_weight
         if self.fts_weight is not None:
@@ -97,7 +98,7 @@ class RecallRequest:
         return _VECTOR_WEIGHTS[self.fusion], 1.0 - _VECTOR_WEIGHTS[self.fusion]
 
     def retriever_weights(self, base_weights: Mapping[RetrieverName, float]) -> dict[RetrieverName, float]:
-        """The weights of the contextual retrievers, shifted as the request's weights ask."""
+        """Return the weights of the contextual ranking, scaled by the request's weights."""
         vector, keyword = self.weights
         shift = {"vector": 2 * vector, "keyword": 2 * keyword}
         return {name: weight * shift.get(name.split("_")[0], 1.0) for name, weight in base_weights.items()}

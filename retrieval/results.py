@@ -66,7 +66,7 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
 def _source_messages(candidates: Candidates, texts: Iterable[ChunkSource]) -> dict[str, ChunkSource]:
     """Return the messages that these memories came from, by message id, as far as the request may find them."""
     request, query = candidates.request, candidates.query
-    if request.copies or not request.finds("message"):
+    if request.separate_memories or not request.finds("message"):
         return {}
     ids = {text.source_message for text in texts if text.source_message is not None}
     if not ids:

@@ -147,9 +147,9 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         agent=request.agent,
         session=request.session,
         scope="account",
-        at_hand=request.channel,
+        visible_channel=request.channel,
         limit=MAX_LIMIT,
-        copies=True,
+        separate_memories=True,
     )
     in_session = RecallRequest(
         query=query,

@@ -80,7 +80,7 @@ SEEN: list[tuple[dict[str, Any], list[str]]] = [
     ({"session": "none", "scope": "workspace"}, ["channel general", *EVERYWHERE]),
     ({"session": "one", "scope": "account"}, ["conversation one", "channel music", *EVERYWHERE, "account"]),
     (
-        {"session": "one", "scope": "account", "at_hand": "noise"},
+        {"session": "one", "scope": "account", "visible_channel": "noise"},
         ["conversation one", "channel noise", *EVERYWHERE, "account"],
     ),
     ({"scope": "account", "channel": "noise"}, ["channel noise"]),
@@ -257,7 +257,12 @@ def test_a_memory_and_its_message_are_one_result(pipe: Pipeline, way: dict[str, 
     alone = over_both(pipe, "moved to Lisbon", kinds=("memory",), **way)
     assert sorted(ids(alone)) == ["again", "copy"]
     assert alone.folded == ()
-    assert set(ids(over_both(pipe, "moved to Lisbon", copies=True, **way))) == {source, other, "copy", "again"}
+    assert set(ids(over_both(pipe, "moved to Lisbon", separate_memories=True, **way))) == {
+        source,
+        other,
+        "copy",
+        "again",
+    }
 
 
 def test_a_memory_does_not_lift_its_message(pipe: Pipeline) -> None:
