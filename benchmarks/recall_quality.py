@@ -26,7 +26,7 @@ from benchmarks.harness.published import PUBLISHED
 from benchmarks.harness.result import Goal, Result, console, settings_of, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
-from reverie.types import FoundSessions, RecallResponse
+from reverie.recall.types import FoundSessions, RecallResponse
 
 # Goals on the development sets, in percent.
 GOALS: Final = {

@@ -22,7 +22,7 @@ from rich.console import Console
 from demo.stack import Stack, running_stack
 from reverie import Reverie, contract
 from reverie.errors import ReverieError, Unavailable
-from reverie.types import RecallResult
+from reverie.recall.types import RecallResult
 from worker.settings import PREFIX
 
 DATA: Final = Path(".reverie")

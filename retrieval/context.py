@@ -18,7 +18,7 @@ from retrieval.conversation import MIN_IMPORTANCE, chronological
 from retrieval.prompt import Frame, Item, assemble, headings, in_document_order, item_lines, memory_item, preamble, turn
 from retrieval.scopes import Candidate
 from retrieval.selection import ContextRequest, Recall, Selection, select
-from reverie.types import ContextMemory, LeftOut
+from reverie.recall.types import ContextMemory, LeftOut
 from storage.pipeline.records import MessageRecord
 from storage.recall.records import Hit
 from storage.sessions.summary_text import without_quoted

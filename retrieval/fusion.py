@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
-from reverie.types import RetrieverScore
+from reverie.recall.types import RetrieverScore
 from storage.recall.records import Hit
 
 Fusion = Literal["contextual", "weighted", "rrf"]

@@ -13,7 +13,7 @@ from typing import Any, Final, Literal
 from retrieval.neutral import label, lines_of, quoted
 from retrieval.scopes import Candidate
 from reverie.clock import from_micros, to_micros
-from reverie.types import RecallResult
+from reverie.recall.types import RecallResult
 from storage.memories.records import TIERS, Tier
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionRecord

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from retrieval.codes import Floats, Rows
 from retrieval.fusion import Fused, RetrieverName, best_possible
-from reverie.types import RetrieverScore
+from reverie.recall.types import RetrieverScore
 
 
 @dataclass(frozen=True, slots=True)

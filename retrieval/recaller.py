@@ -22,7 +22,7 @@ from retrieval.store_query import EmbedderFor, StoreQuery, open_account_query, p
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
-from reverie.types import FoundSessions, RecallResponse
+from reverie.recall.types import FoundSessions, RecallResponse
 from storage.recall.records import Hit
 from storage.stores import Store, Stores
 from storage.transaction import Transaction

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from retrieval.candidates import Candidates
 from retrieval.fusion import Fused
 from reverie.clock import from_micros
-from reverie.types import Explanation, RecallResult, Turn
+from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.recall.records import ChunkSource, Hit, NeighbourMessage
 
 

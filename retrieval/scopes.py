@@ -10,7 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reverie.contract import ACCOUNT_STORE
-from reverie.types import RecallResult
+from reverie.recall.types import RecallResult
 from storage.memories.decay import decay, hours_between
 from storage.memories.records import Tier
 from storage.recall.records import ChunkAttributes

@@ -26,7 +26,7 @@ from retrieval.request import MAX_LIMIT, MAX_QUERY_CHARACTERS, RecallRequest
 from retrieval.scopes import Candidate, ranked, tier_of
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected
-from reverie.types import RecallResult
+from reverie.recall.types import RecallResult
 from storage.memories.records import Tier
 from storage.pipeline.records import MessageRecord
 from storage.recall.records import ChunkAttributes, Hit

@@ -25,7 +25,7 @@ from retrieval.names import without_names
 from retrieval.ranking import shares_of_best
 from retrieval.store_query import StoreQuery
 from reverie.clock import from_micros
-from reverie.types import FoundSession, FoundSessions
+from reverie.recall.types import FoundSession, FoundSessions
 from storage.recall.words import hash_of
 
 _DATE_WEIGHT: Final = 0.5

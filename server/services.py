@@ -12,7 +12,7 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
 from reverie.pipeline.producer import Producer
 from reverie.pipeline.status import PipelineStatus
-from reverie.types import RecallResponse
+from reverie.recall.types import RecallResponse
 from server.answers import Threads
 from server.caller import Caller
 from server.metrics import Metrics

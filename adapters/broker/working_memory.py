@@ -15,8 +15,8 @@ import msgspec
 import redis
 
 from reverie.pipeline.broker import call_broker
+from reverie.sessions.types import Message
 from reverie.sessions.working import read_working, working_epoch_key, working_key, working_patterns
-from reverie.types import Message
 
 # A session without new messages for an hour is read from the store again.
 KEEP_SECONDS: Final = 3_600

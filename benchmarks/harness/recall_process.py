@@ -18,7 +18,7 @@ import psutil
 from benchmarks.harness.exact import Exactness, compare_with_exact
 from benchmarks.harness.timed import Asked, Timings, WarmUp, timed, warm_up
 from retrieval.request import RecallRequest
-from reverie.types import RecallResponse
+from reverie.recall.types import RecallResponse
 from worker.runtime import Runtime
 from worker.settings import load_settings
 

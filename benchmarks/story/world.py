@@ -30,7 +30,7 @@ from reverie.clock import to_micros
 from reverie.memories.checks import check_memory
 from reverie.memories.types import MemoryDraft
 from reverie.pipeline.items import build_messages, build_session
-from reverie.types import FoundSessions
+from reverie.recall.types import FoundSessions
 from storage.memories.records import MemoryRecord
 from storage.recall.events import NewRecall
 from storage.stores import Store

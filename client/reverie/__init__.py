@@ -1,4 +1,4 @@
-"""Reverie: memory that works while the agent rests. This is the light client.
+"""Reverie: a memory pipeline for AI agents. This is the light client.
 
     from reverie import Reverie
     memory = Reverie(agent="ana")
@@ -28,8 +28,12 @@ if TYPE_CHECKING:
         Unavailable,
         WaitTimeout,
     )
+    from reverie.memories.tool import MEMORY_TOOL, memory_tool, memory_tool_async
     from reverie.memories.types import Fact, FoundMemories, Memory, MemoryStats, Note, Remembered
     from reverie.pipeline.status import PipelineStatus
+    from reverie.pipeline.types import DeadLetter, Receipt
+    from reverie.recall.types import Context, Explanation, RecallResponse, RecallResult, Restored, RetrieverScore
+    from reverie.scheduling.agent_worker import AgentWorker
     from reverie.scheduling.cadence import (
         Cron,
         Interval,
@@ -44,6 +48,7 @@ if TYPE_CHECKING:
     from reverie.scheduling.schedule_types import (
         LlmExecutor,
         NextRuns,
+        RunReport,
         Schedule,
         SchedulePage,
         ScheduleRun,
@@ -52,27 +57,15 @@ if TYPE_CHECKING:
     )
     from reverie.sessions.channel_types import Channel
     from reverie.sessions.scratchpad_types import ScratchpadEntry
-    from reverie.types import (
-        Compacted,
-        Context,
-        DeadLetter,
-        Explanation,
-        Message,
-        RecallResponse,
-        RecallResult,
-        Receipt,
-        Restored,
-        RetrieverScore,
-        Session,
-        SessionExport,
-        SessionSummary,
-    )
+    from reverie.sessions.types import Compacted, Message, Session, SessionExport, SessionSummary
     from reverie.upkeep.curation_types import CurationChange, CurationEntry, Undone
     from reverie.upkeep.notebook_types import Checkpoint, Commit, Promotion
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "MEMORY_TOOL",
+    "AgentWorker",
     "AsyncReverie",
     "Channel",
     "Checkpoint",
@@ -114,6 +107,7 @@ __all__ = [
     "RetrieverScore",
     "Reverie",
     "ReverieError",
+    "RunReport",
     "Schedule",
     "SchedulePage",
     "ScheduleRun",
@@ -129,6 +123,8 @@ __all__ = [
     "WebhookExecutor",
     "__version__",
     "format_in_timezone",
+    "memory_tool",
+    "memory_tool_async",
     "next_run_for_cadence",
     "parse_cadence",
     "validate_cadence",
@@ -152,19 +148,14 @@ _MODULES = {
         ),
         "errors",
     ),
+    **dict.fromkeys(("DeadLetter", "Receipt"), "pipeline.types"),
+    **dict.fromkeys(("Compacted", "Message", "Session", "SessionExport", "SessionSummary"), "sessions.types"),
     **dict.fromkeys(
-        (
-            "DeadLetter",
-            "Explanation",
-            "RetrieverScore",
-            "RecallResult",
-            "Message",
-            "Receipt",
-            "RecallResponse",
-            "Session",
-        ),
-        "types",
+        ("Context", "Explanation", "RecallResponse", "RecallResult", "Restored", "RetrieverScore"), "recall.types"
     ),
+    **dict.fromkeys(("MEMORY_TOOL", "memory_tool", "memory_tool_async"), "memories.tool"),
+    **dict.fromkeys(("AgentWorker",), "scheduling.agent_worker"),
+    "RunReport": "scheduling.schedule_types",
     **dict.fromkeys(("Fact", "FoundMemories", "Memory", "MemoryStats", "Note", "Remembered"), "memories.types"),
     **dict.fromkeys(("Checkpoint", "Commit", "Promotion"), "upkeep.notebook_types"),
     "Channel": "sessions.channel_types",
@@ -180,7 +171,6 @@ _MODULES = {
     **dict.fromkeys(("ClaimedReminder", "Reminder", "ReminderPage"), "scheduling.reminder_types"),
     **dict.fromkeys(("Notification", "NotificationPage"), "scheduling.notification_types"),
     **dict.fromkeys(("CurationChange", "CurationEntry", "Undone"), "upkeep.curation_types"),
-    **dict.fromkeys(("Compacted", "Context", "Restored", "SessionExport", "SessionSummary"), "types"),
 }
 
 

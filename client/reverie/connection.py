@@ -11,7 +11,7 @@ from reverie.contract import WaitFor
 from reverie.errors import Unavailable
 from reverie.http import HttpTransport, post_submission
 from reverie.pipeline.submission import Submission, enqueue
-from reverie.types import Receipt
+from reverie.pipeline.types import Receipt
 
 if TYPE_CHECKING:
     import redis

@@ -17,8 +17,8 @@ from reverie.contract import FilePayload, MessagePayload, WaitFor
 from reverie.errors import Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
 from reverie.pipeline.calls import IngestFile, IngestMessages
 from reverie.pipeline.submission import Submission, checked_receipt, split_submission
+from reverie.pipeline.types import Receipt
 from reverie.problems import CONTENT_TYPE, Problem, error_of
-from reverie.types import Receipt
 
 # Half of what the server reads at most by default, since JSON may write a character as six bytes.
 _PART_BYTES: Final = 4 * 1024 * 1024

@@ -17,7 +17,7 @@ from reverie.clock import from_micros
 from reverie.contract import FilePayload, MessagePayload, Payload
 from reverie.errors import Rejected, ReverieError
 from reverie.pipeline.inbox import parse_inbox_field
-from reverie.types import Message
+from reverie.sessions.types import Message
 from storage.pipeline.records import NewDeadLetter, NewMessage
 
 DEFAULT_IMPORTANCE: Final = {"user": 0.5, "assistant": 0.5, "tool": 0.3, "system": 0.1}

@@ -15,7 +15,7 @@ from adapters.broker.inbox import LEASE_SECONDS
 from memory.pipeline.incoming import Item, dead_letter, new_message, to_json, to_message
 from reverie.contract import FilePayload, MessagePayload, Outcome
 from reverie.errors import Conflict
-from reverie.types import Message
+from reverie.sessions.types import Message
 from storage.pipeline.records import NewDeadLetter, NewMessage
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction

@@ -16,7 +16,7 @@ from reverie.checks import check_workspace
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected
-from reverie.types import RecallEvent
+from reverie.recall.types import RecallEvent
 from storage.recall.events import NewRecall
 from storage.recall.events import RecallEvent as StoredEvent
 from storage.stores import Store, Stores

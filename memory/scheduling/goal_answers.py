@@ -14,7 +14,7 @@ from memory.memories.secrets import redacted
 from memory.scheduling.executing import Execution, Outcome, RetryAfter
 from memory.scheduling.rules import RunResult
 from reverie.clock import rfc3339
-from reverie.types import RecallResult
+from reverie.recall.types import RecallResult
 
 _ANSWER_TOKENS: Final = 2_000
 _WAIT_SECONDS: Final = 10.0

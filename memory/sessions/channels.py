@@ -9,7 +9,7 @@ from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, NotFound
 from reverie.sessions.calls import check_description
 from reverie.sessions.channel_types import Channel
-from reverie.types import Session
+from reverie.sessions.types import Session
 from storage.sessions.channels import ChannelRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories

@@ -17,7 +17,7 @@ from memory.sessions.sessions import to_session
 from reverie import contract
 from reverie.errors import Conflict, NotFound, StoreUnavailable
 from reverie.sessions.calls import StartSession
-from reverie.types import Session
+from reverie.sessions.types import Session
 from storage.sessions.lifecycle import CLEAR, CLOSE
 from storage.sessions.records import SessionName, SessionRecord
 from storage.stores import Store, Stores

@@ -13,7 +13,7 @@ from adapters.tokens import TokenCounter, last_lines, truncate
 from memory.sessions.exchanges import count_tokens, valid_starts
 from memory.sessions.sessions import to_message
 from reverie.errors import Rejected
-from reverie.types import Restored
+from reverie.recall.types import Restored
 from storage.pipeline.records import MessageRecord
 from storage.sessions.summary_text import without_quoted
 from storage.stores import Store

@@ -10,7 +10,7 @@ from typing import Final
 from adapters.broker.working_memory import WorkingMemory
 from memory.conversion import convert
 from reverie.errors import Unavailable
-from reverie.types import Message, Session, SessionExport
+from reverie.sessions.types import Message, Session, SessionExport
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionRecord
 from storage.stores import Store

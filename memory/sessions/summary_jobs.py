@@ -19,7 +19,7 @@ from memory.sessions.summaries import Decide, Decision, SummaryRules, condense, 
 from memory.sessions.summary_plan import Usage
 from reverie import contract
 from reverie.errors import NotFound, Rejected
-from reverie.types import Compacted, SessionSummary
+from reverie.sessions.types import Compacted, SessionSummary
 from storage.sessions.records import SessionName
 from storage.stores import Store
 

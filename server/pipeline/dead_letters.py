@@ -6,7 +6,8 @@ from memory.pipeline.dead_letters import drop, replay
 from reverie.clock import from_micros
 from reverie.errors import NotFound
 from reverie.pipeline import calls
-from reverie.types import DeadLetter, DeadLetterList, Deleted
+from reverie.pipeline.types import DeadLetter, DeadLetterList
+from reverie.types import Deleted
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services

@@ -8,7 +8,7 @@ from reverie.checks import check_wait
 from reverie.pipeline import calls
 from reverie.pipeline.items import build_file, build_session
 from reverie.pipeline.submission import Submission, enqueue, prepare_messages, single
-from reverie.types import Receipt
+from reverie.pipeline.types import Receipt
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services

@@ -12,7 +12,7 @@ from retrieval.context import BuiltContext, build_context
 from retrieval.selection import ContextRequest
 from reverie.errors import Rejected
 from reverie.recall import calls
-from reverie.types import Context, Restored
+from reverie.recall.types import Context, Restored
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services

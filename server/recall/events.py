@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memory.recall.events import recent_recalls
 from reverie.recall import calls
-from reverie.types import RecallEventList
+from reverie.recall.types import RecallEventList
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services

@@ -6,7 +6,7 @@ from msgspec.structs import asdict
 
 from retrieval.request import RecallRequest
 from reverie.recall import calls
-from reverie.types import FoundSessions, RecallResponse
+from reverie.recall.types import FoundSessions, RecallResponse
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services

@@ -7,7 +7,8 @@ from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import NotFound
 from reverie.sessions import calls
 from reverie.sessions.channel_types import Channel, ChannelList
-from reverie.types import Deleted, Session
+from reverie.sessions.types import Session
+from reverie.types import Deleted
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services

@@ -5,7 +5,7 @@ from __future__ import annotations
 from memory.sessions.lifecycle import archive_session, idle_session, session_by_ref, start_session
 from reverie.errors import NotFound
 from reverie.sessions import calls
-from reverie.types import Session
+from reverie.sessions.types import Session
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services

@@ -6,7 +6,8 @@ from memory.sessions.forgetting import forget_session, forget_workspace
 from memory.sessions.sessions import export_session, list_sessions, newest_messages, read_messages, read_session
 from reverie.errors import NotFound
 from reverie.sessions import calls
-from reverie.types import Deleted, MessageList, Session, SessionExport, SessionList
+from reverie.sessions.types import MessageList, Session, SessionExport, SessionList
+from reverie.types import Deleted
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from memory.sessions.summary_jobs import compact_session, read_summary
 from reverie.sessions import calls
-from reverie.types import Compacted, SessionSummary
+from reverie.sessions.types import Compacted, SessionSummary
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services

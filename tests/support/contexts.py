@@ -8,7 +8,7 @@ from retrieval.conversation import Conversation
 from retrieval.scopes import Candidate
 from retrieval.selection import Selection
 from reverie.clock import from_micros
-from reverie.types import RecallResult
+from reverie.recall.types import RecallResult
 from storage.memories.records import Tier
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionRecord

@@ -33,7 +33,8 @@ from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload
 from reverie.pipeline.inbox import inbox_field
 from reverie.pipeline.items import build_file, build_messages, build_session
-from reverie.types import Message, RecallResponse
+from reverie.recall.types import RecallResponse
+from reverie.sessions.types import Message
 from storage.pipeline.records import DeadLetter, MessageRecord, ReadyMessage
 from storage.stores import Store, Stores
 from support.recalling import recall

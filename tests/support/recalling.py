@@ -16,7 +16,7 @@ from retrieval.request import RecallRequest
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
-from reverie.types import FoundSessions, RecallResponse
+from reverie.recall.types import FoundSessions, RecallResponse
 from storage.recall.words import hash_of, words_of
 from storage.stores import Store, Stores
 from storage.transaction import Transaction

@@ -18,7 +18,7 @@ from reverie.errors import Conflict, NotFound, Permanent, Rejected, Rejection, R
 from reverie.http import HttpTransport, path_segment, post_submission
 from reverie.pipeline.items import build_session
 from reverie.pipeline.submission import Submission, prepare_messages
-from reverie.types import Receipt
+from reverie.pipeline.types import Receipt
 
 NOWHERE = "http://127.0.0.1:1"
 

@@ -13,7 +13,8 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from reverie.types import Explanation, Receipt, RetrieverScore
+from reverie.pipeline.types import Receipt
+from reverie.recall.types import Explanation, RetrieverScore
 from support.pipeline import Pipeline
 from worker import cli
 from worker.cli.pipeline.ingest import _explained, _read

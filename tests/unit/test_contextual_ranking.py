@@ -19,7 +19,7 @@ from retrieval.codes import Floats
 from retrieval.names import without_names
 from retrieval.neighbourhood import REACH
 from reverie.errors import Rejected
-from reverie.types import RecallResult
+from reverie.recall.types import RecallResult
 from storage.recall.words import hash_of
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords

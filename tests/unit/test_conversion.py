@@ -11,7 +11,7 @@ import pytest
 
 from memory.conversion import convert, set_fields
 from reverie.memories.types import Fact, Memory, MemoryChanges, MemoryDraft, Note
-from reverie.types import Message, Session
+from reverie.sessions.types import Message, Session
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionRecord

@@ -14,7 +14,7 @@ from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefu
 from retrieval import plain
 from retrieval.request import RecallRequest
 from reverie.errors import Rejected
-from reverie.types import RecallResponse, RecallResult
+from reverie.recall.types import RecallResponse, RecallResult
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, OnDiskOnly, recall
 

@@ -18,7 +18,7 @@ from memory.pipeline.questions import text_to_embed
 from memory.pipeline.reembedding import ReembedControl, ReembedReport, ReembedStart, ReembedTarget, reembed
 from memory.upkeep.store_files import optimize_stores
 from reverie.errors import Conflict
-from reverie.types import RecallResponse
+from reverie.recall.types import RecallResponse
 from storage.recall import reembed as vectors
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.index import Generation

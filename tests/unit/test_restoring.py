@@ -15,7 +15,8 @@ from adapters.tokens import EstimatedTokens
 from memory.sessions.exchanges import MESSAGE_OVERHEAD_TOKENS
 from memory.sessions.restoring import restore_session
 from reverie.errors import NotFound, Rejected
-from reverie.types import Message, Restored
+from reverie.recall.types import Restored
+from reverie.sessions.types import Message
 from support.pipeline import Pipeline
 
 # A text of 40 bytes: 10 tokens by the estimate, and 14 as a message.

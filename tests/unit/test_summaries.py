@@ -23,7 +23,7 @@ from memory.sessions.summary_jobs import compact_session, consolidate_conversati
 from memory.sessions.summary_plan import CompactionRules, RollingRules
 from memory.upkeep.curation import undo_entry
 from reverie.errors import NotFound, Rejected
-from reverie.types import SessionSummary
+from reverie.sessions.types import SessionSummary
 from storage.sessions.records import SessionName
 from storage.transaction import Transaction
 from support.pipeline import Pipeline

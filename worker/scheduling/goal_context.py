@@ -13,7 +13,7 @@ from retrieval.prompt import shown_text
 from retrieval.request import RecallRequest
 from reverie.clock import rfc3339, to_micros
 from reverie.errors import NotFound, ReverieError
-from reverie.types import RecallResult
+from reverie.recall.types import RecallResult
 from storage.scheduling.records import ScheduleRecord
 from storage.stores import Store
 from worker.runtime import Runtime

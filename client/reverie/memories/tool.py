@@ -1,6 +1,6 @@
 """The tool `memory` for language models: remember, recall, forget (M5).
 
-    from reverie.memories.tool import MEMORY_TOOL, memory_tool
+    from reverie import MEMORY_TOOL, memory_tool
     ... tools=[MEMORY_TOOL] ...
     answer = memory_tool(client, **json.loads(call.function.arguments))
 

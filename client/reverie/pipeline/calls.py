@@ -12,7 +12,8 @@ from reverie.calls import Call, Paged
 from reverie.contract import WaitFor
 from reverie.fields import MAX_COUNT
 from reverie.pipeline.status import PipelineStatus
-from reverie.types import DeadLetter, DeadLetterList, Deleted, Receipt
+from reverie.pipeline.types import DeadLetter, DeadLetterList, Receipt
+from reverie.types import Deleted
 
 Wait = Annotated[WaitFor, Meta(description="Return once the messages are queued, stored or searchable.")]
 WaitSeconds = Annotated[float, Meta(gt=0, le=contract.MAX_WAIT_SECONDS, description="Wait at most this many seconds.")]

@@ -10,7 +10,7 @@ from reverie.connection import Connection
 from reverie.contract import WaitFor
 from reverie.pipeline.items import build_file, build_session
 from reverie.pipeline.submission import prepare_messages, single
-from reverie.types import Receipt
+from reverie.pipeline.types import Receipt
 
 
 def ingest(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from reverie.contract import Outcome, Payload, WaitFor
 from reverie.errors import Rejected, Rejection
 from reverie.pipeline.items import SessionInput, build_messages
-from reverie.types import Receipt
+from reverie.pipeline.types import Receipt
 
 if TYPE_CHECKING:
     from reverie.pipeline.producer import Producer

@@ -9,7 +9,7 @@ from msgspec import Meta
 
 from reverie.calls import InSession, Paged, Queried
 from reverie.fields import ChannelId, Count, Query, SessionId, Share, Tags
-from reverie.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
+from reverie.recall.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
 
 Mode = Literal["keyword", "vector", "hybrid"]
 Fusion = Literal["contextual", "weighted", "rrf"]

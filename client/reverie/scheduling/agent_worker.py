@@ -1,7 +1,7 @@
 """Executes schedules in an agent's own process: a Celery app whose tasks report their results.
 
     # my_agent.py
-    from reverie.scheduling.agent_worker import AgentWorker
+    from reverie import AgentWorker
 
     worker = AgentWorker(agent="ana", queue="ana")
 

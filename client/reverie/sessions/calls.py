@@ -15,7 +15,8 @@ from reverie.fields import ChannelId, Limit, Metadata, Offset, checked, label
 from reverie.recall.calls import TokenBudget
 from reverie.sessions.channel_types import Channel, ChannelList
 from reverie.sessions.scratchpad_types import Cleared, ScratchpadEntries, ScratchpadEntry, ScratchpadList
-from reverie.types import Compacted, Deleted, MessageList, Session, SessionExport, SessionList, SessionSummary
+from reverie.sessions.types import Compacted, MessageList, Session, SessionExport, SessionList, SessionSummary
+from reverie.types import Deleted
 
 # A scratchpad holds what an agent needs while it works: a page, not a store.
 MAX_ITEMS: Final = 32

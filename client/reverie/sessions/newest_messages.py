@@ -6,7 +6,7 @@ from reverie.calls import validated
 from reverie.connection import Connection
 from reverie.errors import Unavailable
 from reverie.sessions.calls import GetWorkingMemory
-from reverie.types import Message
+from reverie.sessions.types import Message
 
 
 def read_working_memory(connection: Connection, session: str) -> list[Message]:

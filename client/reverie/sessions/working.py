@@ -11,7 +11,7 @@ import msgspec
 import redis
 
 from reverie.pipeline.broker import call_broker
-from reverie.types import Message
+from reverie.sessions.types import Message
 
 
 def working_key(prefix: str, workspace: str, agent: str, session: str) -> str:

@@ -15,7 +15,7 @@ from reverie import contract
 from reverie.client import Reverie
 from reverie.errors import Rejected, Rejection
 from reverie.recall.calls import Recall
-from reverie.types import Explanation, RecallResponse
+from reverie.recall.types import Explanation, RecallResponse
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.options import takes
 from worker.cli.output import AsJson, print_json, progress_bar, say, shortened, when

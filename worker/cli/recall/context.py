@@ -5,7 +5,7 @@ from __future__ import annotations
 import typer
 
 from reverie.recall.calls import GetContext
-from reverie.types import Context
+from reverie.recall.types import Context
 from worker.cli.application import application, invocation
 from worker.cli.options import takes
 from worker.cli.output import AsJson, counted, messages, print_json, say

@@ -8,7 +8,7 @@ import typer
 
 from memory.sessions.lifecycle import archive_session, idle_session, start_session
 from reverie.sessions.calls import StartSession
-from reverie.types import Session
+from reverie.sessions.types import Session
 from worker.cli.application import invocation
 from worker.cli.options import takes
 from worker.cli.output import AsJson, print_json, say

@@ -13,7 +13,7 @@ from memory.sessions.sessions import export_session as read_export
 from memory.sessions.sessions import list_sessions as read_list
 from memory.sessions.sessions import read_session, to_message
 from reverie.errors import NotFound
-from reverie.types import Session
+from reverie.sessions.types import Session
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, ExportFile, counted, print_json, print_table, say, shortened, when, write_export

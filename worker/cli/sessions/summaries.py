@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from memory.sessions.summary_jobs import compact_session, read_summary
-from reverie.types import SessionSummary
+from reverie.sessions.types import SessionSummary
 from storage.stores import Store
 from worker.cli.application import Invocation, invocation
 from worker.cli.output import AsJson, counted, print_json, say

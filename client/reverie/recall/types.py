@@ -1,0 +1,185 @@
+"""What the calls that read return: recall, context, session search and recall events."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+from reverie.sessions.types import Message
+
+
+class RetrieverScore(msgspec.Struct, frozen=True, kw_only=True):
+    """The score that one retriever gave a result: its rank, from 1, and its raw and normalised score."""
+
+    rank: int
+    score: float
+    normalised: float
+
+
+class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a result has its rank. A retriever that did not find it, or does not apply to the query, is absent."""
+
+    score: float
+    keyword: RetrieverScore | None = None
+    vector: RetrieverScore | None = None
+    keyword_around: RetrieverScore | None = None
+    vector_around: RetrieverScore | None = None
+    speaker: RetrieverScore | None = None
+    date: RetrieverScore | None = None
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A neighbour of a recalled message."""
+
+    id: str
+    role: str
+    text: str
+    created_at: datetime
+    name: str | None = None
+
+
+class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One result of a recall.
+
+    `explanation` is present with `explain` only. `before` and `after` are its neighbours in the session, oldest first,
+    when `neighbours` were requested. A memory has a `tier`, and a `source_message` if it was extracted from one.
+    """
+
+    id: str
+    kind: Literal["message", "file", "memory"]
+    text: str
+    created_at: datetime
+    session: str | None = None
+    role: str | None = None
+    name: str | None = None
+    tags: list[str] = []
+    tier: Literal["conversation", "channel", "workspace", "account"] | None = None
+    source_message: str | None = None
+    excerpt: str | None = None
+    before: list[Turn] = []
+    after: list[Turn] = []
+    explanation: Explanation | None = None
+
+
+class RecallResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The results of a recall, best first. `degraded` says why they are fewer or worse than requested."""
+
+    results: list[RecallResult]
+    mode: Literal["keyword", "vector", "hybrid"]
+    degraded: str = ""
+
+    def __iter__(self) -> Any:
+        """Iterate over the results."""
+        return iter(self.results)
+
+    def __len__(self) -> int:
+        """How many results there are."""
+        return len(self.results)
+
+
+class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A memory, message or file in a context. `tier` is the narrowest scope that holds both it and the session."""
+
+    id: str
+    kind: Literal["message", "file", "memory"]
+    tier: Literal["conversation", "channel", "workspace", "account"]
+    text: str
+    created_at: datetime
+    session: str | None = None
+    role: str | None = None
+    name: str | None = None
+    tags: list[str] = []
+    source_message: str | None = None
+
+
+class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
+    """How many selected items are missing from a context, by the reason why they were selected.
+
+    `shortened` counts messages that were cut to fit, `refined` items that a language model dropped; both are counted by
+    their reason as well.
+    """
+
+    memories: int = 0
+    relevant: int = 0
+    important: int = 0
+    recent: int = 0
+    shortened: int = 0
+    refined: int = 0
+
+
+class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to `context`: `text` is Markdown for a system prompt and has `tokens` tokens.
+
+    `messages` are the turns of the session in it, oldest first; `memories` come from elsewhere, the narrowest scope
+    first and the best first in each. `degraded` says why it holds less than requested.
+    """
+
+    text: str
+    tokens: int
+    messages: list[Message]
+    memories: list[ContextMemory]
+    left_out: LeftOut
+    degraded: str = ""
+
+    def __str__(self) -> str:
+        """The document itself."""
+        return self.text
+
+
+class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to `restore`: the newest messages that fit, oldest first, and the summary of those before.
+
+    `tokens` counts both. `left_out` older messages did not fit; the summary does not cover `uncovered` of them, which
+    `compact` makes none. `shortened` messages were cut to fit.
+    """
+
+    session: str
+    messages: list[Message]
+    tokens: int
+    left_out: int
+    summary: str | None = None
+    shortened: int = 0
+    uncovered: int = 0
+
+
+class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A session that fits a query, and its best text."""
+
+    session: str
+    ref_code: str
+    updated_at: datetime
+    messages: int
+    excerpt: str
+
+
+class FoundSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The answer to a search for sessions, best first."""
+
+    results: list[FoundSession]
+    degraded: str = ""
+
+
+class RecallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One result of an earlier recall; `access_count` is how often this text has been found so far.
+
+    All results of one recall have the same `recall` id. `score` is present with `explain` only. `account` marks a
+    memory of the account, which recalls in any workspace find.
+    """
+
+    recall: str
+    query: str
+    at: datetime
+    kind: Literal["message", "file", "memory"]
+    id: str
+    access_count: int
+    session: str | None = None
+    score: float | None = None
+    account: bool = False
+
+
+class RecallEventList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of recall events: newest recall first, the best result of each first."""
+
+    recall_events: list[RecallEvent]

@@ -1,0 +1,90 @@
+"""What the calls about sessions return."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+import msgspec
+
+
+class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One message of a session."""
+
+    id: str
+    session: str
+    sequence: int
+    role: Literal["user", "assistant", "system", "tool"]
+    content: str
+    created_at: datetime
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    tool_calls: list[dict[str, Any]] = []
+    token_count: int | None = None
+    importance: float = 0.5
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    embedding_error: str | None = None
+    consolidated_at: datetime | None = None
+
+
+class MessageList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of messages, oldest first."""
+
+    messages: list[Message]
+
+
+class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One conversation of an agent."""
+
+    id: str
+    ref_code: str
+    status: Literal["active", "idle", "archived"]
+    started_at: datetime
+    updated_at: datetime
+    messages: int
+    last_sequence: int
+    user: str | None = None
+    provider: str | None = None
+    chat_id: str | None = None
+    channel: str | None = None
+    ended_at: datetime | None = None
+    metadata: dict[str, Any] = {}
+
+
+class SessionList(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of sessions, most recently active first."""
+
+    sessions: list[Session]
+
+
+class SessionExport(msgspec.Struct, frozen=True, kw_only=True):
+    """A session with all its messages, oldest first."""
+
+    session: Session
+    messages: list[Message]
+    schema_version: int = 1
+
+
+class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
+    """The rolling summary of a session: one line for each statement, with date and speaker; empty before the first one.
+
+    It covers `covers` of the session's messages, up to `upper_sequence`, and not the `uncovered` others. `epoch` counts
+    how often it was written.
+    """
+
+    session: str
+    text: str
+    tokens: int
+    epoch: int
+    upper_sequence: int
+    covers: int
+    uncovered: int
+
+
+class Compacted(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to `compact`: how many messages were condensed, and the summary."""
+
+    condensed: int
+    summary: SessionSummary
