@@ -45,36 +45,36 @@ def main() -> None:
     options.add_argument(
         "--peers", type=Path, default=_PEERS, help="the peers' Python; peers are skipped if it does not exist"
     )
-    given = options.parse_args()
-    failed = [name for name in given.only if _run(name, given) != 0]
-    missed = _summary(given.output, given.only)
+    arguments = options.parse_args()
+    failed = [name for name in arguments.only if _run(name, arguments) != 0]
+    missed = _summary(arguments.output, arguments.only)
     for name in failed:
         console.print(f"{name} failed")
-    sys.exit(1 if failed or (missed and not given.quick) else 0)
+    sys.exit(1 if failed or (missed and not arguments.quick) else 0)
 
 
-def _run(name: str, given: argparse.Namespace) -> int:
-    output: Path = given.output
+def _run(name: str, arguments: argparse.Namespace) -> int:
+    output: Path = arguments.output
     command = [sys.executable, "-m", f"benchmarks.{name}", "--output", str(output / f"{name}.json")]
-    command += ["--seed", str(given.seed)]
-    for option, value in _paths(name, given).items():
+    command += ["--seed", str(arguments.seed)]
+    for option, value in _paths(name, arguments).items():
         if value is not None:
             command += [f"--{option}", str(value)]
-    if given.quick:
+    if arguments.quick:
         command.append("--quick")
     console.print(f"== {name}")
     return subprocess.run(command, check=False).returncode
 
 
-def _paths(name: str, given: argparse.Namespace) -> dict[str, Path | None]:
+def _paths(name: str, arguments: argparse.Namespace) -> dict[str, Path | None]:
     """Return the options of one benchmark that name a file or folder."""
     if name == "recall_quality":
-        return {"locomo": given.locomo or given.data, "longmemeval": given.longmemeval}
-    paths: dict[str, Path | None] = {"data": given.data}
-    if name in _WITH_PEERS and given.peers.exists():
-        paths["peers"] = given.peers
+        return {"locomo": arguments.locomo or arguments.data, "longmemeval": arguments.longmemeval}
+    paths: dict[str, Path | None] = {"data": arguments.data}
+    if name in _WITH_PEERS and arguments.peers.exists():
+        paths["peers"] = arguments.peers
     if name == "recall_speed":
-        paths["stores"] = given.stores
+        paths["stores"] = arguments.stores
     return paths
 
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from benchmarks.harness.figures import rounded
-from benchmarks.harness.options import given, parser, run
+from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of, shown
 from benchmarks.harness.stack import WORKSPACE, Stack
@@ -42,9 +42,9 @@ def main() -> None:
     """Measure and write the result."""
     options = _options()
     quick = options.quick
-    single = int(given(options.single, quick=quick, tiny=100, full=10_000))
-    batched = int(given(options.batched, quick=quick, tiny=500, full=50_000))
-    stored = int(given(options.stored, quick=quick, tiny=400, full=20_000))
+    single = int(value_or_default(options.single, quick=quick, tiny=100, full=10_000))
+    batched = int(value_or_default(options.batched, quick=quick, tiny=500, full=50_000))
+    stored = int(value_or_default(options.stored, quick=quick, tiny=400, full=20_000))
     texts = load_texts(options.data, 5_000 if not quick else 200, seed=options.seed)
     result = Result(benchmark="accept", seed=options.seed, quick=quick, settings=settings_of(vars(options)))
     result.settings.update(single=single, batched=batched, stored=stored, texts=texts.source)

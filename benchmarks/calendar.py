@@ -21,7 +21,7 @@ from benchmarks.harness.days_chaos import Days, TroublePlan
 from benchmarks.harness.fast_clock import FastClock
 from benchmarks.harness.figures import percentile, rounded
 from benchmarks.harness.made_up_schedules import MadeUpSchedules
-from benchmarks.harness.options import given, parser, run
+from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.run_audit import RunAudit, audit_deliveries, audit_rows, audit_told
@@ -65,9 +65,9 @@ def main() -> None:
     """Measure and write the result. Exit with 1 if a due time was missed or run twice, or any other check failed."""
     options = _options()
     quick = options.quick
-    days = given(options.days, quick=quick, tiny=2, full=10)
-    seconds = given(options.seconds, quick=quick, tiny=26, full=200)
-    kills = int(given(options.kills, quick=quick, tiny=6, full=40))
+    days = value_or_default(options.days, quick=quick, tiny=2, full=10)
+    seconds = value_or_default(options.seconds, quick=quick, tiny=26, full=200)
+    kills = int(value_or_default(options.kills, quick=quick, tiny=6, full=40))
     result = Result(benchmark="calendar", seed=options.seed, quick=quick, settings=settings_of(vars(options)))
     result.settings.update(days=days, seconds=seconds, kills=kills)
     clock = FastClock(
@@ -87,7 +87,7 @@ def main() -> None:
         )
         with Receiver(processes.secret) as receiver:
             schedules = MadeUpSchedules(clock, receiver, seed=options.seed, share=0.4 if quick else 1.0)
-            operator = Operator(processes.here, clock, schedules, seed=options.seed)
+            operator = Operator(processes.runtime, clock, schedules, seed=options.seed)
             rows = _live_through(operator, plan, clock, options.timeout)
             _conclude(result, processes, plan, operator, receiver, rows)
     result.finish(options.output)
@@ -176,7 +176,7 @@ def _audit(
 ) -> tuple[CalendarAudit, RunAudit]:
     """Compare all rows with the calendar, with each other, and with the deliveries."""
     auditor, found = CalendarAuditor(days.clock, days.away(), rows.at), RunAudit()
-    told, rules = _told(days), days.settings.schedule_rules
+    notifications, rules = _told(days), days.settings.schedule_rules
     known = {one.id: one for one in operator.known.values() if not one.deleted}
     if set(known) != set(rows.schedules):
         found.inconsistent.append(f"{len(known)} schedules should exist, but there are {len(rows.schedules)}")
@@ -184,7 +184,7 @@ def _audit(
         record, runs = rows.schedules[one.id], rows.runs[one.id]
         auditor.look_at(one, record, runs)
         audit_rows(one, record, runs, rules, found)
-        audit_told(one, runs, told[one.id], rules, found)
+        audit_told(one, runs, notifications[one.id], rules, found)
     by_id = {run.id: run for runs in rows.runs.values() for run in runs}
     audit_deliveries(deliveries, rows.schedules, by_id, set(operator.known) - set(known), found)
     return auditor.found, found

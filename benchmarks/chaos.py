@@ -17,7 +17,7 @@ from benchmarks.harness.audit import Audit, audit
 from benchmarks.harness.figures import rounded
 from benchmarks.harness.killer import Killer
 from benchmarks.harness.load import Load
-from benchmarks.harness.options import given, parser, run
+from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import WORKSPACE, Stack
@@ -41,9 +41,9 @@ class Recovery:
 def main() -> None:
     """Measure and write the result. Exit with 1 if a guarantee was broken."""
     options = _options()
-    count = int(given(options.messages, quick=options.quick, tiny=300, full=30_000))
-    kills = int(given(options.kills, quick=options.quick, tiny=3, full=40))
-    seconds = given(options.seconds, quick=options.quick, tiny=6, full=120)
+    count = int(value_or_default(options.messages, quick=options.quick, tiny=300, full=30_000))
+    kills = int(value_or_default(options.kills, quick=options.quick, tiny=3, full=40))
+    seconds = value_or_default(options.seconds, quick=options.quick, tiny=6, full=120)
     result = Result(benchmark="chaos", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     texts = load_texts(options.data, count, seed=options.seed)
     result.settings.update(messages=count, kills=kills, seconds=seconds, texts=texts.source)

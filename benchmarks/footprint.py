@@ -13,7 +13,7 @@ from typing import Any, Final
 import psutil
 
 from benchmarks.harness.figures import rounded
-from benchmarks.harness.options import ROOT, given, parser, run
+from benchmarks.harness.options import ROOT, parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import WORKSPACE, Stack
@@ -34,8 +34,8 @@ _IMPORTS: Final = {
 def main() -> None:
     """Measure and write the result."""
     options = _options()
-    count = int(given(options.messages, quick=options.quick, tiny=100, full=2_000))
-    runs = int(given(options.imports, quick=options.quick, tiny=3, full=10))
+    count = int(value_or_default(options.messages, quick=options.quick, tiny=100, full=2_000))
+    runs = int(value_or_default(options.imports, quick=options.quick, tiny=3, full=10))
     texts = load_texts(options.data, count, seed=options.seed)
     result = Result(benchmark="footprint", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     result.settings.update(messages=count, imports=runs, texts=texts.source)

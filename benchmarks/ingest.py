@@ -18,7 +18,7 @@ from typing import Final
 from benchmarks.harness.bare import BATCH_TEXTS, Bare, run_bare
 from benchmarks.harness.figures import median, rounded
 from benchmarks.harness.local import stored_chunks
-from benchmarks.harness.options import ROOT, given, parser, run
+from benchmarks.harness.options import ROOT, parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import Stack
@@ -33,8 +33,8 @@ _DTYPE = re.compile(r" (\S+) on \S+:")
 def main() -> None:
     """Measure and write the result."""
     options = _options()
-    turns = int(given(options.turns, quick=options.quick, tiny=60, full=5_000))
-    rounds = int(given(options.rounds, quick=options.quick, tiny=1, full=3))
+    turns = int(value_or_default(options.turns, quick=options.quick, tiny=60, full=5_000))
+    rounds = int(value_or_default(options.rounds, quick=options.quick, tiny=1, full=3))
     texts = load_texts(options.data, turns, seed=options.seed)
     result = Result(benchmark="ingest", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     result.settings.update(turns=turns, rounds=rounds, texts=texts.source, batch_messages=BATCH_MESSAGES)
@@ -141,8 +141,8 @@ def _peer_goals(result: Result, peers: dict[str, list[PeerFigure]], medians: dic
             note="" if best else "no peer was measured",
         )
     )
-    wanted = (("txtai", 3.0), ("langgraph_batch", 5.0), ("langgraph_single", 5.0), ("mem0", 5.0))
-    for peer, goal in wanted:
+    targets = (("txtai", 3.0), ("langgraph_batch", 5.0), ("langgraph_single", 5.0), ("mem0", 5.0))
+    for peer, goal in targets:
         rate = medians[peer]
         why = next((figure.why_not for figure in peers.get(peer, []) if figure.why_not), "run without --peers")
         result.goals.append(

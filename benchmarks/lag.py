@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from benchmarks.harness.figures import percentile, rounded
-from benchmarks.harness.options import given, parser, run
+from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import Stack
@@ -31,8 +31,8 @@ _DRAIN_SECONDS: Final = 120.0
 def main() -> None:
     """Measure and write the result."""
     options = _options()
-    seconds = given(options.seconds, quick=options.quick, tiny=2, full=60)
-    calibration = given(options.calibration_seconds, quick=options.quick, tiny=1, full=10)
+    seconds = value_or_default(options.seconds, quick=options.quick, tiny=2, full=60)
+    calibration = value_or_default(options.calibration_seconds, quick=options.quick, tiny=1, full=10)
     result = Result(benchmark="lag", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     tell = Progress()
     texts = load_texts(options.data, 20_000, seed=options.seed)

@@ -240,9 +240,9 @@ def _print_published(result: Result) -> None:
     for column in ("measure", "here", "there", "who", "on"):
         table.add_column(column, justify="right" if column in ("here", "there") else "left")
     for published in PUBLISHED:
-        here = result.figures.get(published.measure)
-        if here is not None:
-            row = (_readable(published.measure), shown(here), shown(published.percent), published.who, published.on)
+        ours = result.figures.get(published.measure)
+        if ours is not None:
+            row = (_readable(published.measure), shown(ours), shown(published.percent), published.who, published.on)
             table.add_row(*row)
     if table.row_count:
         console.print(table)

@@ -22,7 +22,7 @@ from benchmarks.harness.big_store import StoreSize
 from benchmarks.harness.figures import percentile, rounded
 from benchmarks.harness.full_speed import BACKLOG_MESSAGES, FullSpeed
 from benchmarks.harness.haystack import client_of
-from benchmarks.harness.options import ROOT, given, parser, run
+from benchmarks.harness.options import ROOT, parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.recall_process import InProcess, Plan, memory, run_in_process
 from benchmarks.harness.recall_stores import BuiltStore, built_store
@@ -61,7 +61,7 @@ def main() -> None:
     result = Result(
         benchmark="recall_speed", seed=options.seed, quick=options.quick, settings=settings_of(vars(options))
     )
-    count = int(given(options.queries, quick=options.quick, tiny=10, full=200))
+    count = int(value_or_default(options.queries, quick=options.quick, tiny=10, full=200))
     warm = min(_WARM_QUESTIONS, count)
     result.settings.update(sizes=[str(size) for size in sizes], queries=count, warm=warm)
     stream = load_texts(options.data, _STREAM_MESSAGES, seed=options.seed)

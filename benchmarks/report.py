@@ -29,16 +29,16 @@ def main() -> None:
     options.add_argument("--results", type=Path, default=RESULTS, help="the folder with the results")
     options.add_argument("--page", type=Path, default=_PAGE, help="the page with the markers")
     options.add_argument("--print", action="store_true", help="print the block instead of changing the page")
-    given = options.parse_args()
-    block = "\n".join(render(_results(given.results)))
-    if given.print:
+    arguments = options.parse_args()
+    block = "\n".join(render(_results(arguments.results)))
+    if arguments.print:
         print(block)
         return
     try:
-        page = given.page.read_text(encoding="utf-8")
-        given.page.write_text(placed(page, block), encoding="utf-8")
+        page = arguments.page.read_text(encoding="utf-8")
+        arguments.page.write_text(placed(page, block), encoding="utf-8")
     except (OSError, ValueError) as error:
-        sys.exit(f"{given.page}: {error}")
+        sys.exit(f"{arguments.page}: {error}")
 
 
 def placed(page: str, block: str) -> str:
@@ -66,9 +66,9 @@ def render(results: Sequence[Result]) -> Iterator[str]:
 
 
 def _goal_row(benchmark: str, goal: Goal) -> str:
-    wanted = f"{_RELATIONS[goal.relation]}{goal.goal:,g} {goal.unit}".strip()
+    target = f"{_RELATIONS[goal.relation]}{goal.goal:,g} {goal.unit}".strip()
     measured = f"{shown(goal.figure)} {goal.unit}".strip() if goal.figure is not None else goal.note or "-"
-    return f"| `{benchmark}` | {goal.what} | {wanted} | {measured} | {_REACHED[goal.reached]} |"
+    return f"| `{benchmark}` | {goal.what} | {target} | {measured} | {_REACHED[goal.reached]} |"
 
 
 def _figures(result: Result) -> Iterator[str]:

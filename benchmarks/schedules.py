@@ -14,7 +14,7 @@ from typing import Final
 
 from benchmarks.harness.arrivals import arrivals, noting_arrivals
 from benchmarks.harness.figures import percentile, rounded
-from benchmarks.harness.options import given, parser, run
+from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.stack import WORKSPACE, Stack
@@ -43,9 +43,9 @@ _SOON_SECONDS: Final = 5
 def main() -> None:
     """Measure and write the result."""
     options = _options()
-    count = int(given(options.schedules, quick=options.quick, tiny=20, full=1_000))
-    minutes = int(given(options.minutes, quick=options.quick, tiny=1, full=3))
-    rate = given(options.rate, quick=options.quick, tiny=10, full=300)
+    count = int(value_or_default(options.schedules, quick=options.quick, tiny=20, full=1_000))
+    minutes = int(value_or_default(options.minutes, quick=options.quick, tiny=1, full=3))
+    rate = value_or_default(options.rate, quick=options.quick, tiny=10, full=300)
     result = Result(benchmark="schedules", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     result.settings.update(schedules=count, minutes=minutes, rate=rate)
     tell = Progress()
@@ -171,13 +171,13 @@ def _conclude(
     result: Result,
     runs: Sequence[tuple[str, int, int | None, str]],
     came: dict[str, int],
-    wanted: int,
+    expected: int,
     ingested: int,
 ) -> None:
-    started = [(at - due) / 1_000_000 for _, due, at, _ in runs if at is not None][:wanted]
-    received = [(came[run_id] - due) / 1_000_000 for run_id, due, _, _ in runs if run_id in came][:wanted]
+    started = [(at - due) / 1_000_000 for _, due, at, _ in runs if at is not None][:expected]
+    received = [(came[run_id] - due) / 1_000_000 for run_id, due, _, _ in runs if run_id in came][:expected]
     result.add("runs", len(started))
-    result.add("runs_that_succeeded", sum(status == "success" for *_, status in runs[:wanted]))
+    result.add("runs_that_succeeded", sum(status == "success" for *_, status in runs[:expected]))
     result.add("first_due", from_micros(runs[0][1]).isoformat() if runs else "never")
     for name, share in (("p50", 0.5), ("p99", 0.99), ("longest", 1.0)):
         result.add(f"started_{name}", rounded(percentile(started, share)), "s")
@@ -188,7 +188,7 @@ def _conclude(
             what="from due to started, p99, all due in the same second",
             relation="<",
             goal=10.0,
-            figure=result.figures["started_p99"] if len(started) == wanted else None,
+            figure=result.figures["started_p99"] if len(started) == expected else None,
             unit="s",
         )
     )

@@ -24,7 +24,7 @@ import msgspec
 from adapters.embedders import HashEmbedder
 from benchmarks.harness.figures import percentile, rounded
 from benchmarks.harness.local import LocalInbox, NoWorkingMemory, store_messages
-from benchmarks.harness.options import given, parser, run
+from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
 from benchmarks.harness.texts import Texts, load_texts
@@ -81,8 +81,8 @@ class TimedStore(Store):
 def main() -> None:
     """Measure and write the result."""
     options = _options()
-    writers = int(given(options.writers, quick=options.quick, tiny=4, full=16))
-    seconds = given(options.seconds, quick=options.quick, tiny=3, full=20)
+    writers = int(value_or_default(options.writers, quick=options.quick, tiny=4, full=16))
+    seconds = value_or_default(options.seconds, quick=options.quick, tiny=3, full=20)
     result = Result(benchmark="writers", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     texts = load_texts(options.data, 2_000, seed=options.seed)
     result.settings.update(writers=writers, seconds=seconds, texts=texts.source, batch_messages=_BATCH_MESSAGES)

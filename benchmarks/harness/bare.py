@@ -41,10 +41,10 @@ def run_bare(texts: Sequence[str], folder: Path) -> Bare:
         "REVERIE_CONFIG": os.devnull,
         "TRANSFORMERS_VERBOSITY": "error",
     }
-    said = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if said.returncode:
-        raise RuntimeError(f"the bare model failed:\n{said.stderr[-2_000:]}")
-    return msgspec.json.decode(said.stdout.splitlines()[-1], type=Bare)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        raise RuntimeError(f"the bare model failed:\n{done.stderr[-2_000:]}")
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=Bare)
 
 
 def main(path: str) -> None:

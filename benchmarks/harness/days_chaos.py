@@ -65,7 +65,7 @@ class Days:
             "webhook_timeout_seconds": _WEBHOOK_SECONDS,
         }
         self.settings = Settings(**self._chosen)
-        self.here = Runtime(self.settings)
+        self.runtime = Runtime(self.settings)
         self.processes = KeptProcesses(self._commands(), self._environment(), self.data / "logs", seed)
 
     def __enter__(self) -> Self:
@@ -74,7 +74,7 @@ class Days:
 
     def __exit__(self, *_: object) -> None:
         self.processes.__exit__()
-        self.here.close()
+        self.runtime.close()
         shutil.rmtree(self.data, ignore_errors=True)
 
     def away(self) -> list[tuple[int, int]]:
@@ -101,8 +101,8 @@ class Days:
     def _ready(self, name: str) -> list[int]:
         """Return the times at which a worker reported ready."""
         lines = (self.data / "logs" / f"{name}.log").read_text(encoding="utf-8", errors="replace").splitlines()
-        told = (msgspec.json.decode(line) for line in lines if line.startswith("{") and _READY in line)
-        return [to_micros(datetime.fromisoformat(line["timestamp"])) for line in told]
+        records = (msgspec.json.decode(line) for line in lines if line.startswith("{") and _READY in line)
+        return [to_micros(datetime.fromisoformat(line["timestamp"])) for line in records]
 
     def said(self, word: str) -> int:
         """Count the lines of the workers' logs that contain a word."""

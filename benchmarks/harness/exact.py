@@ -68,11 +68,11 @@ def compare_with_exact(runtime: Runtime, workspace: str, questions: Sequence[Ask
     store, embedder = runtime.store(workspace), runtime.embedder
     assert embedder is not None, "exact results need an embedder"
     for agent, of_agent in groupby(sorted(questions), key=lambda question: question.agent):
-        here = _load(store, runtime.indexes, agent)
+        agent_data = _load(store, runtime.indexes, agent)
         for question in of_agent:
             by_meaning, by_default = (_found(runtime, workspace, question, mode) for mode in _MODES)
-            vector.append(_vector_recall(here, question, embedder, by_meaning))
-            hybrid.append(_hybrid_recall(here, question, embedder, by_default))
+            vector.append(_vector_recall(agent_data, question, embedder, by_meaning))
+            hybrid.append(_hybrid_recall(agent_data, question, embedder, by_default))
     return Exactness(vector=fmean(vector), hybrid=fmean(hybrid), questions=len(vector))
 
 
@@ -95,13 +95,13 @@ def _found(runtime: Runtime, workspace: str, question: Asked, mode: Mode) -> lis
     return [hit.chunk_id for hit in runtime.recaller.recall(workspace, request).hits]
 
 
-def _vector_recall(here: _OneAgent, question: Asked, embedder: Embedder, found: Sequence[int]) -> float:
-    cosines = here.vectors @ np.asarray(embedder.embed_query(question.text), "<f4")
-    return _share(here.snapshot.chunk_ids, np.where(here.snapshot.alive, cosines, -1.0), found)
+def _vector_recall(agent_data: _OneAgent, question: Asked, embedder: Embedder, found: Sequence[int]) -> float:
+    cosines = agent_data.vectors @ np.asarray(embedder.embed_query(question.text), "<f4")
+    return _share(agent_data.snapshot.chunk_ids, np.where(agent_data.snapshot.alive, cosines, -1.0), found)
 
 
-def _hybrid_recall(here: _OneAgent, question: Asked, embedder: Embedder, found: Sequence[int]) -> float:
-    snapshot = replace(here.snapshot, codes=_ExactCosines(here.vectors))
+def _hybrid_recall(agent_data: _OneAgent, question: Asked, embedder: Embedder, found: Sequence[int]) -> float:
+    snapshot = replace(agent_data.snapshot, codes=_ExactCosines(agent_data.vectors))
     query = without_names(question.text, snapshot.names)
     vector = np.asarray(embedder.embed_query(query.text), "<f4")
     ranking = contextual.rank(snapshot, query, vector, exhaustive=True)
@@ -110,7 +110,7 @@ def _hybrid_recall(here: _OneAgent, question: Asked, embedder: Embedder, found: 
 
 def _share(chunk_ids: NDArray[np.int64], scores: Floats, found: Sequence[int]) -> float:
     """Return the share of the best ten that was found; results that score as high as the tenth count too."""
-    wanted = min(DEPTH, len(scores))
-    last = np.partition(scores, len(scores) - wanted)[len(scores) - wanted]
+    depth = min(DEPTH, len(scores))
+    last = np.partition(scores, len(scores) - depth)[len(scores) - depth]
     good = set(chunk_ids[scores >= last - _ROUNDING].tolist())
-    return len(good.intersection(found[:wanted])) / wanted
+    return len(good.intersection(found[:depth])) / depth

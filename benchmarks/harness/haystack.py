@@ -45,9 +45,9 @@ class Said:
 
     def as_message(self) -> dict[str, Any]:
         """Return the message as the client takes it."""
-        given = {"id": self.id, "role": self.role, "content": self.content}
+        required = {"id": self.id, "role": self.role, "content": self.content}
         optional = {"name": self.name, "created_at": self.created_at}
-        return {**given, **{key: value for key, value in optional.items() if value is not None}}
+        return {**required, **{key: value for key, value in optional.items() if value is not None}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -44,7 +44,7 @@ class Span:
 
 
 @dataclass(slots=True)
-class _Kept:
+class _Supervised:
     argv: list[str]
     process: subprocess.Popen[bytes] | None = None
     start_at: float = 0.0
@@ -64,61 +64,61 @@ class KeptProcesses:
 
     def __post_init__(self) -> None:
         self._chance = random.Random(self.seed)
-        self._kept = {name: _Kept(list(argv)) for name, argv in self.commands.items()}
+        self._supervised = {name: _Supervised(list(argv)) for name, argv in self.commands.items()}
 
     def __enter__(self) -> Self:
-        for name in self._kept:
+        for name in self._supervised:
             self._start(name)
         return self
 
     def __exit__(self, *_: object) -> None:
-        for kept in self._kept.values():
-            if kept.process is not None:
-                kill_group(kept.process.pid)
-                kept.process.wait()
+        for entry in self._supervised.values():
+            if entry.process is not None:
+                kill_group(entry.process.pid)
+                entry.process.wait()
 
     def carry_out(self, trouble: Trouble) -> bool:
         """Carry out an event. Return False if the process is not running, or is to be paused and already is."""
-        kept = self._kept[trouble.name]
+        entry = self._supervised[trouble.name]
         stop = trouble.how == "stop"
-        if kept.process is None or has_exited(kept.process) or (stop and kept.resume_at is not None):
+        if entry.process is None or has_exited(entry.process) or (stop and entry.resume_at is not None):
             return False
-        if kept.away is None:
-            kept.away = Span(trouble.name, now_micros(), stopped=stop)
-            self.spans.append(kept.away)
+        if entry.away is None:
+            entry.away = Span(trouble.name, now_micros(), stopped=stop)
+            self.spans.append(entry.away)
         if stop:
-            os.killpg(kept.process.pid, signal.SIGSTOP)
-            kept.resume_at = time.monotonic() + trouble.seconds
+            os.killpg(entry.process.pid, signal.SIGSTOP)
+            entry.resume_at = time.monotonic() + trouble.seconds
         else:
-            kill_group(kept.process.pid)
+            kill_group(entry.process.pid)
         return True
 
     def step(self) -> Iterator[str]:
         """Restart what died and resume what was paused, when its time has come. Yield what died by itself."""
         now = time.monotonic()
-        for name, kept in self._kept.items():
-            if kept.process is not None and has_exited(kept.process):
-                kill_group(kept.process.pid)  # before its pid, which is also the group's, can be reused
-                code = kept.process.wait()
-                kept.process, kept.resume_at = None, None
-                kept.start_at = now + self._chance.uniform(*_AWAY_SECONDS)
-                if kept.away is None:
-                    kept.away = Span(name, now_micros())
-                    self.spans.append(kept.away)
+        for name, entry in self._supervised.items():
+            if entry.process is not None and has_exited(entry.process):
+                kill_group(entry.process.pid)  # before its pid, which is also the group's, can be reused
+                code = entry.process.wait()
+                entry.process, entry.resume_at = None, None
+                entry.start_at = now + self._chance.uniform(*_AWAY_SECONDS)
+                if entry.away is None:
+                    entry.away = Span(name, now_micros())
+                    self.spans.append(entry.away)
                     yield f"{name} ended by itself with {code}: see {self.logs / name}.log"
-            elif kept.resume_at is not None and kept.resume_at <= now and kept.process is not None:
-                os.killpg(kept.process.pid, signal.SIGCONT)
-                kept.resume_at = None
-                self._back(kept)
-            if kept.process is None and kept.start_at <= now:
+            elif entry.resume_at is not None and entry.resume_at <= now and entry.process is not None:
+                os.killpg(entry.process.pid, signal.SIGCONT)
+                entry.resume_at = None
+                self._back(entry)
+            if entry.process is None and entry.start_at <= now:
                 self._start(name)
 
     def _start(self, name: str) -> None:
-        kept = self._kept[name]
+        entry = self._supervised[name]
         env = {**self.env, "REVERIE_PROCESS": name}
-        kept.process = spawn(kept.argv, env, self.logs / f"{name}.log", signal.SIGKILL)
-        self._back(kept)
+        entry.process = spawn(entry.argv, env, self.logs / f"{name}.log", signal.SIGKILL)
+        self._back(entry)
 
-    def _back(self, kept: _Kept) -> None:
-        if kept.away is not None:
-            kept.away.end, kept.away = now_micros(), None
+    def _back(self, entry: _Supervised) -> None:
+        if entry.away is not None:
+            entry.away.end, entry.away = now_micros(), None

@@ -84,15 +84,17 @@ class Load:
     def acknowledged_as(self, state: WaitFor) -> set[str]:
         """Return the ids acknowledged with this state."""
         with self._noted:
-            return {item_id for item_id, said in self._acknowledged.items() if said.state == state}
+            return {
+                item_id for item_id, acknowledgement in self._acknowledged.items() if acknowledgement.state == state
+            }
 
     def acknowledged_after(self, moment: float) -> set[str]:
         """Return the ids of calls that began after a monotonic time, and of everything acknowledged as stored."""
         with self._noted:
             return {
                 item_id
-                for item_id, said in self._acknowledged.items()
-                if said.called_at > moment or said.state == "stored"
+                for item_id, acknowledgement in self._acknowledged.items()
+                if acknowledgement.called_at > moment or acknowledgement.state == "stored"
             }
 
     def _messages(self, texts: Texts, numbers: range) -> list[MessagePayload]:

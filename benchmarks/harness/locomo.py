@@ -68,9 +68,9 @@ def turn_measures(found: Sequence[str], evidence: frozenset[str]) -> dict[str, f
     """Return any@k and frac@k: whether evidence turns are among the first k, and which share of them."""
     measures = {}
     for depth in DEPTHS:
-        there = len(evidence & set(found[:depth]))
-        measures[f"any_at_{depth}"] = float(there > 0)
-        measures[f"frac_at_{depth}"] = there / len(evidence)
+        hits = len(evidence & set(found[:depth]))
+        measures[f"any_at_{depth}"] = float(hits > 0)
+        measures[f"frac_at_{depth}"] = hits / len(evidence)
     return measures
 
 

@@ -50,10 +50,10 @@ def load_longmemeval(path: Path, *, dates: bool = True, limit: int | None = None
 def session_measures(found: Sequence[str], gold: frozenset[str]) -> dict[str, float]:
     """Return all@5 and any@5 (all, or one, of the gold sessions among the first five distinct sessions) and NDCG@10."""
     distinct = list(dict.fromkeys(found))
-    there = gold & set(distinct[:FIRST])
+    hits = gold & set(distinct[:FIRST])
     return {
-        f"all_at_{FIRST}": float(there == gold),
-        f"any_at_{FIRST}": float(bool(there)),
+        f"all_at_{FIRST}": float(hits == gold),
+        f"any_at_{FIRST}": float(bool(hits)),
         f"ndcg_at_{NDCG_DEPTH}": _ndcg(distinct, gold),
     }
 

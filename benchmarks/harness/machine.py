@@ -64,5 +64,5 @@ def _valkey() -> str:
 
     with tempfile.TemporaryDirectory(prefix="rvb-version-") as name:
         binary = broker_command(Path(name))[0]
-    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False).stdout
-    return next((word.removeprefix("v=") for word in said.split() if word.startswith("v=")), "unknown")
+    done = subprocess.run([binary, "--version"], capture_output=True, text=True, check=False).stdout
+    return next((word.removeprefix("v=") for word in done.split() if word.startswith("v=")), "unknown")

@@ -70,19 +70,19 @@ def _made(talk: MadeUpTalk, count: int, chance: np.random.Generator) -> Iterator
     fates = chance.choice(("kept", *SHARES), count, p=[1 - sum(SHARES.values()), *SHARES.values()]).tolist()
     texts: list[str] = []
     vectors: list[NDArray[np.float32]] = []
-    kept: list[int] = []
+    originals: list[int] = []
     for number, fate in enumerate(fates):
         if number % _SESSION_TURNS == 0:
             session = talk.session(_SESSION_TURNS)
             texts, vectors = [*texts, *session.texts], [*vectors, *session.vectors]
-        if fate == "doubled" and not kept:
+        if fate == "doubled" and not originals:
             fate = "kept"
         text, vector = texts[number], vectors[number]
         if fate == "doubled":
-            other = kept.pop(int(chance.integers(len(kept))))  # each is repeated at most once
+            other = originals.pop(int(chance.integers(len(originals))))  # each is repeated at most once
             text, vector = _again(texts[other]), _near(vectors[other], chance)
         elif fate == "kept":
-            kept.append(number)
+            originals.append(number)
         yield fate, _memory(number, fate, text, vector)
 
 

@@ -35,7 +35,7 @@ def parser(name: str, about: str | None, *, data: bool = True) -> argparse.Argum
     return options
 
 
-def given(value: int | float | None, *, quick: bool, tiny: float, full: float) -> float:
+def value_or_default(value: int | float | None, *, quick: bool, tiny: float, full: float) -> float:
     """Return the value from the command line, or the default for this kind of run."""
     if value is not None:
         return value

@@ -55,10 +55,10 @@ def run_in_process(plan: Plan, folder: Path) -> InProcess:
     path.write_bytes(msgspec.json.encode(plan))
     command = [sys.executable, "-m", "benchmarks.harness.recall_process", str(path)]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "REVERIE_CONFIG": os.devnull, "TRANSFORMERS_VERBOSITY": "error"}
-    said = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
-    if said.returncode:
-        raise RuntimeError(f"recall in process failed:\n{said.stderr[-2_000:]}")
-    return msgspec.json.decode(said.stdout.splitlines()[-1], type=InProcess)
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    if done.returncode:
+        raise RuntimeError(f"recall in process failed:\n{done.stderr[-2_000:]}")
+    return msgspec.json.decode(done.stdout.splitlines()[-1], type=InProcess)
 
 
 def main(path: str) -> None:

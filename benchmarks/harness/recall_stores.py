@@ -70,8 +70,8 @@ def built_store(
 ) -> Iterator[BuiltStore]:
     """Build a store and remove it afterwards; with a folder `keep`, keep a large one and reuse it."""
     talk = MadeUpTalk(embedder.embed, topics=_topics(size), parts=size.agents, seed=seed)
-    kept = keep is not None and size.total >= _KEPT_FROM_CHUNKS
-    folder = keep / str(size) if keep is not None and kept else Path(mkdtemp(prefix="rvb-store-"))
+    reusable = keep is not None and size.total >= _KEPT_FROM_CHUNKS
+    folder = keep / str(size) if keep is not None and reusable else Path(mkdtemp(prefix="rvb-store-"))
     try:
         manifest = _Manifest(size=str(size), seed=seed, model=embedder.model)
         if not _is_there(folder, manifest):
@@ -80,7 +80,7 @@ def built_store(
         asking = MadeUpTalk(embedder.embed, topics=_topics(size), parts=size.agents, seed=seed)
         yield BuiltStore(folder, _questions(asking, size, questions, seed))
     finally:
-        if not kept:
+        if not reusable:
             shutil.rmtree(folder, ignore_errors=True)
 
 

@@ -127,7 +127,7 @@ def verdict(reached: bool | None) -> str:
 
 def settings_of(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the options of a run for its result, and how busy other processes kept the machine before it."""
-    kept = {name: value for name, value in options.items() if name not in ("output", "seed", "quick")}
+    relevant = {name: value for name, value in options.items() if name not in ("output", "seed", "quick")}
     # Of a path, only the name: the rest is about this machine.
-    settings = {name: value.name if isinstance(value, Path) else value for name, value in kept.items()}
+    settings = {name: value.name if isinstance(value, Path) else value for name, value in relevant.items()}
     return {**settings, BUSY_BEFORE: psutil.cpu_percent(interval=_LOOK_SECONDS)}

@@ -59,8 +59,8 @@ def audit_told(
     """
     times = Counter(run for kind, run in told if kind == "run")
     for run in runs:
-        wanted = 0 if run.status in ("cancelled", *OPEN_STATUSES) else 1
-        if times[run.id] != wanted:
+        expected = 0 if run.status in ("cancelled", *OPEN_STATUSES) else 1
+        if times[run.id] != expected:
             found.inconsistent.append(f"run {run.id}, {run.status}, was told {times[run.id]} times")
     rows = [_failures_at(known, run, runs) for run in runs if run.status in _FAILURES]
     counts = Counter(kind for kind, _ in told)
@@ -118,11 +118,11 @@ def _wrong_with(
     failures = 0 if last is None or resumed_since else _failures_at(known, last, ended)
     if record.consecutive_failures != failures:
         yield f"{record.consecutive_failures} failures in a row are counted, and were {failures}"
-    wanted = "disabled" if failures >= rules.disable_after_failures else "active"
+    expected = "disabled" if failures >= rules.disable_after_failures else "active"
     if isinstance(known.cadence, Once):
-        wanted = "completed"
-    if record.status != wanted or (record.next_run_at is None) != (wanted != "active"):
-        yield f"it is {record.status} and fires next at {record.next_run_at}; it should be {wanted}"
+        expected = "completed"
+    if record.status != expected or (record.next_run_at is None) != (expected != "active"):
+        yield f"it is {record.status} and fires next at {record.next_run_at}; it should be {expected}"
 
 
 def _failures_at(known: Known, run: RunRecord, runs: Sequence[RunRecord]) -> int:

@@ -40,12 +40,12 @@ _ATTEMPTS: Final = 3
 class Operator(threading.Thread):
     """Creates all schedules on request, and carries out its plan in a thread of its own."""
 
-    def __init__(self, here: Runtime, clock: FastClock, schedules: MadeUpSchedules, *, seed: int) -> None:
+    def __init__(self, runtime: Runtime, clock: FastClock, schedules: MadeUpSchedules, *, seed: int) -> None:
         super().__init__(name="operator", daemon=True)
         self.known: dict[str, Known] = {}
         self.done: Counter[str] = Counter()
         self.surprises: list[str] = []
-        self._here, self._clock, self._schedules = here, clock, schedules
+        self._runtime, self._clock, self._schedules = runtime, clock, schedules
         self._chance = random.Random(seed)
         self._over = threading.Event()
         self._plan = sorted(self._planned(), key=lambda planned: planned[0])
@@ -53,7 +53,7 @@ class Operator(threading.Thread):
     @property
     def store(self) -> Store:
         """Return the store with the schedules."""
-        return self._here.stores.workspace(WORKSPACE)
+        return self._runtime.stores.workspace(WORKSPACE)
 
     def make_all(self) -> None:
         """Create the schedules that exist from the first minute on."""
@@ -112,8 +112,8 @@ class Operator(threading.Thread):
             self.store,
             wish.draft,
             agent=AGENT,
-            rules=self._here.settings.schedule_rules,
-            check_url=self._here.schedules.check_url,
+            rules=self._runtime.settings.schedule_rules,
+            check_url=self._runtime.schedules.check_url,
             now=now,
         )
         known = Known(made.id, [Stretch(made.cadence, now)], max(0, wish.failures_first), wish.failures_first < 0)
@@ -123,9 +123,9 @@ class Operator(threading.Thread):
         self._make(self._schedules.another())
 
     def _pause(self) -> None:
-        known, asked = self._any(), self._clock.now()
-        pause_schedule(self.store, known.id, agent=AGENT, now=asked)
-        known.end_stretch(asked, self._clock.now())
+        known, requested_at = self._any(), self._clock.now()
+        pause_schedule(self.store, known.id, agent=AGENT, now=requested_at)
+        known.end_stretch(requested_at, self._clock.now())
         self._over.wait(self._chance.uniform(0.0, _PAUSE_SECONDS))
         self._resume(known)
 
@@ -139,25 +139,25 @@ class Operator(threading.Thread):
             self._resume(known)
 
     def _resume(self, known: Known) -> None:
-        asked = self._clock.now()
-        rules = self._here.settings.schedule_rules
-        resume_schedule(self.store, known.id, agent=AGENT, rules=rules, now=asked)
-        known.resumed.append((asked, self._clock.now()))
-        known.stretches.append(Stretch(known.cadence, asked))
+        requested_at = self._clock.now()
+        rules = self._runtime.settings.schedule_rules
+        resume_schedule(self.store, known.id, agent=AGENT, rules=rules, now=requested_at)
+        known.resumed.append((requested_at, self._clock.now()))
+        known.stretches.append(Stretch(known.cadence, requested_at))
 
     def _change(self) -> None:
-        known, asked = self._any(), self._clock.now()
+        known, requested_at = self._any(), self._clock.now()
         changed = update_schedule(
             self.store,
             known.id,
             ScheduleChanges(cadence=self._schedules.cadence()),
             agent=AGENT,
-            rules=self._here.settings.schedule_rules,
-            check_url=self._here.schedules.check_url,
-            now=asked,
+            rules=self._runtime.settings.schedule_rules,
+            check_url=self._runtime.schedules.check_url,
+            now=requested_at,
         )
-        known.end_stretch(asked, self._clock.now())
-        known.stretches.append(Stretch(changed.cadence, asked))
+        known.end_stretch(requested_at, self._clock.now())
+        known.stretches.append(Stretch(changed.cadence, requested_at))
 
     def _delete(self) -> None:
         known = self._any()
@@ -168,7 +168,7 @@ class Operator(threading.Thread):
         known = self._any()
         run = run_now(self.store, known.id, agent=AGENT, now=self._clock.now())
         known.by_hand.add(run.id)
-        self._here.schedules.send(WORKSPACE, [ToSend(run.id, "")])
+        self._runtime.schedules.send(WORKSPACE, [ToSend(run.id, "")])
 
     def _cancel(self) -> None:
         """Cancel any run that is under way."""
@@ -177,7 +177,7 @@ class Operator(threading.Thread):
             chosen = self._chance.sample(sorted(self.known), len(self.known))
             found = [run for one in chosen if _may_be_cancelled(self.known[one]) and (run := runs.find_open(one))]
         for run in found[:1]:
-            rules = self._here.settings.schedule_rules
+            rules = self._runtime.settings.schedule_rules
             cancel_run(self.store, run.id, agent=AGENT, rules=rules, now=self._clock.now())
             self.known[run.schedule].cancelled.add(run.id)
 

@@ -155,19 +155,19 @@ class Stack:
 
     def _await_workers(self) -> None:
         deadline = time.monotonic() + _START_SECONDS
-        wanted = {contract.QUEUE_INGEST, contract.QUEUE_EMBED}
+        required = {contract.QUEUE_INGEST, contract.QUEUE_EMBED}
         while True:
             self._check_alive(deadline)
             with contextlib.suppress(Unavailable):
-                if wanted <= {queue for worker in self.monitor() for queue in worker.queues}:
+                if required <= {queue for worker in self.monitor() for queue in worker.queues}:
                     return
             time.sleep(0.1)
 
     def _check_alive(self, deadline: float) -> None:
         process = self._process
         if process is None or process.poll() is not None or time.monotonic() > deadline:
-            said = (self.data / "up.out").read_text(encoding="utf-8", errors="replace")[-2_000:]
-            raise RuntimeError(f"the stack did not start; its output:\n{said}")
+            output = (self.data / "up.out").read_text(encoding="utf-8", errors="replace")[-2_000:]
+            raise RuntimeError(f"the stack did not start; its output:\n{output}")
 
     def _warm_up(self) -> None:
         producer = self.producer(_WARM_WORKSPACE)

@@ -95,12 +95,12 @@ class Receiver:
         body = request.rfile.read(int(request.headers["Content-Length"]))
         headers = {name.lower(): value for name, value in request.headers.items()}
         try:
-            told = Webhook(self.secret).verify(body, headers)
+            payload = Webhook(self.secret).verify(body, headers)
         except WebhookVerificationError as error:
             self.refused.append(str(error))
             request.send_error(401)
             return
-        message, data = headers["webhook-id"], told["data"]
+        message, data = headers["webhook-id"], payload["data"]
         with self._lock:
             self._times[message] += 1
             time = self._times[message]

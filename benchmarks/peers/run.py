@@ -48,13 +48,13 @@ def run_peer(peer: str, python: Path, texts: Sequence[str], queries: Sequence[st
             arguments += ["--queries", work / "queries.json"]
         command = [str(python), str(_PROGRAM), peer, *map(str, arguments)]
         try:
-            said = subprocess.run(
+            done = subprocess.run(
                 command, env=_offline(work), capture_output=True, text=True, timeout=_TIMEOUT_SECONDS, check=False
             )
         except subprocess.TimeoutExpired:
             return PeerFigure(why_not=f"it took longer than {_TIMEOUT_SECONDS} s")
-        if said.returncode or not (work / "out.json").exists():
-            lines = said.stderr.strip().splitlines() or [f"exit code {said.returncode}"]
+        if done.returncode or not (work / "out.json").exists():
+            lines = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
             return PeerFigure(why_not=lines[-1][:300])
         return msgspec.json.decode((work / "out.json").read_bytes(), type=PeerFigure)
 
@@ -63,9 +63,9 @@ def _offline(home: Path) -> dict[str, str]:
     """Return an environment in which nothing contacts a model hub, sends telemetry, or writes to the user's home
     folder.
     """
-    kept = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
+    inherited = {name: os.environ[name] for name in ("PATH", "LANG", "LD_LIBRARY_PATH") if name in os.environ}
     return {
-        **kept,
+        **inherited,
         "HOME": str(home),
         "HF_HUB_OFFLINE": "1",
         "TRANSFORMERS_OFFLINE": "1",

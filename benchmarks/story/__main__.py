@@ -85,13 +85,13 @@ def _options() -> argparse.Namespace:
     options.add_argument("--embedding-provider", default="sentence-transformers", help="hash is for trial runs")
     options.add_argument("--page", type=Path, default=_FOLDER / "story.md", help="where to write the page")
     options.add_argument("--picture", type=Path, default=_FOLDER / "story.svg", help="where to write the plot")
-    given = options.parse_args()
-    for data in (given.locomo, given.longmemeval):
+    arguments = options.parse_args()
+    for data in (arguments.locomo, arguments.longmemeval):
         if data is not None and not data.is_file():
             raise UnusableData(f"there is no file {data}: name another, or omit the option")
-    for written in (given.output, given.page, given.picture):
+    for written in (arguments.output, arguments.page, arguments.picture):
         written.parent.mkdir(parents=True, exist_ok=True)
-    return given
+    return arguments
 
 
 def _conversations(options: argparse.Namespace, result: Result) -> list[Conversation]:

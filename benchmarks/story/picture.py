@@ -71,8 +71,8 @@ def _shares(
         if any(counts):
             panel.area(floor, top, colour)
         floor = top
-    there = {kind_of(one) for day in days for one in day.standing}
-    _legend_below(panel, [(kind.replace("_", " "), colour) for kind, colour in colours.items() if kind in there])
+    present = {kind_of(one) for day in days for one in day.standing}
+    _legend_below(panel, [(kind.replace("_", " "), colour) for kind, colour in colours.items() if kind in present])
     return panel
 
 

@@ -60,10 +60,10 @@ def _differing_memories(world: World, agents: Sequence[str]) -> int:
         with store.reading() as tx:
             for agent in agents:
                 found |= {memory.id: memory for memory in tx.for_agent(agent).memories.iterate(EVERYTHING)}
-    kept = world.remembered
+    expected = world.remembered
     return sum(
-        memory_id not in found or memory_id not in kept or _said(found[memory_id]) != _said(kept[memory_id])
-        for memory_id in found.keys() | kept.keys()
+        memory_id not in found or memory_id not in expected or _said(found[memory_id]) != _said(expected[memory_id])
+        for memory_id in found.keys() | expected.keys()
     )
 
 

@@ -135,12 +135,12 @@ class World:
 
     def remember(self, agent: str, draft: MemoryDraft) -> str:
         """Store a memory now, as an agent's call does, and return its id."""
-        kept = remember(
+        remembered = remember(
             AgentMemories(self.runtime.stores, WORKSPACE, agent), check_memory(draft, now=self.now), now=self.now
         )
         self.settle()
-        self.remembered[kept.record.id] = kept.record
-        return kept.record.id
+        self.remembered[remembered.record.id] = remembered.record
+        return remembered.record.id
 
     def run(self, task: str) -> Mapping[str, Any]:
         """Run a periodic task now, as `reverie run` does, and make its results searchable."""
