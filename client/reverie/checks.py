@@ -1,6 +1,6 @@
-"""What every input is held to: names, texts, tags and JSON that can be stored as they are, within the limits.
+"""Check input: names, texts, tags and JSON must be storable as they are, within the limits.
 
-Each check returns what it was given, or raises `Rejected` naming the field and the limit.
+Each check returns its value, normalised where it says so, or raises `Rejected` naming the field and the limit.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _MICROS_RANGE: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 def is_workspace_name(name: str) -> bool:
-    """Whether a workspace may have this name."""
+    """Return whether a workspace may have this name."""
     return _WORKSPACE.fullmatch(name) is not None
 
 
 def check_workspace(name: object) -> str:
-    """Return the name of a workspace, or raise `Rejected`: it becomes a folder and must not leave its parent."""
+    """Return the name of a workspace, or raise `Rejected`: it becomes a folder name and must not escape its parent."""
     if not isinstance(name, str) or not is_workspace_name(name):
         raise Rejected(
             f"workspace {str(name)[:80]!r} is not a name: use 1 to 63 of a-z, 0-9, - and _, a letter or digit first",
@@ -50,7 +50,7 @@ def check_session(session: object) -> str:
 
 
 def check_trace(trace: object) -> str:
-    """Return a trace id, a new one where none is given, or raise `Rejected`."""
+    """Return a trace id, a new one if none is given. Raises `Rejected`."""
     if not trace:
         return new_id()
     checked: str = check_label("trace", trace, required=True)
@@ -58,7 +58,7 @@ def check_trace(trace: object) -> str:
 
 
 def check_query(query: object) -> str:
-    """Return what is to be looked for, or raise `Rejected`: it must be text that can be written as UTF-8."""
+    """Return a query. Raises `Rejected` unless it is text that can be encoded as UTF-8."""
     if not isinstance(query, str):
         raise Rejected(f"query must be a text, not {type(query).__name__}", field="query")
     _check_text("query", query)
@@ -66,7 +66,7 @@ def check_query(query: object) -> str:
 
 
 def check_wait(wait: WaitFor, timeout_seconds: object) -> WaitFor:
-    """Return what to wait for, or raise `Rejected` for that or for a timeout out of range."""
+    """Return the state to wait for. Raises `Rejected` for an unknown state or a timeout out of range."""
     if wait not in contract.WAITS:
         raise Rejected(f"wait is {str(wait)[:80]!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
     if not isinstance(timeout_seconds, (int, float)) or not 0 < timeout_seconds <= contract.MAX_WAIT_SECONDS:
@@ -78,7 +78,7 @@ def check_wait(wait: WaitFor, timeout_seconds: object) -> WaitFor:
 
 
 def normalise_tags(tags: Iterable[object], *, field: str = "tags") -> list[str]:
-    """Trim, lower-case and deduplicate tags in order (M7). Raises `Rejected` beyond 16 tags of 64 characters."""
+    """Trim, lower-case and deduplicate tags, keeping their order. Raises `Rejected` beyond 16 tags of 64 characters."""
     if isinstance(tags, str):
         raise Rejected(f"{field} must be a list of texts, not one text", field=field)
     seen: dict[str, None] = {}
@@ -100,7 +100,7 @@ def normalise_tags(tags: Iterable[object], *, field: str = "tags") -> list[str]:
 
 
 def check_payload(payload: Payload) -> None:
-    """Raise `Rejected` unless the payload can be stored as it is: limits, text, ranges and JSON."""
+    """Raise `Rejected` unless a payload can be stored as it is: limits, text, ranges and JSON."""
     if payload.v > contract.PAYLOAD_VERSION:
         raise Rejected(
             f"the payload has version {payload.v}, newer than {contract.PAYLOAD_VERSION}: upgrade the workers",
@@ -139,7 +139,7 @@ def _check_turn(payload: MessagePayload) -> None:
 
 
 def check_text(field: str, text: str, limit_bytes: int) -> None:
-    """Raise `Rejected` unless a text can be stored as it is, within so many bytes of UTF-8."""
+    """Raise `Rejected` unless a text can be stored as it is, in at most `limit_bytes` of UTF-8."""
     size = len(_check_text(field, text))
     if size > limit_bytes:
         raise Rejected(f"{field} has {size:,} bytes; the limit is {limit_bytes:,}", field=field)
@@ -158,7 +158,7 @@ def _check_text(field: str, text: str) -> bytes:
 
 
 def check_label(field: str, value: object, *, required: bool = False, limit: int = contract.MAX_NAME_CHARACTERS) -> Any:
-    """Check a short text that names something: no control characters, not blank, at most `limit` characters."""
+    """Return a short text that names something: not blank, no control characters, at most `limit` characters."""
     if value is None and not required:
         return None
     if not isinstance(value, str) or not value.strip():
@@ -172,7 +172,7 @@ def check_label(field: str, value: object, *, required: bool = False, limit: int
 
 
 def check_json(field: str, value: object, limit_bytes: int) -> None:
-    """Raise `Rejected` unless a value can be written as JSON within so many bytes."""
+    """Raise `Rejected` unless a value can be encoded as JSON in at most `limit_bytes`."""
     if not value:
         return
     check_depth(field, value)
@@ -185,7 +185,7 @@ def check_json(field: str, value: object, limit_bytes: int) -> None:
 
 
 def check_depth(field: str, value: object) -> None:
-    """Walk nested JSON without recursion: a depth that would break a decoder must not break this check."""
+    """Raise `Rejected` for JSON nested too deep. Iterative: a depth that breaks a decoder must not break this check."""
     level = [value]
     for _ in range(contract.MAX_JSON_DEPTH):
         level = [inner for item in level for inner in _children(item, field)]

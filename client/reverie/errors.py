@@ -1,7 +1,7 @@
-"""Every error of Reverie, in three families that decide what happens next.
+"""All errors of Reverie, in three families that decide what happens next.
 
-The family is the policy: `Transient` work is tried again, `Permanent` work is kept as a dead letter for a
-person to replay or drop, and `Rejected` is the caller's to mend. Nothing in Reverie looks at message text.
+The family is the policy: `Transient` work is tried again, `Permanent` work becomes a dead letter that a person replays
+or drops, and `Rejected` input is for the caller to correct. No code depends on the text of an error.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import msgspec
 
 
 class Rejection(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of a call that was not accepted: its place in the call, the field at fault and why."""
+    """An item of a call that was not accepted: its index in the call, the field at fault, and the error text."""
 
     index: int
     field: str
@@ -18,21 +18,21 @@ class Rejection(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReverieError(Exception):
-    """The root of all errors that Reverie raises on purpose."""
+    """The base class of all errors that Reverie raises."""
 
 
 class Transient(ReverieError):
-    """The cause lies outside the work and may pass: try again later."""
+    """The cause is temporary and outside the work: try again later."""
 
 
 class Permanent(ReverieError):
-    """The work itself cannot succeed: keep it, with this error, until a person replays or drops it."""
+    """The work cannot succeed: it is kept with this error until a person replays or drops it."""
 
 
 class Rejected(ReverieError):
-    """The caller's input is at fault. `field` names what to mend.
+    """The caller's input is at fault. `field` names the argument to correct.
 
-    `items` are all the items at fault, where a call had several and none of them could be accepted.
+    `items` are all items at fault, if a call had several and none was accepted.
     """
 
     def __init__(self, message: str, *, field: str = "", items: tuple[Rejection, ...] = ()) -> None:
@@ -42,7 +42,7 @@ class Rejected(ReverieError):
 
 
 class Unavailable(Transient):
-    """A process that this call needs (broker, server, embedder) did not answer; the text says what was tried.
+    """A process that this call needs (broker, server, embedder) does not answer; the text says what was tried.
 
     `unconfirmed` are the ids of messages whose acceptance is not known. Sending them again with these same ids
     is safe: what did arrive is not stored twice.
@@ -54,9 +54,9 @@ class Unavailable(Transient):
 
 
 class WaitTimeout(Transient):
-    """What was accepted is safe, but did not reach the state asked for within the timeout.
+    """The accepted messages are safe, but did not reach the requested state within the timeout.
 
-    `accepted` are the ids that were accepted; sending them again changes nothing.
+    `accepted` are their ids; sending them again changes nothing.
     """
 
     def __init__(self, message: str, *, accepted: tuple[str, ...] = ()) -> None:
@@ -65,16 +65,16 @@ class WaitTimeout(Transient):
 
 
 class NotFound(Rejected):
-    """What was asked for does not exist for this agent."""
+    """The requested object does not exist for this agent."""
 
 
 class Conflict(Rejected):
-    """What was asked for does not fit the state it meets (a sequence that is taken, a step out of order)."""
+    """The request conflicts with the present state, such as a sequence that is taken."""
 
 
 class StoreUnavailable(Transient):
-    """A database file cannot be used now: full disk, permissions, another process holding it."""
+    """A database file cannot be used now: the disk is full, permissions are missing, or another process locks it."""
 
 
 class StoreUnusable(Permanent):
-    """A database file cannot be used as it is: corrupt, of a newer schema, or the SQLite library is too old."""
+    """A database file cannot be used: it is corrupt or has a newer schema, or the SQLite library is too old."""

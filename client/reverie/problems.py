@@ -1,4 +1,4 @@
-"""Errors on the wire: RFC 9457 problem details with a stable `type`, made by the server, read by the client."""
+"""Convert errors to RFC 9457 problem details with a stable `type`, and back."""
 
 from __future__ import annotations
 
@@ -23,23 +23,23 @@ CONTENT_TYPE: Final = "application/problem+json"
 
 
 class TooLarge(Rejected):
-    """The body of a request exceeds what the server reads."""
+    """The body of a request is larger than the server accepts."""
 
 
 class Unauthorised(Rejected):
-    """The server wants a token, and got none or another one."""
+    """The server requires a token, and got none or a wrong one."""
 
 
 class Malformed(Rejected):
-    """The body of a request is not JSON that can be read."""
+    """The body of a request is not valid JSON."""
 
 
 class Internal(Permanent):
-    """The server failed in a way that nobody foresaw; its log has more under the trace id."""
+    """The server failed unexpectedly; its log has the details under the trace id."""
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The body of an error. `field` names what to mend; the lists speak of the items of the call."""
+    """The body of an error response. `field` names the argument at fault; the lists are about the items of the call."""
 
     type: str
     title: str
@@ -54,22 +54,22 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 # From special to general: the first class that fits an error decides.
 _KINDS: Final[tuple[tuple[type[ReverieError], str, int, str], ...]] = (
-    (Malformed, "rejected", 400, "The body cannot be read"),
-    (Unauthorised, "unauthorised", 401, "A token is needed"),
-    (NotFound, "not-found", 404, "There is no such thing"),
-    (Conflict, "conflict", 409, "It does not fit the present state"),
+    (Malformed, "rejected", 400, "The body is not valid"),
+    (Unauthorised, "unauthorised", 401, "A token is required"),
+    (NotFound, "not-found", 404, "Not found"),
+    (Conflict, "conflict", 409, "Conflict with the present state"),
     (TooLarge, "too-large", 413, "The body is too large"),
-    (Rejected, "rejected", 422, "The request is at fault"),
-    (WaitTimeout, "wait-timeout", 504, "Accepted, but not as far as asked for"),
-    (Transient, "unavailable", 503, "Not available now"),
+    (Rejected, "rejected", 422, "The request is not valid"),
+    (WaitTimeout, "wait-timeout", 504, "Accepted, but not in the requested state in time"),
+    (Transient, "unavailable", 503, "Temporarily unavailable"),
     (Internal, "internal", 500, "The server failed"),
-    (Permanent, "permanent", 500, "It cannot succeed as it is"),
+    (Permanent, "permanent", 500, "It cannot succeed"),
     (ReverieError, "internal", 500, "The server failed"),
 )
 
 
 def problem_of(error: ReverieError, *, trace: str = "") -> Problem:
-    """The problem details of an error."""
+    """Return the problem details of an error."""
     _, slug, status, title = next(kind for kind in _KINDS if isinstance(error, kind[0]))
     return Problem(
         type=TYPE_PREFIX + slug,
@@ -85,7 +85,7 @@ def problem_of(error: ReverieError, *, trace: str = "") -> Problem:
 
 
 def error_of(problem: Problem) -> ReverieError:
-    """The error that a problem was made of, or the nearest that this version knows."""
+    """Return the error that a problem describes, or the nearest that this version knows."""
     slug = problem.type.removeprefix(TYPE_PREFIX)
     if slug == "unavailable":
         return Unavailable(problem.detail, unconfirmed=tuple(problem.unconfirmed))
