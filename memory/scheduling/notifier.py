@@ -73,7 +73,7 @@ class Notifier:
                 message_id=message_id(workspace, item),
                 body=_message(workspace, item),
                 timeout_seconds=self.timeout_seconds,
-                now=datetime.now(UTC),  # receivers refuse what is signed at another time than theirs
+                now=datetime.now(UTC),  # receivers refuse a signature whose time differs from theirs
             )
         except (WebhookRefused, WebhookFailed) as error:
             raise NotifierAway(str(error)) from error

@@ -129,7 +129,7 @@ def effects_of(
 
 
 def read_cadence(schedule: ScheduleRecord) -> Cadence:
-    """Return the cadence of a schedule. Raises `msgspec.ValidationError` for one that no version of Reverie wrote."""
+    """Return the cadence of a schedule. Raises `msgspec.ValidationError` for JSON that no version of Reverie wrote."""
     cadence: Cadence = msgspec.json.decode(schedule.cadence, type=Cadence)
     return cadence
 
@@ -184,16 +184,18 @@ def _notifies(schedule: ScheduleRecord, result: RunResult) -> bool:
 
 
 def _run_notification(schedule: ScheduleRecord, run: RunRecord, status: RunStatus, summary: str) -> NewNotification:
-    return _notification(schedule, run, "run", f"{_title_name(schedule)}: {status.replace('_', ' ')}", summary, status)
+    return _notification(
+        schedule, run, "run", f"{_display_name(schedule)}: {status.replace('_', ' ')}", summary, status
+    )
 
 
 def _alert(schedule: ScheduleRecord, run: RunRecord, failures: int, summary: str) -> NewNotification:
-    title = f"{_title_name(schedule)} has failed {failures} times in a row"
+    title = f"{_display_name(schedule)} has failed {failures} times in a row"
     return _notification(schedule, run, "alert", title, summary, None)
 
 
 def _disabled(schedule: ScheduleRecord, run: RunRecord | None, failures: int, summary: str) -> NewNotification:
-    title = f"{_title_name(schedule)} is disabled"
+    title = f"{_display_name(schedule)} is disabled"
     title += f" after {failures} failures in a row" if failures > 1 else ""
     body = f"{summary}\nResume it once this is fixed.".strip()
     return _notification(schedule, run, "disabled", title, body, None)
@@ -216,5 +218,5 @@ def _notification(
     )
 
 
-def _title_name(schedule: ScheduleRecord) -> str:
+def _display_name(schedule: ScheduleRecord) -> str:
     return schedule.name or summary_of(schedule.goal, limit=60)

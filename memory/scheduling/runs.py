@@ -117,7 +117,7 @@ def complete_run(
             return to_run(run)
         # A delegated run stays the workers', also if the schedule has another executor by now.
         if not (rows.runs.is_delegated(run_id) or _has_task_executor(rows.schedules.get(run.schedule))):
-            raise Conflict(f"run {run_id} is executed by Reverie itself: nobody else can report it", field="run")
+            raise Conflict(f"run {run_id} is executed by Reverie itself: it cannot be reported", field="run")
         end_run(rows, run, to_result(report), now=now, rules=rules)
         return to_run(rows.runs.get(run_id))
 

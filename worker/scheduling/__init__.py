@@ -1,1 +1,1 @@
-"""What a process needs to execute schedules: executors, destinations, the notifier."""
+"""The jobs of schedules and reminders in a process: composed from its settings and resources."""

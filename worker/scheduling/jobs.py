@@ -17,7 +17,7 @@ from worker.scheduling.goal_context import recall_for_goal
 from worker.settings import Settings
 
 _DAY_SECONDS: Final = 86_400
-# What becomes due in the last moment is pushed by this run, not by one that may come late.
+# Added to the time of a run, so that what becomes due at its very end is pushed by it and not by the next.
 _MARGIN_SECONDS: Final = 1.0
 # Pushes under way at once in one store. A process that is killed leaves as many that are pushed again.
 PUSHES_AT_ONCE: Final = 4
