@@ -96,7 +96,7 @@ def quoted(text: str) -> str:
 
 
 def _memory_file(agent: str, promoted: Sequence[PromotedMemory], limit: int) -> str:
-    head = f"# Memory of {on_one_line(agent, _LABEL_CHARACTERS)}\n\nRecalled often, so kept. The newest come first.\n\n"
+    head = f"# Memory of {on_one_line(agent, _LABEL_CHARACTERS)}\n\nMemories that are recalled often, newest first.\n\n"
     return _capped(head, [_memory_line(one) for one in promoted], limit) if promoted else ""
 
 
