@@ -281,9 +281,9 @@ class AgentIndex:
         )
 
 
-def _find_sorted(ids: NDArray[np.int64], wanted: NDArray[np.int64]) -> Rows:
-    """Return the positions of the wanted ids in ascending `ids`, in the order wanted; unknown ids are left out."""
-    places = np.searchsorted(ids, wanted)
+def _find_sorted(ids: NDArray[np.int64], queried: NDArray[np.int64]) -> Rows:
+    """Return the positions of the queried ids in ascending `ids`, in their order; unknown ids are left out."""
+    places = np.searchsorted(ids, queried)
     found = places < len(ids)
-    found[found] = ids[places[found]] == wanted[found]
+    found[found] = ids[places[found]] == queried[found]
     return places[found]

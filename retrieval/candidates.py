@@ -114,7 +114,7 @@ def _vector_hits(query: StoreQuery, depth: int, _statistics: IndexSnapshot | Non
     if vector is None:
         return []
     if snapshot is None or generation is None:
-        return plain.on_disk_by_meaning(query.tx.index, vector, query.filter, depth)
+        return query.tx.index.search_vectors(vector.tobytes(), query.filter, depth)
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
     exact = plain.exact_vectors(query.repositories.forward, generation.model)
     return plain.by_meaning(snapshot, vector, allowed, depth, exact)

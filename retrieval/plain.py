@@ -82,10 +82,5 @@ def on_disk_by_words(index: SearchIndex, query: str, chunks: ChunkFilter, limit:
     return index.search_text(match, chunks, limit) if match else []
 
 
-def on_disk_by_meaning(index: SearchIndex, vector: Floats, chunks: ChunkFilter, limit: int) -> list[Hit]:
-    """As `by_meaning`, from the vector index."""
-    return index.search_vectors(vector.tobytes(), chunks, limit)
-
-
 def _best_first(snapshot: IndexSnapshot, scores: Floats, rows: Rows, limit: int) -> Rows:
     return best_first(scores, snapshot.created_at[rows], snapshot.chunk_ids[rows], limit)

@@ -1,6 +1,6 @@
 """Ranks what was recalled for a context by one number: the recall's score times the decay of its tier.
 
-A tier decides how fast something fades and where it stands in the document. It is not a weight as well: that would
+A tier decides how fast something fades and where it is placed in the document. It is not a weight as well: that would
 discount the wider tiers twice.
 """
 
