@@ -75,6 +75,20 @@ def test_each_term_of_the_glossary_is_defined_once_and_in_order() -> None:
     assert [meaning for _, meaning in rows if not re.fullmatch(r"[A-Z`].*\.", meaning)] == []
 
 
+def test_the_glossary_names_what_the_code_has() -> None:
+    """Given the last column of the glossary, then each word of a name in it occurs in the code."""
+    glossary = (ROOT / "docs" / "glossary.md").read_text("utf-8")
+    columns = re.findall(r"^\| (?!term |---).* \| ?(.*?) ?\|$", glossary, re.MULTILINE)
+    names = {
+        word for column in columns for name in re.findall(r"`([^`]+)`", column) for word in re.findall(r"\w+", name)
+    }
+    folders = ("adapters", "client", "memory", "retrieval", "server", "storage", "tasks", "worker")
+    files = [ROOT / "beat_schedule.py", *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]
+    code = {word for path in files for word in re.findall(r"\w+", path.read_text("utf-8"))}
+
+    assert sorted(names - code) == []
+
+
 @pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
 def test_every_command_shown_exists(path: Path) -> None:
     """Given `reverie ...` as code on a page, then it is a command, or a group of commands."""
