@@ -19,7 +19,6 @@ _ABOUT: Final = (
     " created with its first message: until then it reads as empty. Errors are problem details (RFC 9457) with a"
     " stable `type`, `urn:reverie:problem:...`."
 )
-_REQUIRED: Final[Mapping[SpeaksFor, str]] = {"agent": AGENT_HEADER, "workspace": WORKSPACE_HEADER, "nobody": ""}
 _HEADERS: Final[Mapping[SpeaksFor, tuple[str, ...]]] = {
     "agent": (AGENT_HEADER, WORKSPACE_HEADER, TRACE_HEADER),
     "workspace": (WORKSPACE_HEADER, TRACE_HEADER),

@@ -18,8 +18,8 @@ from reverie.errors import Rejected
 
 _WORKSPACE = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
-# Sessions and messages older than year 1 or later than 9999 cannot be written as RFC 3339.
-_MICROS_RANGE: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+# The years 1 to 9999, in microseconds since 1970 UTC: other times cannot be written as RFC 3339.
+MICROS_RANGE: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
 
 def is_workspace_name(name: str) -> bool:
@@ -40,12 +40,6 @@ def check_workspace(name: object) -> str:
 def check_agent(name: object) -> str:
     """Return the name of an agent, or raise `Rejected`."""
     checked: str = check_label("agent", name, required=True)
-    return checked
-
-
-def check_session(session: object) -> str:
-    """Return the id of a session, or raise `Rejected`."""
-    checked: str = check_label("session", session, required=True)
     return checked
 
 
@@ -108,7 +102,7 @@ def check_payload(payload: Payload) -> None:
         )
     check_label("id", payload.id, required=True)
     check_label("agent", payload.agent, required=True)
-    if not _MICROS_RANGE[0] <= payload.created_at <= _MICROS_RANGE[1]:
+    if not MICROS_RANGE[0] <= payload.created_at <= MICROS_RANGE[1]:
         raise Rejected("created_at lies outside the years 1 to 9999", field="created_at")
     check_json("metadata", payload.metadata, contract.MAX_METADATA_BYTES)
     if payload.tags != normalise_tags(payload.tags):

@@ -16,10 +16,11 @@ from memory.memories.agent_memories import AgentMemories
 from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import to_memory
 from reverie.calls import validated
+from reverie.checks import check_label
 from reverie.clock import to_micros
 from reverie.errors import Rejected
 from reverie.memories.calls import SetFact
-from reverie.memories.checks import check_memory, check_note_id
+from reverie.memories.checks import check_memory
 from reverie.memories.types import Memory, MemoryDraft, MemoryExport, MemoryImport
 from storage.memories.records import NewMemory
 from storage.stores import Store
@@ -106,8 +107,7 @@ def _check(memory: Memory, now: int) -> None:
         moment = getattr(memory, field)
         if moment is not None and moment.tzinfo is None:
             raise Rejected(f"{field} needs a time zone", field=field)
-    if memory.note_id is not None:
-        check_note_id(memory.note_id)
+    check_label("note_id", memory.note_id)
     if (memory.category, memory.key, memory.value) != (None, None, None):
         validated(SetFact(memory.category or "", memory.key or "", memory.value or ""))
 

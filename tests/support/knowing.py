@@ -11,8 +11,9 @@ from memory.memories.memories import remember, update_memory
 from memory.memories.notes import store_note
 from reverie.calls import build
 from reverie.clock import now_micros
+from reverie.decoding import convert
 from reverie.memories.calls import SetFact
-from reverie.memories.checks import check_changes, check_memory, check_note, draft_of
+from reverie.memories.checks import check_changes, check_memory, check_note
 from reverie.memories.types import MemoryChanges, MemoryDraft, NoteDraft
 from storage.memories.records import MemoryRecord
 from storage.stores import Stores
@@ -31,12 +32,14 @@ class Knowing:
     def keep(self, raw: Mapping[str, Any], *, at: int | None = None) -> StoredMemory:
         """The same, from what a caller gives, with the store that it lies in."""
         now = at or now_micros()
-        return remember(self.memories, check_memory(draft_of(MemoryDraft, raw), now=now), now=now, trace="t")
+        return remember(
+            self.memories, check_memory(convert(raw, MemoryDraft, name="memory"), now=now), now=now, trace="t"
+        )
 
     def update(self, memory_id: str, *, at: int | None = None, **changes: Any) -> MemoryRecord:
         """Change a memory."""
         now = at or now_micros()
-        checked = check_changes(draft_of(MemoryChanges, changes), now=now)
+        checked = check_changes(convert(changes, MemoryChanges, name="memory"), now=now)
         return update_memory(self.memories, memory_id, checked, now=now).record
 
     def set_fact(self, category: str, key: str, value: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
@@ -46,7 +49,7 @@ class Knowing:
 
     def note(self, content: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
         """Store a note."""
-        draft = check_note(draft_of(NoteDraft, {"content": content, **more}))
+        draft = check_note(convert({"content": content, **more}, NoteDraft, name="memory"))
         return store_note(self.memories, draft, now=at or now_micros()).record
 
     def record(self, memory_id: str) -> MemoryRecord:

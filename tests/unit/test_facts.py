@@ -10,8 +10,9 @@ import pytest
 
 from memory.memories.facts import content_of_fact, fact_history, forget_fact, list_facts, read_fact
 from memory.memories.memories import forget, memory_stats
+from reverie.calls import validated
 from reverie.errors import NotFound, Rejected
-from reverie.memories.checks import check_fact_name
+from reverie.memories.calls import GetFact
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -155,9 +156,10 @@ def test_a_fact_at_fault_is_refused(ana: Knowing, given: dict[str, Any], field: 
 def test_a_name_at_fault_is_refused(category: Any, key: Any, field: str) -> None:
     """Given a category or a key that cannot be one, then the error names it; blanks around it are taken off."""
     with pytest.raises(Rejected) as caught:
-        check_fact_name(category, key)
+        validated(GetFact(category, key))
     assert caught.value.field == field
-    assert check_fact_name(" a ", "b ") == ("a", "b")
+    fact = validated(GetFact(" a ", "b "))
+    assert (fact.category, fact.key) == ("a", "b")
 
 
 def test_a_fact_is_changed_under_its_name_alone(ana: Knowing) -> None:

@@ -5,16 +5,15 @@ Each check returns its draft in the form in which it is stored, or raises `Rejec
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Final, TypeVar
 
 from msgspec import UNSET, Struct
 from msgspec.structs import replace
 
 from reverie.checks import check_label
 from reverie.clock import new_id, to_micros
-from reverie.decoding import convert
 from reverie.errors import Rejected
 from reverie.fields import check_fields
 from reverie.memories.types import (
@@ -30,15 +29,9 @@ ACCOUNT_KINDS: Final = ("preference", "procedure")
 
 _RESERVED_ID: Final = "stats"
 
-_S = TypeVar("_S")
 _D = TypeVar("_D", bound=MemoryDraft)
 _M = TypeVar("_M", bound=MemoryChanges)
 _N = TypeVar("_N", bound=NoteDraft)
-
-
-def draft_of(kind: type[_S], raw: Mapping[str, Any]) -> _S:
-    """Return what a caller gives as a struct of this kind. Raises `Rejected` naming the field."""
-    return convert(raw, kind, name="memory")
 
 
 def check_memory(draft: _D, *, now: int) -> _D:
@@ -59,27 +52,10 @@ def check_changes(changes: _M, *, now: int) -> _M:
     return check_fields(changes)
 
 
-def check_memory_id(memory_id: object) -> str:
-    """Return the id of a memory, or raise `Rejected`."""
-    checked: str = check_label("id", memory_id, required=True)
-    return checked
-
-
-def check_fact_name(category: object, key: object) -> tuple[str, str]:
-    """Return the category and the key of a fact, trimmed. Raises `Rejected`."""
-    return check_fact_key("category", category), check_fact_key("key", key)
-
-
 def check_fact_key(field: str, name: object) -> str:
     """Return the category or the key of a fact, trimmed. Raises `Rejected`."""
     checked: str = check_label(field, name, required=True, limit=MAX_KEY_CHARACTERS)
     return checked.strip()
-
-
-def check_note_id(note_id: object) -> str:
-    """Return the id of a note, or raise `Rejected`."""
-    checked: str = check_label("note_id", note_id, required=True)
-    return checked
 
 
 def check_note(draft: _N) -> _N:

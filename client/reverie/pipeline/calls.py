@@ -20,7 +20,7 @@ WaitSeconds = Annotated[float, Meta(gt=0, le=contract.MAX_WAIT_SECONDS, descript
 LetterId = Annotated[int, Meta(ge=1, le=MAX_COUNT, description="The number of a dead letter.")]
 
 
-class IngestMessages(Call[Receipt], kw_only=True, frozen=True, forbid_unknown_fields=True):
+class IngestMessages(Call[Receipt], kw_only=True, frozen=True):
     """Hand over messages of a session. Those at fault are in `rejected`, the others are accepted."""
 
     route: ClassVar = "POST /v1/messages"
@@ -35,7 +35,7 @@ class IngestMessages(Call[Receipt], kw_only=True, frozen=True, forbid_unknown_fi
     timeout_seconds: float = 30.0
 
 
-class IngestFile(Call[Receipt], kw_only=True, frozen=True, forbid_unknown_fields=True):
+class IngestFile(Call[Receipt], kw_only=True, frozen=True):
     """Hand over the text of a document. An unchanged document is not indexed again."""
 
     route: ClassVar = "POST /v1/files"
@@ -49,33 +49,33 @@ class IngestFile(Call[Receipt], kw_only=True, frozen=True, forbid_unknown_fields
     timeout_seconds: float = 30.0
 
 
-class GetStatus(Call[PipelineStatus], frozen=True, forbid_unknown_fields=True):
+class GetStatus(Call[PipelineStatus], frozen=True):
     """Return the state of the pipeline."""
 
     route: ClassVar = "GET /v1/status"
 
 
-class ListDeadLetters(Paged[DeadLetterList], frozen=True, forbid_unknown_fields=True):
+class ListDeadLetters(Paged[DeadLetterList], frozen=True):
     """List this agent's work that cannot succeed by itself, newest first, without payloads."""
 
     route: ClassVar = "GET /v1/dead-letters"
 
 
-class GetDeadLetter(Call[DeadLetter], frozen=True, forbid_unknown_fields=True):
+class GetDeadLetter(Call[DeadLetter], frozen=True):
     """Return a dead letter with its payload. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/dead-letters/{id}"
     letter_id: LetterId = field(name="id")
 
 
-class ReplayDeadLetter(Call[DeadLetter], frozen=True, forbid_unknown_fields=True):
+class ReplayDeadLetter(Call[DeadLetter], frozen=True):
     """Queue a dead letter again; if it fails again it comes back with its new error. Raises `NotFound`."""
 
     route: ClassVar = "POST /v1/dead-letters/{id}/replay"
     letter_id: LetterId = field(name="id")
 
 
-class DropDeadLetter(Call[Deleted], frozen=True, forbid_unknown_fields=True):
+class DropDeadLetter(Call[Deleted], frozen=True):
     """Delete a dead letter; returns False when there was none."""
 
     route: ClassVar = "DELETE /v1/dead-letters/{id}"

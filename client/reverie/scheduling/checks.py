@@ -14,7 +14,7 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from reverie import contract
-from reverie.checks import check_label, check_text
+from reverie.checks import MICROS_RANGE, check_label, check_text
 from reverie.clock import from_micros, new_id, to_micros
 from reverie.errors import Rejected
 from reverie.scheduling.reminder_types import ReminderDraft
@@ -29,18 +29,14 @@ from reverie.scheduling.schedule_types import (
 
 MAX_GOAL_BYTES: Final = 16 * 1024
 MAX_OUTPUT_BYTES: Final = contract.MAX_CONTENT_BYTES
-MAX_SUMMARY_CHARACTERS: Final = 500
 MAX_ERROR_BYTES: Final = 8 * 1024
 MAX_URL_CHARACTERS: Final = 2_048
 MAX_TIMEOUT_SECONDS: Final = 86_400
 MAX_RECALL_LIMIT: Final = 50
 MAX_MESSAGE_BYTES: Final = 16 * 1024
-MAX_CLAIM: Final = 100
 MAX_LEASE_SECONDS: Final = 3_600
-MAX_IDS: Final = 1_000
 
-# What lies outside, in UTC, cannot be written as RFC 3339.
-_YEARS_1_TO_9999: Final = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+
 _TAKEN_ID: Final = "count"
 _TASK_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
 _QUEUE_NAME = re.compile(r"[A-Za-z0-9_][\w.:-]*", re.ASCII)
@@ -162,14 +158,14 @@ def check_reminder_time(due_at: datetime | None, in_seconds: float | None, *, no
     if due_at is not None:
         if due_at.tzinfo is None:
             raise Rejected("due_at has no time zone: write it as 2027-05-01T09:30:00Z", field="due_at")
-        if not _YEARS_1_TO_9999[0] <= to_micros(due_at) <= _YEARS_1_TO_9999[1]:
+        if not MICROS_RANGE[0] <= to_micros(due_at) <= MICROS_RANGE[1]:
             raise Rejected("due_at is outside the years 1 to 9999 in UTC", field="due_at")
         return due_at
     assert in_seconds is not None
     if not (math.isfinite(in_seconds) and 0 <= in_seconds <= 1e12):
         raise Rejected(f"in_seconds is {in_seconds}; it must be a number that is not negative", field="in_seconds")
     due = now + round(in_seconds * 1_000_000)
-    if due > _YEARS_1_TO_9999[1]:
+    if due > MICROS_RANGE[1]:
         raise Rejected("the reminder would be due after the year 9999", field="in_seconds")
     return from_micros(due)
 

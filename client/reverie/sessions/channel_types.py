@@ -25,22 +25,3 @@ class ChannelList(msgspec.Struct, frozen=True, kw_only=True):
     """All channels: the default first, then by id."""
 
     channels: list[Channel]
-
-
-class ChannelDraft(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A channel to be made."""
-
-    id: str
-    description: str = ""
-
-
-class ChannelDescription(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What a channel is about."""
-
-    description: str
-
-
-class ChannelMove(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The channel that a session is to lie in."""
-
-    channel: str

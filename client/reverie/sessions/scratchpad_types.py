@@ -30,18 +30,6 @@ class ScratchpadEntries(msgspec.Struct, frozen=True, kw_only=True):
     entries: list[ScratchpadEntry]
 
 
-class ScratchpadItems(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The list that takes the place of what was there."""
-
-    items: list[str]
-
-
-class ScratchpadValue(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The value that a key is set to."""
-
-    value: Any
-
-
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):
     """How many entries were removed."""
 

@@ -40,15 +40,6 @@ class CurationList(msgspec.Struct, frozen=True, kw_only=True):
     entries: list[CurationEntry]
 
 
-class UndoBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which entries to undo: of a job, of an action, written since a moment; or, if nothing is named, `all`."""
-
-    job: str | None = None
-    action: str | None = None
-    since: datetime | None = None
-    all: bool = False
-
-
 class Undone(msgspec.Struct, frozen=True, kw_only=True):
     """The answer to undoing several entries: which were, and why each of the others could not be."""
 
