@@ -1,1 +1,1 @@
-"""HTTP: the second composition root. It reads through `memory` and `retrieval`, and enqueues as agents do."""
+"""The HTTP server: reads through `memory` and `retrieval`, and enqueues through the producer, as agents do."""

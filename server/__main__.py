@@ -1,4 +1,4 @@
-"""`python -m server`: the HTTP server as a process. Settings come from `reverie.toml` and the environment."""
+"""Run the HTTP server as a process: `python -m server`. Settings come from `reverie.toml` and the environment."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
 from worker.supervision.processes import end_with_supervisor
 
-# The supervisor gives a process 10 s to end; calls that wait for workers are cut off before that.
+# The supervisor allows a process 10 s to stop; calls that wait for workers are cancelled before that.
 _GRACEFUL_SECONDS = 5
 _BACKLOG = 512
 
@@ -27,19 +27,19 @@ log = structlog.get_logger("server")
 
 
 def main() -> int:
-    """Serve until SIGTERM or SIGINT; returns the exit code."""
+    """Serve until SIGTERM or SIGINT. Return the exit code."""
     try:
         settings = load_settings()
         token = os.environ.get("REVERIE_TOKEN") or None
-        _refuse_open_house(settings.host, token)
+        _require_token(settings.host, token)
         listening = _listen(settings.host, settings.port)
     except ReverieError as error:
         print(f"reverie: {error}", file=sys.stderr)  # noqa: T201 - one line for the person at the terminal
         return 2 if isinstance(error, Rejected) else 1
     end_with_supervisor(os.environ)
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "server"))
-    # A question is one short text: a second thread gains nothing, and while the embed worker is busy each of the two
-    # waits for the other. Measured on two cores during ingest: recall p95 37 ms with one thread, 669 ms with two.
+    # A query is one short text: a second thread gains nothing, and while the embed worker is busy the two threads wait
+    # for each other. Measured on two cores during ingest: recall p95 37 ms with one thread, 669 ms with two.
     runtime = Runtime(settings.model_copy(update={"embedding_threads": 1}))
     runtime.make_all()
     threading.Thread(target=_warm, args=(runtime,), name="warm-embedder", daemon=True).start()
@@ -59,8 +59,9 @@ def _serve(settings: Settings, runtime: Runtime, token: str | None, listening: s
         timeout_graceful_shutdown=_GRACEFUL_SECONDS,
     )
     server = uvicorn.Server(config)
-    # Uvicorn's own handler stands only while it runs, and afterwards raises the signal that stopped it once more, which
-    # would end us with its number instead of 0. What comes before it runs must not be lost either.
+    # Uvicorn installs its own handlers only while it runs, and afterwards raises again the signal that stopped it,
+    # which would end this process with the signal's number instead of 0. A signal that arrives before it runs must not
+    # be lost either.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     log.info("serving", host=settings.host, port=settings.port)
@@ -69,9 +70,9 @@ def _serve(settings: Settings, runtime: Runtime, token: str | None, listening: s
 
 
 def _warm(runtime: Runtime) -> None:
-    """Load the model and the largest indexes before the first recall asks for them.
+    """Load the model and the largest indexes before the first recall needs them.
 
-    A failure is no reason not to serve: words answer without the model, and an index is made when it is asked for.
+    Failures are only logged: keyword search works without the model, and an index is loaded when it is first used.
     """
     runtime.task_sender.prepare()  # imports Celery now, rather than during the first recall
     try:
@@ -81,7 +82,7 @@ def _warm(runtime: Runtime) -> None:
     except ReverieError as error:
         log.warning("embedder_unavailable", error=str(error))
     try:
-        # What agents ask for first is their own workspace's; the others are made when they are asked for.
+        # Only the default workspace, which most agents use; indexes of others are loaded on first use.
         store = runtime.stores.workspace(runtime.settings.workspace, create=False)
         log.info("indexes_ready", agents=runtime.indexes.warm(store), bytes=runtime.indexes.nbytes)
     except NotFound:
@@ -90,11 +91,12 @@ def _warm(runtime: Runtime) -> None:
         log.warning("indexes_not_made", error=str(error))
 
 
-def _refuse_open_house(host: str, token: str | None) -> None:
+def _require_token(host: str, token: str | None) -> None:
+    """Raise `Rejected` for an address that other machines can reach, if there is no token."""
     if token is None and not is_loopback(host):
         raise Rejected(
-            f"host {host} can be reached by others, and there are no tokens of agents yet: "
-            "set REVERIE_TOKEN to one token for all, or listen on 127.0.0.1",
+            f"other machines can reach host {host}, and no token protects the server: "
+            "set REVERIE_TOKEN to a token for all agents, or listen on 127.0.0.1",
             field="host",
         )
 
@@ -103,8 +105,8 @@ def _listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listening = socket.create_server((host, port), family=family, backlog=_BACKLOG)
-        # asyncio does this only for sockets that it makes itself; without it each answer waits 40 ms for the
-        # caller's delayed acknowledgement. Accepted connections take it over.
+        # asyncio sets this only on sockets that it creates itself; without it each response waits 40 ms for the
+        # caller's delayed acknowledgement. Accepted connections inherit it.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         return listening
     except OSError as error:
@@ -117,5 +119,5 @@ if __name__ == "__main__":
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
-    # A thread that still waits for workers must not hold up the end of the process.
+    # A thread that still waits for workers must not delay the exit of the process.
     os._exit(code)

@@ -1,4 +1,4 @@
-"""The HTTP application over one runtime: the routes, and what stands around them."""
+"""The HTTP application of one runtime: its routes, error handlers and middleware."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from starlette.exceptions import HTTPException
 
 from reverie import __version__
 from reverie.errors import ReverieError
-from server.answers import on_http_error, on_reverie_error
 from server.gate import Gate
 from server.memories import facts, memories, notes
 from server.openapi import describe
 from server.pipeline import dead_letters, messages, operations
 from server.recall import context, recall
 from server.recall import events as recall_events
+from server.responses import on_http_error, on_reverie_error
 from server.scheduling import notifications, reminders, schedules
 from server.scheduling import runs as schedule_runs
 from server.services import Services
@@ -25,7 +25,7 @@ from server.sessions import lifecycle as session_life
 from server.upkeep import curation, notebooks
 from worker.runtime import Runtime
 
-# In this order: of two paths that match, the first is taken.
+# The order matters: of two routes that match a path, the first is used.
 _ROOMS: Final = (
     messages,
     recall,
@@ -51,9 +51,9 @@ _ROOMS: Final = (
 
 
 def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
-    """The application. With a token, every request below /v1 must carry it; without one, only loopback is served."""
-    # Redirects for a slash at the end would lead session ids astray.
-    # The page /docs loads Swagger UI from this server, and no validator from swagger.io. ReDoc has no such option.
+    """Return the application. Requests below /v1 need the token; without one, only loopback addresses are served."""
+    # A redirect for a trailing slash would change session ids that end with one.
+    # /docs loads Swagger UI from this server, and no validator from swagger.io. ReDoc has no such option.
     app = FastAPIOffline(
         title="Reverie",
         version=__version__,

@@ -1,4 +1,4 @@
-"""Read and decode the JSON bodies of requests, within a size."""
+"""Read and decode the JSON bodies of requests, up to a size limit."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ _T = TypeVar("_T")
 
 async def read_body(request: Request, *, limit_bytes: int) -> bytes:
     """Return a request's body. Raises `TooLarge`."""
-    announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > limit_bytes:
+    content_length = request.headers.get("content-length", "")
+    if content_length.isdecimal() and int(content_length) > limit_bytes:
         raise _too_large(limit_bytes)
     chunks: list[bytes] = []
     size = 0
@@ -43,12 +43,12 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     except RecursionError:
         raise Malformed("the body is nested too deep") from None
     except msgspec.DecodeError as error:
-        # A lone surrogate (`\ud800`) is JSON, though not text: only the item that holds it is at fault.
+        # A lone surrogate (`\ud800`) is valid JSON but not valid text: only the item that contains it is rejected.
         return _decode_leniently(text, kind, str(error))
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """Return the body as it came, to show a value at fault; nothing when it is nested too deep."""
+    """Return the undecoded body, from which errors quote the invalid value; empty if it is nested too deep."""
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, RecursionError):

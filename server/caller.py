@@ -1,4 +1,4 @@
-"""Who asks, and for which workspace: read from headers, which carry text as percent-encoded UTF-8."""
+"""Read the caller of a request from its headers: agent, workspace and trace id, as percent-encoded UTF-8."""
 
 from __future__ import annotations
 
@@ -15,40 +15,40 @@ AGENT_HEADER: Final = "X-Reverie-Agent"
 WORKSPACE_HEADER: Final = "X-Reverie-Workspace"
 TRACE_HEADER: Final = "X-Reverie-Trace"
 
-# Whom a call speaks for: an agent in a workspace, a workspace as a whole, or nobody in particular.
-SpeaksFor: TypeAlias = Literal["agent", "workspace", "nobody"]
+# What a call is about, and so which headers it needs: an agent in a workspace, a whole workspace, or the server.
+Subject: TypeAlias = Literal["agent", "workspace", "server"]
 
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The agent that a request speaks for, its workspace, and the trace id of the request."""
+    """The agent that a request is for, its workspace, and the trace id of the request."""
 
     agent: str
     workspace: str
     trace: str
 
 
-def caller_of(request: Request, *, speaks_for: SpeaksFor, workspace: str) -> Caller:
-    """Return who calls; `workspace` is the default. Raises `Rejected` unless the headers name whom the call speaks for.
+def caller_of(request: Request, *, subject: Subject, workspace: str) -> Caller:
+    """Return the caller of a request; `workspace` is the default. Raises `Rejected` for a missing or invalid header.
 
-    A call about a whole workspace must name it: no default is deleted.
+    A call about a whole workspace must name it, so that the default one is not deleted by mistake.
     """
-    for header, field, needed in ((AGENT_HEADER, "agent", "agent"), (WORKSPACE_HEADER, "workspace", "workspace")):
-        if speaks_for == needed and header not in request.headers:
+    for header, field in ((AGENT_HEADER, "agent"), (WORKSPACE_HEADER, "workspace")):
+        if subject == field and header not in request.headers:
             raise Rejected(f"the header {header} must name the {field}", field=field)
-    agent = check_agent(_header(request, AGENT_HEADER, "agent")) if speaks_for == "agent" else ""
+    agent = check_agent(_header(request, AGENT_HEADER, "agent")) if subject == "agent" else ""
     if WORKSPACE_HEADER in request.headers:
         workspace = check_workspace(_header(request, WORKSPACE_HEADER, "workspace"))
     return Caller(agent, workspace, trace_of(request))
 
 
 def trace_of(request: Request) -> str:
-    """The trace id that was bound to the request when it came in."""
+    """Return the trace id that the gate gave the request."""
     return str(request.scope.get("reverie.trace", ""))
 
 
 def trace_from(raw: bytes | None) -> str:
-    """The trace id in a header, or a new one. Raises `Rejected` for what is none."""
+    """Return the trace id in a header, or a new one. Raises `Rejected` for an invalid one."""
     return check_trace(decoded(raw or b"", "trace"))
 
 
@@ -59,12 +59,12 @@ def query_of(
     query = request.query_params
     for name in query:
         if name not in known:
-            raise Rejected(f"unknown parameter {name[:80]!r}; there are: {', '.join(known) or 'none'}", field=name[:80])
+            raise Rejected(f"unknown parameter {name[:80]!r}; known are: {', '.join(known) or 'none'}", field=name[:80])
     return {name: query.getlist(name) if name in sequences else query[name] for name in query}
 
 
 def decoded(raw: bytes, field: str) -> str:
-    """Percent-encoded, or plain, UTF-8 as text."""
+    """Return the text of percent-encoded or plain UTF-8. Raises `Rejected`."""
     try:
         return unquote_to_bytes(raw).decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Serve declared calls: a room lists its endpoints, and reading, threads, errors and OpenAPI follow from each call.
+"""Serve declared calls: a module lists its endpoints; decoding, threads, errors and OpenAPI follow from each call.
 
     endpoints = Endpoints("recall")
 
@@ -6,7 +6,7 @@
     def recall(services: Services, caller: Caller, call: Recall) -> RecallResponse:
         ...
 
-A handler is a plain function that runs in a thread. It gets the call validated, and returns its answer or raises.
+A handler is a plain function that runs in a thread. It gets the validated call, and returns the result or raises.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from fastapi import APIRouter, Request, Response
 
 from reverie.calls import Call, build, check, route_of
 from reverie.errors import Rejected
-from server.answers import answer
 from server.bodies import decode, read_body
-from server.caller import Caller, SpeaksFor, caller_of, decoded, query_of
+from server.caller import Caller, Subject, caller_of, decoded, query_of
 from server.openapi import operation
+from server.responses import json_response
 from server.services import Services
 
 _C = TypeVar("_C", bound=Call[Any])
@@ -34,10 +34,10 @@ _Handler = Callable[[Services, Caller, _C], Any]
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """How a call is served, and by which function.
+    """The handler of a call.
 
-    `waits` says whether a call waits for the workers: such calls have threads of their own. `status` is the HTTP status
-    of the answer to a call, and `statuses` describes those that there are.
+    `waits` returns whether a call waits for the workers: such calls have threads of their own. `status` returns the
+    HTTP status of a response; `statuses` describes all possible ones.
     """
 
     kind: type[Call[Any]]
@@ -45,7 +45,7 @@ class Endpoint:
     waits: Callable[[Any], bool]
     status: Callable[[Any], int]
     statuses: Mapping[str, str]
-    speaks_for: SpeaksFor
+    subject: Subject
 
 
 def _never(_: object) -> bool:
@@ -57,7 +57,7 @@ def _ok(_: object) -> int:
 
 
 class Endpoints:
-    """The endpoints of one room, under one heading of the API description."""
+    """The endpoints of one module, under one tag of the API description."""
 
     def __init__(self, tag: str) -> None:
         self._tag = tag
@@ -70,19 +70,19 @@ class Endpoints:
         waits: Callable[[_C], bool] = _never,
         status: Callable[[_C], int] = _ok,
         statuses: Mapping[str, str] = MappingProxyType({"200": "Done"}),
-        speaks_for: SpeaksFor = "agent",
+        subject: Subject = "agent",
     ) -> Callable[[_Handler[_C]], _Handler[_C]]:
-        """Have a function serve a call."""
+        """Register the decorated function as the handler of a call."""
 
         def add(handler: _Handler[_C]) -> _Handler[_C]:
-            self._endpoints.append(Endpoint(kind, handler, waits, status, statuses, speaks_for))
+            self._endpoints.append(Endpoint(kind, handler, waits, status, statuses, subject))
             return handler
 
         return add
 
     @property
     def kinds(self) -> list[type[Call[Any]]]:
-        """The calls that are served."""
+        """Return the calls that are served."""
         return [endpoint.kind for endpoint in self._endpoints]
 
     def router(self, services: Services) -> APIRouter:
@@ -96,18 +96,18 @@ class Endpoints:
                 methods=[route.method],
                 name=endpoint.kind.__name__,
                 description=endpoint.kind.__doc__,
-                openapi_extra=operation(endpoint.kind, speaks_for=endpoint.speaks_for, statuses=endpoint.statuses),
+                openapi_extra=operation(endpoint.kind, subject=endpoint.subject, statuses=endpoint.statuses),
             )
         return router
 
 
 def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
-        caller = caller_of(request, speaks_for=endpoint.speaks_for, workspace=services.runtime.settings.workspace)
+        caller = caller_of(request, subject=endpoint.subject, workspace=services.runtime.settings.workspace)
         call = await _read(endpoint.kind, request, services)
         run = services.threads.wait if endpoint.waits(call) else services.threads.run
         value = await run(lambda: endpoint.handler(services, caller, call))
-        return answer(value, status=endpoint.status(call))
+        return json_response(value, status=endpoint.status(call))
 
     return respond
 

@@ -1,6 +1,6 @@
-"""What every request passes first: host and token, trace id, raw paths, the clock, and the net under all failures.
+"""The outermost middleware: checks host and token, sets the trace id, restores raw paths, measures and catches errors.
 
-Plain ASGI and not a framework's middleware: it is on the path of every recall.
+It is plain ASGI instead of a framework's middleware because every recall passes through it.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from reverie.clock import new_id
 from reverie.errors import Rejected, Unavailable
 from reverie.problems import Problem, Unauthorised, problem_of
-from server.answers import internal_problem, problem_response
 from server.caller import TRACE_HEADER, trace_from
 from server.metrics import Metrics
+from server.responses import internal_problem, problem_response
 
 _TRACE: Final = TRACE_HEADER.lower().encode()
 
@@ -28,7 +28,7 @@ log = structlog.get_logger(__name__)
 
 
 class Gate:
-    """Wraps the application. Without a token it serves only those who call this machine by a loopback name."""
+    """Wraps the application. Without a token it accepts only requests whose host is a loopback name."""
 
     def __init__(self, app: ASGIApp, *, token: str | None, metrics: Metrics) -> None:
         self._app = app
@@ -51,9 +51,9 @@ class Gate:
         refused = refused or self._refused(scope["path"], headers, trace)
         _keep_raw_path(scope)
         with structlog.contextvars.bound_contextvars(trace_id=trace):
-            await self._serve(scope, receive, _Answer(send, trace), refused)
+            await self._serve(scope, receive, _Reply(send, trace), refused)
 
-    async def _serve(self, scope: Scope, receive: Receive, reply: _Answer, refused: Problem | None) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, reply: _Reply, refused: Problem | None) -> None:
         started = time.perf_counter()
         try:
             if refused is not None:
@@ -64,7 +64,7 @@ class Gate:
             if reply.status is None:
                 error = Unavailable("the server is stopping: what was accepted before is safe, try again")
                 await problem_response(problem_of(error, trace=reply.trace))(scope, receive, reply)
-        except Exception:  # the boundary of the request: nobody is shown a traceback
+        except Exception:  # the boundary of the request: callers never see a traceback
             log.exception("request_crashed", method=scope["method"], route=_route(scope))
             if reply.status is None:
                 await problem_response(internal_problem(reply.trace))(scope, receive, reply)
@@ -73,10 +73,10 @@ class Gate:
 
     def _refused(self, path: str, headers: dict[bytes, bytes], trace: str) -> Problem | None:
         if self._token is None:
-            # A web page whose name was made to resolve to 127.0.0.1 would otherwise read everything.
+            # Otherwise a web page whose name resolves to 127.0.0.1 (DNS rebinding) could read everything.
             if not _is_loopback_name(headers.get(b"host", b"").decode("latin-1")):
                 error = Rejected(
-                    "without a token this server answers only to localhost, 127.0.0.1 and [::1]", field="host"
+                    "without a token this server answers only as localhost, 127.0.0.1 or [::1]", field="host"
                 )
                 return problem_of(error, trace=trace)
             return None
@@ -85,8 +85,8 @@ class Gate:
         return None
 
 
-class _Answer:
-    """Sends the answer, with the trace id among its headers, and remembers its status."""
+class _Reply:
+    """Sends the response with the trace id in a header, and records its status."""
 
     def __init__(self, send: Send, trace: str) -> None:
         self._send = send
@@ -101,7 +101,7 @@ class _Answer:
 
 
 def _keep_raw_path(scope: Scope) -> None:
-    """Route by the path as it was sent: a session id may hold slashes, and `%2F` must not become one."""
+    """Route by the path as it was sent: `%2F` in a session id must not become a separator."""
     raw = scope.get("raw_path")
     if raw and scope["path"].startswith("/v1/"):
         scope["path"] = raw.partition(b"?")[0].decode("latin-1")
@@ -117,7 +117,7 @@ def _is_loopback_name(host: str) -> bool:
 
 
 def is_loopback(host: str) -> bool:
-    """Whether an address or name is this machine's own."""
+    """Return whether an address or a name is a loopback address."""
     if host.lower() == "localhost":
         return True
     try:

@@ -1,6 +1,6 @@
-"""Measurements for Prometheus: the pipeline's status, read when asked for, and how long requests take.
+"""Metrics for Prometheus: the pipeline's status, read on each scrape, and the duration of requests.
 
-No workspace, agent or session is ever a label: there may be any number of them, and their names are not ours to show.
+Workspaces, agents and sessions are never labels: their number is unbounded, and their names are private.
 """
 
 from __future__ import annotations
@@ -27,23 +27,23 @@ class Metrics:
         self._registry.register(_Pipeline(read_status))
         self._requests = Histogram(
             "reverie_http_request_seconds",
-            "How long requests took.",
+            "Duration of requests.",
             ("method", "route", "status"),
             registry=self._registry,
             buckets=_BUCKETS,
         )
 
     def observe(self, method: str, route: str, status: int, seconds: float) -> None:
-        """Note one request."""
+        """Record one request."""
         known = method if method in _METHODS else "other"
         self._requests.labels(known, route, str(status)).observe(seconds)
 
     def counter(self, name: str, what: str, read: Callable[[], float]) -> None:
-        """Show a number that only grows, read when asked for; its name gets `_total` at the end."""
+        """Add a counter that `read` returns on each scrape; its name gets the suffix `_total`."""
         self._registry.register(_Counter(name, what, read))
 
     def text(self) -> bytes:
-        """Everything in Prometheus' own form."""
+        """Return all metrics in the text format of Prometheus."""
         return generate_latest(self._registry)
 
 
@@ -61,7 +61,7 @@ class _Pipeline(Collector):
         self._read_status = read_status
 
     def describe(self) -> list[GaugeMetricFamily]:
-        """Nothing: registering must not read the status."""
+        """Return nothing, so that registering does not read the status."""
         return []
 
     def collect(self) -> Iterator[GaugeMetricFamily]:
@@ -70,13 +70,13 @@ class _Pipeline(Collector):
         yield _gauge("reverie_broker_up", "Whether the broker answers.", float(status.broker == "up"))
         yield from _broker_gauges(status)
         yield from _stage_gauges(status)
-        yield _gauge("reverie_dead_letters", "Work that waits for a person.", status.dead_letters)
+        yield _gauge("reverie_dead_letters", "Dead letters, which a person replays or drops.", status.dead_letters)
         yield _gauge("reverie_wal_bytes", "Size of the write-ahead logs of all workspaces.", status.wal_bytes)
         yield _gauge("reverie_workspaces", "Workspaces that exist.", status.workspaces_total)
         yield _gauge("reverie_stores_unusable", "Databases that cannot be read.", len(status.errors))
         up = float(status.embedder.state != "down")
         yield _gauge("reverie_embedder_up", "Whether the server's embedder answers.", up)
-        yield _gauge("reverie_memories", "Memories that stand, of all workspaces and the account.", status.memories)
+        yield _gauge("reverie_memories", "Current memories of all workspaces and the account.", status.memories)
         yield from _job_gauges(status)
         yield from _language_model_gauges(status)
         yield from _time_gauges(status.time)
@@ -84,31 +84,31 @@ class _Pipeline(Collector):
 
 def _broker_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     if status.broker != "up":
-        return  # a gauge that is absent says "not known", a zero would say "nothing waits"
-    yield _labelled("reverie_queue_depth", "Tasks that wait.", "queue", status.queues)
+        return  # an absent gauge means "unknown", a zero would mean "nothing is waiting"
+    yield _labelled("reverie_queue_depth", "Tasks waiting in a queue.", "queue", status.queues)
     oldest = max((inbox.oldest_age_seconds for inbox in status.inboxes), default=0.0)
-    yield _gauge("reverie_inbox_size", "Items accepted and not yet stored.", sum(box.size for box in status.inboxes))
-    yield _gauge("reverie_inbox_oldest_seconds", "Age of the oldest of them.", oldest)
+    yield _gauge("reverie_inbox_size", "Items accepted but not yet stored.", sum(box.size for box in status.inboxes))
+    yield _gauge("reverie_inbox_oldest_seconds", "Age of the oldest item in the inbox.", oldest)
     yield _gauge("reverie_workers", "Workers that are alive.", len(status.workers))
     quantiles = {"0.5": status.lag.p50_seconds, "0.99": status.lag.p99_seconds}
     known = {name: value for name, value in quantiles.items() if value is not None}
-    yield _labelled("reverie_lag_seconds", "From accepted to searchable, last five minutes.", "quantile", known)
+    yield _labelled("reverie_lag_seconds", "Seconds from accepted to searchable, last five minutes.", "quantile", known)
 
 
 def _stage_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     waiting = {name: float(stage.waiting) for name, stage in status.stages.items()}
     oldest = {name: stage.oldest_age_seconds for name, stage in status.stages.items()}
-    yield _labelled("reverie_stage_waiting", "Rows that wait at a stage.", "stage", waiting)
-    yield _labelled("reverie_stage_oldest_seconds", "Age of the oldest of them.", "stage", oldest)
+    yield _labelled("reverie_stage_waiting", "Rows waiting at a stage.", "stage", waiting)
+    yield _labelled("reverie_stage_oldest_seconds", "Age of the oldest row waiting at a stage.", "stage", oldest)
 
 
 def _job_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     jobs = {name.removeprefix("reverie."): job for name, job in status.jobs.items()}
     started = {name: job.started_at.timestamp() for name, job in jobs.items()}
     failed = {name: float(job.error is not None) for name, job in jobs.items()}
-    yield _labelled("reverie_job_last_run_seconds", "When a job's newest run began, since 1970.", "job", started)
-    yield _labelled("reverie_job_failed", "Whether a job's newest run failed.", "job", failed)
-    counts = GaugeMetricFamily("reverie_job_last_count", "What its newest run counted.", labels=["job", "count"])
+    yield _labelled("reverie_job_last_run_seconds", "Start of a job's latest run, as Unix time.", "job", started)
+    yield _labelled("reverie_job_failed", "Whether a job's latest run failed.", "job", failed)
+    counts = GaugeMetricFamily("reverie_job_last_count", "Counts of a job's latest run.", labels=["job", "count"])
     for name, job in jobs.items():
         for what, value in job.counts.items():
             if isinstance(value, (int, float)):
@@ -120,28 +120,34 @@ def _language_model_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily
     model, today = status.language_model, status.language_model.today
     yield _gauge("reverie_language_model_up", "Whether the server's language model answers.", model.state != "down")
     used = {name: float(getattr(today, name)) for name in today.__struct_fields__}
-    yield _labelled("reverie_language_model_today", "What it was used for since midnight in UTC.", "what", used)
+    yield _labelled("reverie_language_model_today", "Usage of the language model since midnight UTC.", "what", used)
 
 
 def _time_gauges(time: TimeStatus) -> Iterator[GaugeMetricFamily]:
-    yield _labelled("reverie_schedules", "Schedules.", "status", time.schedules)
-    yield _gauge("reverie_schedules_overdue", "Due, and no run of it is under way.", time.schedules_overdue)
+    yield _labelled("reverie_schedules", "Schedules by status.", "status", time.schedules)
+    yield _gauge(
+        "reverie_schedules_overdue", "Schedules that are due without a run in progress.", time.schedules_overdue
+    )
     oldest = time.schedules_oldest_overdue_seconds
-    yield _gauge("reverie_schedules_oldest_overdue_seconds", "How long the first of them has been due.", oldest)
-    yield _labelled("reverie_schedule_runs_open", "Runs that have not ended.", "status", time.runs_open)
+    yield _gauge(
+        "reverie_schedules_oldest_overdue_seconds", "Seconds for which the first of them has been due.", oldest
+    )
+    yield _labelled("reverie_schedule_runs_open", "Runs that are pending or running.", "status", time.runs_open)
     pending = time.runs_oldest_pending_seconds
-    yield _gauge("reverie_schedule_runs_oldest_pending_seconds", "How long one has waited to be started.", pending)
+    yield _gauge("reverie_schedule_runs_oldest_pending_seconds", "Age of the oldest pending run.", pending)
     quantiles = {"0.5": time.start_lag.p50_seconds, "0.99": time.start_lag.p99_seconds}
     known = {name: value for name, value in quantiles.items() if value is not None}
-    yield _labelled("reverie_schedule_start_lag_seconds", "From due to started, last hour.", "quantile", known)
+    yield _labelled("reverie_schedule_start_lag_seconds", "Seconds from due to started, last hour.", "quantile", known)
     failed = time.runs_failed_last_day
     yield _gauge("reverie_schedule_runs_failed_last_day", "Runs that failed or timed out in 24 hours.", failed)
     yield _gauge("reverie_reminders_waiting", "Reminders that are not due yet.", time.reminders_waiting)
     yield _gauge("reverie_reminders_due", "Reminders that are due and not delivered.", time.reminders_due)
     due = time.reminders_oldest_due_seconds
-    yield _gauge("reverie_reminders_oldest_due_seconds", "How long the first of them has been due.", due)
-    yield _gauge("reverie_notifications_waiting", "Neither pushed nor acknowledged.", time.notifications_waiting)
-    yield _gauge("reverie_pushes_put_back", "Pushes that failed and are tried again.", time.pushes_put_back)
+    yield _gauge("reverie_reminders_oldest_due_seconds", "Seconds for which the first of them has been due.", due)
+    yield _gauge(
+        "reverie_notifications_waiting", "Notifications neither pushed nor acknowledged.", time.notifications_waiting
+    )
+    yield _gauge("reverie_pushes_put_back", "Pushes that failed and will be tried again.", time.pushes_put_back)
 
 
 def _gauge(name: str, what: str, value: float) -> GaugeMetricFamily:

@@ -1,4 +1,4 @@
-"""Describe the API at /openapi.json from the declared calls: their arguments, limits, documentation and answers."""
+"""Describe the API at /openapi.json from the declared calls: arguments, limits, documentation and responses."""
 
 from __future__ import annotations
 
@@ -9,43 +9,43 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from reverie.calls import Call, answer_of, route_of
+from reverie.calls import Call, response_type, route_of
 from reverie.problems import CONTENT_TYPE, Problem
-from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER, SpeaksFor
+from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER, Subject
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
-    "A memory pipeline for AI agents. Header values are percent-encoded UTF-8, and so are ids in paths. A workspace is"
-    " created with its first message: until then it reads as empty. Errors are problem details (RFC 9457) with a"
+    "A memory pipeline for AI agents. Header values and ids in paths are percent-encoded UTF-8. A workspace is created"
+    " when something is first stored in it; until then it reads as empty. Errors are problem details (RFC 9457) with a"
     " stable `type`, `urn:reverie:problem:...`."
 )
-_HEADERS: Final[Mapping[SpeaksFor, tuple[str, ...]]] = {
+_HEADERS: Final[Mapping[Subject, tuple[str, ...]]] = {
     "agent": (AGENT_HEADER, WORKSPACE_HEADER, TRACE_HEADER),
     "workspace": (WORKSPACE_HEADER, TRACE_HEADER),
-    "nobody": (TRACE_HEADER,),
+    "server": (TRACE_HEADER,),
 }
 
 
-def operation(kind: type[Call[Any]], *, speaks_for: SpeaksFor, statuses: Mapping[str, str]) -> dict[str, Any]:
-    """Return what OpenAPI says of a call: its parameters, its body, and its answers by HTTP status."""
+def operation(kind: type[Call[Any]], *, subject: Subject, statuses: Mapping[str, str]) -> dict[str, Any]:
+    """Return the OpenAPI operation of a call: its parameters, its body, and its responses by HTTP status."""
     route, schemas = route_of(kind), _schemas([kind])
     arguments = schemas[kind.__name__]
     parameters = [
         {
             "name": name,
             "in": "header",
-            "required": name == _HEADERS[speaks_for][0] != TRACE_HEADER,
+            "required": name == _HEADERS[subject][0] != TRACE_HEADER,
             "schema": {"type": "string"},
         }
-        for name in _HEADERS[speaks_for]
+        for name in _HEADERS[subject]
     ]
     parameters += [_parameter(name, "path", arguments) for name in route.path_fields]
-    content = {"application/json": {"schema": _reference(answer_of(kind))}}
+    content = {"application/json": {"schema": _reference(response_type(kind))}}
     described: dict[str, Any] = {
         "responses": {status: {"description": text, "content": content} for status, text in statuses.items()}
     }
     described["responses"]["default"] = {
-        "description": "What went wrong",
+        "description": "An error",
         "content": {CONTENT_TYPE: {"schema": _reference(Problem)}},
     }
     in_query = [name for name in arguments["properties"] if name not in route.path_fields]
@@ -60,19 +60,19 @@ def operation(kind: type[Call[Any]], *, speaks_for: SpeaksFor, statuses: Mapping
 
 
 def describe(app: FastAPI, kinds: Iterable[type[Call[Any]]]) -> None:
-    """Have the application answer /openapi.json with the schemas of these calls and their answers."""
+    """Make the application serve /openapi.json with the schemas of these calls and their responses."""
     calls = list(kinds)
 
     def document() -> dict[str, Any]:
         if app.openapi_schema is None:
             schema = get_openapi(title=app.title, version=app.version, description=_ABOUT, routes=app.routes)
-            schemas = _schemas([*(answer_of(kind) for kind in calls), *calls, Problem])
+            schemas = _schemas([*(response_type(kind) for kind in calls), *calls, Problem])
             for kind in calls:
                 _remove_path_fields(schemas, kind)
             schema["components"] = {"schemas": schemas}
             for path in schema["paths"].values():
                 for described in path.values():
-                    # Written by the framework for bodies that it decodes itself.
+                    # Added by the framework for bodies that it decodes itself.
                     described["responses"].pop("422", None)
             app.openapi_schema = schema
         return app.openapi_schema
@@ -86,7 +86,7 @@ def _schemas(kinds: Iterable[type]) -> dict[str, Any]:
 
 
 def _remove_path_fields(schemas: dict[str, Any], kind: type[Call[Any]]) -> None:
-    """Leave in a call's schema what its body holds; one without a body needs no schema."""
+    """Remove path fields from the schema of a call's body, and the whole schema if the call has no body."""
     route, schema = route_of(kind), schemas[kind.__name__]
     for name in route.path_fields:
         schema["properties"].pop(name, None)

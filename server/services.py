@@ -1,4 +1,4 @@
-"""What all handlers share: the runtime of this process, recall, and the stores that exist."""
+"""The services that all handlers share: the runtime, recall and its recording, status, and existing stores."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from reverie.errors import NotFound
 from reverie.pipeline.producer import Producer
 from reverie.pipeline.status import PipelineStatus
 from reverie.recall.types import RecallResponse
-from server.answers import Threads
 from server.caller import Caller
 from server.metrics import Metrics
+from server.responses import Threads
 from storage.recall.records import Hit
 from storage.stores import Store
 from worker.runtime import Runtime
 
 
 class Services:
-    """One for each application."""
+    """The services of one application."""
 
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
@@ -30,7 +30,7 @@ class Services:
         self.metrics = Metrics(self.status)
         self.metrics.counter(
             "reverie_recalls_dropped",
-            "Recalls whose hits were not recorded.",
+            "Recalls whose hits were not recorded because the buffer was full.",
             lambda: runtime.recall_buffer.dropped,
         )
 

@@ -49,15 +49,15 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
 
     route: ClassVar[str] = ""
     # How long the client waits for the answer; None for its own timeout.
-    answer_seconds: ClassVar[float | None] = None
+    response_timeout_seconds: ClassVar[float | None] = None
 
     def checked(self) -> Self:
         """Return the call with its arguments normalised. Raises `Rejected` for rules that span several arguments."""
         return self
 
-    def http_seconds(self) -> float | None:
+    def http_timeout_seconds(self) -> float | None:
         """Return how many seconds the client waits for the answer; None for its own timeout."""
-        return self.answer_seconds
+        return self.response_timeout_seconds
 
 
 class InSession(Call[_A], frozen=True):
@@ -121,7 +121,7 @@ def route_of(kind: type[Call[Any]]) -> Route:
 
 
 @cache
-def answer_of(kind: type[Call[Any]]) -> type:
+def response_type(kind: type[Call[Any]]) -> type:
     """Return the type of a call's answer, the argument of `Call[...]`."""
     for base in (base for parent in kind.__mro__ for base in getattr(parent, "__orig_bases__", ())):
         for argument in get_args(base):

@@ -10,7 +10,7 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from reverie.calls import Call, answer_of, route_of
+from reverie.calls import Call, response_type, route_of
 from reverie.clock import rfc3339
 from reverie.config import ClientConfig
 from reverie.contract import FilePayload, MessagePayload, WaitFor
@@ -41,7 +41,7 @@ class HttpTransport:
 
     def send(self, call: Call[_T], *, trace: str = "", timeout_seconds: float | None = None) -> _T:
         """Send a call and return its answer. Raises what the server raised, or `Unavailable`."""
-        route, answer = route_of(type(call)), answer_of(type(call))
+        route, answer = route_of(type(call)), response_type(type(call))
         arguments = msgspec.to_builtins(call)
         path = route.path.format_map({name: path_segment(str(arguments.pop(name))) for name in route.path_fields})
         request: dict[str, Any] = {"headers": {"X-Reverie-Trace": quote(trace, safe="")} if trace else {}}
@@ -50,7 +50,7 @@ class HttpTransport:
             request["content"] = msgspec.json.encode(arguments)
         else:
             request["params"] = {name: value for name, value in arguments.items() if value is not None}
-        timeout = timeout_seconds or call.http_seconds() or self._config.timeout_seconds
+        timeout = timeout_seconds or call.http_timeout_seconds() or self._config.timeout_seconds
         response = self._send(route.method, path, timeout=timeout, **request)
         if response.is_success:
             try:

@@ -1,4 +1,4 @@
-"""/v1/facts: the current value of each category and key, and its history."""
+"""/v1/facts: set, list, read and delete facts, and read their history."""
 
 from __future__ import annotations
 

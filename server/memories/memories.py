@@ -1,4 +1,4 @@
-"""/v1/memories: memories stored, searched, read, changed and deleted."""
+"""/v1/memories: store, search, read, change and delete memories."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def memories_of(services: Services, caller: Caller) -> AgentMemories:
 
 
 def notify_pipeline(services: Services, stored: StoredMemory) -> StoredMemory:
-    """Have the pipeline index a stored memory; if the broker is down, the sweep finds it."""
+    """Notify the pipeline to index a stored memory; if the broker is down, the sweep finds it."""
     services.runtime.notify_stage("chunk", stored.store.name)
     return stored
 

@@ -1,4 +1,4 @@
-"""/v1/notes: texts that an agent stores under ids of its own."""
+"""/v1/notes: add, list, read, change and delete notes."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Routes for messages, files, dead letters and the state of the pipeline."""
+"""Routes for messages, files, dead letters and the status of the pipeline."""

@@ -1,4 +1,4 @@
-"""/v1/dead-letters: work that cannot succeed by itself, read, replayed and dropped."""
+"""/v1/dead-letters: list, read, replay and drop dead letters."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def _drop(services: Services, caller: Caller, call: calls.DropDeadLetter) -> Del
 
 
 def to_dead_letter(record: records.DeadLetter, *, with_payload: bool) -> DeadLetter:
-    """Return a stored dead letter as the client sees it."""
+    """Convert a stored dead letter to that of the API."""
     payload = record.payload.decode("utf-8", "replace") if with_payload and record.payload is not None else None
     return DeadLetter(
         id=record.id,

@@ -1,4 +1,4 @@
-"""POST /v1/messages and POST /v1/files: what agents hand over, put into the inbox."""
+"""POST /v1/messages and POST /v1/files: put the messages and files of agents into the inbox."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from server.services import Services
 endpoints = Endpoints("ingest")
 
 _SESSION_FIELDS: Final = ("session", "user", "provider", "chat_id", "channel", "strict")
-_STATUSES: Final = {"202": "In the inbox", "200": "Stored, or searchable, as `wait` asks"}
+_STATUSES: Final = {"202": "In the inbox", "200": "Stored or searchable, as requested by `wait`"}
 
 
 def _waits(call: calls.IngestMessages | calls.IngestFile) -> bool:

@@ -1,4 +1,4 @@
-"""/v1/status, /healthz and /metrics: the state of the process, for people, probes and Prometheus."""
+"""/v1/status, /healthz and /metrics: the status of the pipeline for people, probes and Prometheus."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from server.services import Services
 endpoints = Endpoints("operations")
 
 
-@endpoints.serves(calls.GetStatus, speaks_for="nobody")
+@endpoints.serves(calls.GetStatus, subject="server")
 def _get_status(services: Services, _: Caller, __: calls.GetStatus) -> PipelineStatus:
     return services.status()
 
 
 def probes(services: Services) -> APIRouter:
-    """Return the routes that are no calls of agents."""
+    """Return the routes of probes and Prometheus, which are not part of the API."""
     router = APIRouter()
 
     def reaches_broker() -> bool:

@@ -1,4 +1,4 @@
-"""POST /v1/context and POST /v1/sessions/{session}/restore: what an agent reads before it answers."""
+"""POST /v1/context and POST /v1/sessions/{session}/restore: the text and messages to put into a prompt."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def _refiner(services: Services) -> LanguageModel:
     model = services.runtime.language_model
     if model is None:
         raise Rejected(
-            "refine needs a language model and none is set: set language_model_base_url and language_model",
+            "refine needs a language model, but none is configured: set language_model_base_url and language_model",
             field="refine",
         )
     return model

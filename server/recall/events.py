@@ -1,4 +1,4 @@
-"""GET /v1/recall-events: what an agent's recalls have found."""
+"""GET /v1/recall-events: the recorded results of an agent's recalls."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""POST /v1/recall, the call that agents make most, and POST /v1/sessions/search."""
+"""POST /v1/recall and POST /v1/sessions/search."""
 
 from __future__ import annotations
 

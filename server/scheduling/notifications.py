@@ -1,4 +1,4 @@
-"""/v1/notifications: what there is to report of schedules, listed and acknowledged."""
+"""/v1/notifications: list and acknowledge notifications about schedules."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/reminders: messages to deliver at a time: stored, listed, claimed and confirmed."""
+"""/v1/reminders: add, list, claim, confirm and cancel reminders."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/schedules/{id}/runs and /v1/runs: the runs of a schedule, started by hand, reported and cancelled."""
+"""/v1/schedules/{id}/run, /runs and /v1/runs: list, start, report and cancel the runs of a schedule."""
 
 from __future__ import annotations
 

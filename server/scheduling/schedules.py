@@ -1,4 +1,4 @@
-"""/v1/schedules: schedules added, listed, changed, paused, resumed and deleted."""
+"""/v1/schedules: add, list, change, pause, resume and delete schedules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ endpoints = Endpoints("schedules")
 
 
 def store_of_schedule(services: Services, caller: Caller, schedule_id: str) -> Store:
-    """Return the store that a schedule would be in. Raises `NotFound` for the schedule when there is none."""
+    """Return the store that a schedule would be in. Raises `NotFound`, naming the schedule, if there is none."""
     store = services.existing_store(caller.workspace)
     if store is None:
         raise NotFound(f"agent {caller.agent} has no schedule {schedule_id!r}", field="id")

@@ -1,4 +1,4 @@
-"""/v1/channels: the channels of a workspace; and the channel of a session."""
+"""/v1/channels and /v1/sessions/{session}/channel: manage channels, and move sessions between them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/sessions/{session}/start, /idle and /archive, and sessions by their reference code."""
+"""/v1/sessions/{session}/start, /idle and /archive, and /v1/sessions/by-ref/{ref_code}."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""/v1/scratchpads: the working notes of a session, as a list and as keys with values."""
+"""/v1/scratchpads: the working notes of a session, as a list of texts and as keys with values."""
 
 from __future__ import annotations
 

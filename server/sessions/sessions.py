@@ -1,4 +1,4 @@
-"""/v1/sessions and /v1/workspace: sessions listed, read, exported and forgotten, and whole workspaces deleted."""
+"""/v1/sessions and /v1/workspace: list, read, export and forget sessions, and delete workspaces."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _get_working_memory(services: Services, caller: Caller, call: calls.GetWorki
 def _forget_session(services: Services, caller: Caller, call: calls.ForgetSession) -> Deleted:
     runtime = services.runtime
     try:
-        # A message that is still in the inbox of a workspace without a store has to be refused, too.
+        # A message may be in the inbox of a workspace that has no store yet; it has to be forgotten too.
         pending = runtime.inbox.stats(caller.workspace).size > 0
         store = runtime.stores.workspace(caller.workspace, create=pending)
     except NotFound:
@@ -64,7 +64,7 @@ def _forget_session(services: Services, caller: Caller, call: calls.ForgetSessio
     return Deleted(deleted=deleted)
 
 
-@endpoints.serves(calls.DeleteWorkspace, speaks_for="workspace")
+@endpoints.serves(calls.DeleteWorkspace, subject="workspace")
 def _delete_workspace(services: Services, caller: Caller, _: calls.DeleteWorkspace) -> Deleted:
     runtime = services.runtime
     runtime.indexes.forget_workspace(caller.workspace)

@@ -1,4 +1,4 @@
-"""/v1/sessions/{session}/summary and /compact: a session's rolling summary, and condensing its oldest turns now."""
+"""/v1/sessions/{session}/summary and /compact: read a rolling summary, and condense a session's oldest turns now."""
 
 from __future__ import annotations
 

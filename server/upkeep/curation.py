@@ -1,4 +1,4 @@
-"""/v1/curation: what jobs changed in the caller's memories, and undoing it."""
+"""/v1/curation: list what jobs changed in the caller's memories, and undo it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from storage.upkeep.curation import CurationFilter
 
 endpoints = Endpoints("curation")
 
-# An undo leaves work to the pipeline: memories to chunk again, chunks to embed with another model.
+# An undo leaves work for the pipeline: memories to chunk again, chunks to embed with another model.
 _STAGES = ("chunk", "embed")
 
 

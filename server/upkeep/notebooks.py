@@ -1,4 +1,4 @@
-"""/v1/checkpoints, /v1/history and /v1/promotions: an agent's memory files in git, and what dreams promoted."""
+"""/v1/checkpoints, /v1/history and /v1/promotions: an agent's memory files in git, and promoted memories."""
 
 from __future__ import annotations
 

@@ -311,11 +311,11 @@ def test_a_call_beyond_those_that_may_wait_is_refused(
 ) -> None:
     """Given as many waiting calls as there may be, when one more waits, then nothing of it is accepted."""
     memory = clients()
-    monkeypatch.setattr("server.answers.MAX_WAITING", 1)
+    monkeypatch.setattr("server.responses.MAX_WAITING", 1)
     for _ in range(2):  # the place of one that has ended is free again
         with pytest.raises(WaitTimeout):
             memory.ingest("s", LISBON, wait="stored", timeout_seconds=0.1)
-    monkeypatch.setattr("server.answers.MAX_WAITING", 0)
+    monkeypatch.setattr("server.responses.MAX_WAITING", 0)
     with pytest.raises(Unavailable, match="nothing was accepted") as caught:
         memory.ingest("s", {**LISBON, "id": "m"}, wait="stored")
     assert caught.value.unconfirmed == ("m",)

@@ -68,7 +68,7 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
         # The server compares `expires_at` with its own clock.
         return check_memory(self, now=0)
 
-    def http_seconds(self) -> float | None:
+    def http_timeout_seconds(self) -> float | None:
         """Return the time that the server may wait for the workers, and some more."""
         return self.timeout_seconds + _MARGIN_SECONDS if self.wait == "searchable" else None
 

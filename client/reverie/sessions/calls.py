@@ -165,14 +165,14 @@ class CloseSession(InSession[Session], frozen=True):
     """
 
     route: ClassVar = "POST /v1/sessions/{session}/idle"
-    answer_seconds: ClassVar = _ENDING_SECONDS
+    response_timeout_seconds: ClassVar = _ENDING_SECONDS
 
 
 class ArchiveSession(InSession[Session], kw_only=True, frozen=True):
     """Archive an idle session; with `force` an active one too. Raises `NotFound` and `Conflict`."""
 
     route: ClassVar = "POST /v1/sessions/{session}/archive"
-    answer_seconds: ClassVar = _ENDING_SECONDS
+    response_timeout_seconds: ClassVar = _ENDING_SECONDS
     force: Annotated[bool, Meta(description="Archive an active session too.")] = False
 
 
@@ -193,7 +193,7 @@ class CompactSession(InSession[Compacted], frozen=True):
     """
 
     route: ClassVar = "POST /v1/sessions/{session}/compact"
-    answer_seconds: ClassVar = _COMPACT_SECONDS
+    response_timeout_seconds: ClassVar = _COMPACT_SECONDS
     token_budget: TokenBudget | None = None
 
 

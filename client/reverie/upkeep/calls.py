@@ -66,7 +66,7 @@ class UndoAll(Call[Undone], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/curation/undo"
-    answer_seconds: ClassVar = _UNDO_ALL_SECONDS
+    response_timeout_seconds: ClassVar = _UNDO_ALL_SECONDS
     job: Job = None
     action: Action = None
     since: Annotated[datetime | None, Meta(description="Only entries since this time, with a time zone.")] = None

@@ -1,4 +1,4 @@
-"""Answers: typed structs as JSON, errors as problem details, and work moved off the event loop."""
+"""Build responses: structs as JSON and errors as problem details. `Threads` runs handlers off the event loop."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from reverie.errors import ReverieError, Unavailable
 from reverie.problems import CONTENT_TYPE, TYPE_PREFIX, Internal, Problem, problem_of
 from server.caller import trace_of
 
-# Calls that wait for the workers each take a thread; beyond this many, a caller is told so at once.
+# Each call that waits for the workers takes a thread; further ones are refused at once.
 MAX_WAITING: Final = 32
 
 log = structlog.get_logger(__name__)
@@ -24,21 +24,21 @@ _T = TypeVar("_T")
 
 
 class Threads:
-    """Runs blocking work in threads. What waits for workers has threads of its own and holds up nobody else."""
+    """Runs blocking handlers in threads. Calls that wait for workers have threads of their own and delay no others."""
 
     def __init__(self) -> None:
         self._waiting = 0
         self._limiter: CapacityLimiter | None = None
 
     async def run(self, work: Callable[[], _T]) -> _T:
-        """Run work that ends by itself."""
+        """Run work that does not wait for the workers."""
         return await to_thread.run_sync(work)
 
     async def wait(self, work: Callable[[], _T]) -> _T:
-        """Run work that waits for the workers. Raises `Unavailable`, before it begins, when too many wait already."""
+        """Run work that waits for the workers. Raises `Unavailable`, before it starts, if too many are waiting."""
         if self._waiting >= MAX_WAITING:
             raise Unavailable(
-                f"{MAX_WAITING} calls wait for the workers already, nothing was accepted: "
+                f"{MAX_WAITING} calls are already waiting for the workers, nothing was accepted: "
                 "try again, or do not wait (wait=queued)"
             )
         if self._limiter is None:
@@ -50,24 +50,24 @@ class Threads:
             self._waiting -= 1
 
 
-def answer(value: object, *, status: int = 200) -> Response:
-    """A struct as the body of an answer."""
+def json_response(value: object, *, status: int = 200) -> Response:
+    """Return a response with a struct as its JSON body."""
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
 
 
 def problem_response(problem: Problem) -> Response:
-    """An error as the body of an answer."""
+    """Return an error response."""
     response = Response(msgspec.json.encode(problem), status_code=problem.status, media_type=CONTENT_TYPE)
     if problem.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
     if problem.status == 413:
-        # What is left of the body will not be read.
+        # The rest of the body is not read.
         response.headers["Connection"] = "close"
     return response
 
 
 async def on_reverie_error(request: Request, error: Exception) -> Response:
-    """Turn an error that was raised on purpose into problem details. One that is ours to mend is logged."""
+    """Return the problem details of an error of Reverie. Server errors (5xx) are logged."""
     assert isinstance(error, ReverieError)
     problem = problem_of(error, trace=trace_of(request))
     if problem.status >= 500:
@@ -76,7 +76,7 @@ async def on_reverie_error(request: Request, error: Exception) -> Response:
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:
-    """Turn the framework's own errors (no such path, no such method) into problem details."""
+    """Return the problem details of an error of the framework: no such path, no such method."""
     assert isinstance(error, HTTPException)
     slug = "not-found" if error.status_code == 404 else "rejected"
     detail = f"{request.method} {request.url.path[:200]}: {error.detail}; see /docs"
@@ -93,7 +93,5 @@ async def on_http_error(request: Request, error: Exception) -> Response:
 
 
 def internal_problem(trace: str) -> Problem:
-    """What a caller is told of a failure that nobody foresaw: nothing but where to look."""
-    return problem_of(
-        Internal("something went wrong inside Reverie; its log says more under this trace id"), trace=trace
-    )
+    """Return the problem details of an unexpected failure: only a pointer to the server's log, no details."""
+    return problem_of(Internal("the server failed; its log has the details under this trace id"), trace=trace)
