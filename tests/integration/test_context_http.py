@@ -269,7 +269,7 @@ def test_the_command_line_prints_the_document(plain_url: str, tmp_path: Path) ->
         (("context", "now", "--budget", "-5"), 2, "--budget"),
         (("context", "now", "--refine"), 2, "language_model_base_url"),
         (("sessions", "restore", "nowhere"), 1, "no session 'nowhere'"),
-        (("sessions", "restore", "now", "--budget", "0"), 2, "token_budget"),
+        (("sessions", "restore", "now", "--budget", "0"), 2, "--budget"),
     ],
 )
 def test_the_command_line_fails_in_one_line(

@@ -225,7 +225,7 @@ def test_the_command_line_of_scratchpads(reverie: CommandLine) -> None:
     assert reverie("scratchpads", "show", "s", "--key", "k").json == {"a": 1}
     assert reverie("scratchpads", "show", "s", "--json").json["items"] == ["find flights", "book"]
     assert reverie("scratchpads", "clear", "s", "--json").json == {"cleared": 3}
-    assert "Nothing is noted" in reverie("scratchpads", "show", "s").out
+    assert "The scratchpad of session s is empty" in reverie("scratchpads", "show", "s").out
     for wrong in (["s"], ["s", "x", "--key", "k", "--value", "1"], ["s", "--key", "k"]):
         assert reverie("scratchpads", "write", *wrong).code == 2
     assert "is not JSON" in reverie("scratchpads", "write", "s", "--key", "k", "--value", "plain").err
@@ -235,7 +235,7 @@ def test_the_command_line_of_channels(here: Runtime, ana: Reverie, reverie: Comm
     """Given channels, then they are made, listed, described, filled and deleted, for people and as JSON."""
     say(here, ana, "hello")
     assert "is there" in reverie("channels", "create", "garden", "--description", "beds").out
-    assert reverie("channels", "move", "s", "garden").out == "Session s lies in channel garden.\n"
+    assert reverie("channels", "move", "s", "garden").out == "Session s is in channel garden.\n"
     assert "1 session, 0 memories" in reverie("channels", "show", "garden").out
     assert reverie("channels", "describe", "garden", "roses", "--json").json["description"] == "roses"
     assert [channel["id"] for channel in reverie("channels", "list", "--json").json] == ["general", "garden"]

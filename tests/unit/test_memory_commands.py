@@ -132,7 +132,7 @@ def test_facts_by_hand(reverie: Reverie) -> None:
     history = reverie("facts", "get", "profile", "city", "--history", "--json").json
     assert [fact["value"] for fact in history] == ["Lisbon", "Porto"]
     assert "until" in reverie("facts", "get", "profile", "city", "--history").out
-    assert reverie("facts", "delete", "profile", "city", "--yes").out == "Forgotten.\n"
+    assert reverie("facts", "delete", "profile", "city", "--yes").out == "Deleted.\n"
     assert reverie("facts", "list", "--json").json == []
 
 
@@ -174,7 +174,7 @@ def test_memories_come_through_a_pipe(reverie: Reverie, monkeypatch: pytest.Monk
 def test_a_session_in_which_nothing_was_said_is_shown_as_that(reverie: Reverie) -> None:
     """Given a session that was only started, when it is shown, then a line says that it is empty."""
     reverie("sessions", "start", "s")
-    assert reverie("sessions", "show", "s").out == "Nothing has been said in session s yet.\n"
+    assert reverie("sessions", "show", "s").out == "Session s has no messages yet.\n"
 
 
 def test_a_search_without_a_server_says_so(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -42,9 +42,9 @@ def test_a_reminder_from_adding_to_delivering(reverie: CommandLine) -> None:
     assert "1 of 2 reminders" in reverie("reminders", "list", "--limit", "1").out
     (claimed,) = reverie("reminders", "claim", "--lease", "2m", "--json").json
     assert claimed["reminder"]["id"] == "r"
-    assert "Nothing is due." in reverie("reminders", "claim").out
+    assert "No reminder is due." in reverie("reminders", "claim").out
     assert "claimed" in reverie("reminders", "show", "r").out
-    assert reverie("reminders", "delivered", "r", claimed["token"]).out == "Noted.\n"
+    assert reverie("reminders", "delivered", "r", claimed["token"]).out == "Confirmed.\n"
     assert reverie("reminders", "delivered", "r", claimed["token"], "--json").json["status"] == "delivered"
     assert reverie("reminders", "cancel", "r", "--json").json == {"deleted": True}
     assert reverie("reminders", "cancel", later["id"]).out == "Cancelled.\n"
@@ -117,7 +117,7 @@ def test_notifications_are_listed_and_acknowledged(reverie: CommandLine, store: 
     assert reverie("notifications", "acknowledge", told, "none").out == "1 notification acknowledged.\n"
     assert was_told(store, "run")
     assert reverie("notifications", "acknowledge", "--all", "--json").json == {"acknowledged": 2}
-    assert reverie("notifications", "list").out == "There is nothing to tell.\n"
+    assert reverie("notifications", "list").out == "There are no notifications.\n"
     assert reverie("notifications", "list", "--all", "--json").json["total"] == 3
     for wrong in ((), (told, "--all")):
         ended = reverie("notifications", "acknowledge", *wrong)

@@ -118,7 +118,7 @@ def test_the_list_is_filtered_and_says_that_there_are_more(reverie: CommandLine)
     """Given three schedules, then filters leave some, and a short page says how many there are."""
     for goal in ("one", "two", "three"):
         add(reverie, goal, "--cron", "0 9 * * *", *HOOK)
-    assert "1 of 3; --offset shows others" in reverie("schedules", "list", "--limit", "1").out
+    assert "1 of 3 schedules" in reverie("schedules", "list", "--limit", "1").out
     page = done(reverie("schedules", "list", "--text", "TW", "--cadence", "cron", "--executor", "webhook", "--json"))
     assert [schedule["goal"] for schedule in page["schedules"]] == ["two"]
     assert done(reverie("schedules", "list", "--due-before", "2026-01-01T00:00:00Z", "--json"))["schedules"] == []
@@ -226,7 +226,7 @@ def test_schedules_are_the_agents_and_the_workspaces_own(reverie: CommandLine, d
         (("add", "x", "--at", "2999-01-01T00:00:00"), 2, "no offset from UTC"),
         (("add", "x", "--at", "tomorrow"), 2, "is not RFC 3339"),
         (("add", "x", "--every", "-5m"), 2, "more than 0"),
-        (("add", "x", "--every", "1.5h"), 2, "every '1.5h' is no span of time"),
+        (("add", "x", "--every", "1.5h"), 2, "every '1.5h' is no duration"),
         (("add", "x", "--every", "30s"), 2, "at least 60"),
         (("add", "x", "--every", "1h", "--webhook", "http://127.0.0.1/"), 2, "not a public address"),
         (("add", "x", "--every", "1h", "--webhook", "https://x.org", "--task", "a"), 2, "not both"),
@@ -286,7 +286,7 @@ def test_spans_are_read(text: str, seconds: int) -> None:
 @pytest.mark.parametrize("text", ["", "m", "1w", "1.5h", "1h30m", "٣s", "9" * 13, "1e3"])
 def test_what_is_no_span_is_refused(text: str) -> None:
     """Given anything else, then the option is named."""
-    with pytest.raises(Rejected, match="is no span of time") as caught:
+    with pytest.raises(Rejected, match="is no duration") as caught:
         seconds_of(text, "every")
     assert caught.value.field == "every"
 

@@ -1,4 +1,4 @@
-"""The Typer application and what is common to all commands: data folder, workspace, agent, settings read once."""
+"""The Typer application, and what every command needs: the settings, the agent, and the stores of the data folder."""
 
 from __future__ import annotations
 
@@ -12,15 +12,18 @@ import typer
 
 from reverie import __version__
 from reverie.checks import check_agent, check_workspace
+from reverie.errors import NotFound
 from worker.data_folder import find_data_folder, nearest_data_folder, url_of_running_stack
 from worker.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from memory.memories.agent_memories import AgentMemories
+    from storage.stores import Store
     from worker.runtime import Runtime
 
 application = typer.Typer(
     name="reverie",
-    help="Memory that works while the agent rests.",
+    help="A memory pipeline for AI agents.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
@@ -29,16 +32,16 @@ application = typer.Typer(
 
 @dataclass
 class Invocation:
-    """One run of the command line: its flags, and what follows from them when first needed."""
+    """One run of the command line: its flags, and the settings and stores that follow from them, made on first use."""
 
     flags: dict[str, Any]
     agent_name: str
-    # A command that starts a stack does not take over the folder of one that runs elsewhere.
+    # A command that starts a stack must not take the data folder of a stack that already runs elsewhere.
     starts_stack: bool = False
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings with the flags on top, and the data folder that is found from where the user stands."""
+        """The settings, overridden by the flags, with the data folder found from the current directory."""
         settings = load_settings(**self.flags)
         if "data" not in settings.model_fields_set:
             folder = nearest_data_folder(Path.cwd()) if self.starts_stack else find_data_folder(Path.cwd())
@@ -49,28 +52,66 @@ class Invocation:
 
     @property
     def server_url(self) -> str:
-        """The URL of the server to ask: the one named by REVERIE_URL, or that runs on the data folder."""
+        """The URL of the server: REVERIE_URL, or the server that runs on the data folder."""
         from worker.cli.stack import local_url
 
         return os.environ.get("REVERIE_URL") or url_of_running_stack(self.settings.data) or local_url(self.settings)
 
     @cached_property
     def agent(self) -> str:
-        """The agent whose memories a command is about."""
+        """The agent that the command works on."""
         return check_agent(self.agent_name)
 
     @cached_property
     def runtime(self) -> Runtime:
-        """The stores and the broker, opened here and now: for commands that work on the data folder itself."""
+        """The stores and the broker, for commands that open the data folder themselves."""
         from worker.logs import log_to_standard_error
         from worker.runtime import Runtime
 
         log_to_standard_error()
         return Runtime(self.settings)
 
+    @property
+    def store(self) -> Store:
+        """The workspace's store. Raises `NotFound` when nothing has been stored in the workspace."""
+        return self.runtime.stores.workspace(self.settings.workspace, create=False)
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+    @property
+    def store_or_none(self) -> Store | None:
+        """The workspace's store, or None when nothing has been stored in the workspace: reading does not create it."""
+        try:
+            return self.store
+        except NotFound:
+            return None
+
+    @property
+    def memories(self) -> AgentMemories:
+        """The agent's memories in the workspace and the account."""
+        from memory.memories.agent_memories import AgentMemories
+
+        return AgentMemories(self.runtime.stores, self.settings.workspace, self.agent)
+
+    def store_with(self, name: str, id: object, *, field: str = "id") -> Store:
+        """Return the workspace's store, in which something is looked up by its id.
+
+        Raises `NotFound` naming it when nothing has been stored in the workspace.
+        """
+        store = self.store_or_none
+        if store is None:
+            raise self.missing(name, id, field=field)
+        return store
+
+    def missing(self, name: str, id: object, *, field: str = "id") -> NotFound:
+        """Return the error for something that the agent does not have."""
+        return NotFound(f"agent {self.agent} has no {name} {id!r}", field=field)
+
+    def none_of(self, names: str) -> str:
+        """Return the text shown for an empty list."""
+        return f"Agent {self.agent} has no such {names} in workspace {self.settings.workspace}."
+
+
+def _show_version(requested: bool) -> None:
+    if requested:
         typer.echo(f"reverie {__version__}")
         raise typer.Exit
 
@@ -81,22 +122,24 @@ def _common(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="The data folder. Default: the nearest .reverie upwards, then that of a running Reverie.",
+            help="The data folder. Default: the nearest .reverie upwards, else that of a running Reverie.",
             show_default=".reverie",
         ),
     ] = None,
     workspace: Annotated[str | None, typer.Option(help="The workspace.", show_default="default")] = None,
-    agent: Annotated[str, typer.Option(help="Whose memories.", envvar="REVERIE_AGENT")] = "default",
-    broker: Annotated[str | None, typer.Option(help="URL of a broker; else the embedded one.")] = None,
-    version: Annotated[bool, typer.Option("--version", callback=_show_version, is_eager=True)] = False,
+    agent: Annotated[str, typer.Option(help="The agent.", envvar="REVERIE_AGENT")] = "default",
+    broker: Annotated[str | None, typer.Option(help="The URL of a broker. Default: the embedded one.")] = None,
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
+    ] = False,
 ) -> None:
-    """Memory that works while the agent rests."""
-    del version  # answered before anything else
+    """A memory pipeline for AI agents."""
+    del version  # handled by its callback
     context.obj = Invocation({"data": data, "workspace": workspace, "broker": broker}, agent)
 
 
 def invocation(context: typer.Context) -> Invocation:
-    """The invocation that a command belongs to."""
-    found = context.obj
-    assert isinstance(found, Invocation)
-    return found
+    """Return the invocation that a command belongs to."""
+    current = context.obj
+    assert isinstance(current, Invocation)
+    return current

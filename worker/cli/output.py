@@ -1,4 +1,4 @@
-"""How the command line speaks: tables and lines for people, JSON for programs, one line for a failure."""
+"""Output of the commands: tables and lines for people, or JSON with `--json`; and the question before a deletion."""
 
 from __future__ import annotations
 
@@ -17,39 +17,42 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 from rich.text import Text
 
-from reverie.errors import Rejected
+from reverie.errors import NotFound, Rejected
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-ExportFile = Annotated[Path | None, typer.Option("--output", "-o", help="A file; else standard output.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+ExportFile = Annotated[
+    Path | None, typer.Option("--output", "-o", help="Write to this file. Default: standard output.")
+]
 
-# Where nobody looks, a program reads: what is cut to 80 columns is lost for it.
+# Output that is no terminal is read by a program, to which text wrapped at 80 columns would be lost.
 console = Console(width=None if sys.stdout.isatty() else 240)
 messages = Console(stderr=True)
 
-# What was said by others must not steer the terminal: control characters are shown as pictures of themselves.
-_PICTURES: Final = (
+# Stored text must not control the terminal: control characters are printed as their visible symbols.
+_VISIBLE_SYMBOLS: Final = (
     {code: 0x2400 + code for code in range(0x20) if chr(code) not in "\n\t"}
     | {0x7F: 0x2421}
     | dict.fromkeys(range(0x80, 0xA0), 0xFFFD)
 )
-# A last column with texts of more than this stands on a line of its own where the table is wider than the terminal.
+# In a table wider than the terminal, a last column wider than this is printed on lines of its own.
 _LONG_TEXT: Final = 16
 
 
 def say(text: str = "") -> None:
-    """A line for people, as it is."""
+    """Print a line of text without markup."""
     console.print(_visible(text), markup=False, highlight=False, soft_wrap=True)
 
 
 def print_json(value: Any) -> None:
-    """A value as JSON on standard output."""
+    """Print a value as JSON to standard output."""
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
 def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """A table for people; `empty` where there are no rows. Nothing is cut: an id is there to be copied.
+    """Print a table, or `empty` when there are no rows. No cell is truncated, so that ids can be copied.
 
-    Where it is wider than the terminal, a last column of texts stands below the rest of its row.
+    When the table is wider than the terminal, a long last column is printed below the rest of its row.
     """
     shown = [[_visible(str(cell)) for cell in row] for row in rows]
     if not shown:
@@ -76,14 +79,76 @@ def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], widths: S
             console.print(Padding(Text(row[-1], style="bold" if row is columns else ""), (0, 0, 0, 4)))
 
 
+def print_result(value: Any, as_json: bool, text: str) -> None:
+    """Print a value as JSON, or a line of text about it."""
+    if as_json:
+        print_json(value)
+    else:
+        say(text)
+
+
+def print_list(
+    items: Any, as_json: bool, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str
+) -> None:
+    """Print a list as JSON, or as a table; `rows` may be a generator, which JSON leaves unused."""
+    if as_json:
+        print_json(items)
+    else:
+        print_table(columns, rows, empty=empty)
+
+
+def print_struct(struct: msgspec.Struct, as_json: bool) -> None:
+    """Print a struct as JSON, or with each field on a line."""
+    if as_json:
+        print_json(struct)
+    else:
+        print_fields(msgspec.to_builtins(struct))
+
+
+def print_fields(fields: dict[str, Any]) -> None:
+    """Print each field on a line, with lists and objects as JSON."""
+    width = max(map(len, fields))
+    for name, value in fields.items():
+        say(f"{name:>{width}}: {encoded(value) if isinstance(value, (dict, list)) else value}")
+
+
+def print_shown(shown: int, total: int, name: str) -> None:
+    """Print how many were listed of how many there are, when there are more."""
+    if total > shown:
+        say(f"({shown:,} of {counted(total, name)})")
+
+
+def confirm(question: str, yes: bool) -> None:
+    """Ask on standard error before something is deleted or undone; `yes` skips the question."""
+    if not yes:
+        typer.confirm(f"{question} (--yes skips this question)", abort=True, err=True)
+
+
+def print_deleted(deleted: bool, as_json: bool, *, missing: NotFound) -> None:
+    """Print that something was deleted. Raises `missing` when there was nothing."""
+    if not deleted:
+        raise missing
+    print_result({"deleted": True}, as_json, "Deleted.")
+
+
+def encoded(value: object) -> str:
+    """Return a value as JSON on one line."""
+    return msgspec.json.encode(value).decode()
+
+
+def task_label(task: str) -> str:
+    """Return the name of a job as the command line spells it: `dream-sweep`."""
+    return task.removeprefix("reverie.").replace("_", "-")
+
+
 def _visible(text: str) -> str:
-    return text.translate(_PICTURES)
+    return text.translate(_VISIBLE_SYMBOLS)
 
 
-def progress_bar(what: str) -> Progress:
-    """A progress bar on standard error, shown on a terminal only."""
+def progress_bar(label: str) -> Progress:
+    """Return a progress bar on standard error, shown on a terminal only."""
     return Progress(
-        TextColumn(what),
+        TextColumn(label),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
@@ -94,34 +159,33 @@ def progress_bar(what: str) -> Progress:
 
 
 def when(micros_or_time: int | datetime | None) -> str:
-    """A moment for people, to the second, in UTC."""
+    """Return a time in UTC as text, to the second."""
     if micros_or_time is None:
         return "-"
-    moment = (
-        datetime.fromtimestamp(micros_or_time / 1_000_000, UTC) if isinstance(micros_or_time, int) else micros_or_time
-    )
-    return moment.strftime("%Y-%m-%d %H:%M:%S")
+    if isinstance(micros_or_time, int):
+        micros_or_time = datetime.fromtimestamp(micros_or_time / 1_000_000, UTC)
+    return micros_or_time.strftime("%Y-%m-%d %H:%M:%S")
 
 
 def shortened(text: str, characters: int = 80) -> str:
-    """One line of a text, cut where it is longer."""
+    """Return a text as one line of at most this many characters."""
     line = " ".join(text.split())
     return line if len(line) <= characters else line[: characters - 1] + "…"
 
 
-def counted(number: int, what: str) -> str:
-    """So many of something, as "1 memory" and "3 memories"."""
-    return f"1 {what}" if number == 1 else f"{number:,} {_plural(what)}"
+def counted(number: int, noun: str) -> str:
+    """Return a number with its noun: "1 memory", "3 memories"."""
+    return f"1 {noun}" if number == 1 else f"{number:,} {_plural(noun)}"
 
 
-def _plural(what: str) -> str:
-    return f"{what[:-1]}ies" if what.endswith("ory") else f"{what}s"
+def _plural(noun: str) -> str:
+    return f"{noun[:-1]}ies" if noun.endswith("ory") else f"{noun}s"
 
 
-def write_export(document: Any, output: Path | None, what: str, number: int, *, as_json: bool) -> None:
-    """An export that holds so many of something: into a file, which is told, or to standard output.
+def write_export(document: Any, output: Path | None, noun: str, number: int, *, as_json: bool) -> None:
+    """Write an export to a file, and print how many items it holds; or print it to standard output.
 
-    Raises `Rejected` where the file cannot be written.
+    Raises `Rejected` when the file cannot be written.
     """
     if output is None:
         print_json(document)
@@ -130,14 +194,11 @@ def write_export(document: Any, output: Path | None, what: str, number: int, *, 
         output.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
     except OSError as error:
         raise Rejected(f"{output} cannot be written: {error.strerror}", field="output") from error
-    if as_json:
-        print_json({_plural(what): number})
-    else:
-        say(f"{counted(number, what)} written to {output}")
+    print_result({_plural(noun): number}, as_json, f"{counted(number, noun)} written to {output}")
 
 
 def size(count_bytes: float) -> str:
-    """A number of bytes for people."""
+    """Return a number of bytes as text, such as 1.5 MiB."""
     for unit in ("B", "KiB", "MiB"):
         if count_bytes < 1024:
             return f"{count_bytes:.0f} {unit}" if unit == "B" else f"{count_bytes:.1f} {unit}"

@@ -47,10 +47,10 @@ def up(
     show_logs: Annotated[bool, typer.Option("--logs", help="Write the logs here and not into files.")] = False,
 ) -> None:
     """Run everything until Ctrl-C: broker, workers, beat and HTTP server."""
-    call = invocation(context)
-    call.flags["port"] = port
-    call.starts_stack = True
-    settings = call.settings
+    command = invocation(context)
+    command.flags["port"] = port
+    command.starts_stack = True
+    settings = command.settings
     from worker.logs import configure_logging
     from worker.supervision.embedded_broker import wait_until_ready
     from worker.supervision.supervisor import Supervisor
@@ -63,7 +63,7 @@ def up(
     configure_logging(settings, process="up")
     if not show_logs:
         _log_to_file(settings.data / "logs" / "up.log")
-    _open_stores(call.runtime.stores)
+    _open_stores(command.runtime.stores)
     picture = _Picture(settings)
     specs = process_specs(settings, show_logs=show_logs)
     with registered(settings.data, local_url(settings)):
@@ -133,9 +133,9 @@ def serve(
     port: Annotated[int | None, typer.Option(help="The port to listen on.", show_default="7437")] = None,
 ) -> None:
     """Serve HTTP: messages, recall, sessions, status, metrics."""
-    call = invocation(context)
-    call.flags.update(host=host, port=port)
-    pass_on(call.settings)
+    command = invocation(context)
+    command.flags.update(host=host, port=port)
+    pass_on(command.settings)
     os.environ.setdefault(PREFIX + "PROCESS", "server")
     # Another composition root, in a process of its own: this one imports nothing of it.
     os.execv(sys.executable, [*_PYTHON, "server"])  # noqa: S606 - our own module

@@ -1,18 +1,16 @@
-"""`reverie memory`: what an agent knows, listed, searched, added, changed and removed.
+"""`reverie memory`: list, search, add, update and delete memories.
 
-The commands work on the data folder itself; a search asks the running server.
+The commands open the data folder; a search asks the running server.
 """
 
 from __future__ import annotations
 
-from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated
 
-import msgspec
 import typer
 from msgspec import UNSET
 
-from memory.memories.agent_memories import AgentMemories, StoredMemory
+from memory.memories.agent_memories import StoredMemory
 from memory.memories.memories import (
     forget,
     list_memories,
@@ -22,22 +20,30 @@ from memory.memories.memories import (
     to_memory,
     update_memory,
 )
-from reverie.errors import NotFound
 from reverie.memories.calls import Forget, GetMemory, ListMemories, Remember, SearchMemories, UpdateMemory
 from reverie.memories.checks import check_changes, check_memory
 from reverie.memories.types import Memory
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.options import takes
-from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
+from worker.cli.output import (
+    AsJson,
+    Yes,
+    confirm,
+    print_deleted,
+    print_json,
+    print_list,
+    print_result,
+    print_struct,
+    print_table,
+    say,
+    shortened,
+    when,
+)
 from worker.cli.pipeline.ingest import client
 from worker.cli.upkeep import jobs as upkeep
 
-memory = typer.Typer(help="What the agent knows.", no_args_is_help=True)
+memory = typer.Typer(help="List, search and change what an agent knows.", no_args_is_help=True)
 application.add_typer(memory, name="memory")
-
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-Limit = Annotated[int, typer.Option(min=1, max=1000)]
-Offset = Annotated[int, typer.Option(min=0)]
 
 
 def _time_or_never(text: str) -> str | None:
@@ -49,9 +55,7 @@ def _time_or_never(text: str) -> str | None:
 def list_of_memories(context: typer.Context, call: ListMemories, as_json: AsJson = False) -> None:
     """List the agent's memories, facts and notes, newest first."""
     command = invocation(context)
-    found = list_memories(memories_of(command), call)
-    empty = f"Agent {command.agent} has no such memories in workspace {command.settings.workspace}."
-    _print_memories(found, as_json, empty=empty)
+    _print_memories(list_memories(command.memories, call), as_json, empty=command.none_of("memories"))
 
 
 @memory.command("search")
@@ -59,13 +63,13 @@ def list_of_memories(context: typer.Context, call: ListMemories, as_json: AsJson
 def search_memories(context: typer.Context, call: SearchMemories, as_json: AsJson = False) -> None:
     """Search memories, facts and notes, best first. Asks the running server."""
     with client(invocation(context), over_http=True) as reverie:
-        found = reverie.connection.send(call)
+        response = reverie.connection.send(call)
     if as_json:
-        print_json(found)
+        print_json(response)
         return
-    if found.degraded:
-        say(f"({found.degraded})")
-    _print_memories(found.results, as_json=False, empty="Nothing found.")
+    if response.degraded:
+        say(f"({response.degraded})")
+    _print_memories(response.results, as_json=False, empty="Nothing found.")
 
 
 @memory.command("add")
@@ -77,25 +81,18 @@ def search_memories(context: typer.Context, call: SearchMemories, as_json: AsJso
     defaults={"source": "user"},
 )
 def add_memory(context: typer.Context, call: Remember, as_json: AsJson = False) -> None:
-    """Remember something. Recall finds it as soon as the workers have indexed it."""
+    """Add a memory. Recall finds it as soon as the workers have indexed it."""
     command = invocation(context)
     now = command.runtime.now()
-    stored = notify_pipeline(command, remember(memories_of(command), check_memory(call, now=now), now=now))
-    if as_json:
-        print_json({"ok": True, "id": stored.record.id})
-    else:
-        say(f"Remembered as {stored.record.id}.")
+    stored = notify_pipeline(command, remember(command.memories, check_memory(call, now=now), now=now))
+    print_result({"ok": True, "id": stored.record.id}, as_json, f"Memory {stored.record.id} is added.")
 
 
 @memory.command("show")
 @takes(GetMemory, arguments=("id",))
 def show_memory(context: typer.Context, call: GetMemory, as_json: AsJson = False) -> None:
     """Show all fields of a memory."""
-    found = read_memory(memories_of(invocation(context)), call.id)
-    if as_json:
-        print_json(found)
-    else:
-        print_fields(msgspec.to_builtins(found))
+    print_struct(read_memory(invocation(context).memories, call.id), as_json)
 
 
 @memory.command("update")
@@ -110,94 +107,56 @@ def change_memory(context: typer.Context, call: UpdateMemory, as_json: AsJson = 
     """Change the given fields of a memory; --tag replaces all its tags, --expires-at never removes the expiry."""
     command = invocation(context)
     now = command.runtime.now()
-    stored = update_memory(memories_of(command), call.id, check_changes(call, now=now), now=now)
+    stored = update_memory(command.memories, call.id, check_changes(call, now=now), now=now)
     changed = to_memory(notify_pipeline(command, stored).record)
-    if as_json:
-        print_json(changed)
-    else:
-        say("Changed." if call.content is UNSET else "Changed; the pipeline indexes it again.")
+    print_result(changed, as_json, "Changed." if call.content is UNSET else "Changed; the pipeline indexes it again.")
 
 
 @memory.command("remove")
 @takes(Forget, arguments=("id",))
 def remove_memory(context: typer.Context, call: Forget, yes: Yes = False, as_json: AsJson = False) -> None:
-    """Delete a memory, fact or note for good, with its vectors and all it superseded."""
+    """Delete a memory, fact or note for good, with its vectors and everything it superseded."""
     command = invocation(context)
     confirm(f"Delete memory {call.id!r} of agent {command.agent} for good?", yes)
-    missing = f"agent {command.agent} has no memory {call.id!r}"
-    print_removed(forget(memories_of(command), call.id), as_json, missing=missing)
+    print_deleted(forget(command.memories, call.id), as_json, missing=command.missing("memory", call.id))
 
 
 @memory.command("stats")
 def show_stats(context: typer.Context, as_json: AsJson = False) -> None:
-    """How many memories there are, and of what."""
-    found = memory_stats(memories_of(invocation(context)))
+    """Show how many memories there are, by tier, lifetime, kind and source."""
+    stats = memory_stats(invocation(context).memories)
     if as_json:
-        print_json(found)
+        print_json(stats)
         return
-    counts = {"memories": found.memories, "of them facts": found.facts, "of them notes": found.notes}
+    counts = {"memories": stats.memories, "of them facts": stats.facts, "of them notes": stats.notes}
     for name in ("tier", "lifetime", "kind", "source"):
-        counts |= {f"{name} {value}": number for value, number in getattr(found, f"by_{name}").items()}
-    counts |= {"superseded": found.superseded, "promoted by dreams": found.promoted}
-    print_table(("what", "count"), counts.items(), empty="")
-    say(f"oldest {when(found.oldest)}, newest {when(found.newest)}")
+        counts |= {f"{name} {value}": number for value, number in getattr(stats, f"by_{name}").items()}
+    counts |= {"superseded": stats.superseded, "promoted by dreams": stats.promoted}
+    print_table(("group", "count"), counts.items(), empty="")
+    say(f"oldest {when(stats.oldest)}, newest {when(stats.newest)}")
 
 
 @memory.command("gc")
 def collect_garbage(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be removed, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, and change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove what has expired, what has faded and what exceeds max_entries; `reverie curation` can undo it."""
+    """Delete memories that have expired, decayed or exceed max_entries; `reverie curation undo` restores them."""
     upkeep.run(context, "prune-decayed", dry_run=dry_run, as_json=as_json)
 
 
-def memories_of(command: Invocation) -> AgentMemories:
-    """Return the memories that a command is about."""
-    return AgentMemories(command.runtime.stores, command.settings.workspace, command.agent)
-
-
 def notify_pipeline(command: Invocation, stored: StoredMemory) -> StoredMemory:
-    """Have the pipeline index a stored memory; if the broker is down, the next sweep finds it."""
+    """Notify the pipeline of a stored memory and return it; when the broker is down, the next sweep finds it."""
     command.runtime.notify_stage("chunk", stored.store.name)
     return stored
 
 
-def confirm(question: str, yes: bool) -> None:
-    """Ask before something is deleted for good."""
-    if not yes:
-        typer.confirm(f"{question} (--yes does not ask)", abort=True, err=True)
-
-
-def print_removed(removed: bool, as_json: bool, *, missing: str) -> None:
-    """Say that something was removed. Raises `NotFound` where there was nothing."""
-    if not removed:
-        raise NotFound(missing)
-    if as_json:
-        print_json({"deleted": True})
-    else:
-        say("Forgotten.")
-
-
-def print_fields(fields: dict[str, Any]) -> None:
-    """A struct for people, a line for each field."""
-    width = max(map(len, fields))
-    for name, value in fields.items():
-        shown = msgspec.json.encode(value).decode() if isinstance(value, (dict, list)) else value
-        say(f"{name:>{width}}: {shown}")
-
-
-def _print_memories(found: list[Memory], as_json: bool, *, empty: str) -> None:
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        ("id", "tier", "lifetime", "kind", "from", "created", "content"),
-        [(m.id, m.tier, m.lifetime, m.kind, m.source, _day(m.created_at), shortened(m.content)) for m in found],
+def _print_memories(memories: list[Memory], as_json: bool, *, empty: str) -> None:
+    print_list(
+        memories,
+        as_json,
+        ("id", "tier", "lifetime", "kind", "source", "created", "content"),
+        ((m.id, m.tier, m.lifetime, m.kind, m.source, when(m.created_at)[:10], shortened(m.content)) for m in memories),
         empty=empty,
     )
-
-
-def _day(moment: datetime) -> str:
-    return when(moment)[:10]

@@ -1,4 +1,4 @@
-"""`reverie memory export` and `import`: an agent's memories, facts and notes as one document, carried elsewhere."""
+"""`reverie memory export` and `import`: write an agent's memories, facts and notes as JSON, and read them back."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import typer
 
 from memory.memories.transfer import export_memories, import_memories, read_export
 from worker.cli.application import invocation
-from worker.cli.memories.memories import memories_of, memory
-from worker.cli.output import AsJson, ExportFile, counted, print_json, progress_bar, say, write_export
+from worker.cli.memories.memories import memory
+from worker.cli.output import AsJson, ExportFile, counted, print_result, progress_bar, write_export
 from worker.cli.pipeline.ingest import input_of
 
 
@@ -20,29 +20,29 @@ def export(
     output: ExportFile = None,
     as_json: AsJson = False,
 ) -> None:
-    """Every memory, fact and note that stands, as JSON with a schema version."""
-    document = export_memories(memories_of(invocation(context)))
+    """Export all current memories, facts and notes as JSON with a schema version."""
+    document = export_memories(invocation(context).memories)
     write_export(document, output, "memory", len(document.memories), as_json=as_json)
 
 
 @memory.command("import")
 def import_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="An export, or - for standard input.")],
+    file: Annotated[Path, typer.Argument(help="The file with the export, or - for standard input.")],
     as_json: AsJson = False,
 ) -> None:
-    """Add the memories of an export that are not there yet."""
-    call = invocation(context)
+    """Import the memories of an export that are not stored yet."""
+    command = invocation(context)
     document = read_export(input_of(file))
     with progress_bar("memories") as bar:
-        shown = bar.add_task("memories", total=None)
-        done, written = import_memories(
-            memories_of(call),
+        task = bar.add_task("memories", total=None)
+        imported, written = import_memories(
+            command.memories,
             document,
-            now=call.runtime.now(),
-            progress=lambda done, total: bar.update(shown, completed=done, total=total),
+            now=command.runtime.now(),
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
         )
     for store in written:
-        call.runtime.notify_stage("chunk", store.name)
-    told = f"{counted(done.added, 'memory')} added, {done.present:,} were there already."
-    print_json(done) if as_json else say(told)
+        command.runtime.notify_stage("chunk", store.name)
+    text = f"{counted(imported.added, 'memory')} added, {imported.present:,} were already stored."
+    print_result(imported, as_json, text)

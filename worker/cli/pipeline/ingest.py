@@ -40,12 +40,12 @@ def ingest(
     """Hand over messages: a list, one a line, or objects with `session` and `messages`."""
     if wait not in contract.WAITS:
         raise Rejected(f"--wait is {wait!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
-    call = invocation(context)
+    command = invocation(context)
     batches = list(_batches(_read(file), session))
     total = sum(len(messages) for _, messages in batches)
     accepted, degraded = 0, ""
     rejected: list[dict[str, Any]] = []
-    with client(call) as memory, progress_bar("messages") as bar:
+    with client(command) as memory, progress_bar("messages") as bar:
         task = bar.add_task("", total=total)
         for name, messages in batches:
             place = accepted + len(rejected)
@@ -122,15 +122,15 @@ def add_files(
     raise typer.Exit(1 if failed else 0)
 
 
-def client(call: Invocation, *, over_http: bool = False) -> Reverie:
+def client(command: Invocation, *, over_http: bool = False) -> Reverie:
     """A client with this command's agent, workspace and addresses."""
-    settings = call.settings
+    settings = command.settings
     return Reverie(
-        agent=call.agent,
+        agent=command.agent,
         workspace=settings.workspace,
         broker=None if over_http else settings.broker_url,
         prefix=settings.broker_prefix,
-        url=call.server_url if over_http else None,
+        url=command.server_url if over_http else None,
     )
 
 

@@ -26,28 +26,28 @@ def status(
     check: Annotated[bool, typer.Option("--check", help="Exit code 1 when something is wrong.")] = False,
 ) -> None:
     """How the pipeline is: what waits, who works, how long messages take."""
-    call = invocation(context)
-    found = read_status(call)
+    command = invocation(context)
+    found = read_status(command)
     if as_json:
         print_json(found)
     else:
-        _print(call, found)
+        _print(command, found)
     working = any(worker.queues for worker in found.workers)
-    wrong = found.broker == "down" or not working or bool(found.errors) or bool(_late(call, found.time))
+    wrong = found.broker == "down" or not working or bool(found.errors) or bool(_late(command, found.time))
     raise typer.Exit(1 if check and wrong else 0)
 
 
-def read_status(call: Invocation) -> PipelineStatus:
+def read_status(command: Invocation) -> PipelineStatus:
     """The status as this process sees it. It loads no model: what the embedder does, the workers tell."""
-    here = call.runtime
+    here = command.runtime
     no_embedder: GuardedEmbedder | None = None
     return StatusReader(here.stores, here.inbox, here.monitor, no_embedder).read(now=here.now())
 
 
-def _print(call: Invocation, found: PipelineStatus) -> None:
-    pid = supervisor_pid(call.settings.data)
+def _print(command: Invocation, found: PipelineStatus) -> None:
+    pid = supervisor_pid(command.settings.data)
     say(f"Reverie   {f'up (pid {pid})' if pid else 'not started by `reverie up` here'}")
-    say(f"Data      {call.settings.data.resolve()}")
+    say(f"Data      {command.settings.data.resolve()}")
     say(f"Broker    {found.broker}{f': {found.broker_error}' if found.broker_error else ''}")
     lag = found.lag
     if lag.samples:
@@ -55,8 +55,8 @@ def _print(call: Invocation, found: PipelineStatus) -> None:
     else:
         say("Lag       nothing became searchable in the last 5 minutes")
     embedders = sorted({worker.embedder for worker in found.workers if worker.embedder})
-    say(f"Embedder  {'; '.join(embedders) or call.settings.embedding_provider + ', not used yet'}")
-    for line in _language_model(call, found):
+    say(f"Embedder  {'; '.join(embedders) or command.settings.embedding_provider + ', not used yet'}")
+    for line in _language_model(command, found):
         say(line)
     say(
         f"Dead      {counted(found.dead_letters, 'dead letter')}"
@@ -66,7 +66,7 @@ def _print(call: Invocation, found: PipelineStatus) -> None:
     say(f"Log       {size(found.wal_bytes)} of write-ahead log in {counted(found.workspaces_total, 'workspace')}")
     for line in _time(found.time):
         say(line)
-    for line in _late(call, found.time):
+    for line in _late(command, found.time):
         say(f"          late: {line}")
     say()
     _print_backlog(found)
@@ -104,13 +104,13 @@ def _memories(found: PipelineStatus) -> str:
     return ", ".join(shown) or "none yet"
 
 
-def _language_model(call: Invocation, found: PipelineStatus) -> list[str]:
+def _language_model(command: Invocation, found: PipelineStatus) -> list[str]:
     """Which one is asked, how the workers find it, and what it took."""
     used = found.language_model
-    if not call.settings.language_model_base_url and not used.last_30_days.calls:
+    if not command.settings.language_model_base_url and not used.last_30_days.calls:
         return ["Model     no language model is set: jobs go by rules"]
     models = sorted({worker.language_model for worker in found.workers if worker.language_model})
-    named = call.settings.language_model if call.settings.language_model_base_url else None
+    named = command.settings.language_model if command.settings.language_model_base_url else None
     return [
         f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
         f"          today {_took(used.today)}; last 30 days {_took(used.last_30_days)}",
@@ -141,9 +141,9 @@ def _runs(found: TimeStatus) -> str:
     )
 
 
-def _late(call: Invocation, found: TimeStatus) -> list[str]:
+def _late(command: Invocation, found: TimeStatus) -> list[str]:
     """What should have happened more than a minute ago. Reminders that are left to be pulled may wait for long."""
-    pushed = found.reminders_oldest_push_seconds if call.settings.notifier_webhook_url else 0.0
+    pushed = found.reminders_oldest_push_seconds if command.settings.notifier_webhook_url else 0.0
     ages = {
         "a schedule is overdue by {}: is beat up?": found.schedules_oldest_overdue_seconds,
         "a run has waited to be started for {}: is a worker of `schedules` up?": found.runs_oldest_pending_seconds,

@@ -1,4 +1,4 @@
-"""`reverie context`: what an agent should know for its next answer. Asks the running server."""
+"""`reverie context`: show what an agent should know for its next answer. Asks the running server."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from worker.cli.pipeline.ingest import client
 def show_context(context: typer.Context, call: GetContext, as_json: AsJson = False) -> None:
     """Show what an agent should know before it answers in a session. Asks the running server."""
     with client(invocation(context), over_http=True) as reverie:
-        found = reverie.connection.send(call)
+        document = reverie.connection.send(call)
     if as_json:
-        print_json(found)
+        print_json(document)
         return
-    say(found.text.rstrip())
-    messages.print(_account(found), markup=False, highlight=False, soft_wrap=True)
+    say(document.text.rstrip())
+    messages.print(_summary(document), markup=False, highlight=False, soft_wrap=True)
 
 
-def _account(found: Context) -> str:
-    """One line for people about the document, beside it."""
-    left = found.left_out
-    turns, memories = counted(len(found.messages), "turn"), counted(len(found.memories), "memory")
-    parts = [f"{counted(found.tokens, 'token')}, {turns}, {memories}"]
+def _summary(document: Context) -> str:
+    """Return one line about the size of the document, and what was left out of it."""
+    left = document.left_out
+    turns, memories = counted(len(document.messages), "turn"), counted(len(document.memories), "memory")
+    parts = [f"{counted(document.tokens, 'token')}, {turns}, {memories}"]
     dropped = left.memories + left.relevant + left.important + left.recent
     if dropped or left.shortened:
         parts.append(f"{dropped} left out, {left.shortened} shortened")
-    return "(" + "; ".join([*parts, found.degraded] if found.degraded else parts) + ")"
+    return "(" + "; ".join([*parts, document.degraded] if document.degraded else parts) + ")"

@@ -1,33 +1,24 @@
-"""`reverie recalls`: what an agent's recalls have found."""
+"""`reverie recalls`: list what an agent's recalls found. The command opens the data folder."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 import typer
 
 from memory.recall.events import recent_recalls
+from reverie.recall.calls import ListRecallEvents
 from worker.cli.application import application, invocation
-from worker.cli.output import AsJson, print_json, print_table, shortened, when
+from worker.cli.options import takes
+from worker.cli.output import AsJson, print_list, shortened, when
 
 
 @application.command()
-def recalls(
-    context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="At most this many results.")] = 50,
-    explain: Annotated[bool, typer.Option("--explain", help="Show scores.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """What the agent's recalls have found, the newest first, and how often each text was found."""
-    call = invocation(context)
-    store = call.runtime.stores.workspace(call.settings.workspace, create=False)
-    across = call.runtime.stores.account_store()
-    found = recent_recalls(store, agent=call.agent, limit=limit, explain=explain, account=across)
-    if as_json:
-        print_json(found)
-        return
-    columns = ("at", "query", "found", "session", "times", *(("score",) if explain else ()))
-    rows = [
+@takes(ListRecallEvents, leave_out=("offset",), helps={"explain": "Show scores."})
+def recalls(context: typer.Context, call: ListRecallEvents, as_json: AsJson = False) -> None:
+    """List what the agent's recalls found, newest first, and how often each result has been found."""
+    command = invocation(context)
+    store, account = command.store, command.runtime.stores.account_store()
+    events = recent_recalls(store, agent=command.agent, limit=call.limit, explain=call.explain, account=account)
+    rows = (
         (
             when(event.at),
             shortened(event.query, 60),
@@ -36,6 +27,8 @@ def recalls(
             event.access_count,
             *((f"{event.score:.3f}",) if event.score is not None else ()),
         )
-        for event in found
-    ]
-    print_table(columns, rows, empty=f"Agent {call.agent} has recalled nothing in workspace {store.name} yet.")
+        for event in events
+    )
+    columns = ("at", "query", "found", "session", "times", *(("score",) if call.explain else ()))
+    empty = f"Agent {command.agent} has recalled nothing in workspace {store.name} yet."
+    print_list(events, as_json, columns, rows, empty=empty)

@@ -1,25 +1,23 @@
-"""`reverie notifications`: what there is to tell of schedules, listed and taken off the list in the data folder."""
+"""`reverie notifications`: list and acknowledge notifications of schedules. These commands open the data folder."""
 
 from __future__ import annotations
 
-from typing import Annotated, Final
+from typing import Annotated
 
 import typer
 
 from memory.scheduling.notifications import acknowledge, list_notifications
 from reverie.calls import validated
-from reverie.errors import NotFound, Rejected
+from reverie.errors import Rejected
 from reverie.scheduling.notification_types import Acknowledged, NotificationPage
 from reverie.scheduling.reminder_calls import MAX_IDS, AcknowledgeNotifications, ListNotifications
 from storage.stores import Store
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.options import takes
-from worker.cli.output import AsJson, counted, print_json, print_table, say, shortened, when
+from worker.cli.output import AsJson, counted, print_json, print_result, print_shown, print_table, shortened, when
 
-notifications = typer.Typer(help="What became of schedules, until somebody has seen it.", no_args_is_help=True)
+notifications = typer.Typer(help="List and acknowledge what schedules report.", no_args_is_help=True)
 application.add_typer(notifications, name="notifications")
-
-_PAGE: Final = MAX_IDS
 
 
 @notifications.command("list")
@@ -27,65 +25,47 @@ _PAGE: Final = MAX_IDS
 def list_of_notifications(context: typer.Context, call: ListNotifications, as_json: AsJson = False) -> None:
     """List notifications that are not acknowledged, oldest first."""
     command = invocation(context)
-    store, found = _store(command), NotificationPage(notifications=[], total=0)
+    store, page = command.store_or_none, NotificationPage(notifications=[], total=0)
     if store is not None:
-        found = list_notifications(store, call, agent=command.agent)
+        page = list_notifications(store, call, agent=command.agent)
     if as_json:
-        print_json(found)
+        print_json(page)
         return
     print_table(
-        ("id", "at (UTC)", "kind", "user", "seen", "what"),
-        [
-            (one.id, when(one.created_at), one.kind, one.user, when(one.acknowledged_at), shortened(one.title))
-            for one in found.notifications
-        ],
-        empty="There is nothing to tell.",
+        ("id", "at (UTC)", "kind", "user", "acknowledged", "title"),
+        (
+            (n.id, when(n.created_at), n.kind, n.user, when(n.acknowledged_at), shortened(n.title))
+            for n in page.notifications
+        ),
+        empty="There are no notifications.",
     )
-    if found.total > len(found.notifications):
-        say(f"({len(found.notifications)} of {counted(found.total, 'notification')})")
+    print_shown(len(page.notifications), page.total, "notification")
 
 
 @notifications.command("acknowledge")
 def acknowledge_some(
     context: typer.Context,
-    ids: Annotated[list[str] | None, typer.Argument(help="Ids of notifications.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every one of the agent.")] = False,
+    ids: Annotated[list[str] | None, typer.Argument(help="The ids of notifications.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Acknowledge all notifications of the agent.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Take notifications off the list: they have been seen."""
-    call = invocation(context)
+    """Acknowledge notifications: they are not listed any more."""
+    command = invocation(context)
     if bool(ids) == everything:
         raise Rejected("name notifications, or --all", field="ids")
-    if ids:
-        validated(AcknowledgeNotifications(ids))
-    store = _store(call)
-    done = 0
+    named = list(validated(AcknowledgeNotifications(ids)).ids) if ids else []
+    store, count = command.store_or_none, 0
     if store is not None:
-        done = (
-            _acknowledge(call, store, list(validated(AcknowledgeNotifications(ids)).ids))
-            if ids
-            else _acknowledge_all(call, store)
-        )
-    if as_json:
-        print_json(Acknowledged(acknowledged=done))
-    else:
-        say(f"{counted(done, 'notification')} acknowledged.")
+        count = _acknowledge(command, store, named) if named else _acknowledge_all(command, store)
+    print_result(Acknowledged(acknowledged=count), as_json, f"{counted(count, 'notification')} acknowledged.")
 
 
-def _acknowledge(call: Invocation, store: Store, ids: list[str]) -> int:
-    return acknowledge(store, ids, agent=call.agent, now=call.runtime.now()).acknowledged
+def _acknowledge(command: Invocation, store: Store, ids: list[str]) -> int:
+    return acknowledge(store, ids, agent=command.agent, now=command.runtime.now()).acknowledged
 
 
-def _acknowledge_all(call: Invocation, store: Store) -> int:
-    done = 0
-    while found := list_notifications(store, ListNotifications(limit=_PAGE), agent=call.agent).notifications:
-        done += _acknowledge(call, store, [one.id for one in found])
-    return done
-
-
-def _store(call: Invocation) -> Store | None:
-    """The workspace's store, None where there is none: looking for notifications does not make one."""
-    try:
-        return call.runtime.stores.workspace(call.settings.workspace, create=False)
-    except NotFound:
-        return None
+def _acknowledge_all(command: Invocation, store: Store) -> int:
+    count = 0
+    while page := list_notifications(store, ListNotifications(limit=MAX_IDS), agent=command.agent).notifications:
+        count += _acknowledge(command, store, [notification.id for notification in page])
+    return count

@@ -1,91 +1,88 @@
-"""`reverie channels`: the topics of a workspace. These commands work on the data folder itself."""
+"""`reverie channels`: list and change the channels of a workspace. These commands open the data folder."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
 import typer
 
-from memory.sessions import channels as topics
-from reverie.calls import validated
-from reverie.sessions.calls import CreateChannel
-from storage.stores import Store
-from worker.cli.application import Invocation, application, invocation
-from worker.cli.output import AsJson, counted, print_json, print_table, say, shortened, when
+from memory.sessions import channels as stored
+from reverie.sessions.calls import CreateChannel, DeleteChannel, DescribeChannel, GetChannel, MoveSession
+from worker.cli.application import application, invocation
+from worker.cli.options import takes
+from worker.cli.output import AsJson, counted, print_list, print_result, shortened, when
 
-channels = typer.Typer(help="Topics that conversations lie in.", no_args_is_help=True)
+channels = typer.Typer(help="Group sessions and memories by channel.", no_args_is_help=True)
 application.add_typer(channels, name="channels")
-
-_Description = Annotated[str, typer.Option(help="What it is about.")]
 
 
 @channels.command("list")
 def list_channels(context: typer.Context, as_json: AsJson = False) -> None:
-    """The agent's channels with what lies in them, the default first."""
-    call = invocation(context)
-    found = topics.list_channels(_store(call), agent=call.agent)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
-        ("channel", "sessions", "memories", "since", "about"),
-        [(shortened(c.id, 40), c.sessions, c.memories, when(c.created_at), shortened(c.description)) for c in found],
+    """List the agent's channels with their numbers of sessions and memories, the default one first."""
+    command = invocation(context)
+    listed = stored.list_channels(command.store, agent=command.agent)
+    print_list(
+        listed,
+        as_json,
+        ("channel", "sessions", "memories", "created", "description"),
+        ((shortened(c.id, 40), c.sessions, c.memories, when(c.created_at), shortened(c.description)) for c in listed),
         empty="",
     )
 
 
 @channels.command("show")
-def show_channel(context: typer.Context, channel: str, as_json: AsJson = False) -> None:
-    """One channel."""
-    call = invocation(context)
-    found = topics.read_channel(_store(call), agent=call.agent, channel=channel)
-    if as_json:
-        print_json(found)
-        return
-    say(f"{found.id}: {counted(found.sessions, 'session')}, {counted(found.memories, 'memory')}")
-    if found.description:
-        say(found.description)
+@takes(GetChannel, arguments=("channel",))
+def show_channel(context: typer.Context, call: GetChannel, as_json: AsJson = False) -> None:
+    """Show a channel and its numbers of sessions and memories."""
+    command = invocation(context)
+    channel = stored.read_channel(command.store, agent=command.agent, channel=call.channel)
+    counts = f"{channel.id}: {counted(channel.sessions, 'session')}, {counted(channel.memories, 'memory')}"
+    print_result(channel, as_json, "\n".join(filter(None, (counts, channel.description))))
 
 
 @channels.command("create")
-def create_channel(
-    context: typer.Context, channel: str, description: _Description = "", as_json: AsJson = False
-) -> None:
-    """Make a channel."""
-    call = invocation(context)
-    new, runtime = validated(CreateChannel(channel, description)), call.runtime
-    store = runtime.store(call.settings.workspace)
-    made = topics.create_channel(
-        store, agent=call.agent, channel=new.channel, description=new.description, now=runtime.now()
+@takes(CreateChannel, arguments=("channel",))
+def create_channel(context: typer.Context, call: CreateChannel, as_json: AsJson = False) -> None:
+    """Create a channel."""
+    command = invocation(context)
+    runtime = command.runtime
+    channel = stored.create_channel(
+        runtime.store(command.settings.workspace),
+        agent=command.agent,
+        channel=call.channel,
+        description=call.description,
+        now=runtime.now(),
     )
-    print_json(made) if as_json else say(f"Channel {made.id} is there.")
+    print_result(channel, as_json, f"Channel {channel.id} is created.")
 
 
 @channels.command("describe")
-def describe_channel(context: typer.Context, channel: str, description: str, as_json: AsJson = False) -> None:
-    """Say what a channel is about."""
-    call = invocation(context)
-    now = call.runtime.now()
-    found = topics.describe_channel(_store(call), agent=call.agent, channel=channel, description=description, now=now)
-    print_json(found) if as_json else say(f"{found.id}: {found.description}")
+@takes(DescribeChannel, arguments=("channel", "description"))
+def describe_channel(context: typer.Context, call: DescribeChannel, as_json: AsJson = False) -> None:
+    """Set the description of a channel."""
+    command = invocation(context)
+    channel = stored.describe_channel(
+        command.store,
+        agent=command.agent,
+        channel=call.channel,
+        description=call.description,
+        now=command.runtime.now(),
+    )
+    print_result(channel, as_json, f"{channel.id}: {channel.description}")
 
 
 @channels.command("delete")
-def delete_channel(context: typer.Context, channel: str, as_json: AsJson = False) -> None:
-    """Delete a channel in which nothing lies; never the default one."""
-    call = invocation(context)
-    topics.delete_channel(_store(call), agent=call.agent, channel=channel)
-    print_json({"deleted": True}) if as_json else say("Deleted.")
+@takes(DeleteChannel, arguments=("channel",))
+def delete_channel(context: typer.Context, call: DeleteChannel, as_json: AsJson = False) -> None:
+    """Delete an empty channel; the default one cannot be deleted."""
+    command = invocation(context)
+    stored.delete_channel(command.store, agent=command.agent, channel=call.channel)
+    print_result({"deleted": True}, as_json, "Deleted.")
 
 
 @channels.command("move")
-def move_session(context: typer.Context, session: str, channel: str, as_json: AsJson = False) -> None:
-    """Put a session into a channel that exists."""
-    call = invocation(context)
-    now = call.runtime.now()
-    moved = topics.move_session(_store(call), agent=call.agent, session=session, channel=channel, now=now)
-    print_json(moved) if as_json else say(f"Session {moved.id} lies in channel {moved.channel}.")
-
-
-def _store(call: Invocation) -> Store:
-    return call.runtime.stores.workspace(call.settings.workspace, create=False)
+@takes(MoveSession, arguments=("session", "channel"))
+def move_session(context: typer.Context, call: MoveSession, as_json: AsJson = False) -> None:
+    """Move a session to an existing channel."""
+    command = invocation(context)
+    now = command.runtime.now()
+    moved = stored.move_session(command.store, agent=command.agent, session=call.session, channel=call.channel, now=now)
+    print_result(moved, as_json, f"Session {moved.id} is in channel {moved.channel}.")

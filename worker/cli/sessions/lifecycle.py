@@ -1,17 +1,15 @@
-"""`reverie sessions start|idle|archive`: the steps of a session's life, taken on the data folder itself."""
+"""`reverie sessions start|idle|archive`: start, end and archive a session. These commands open the data folder."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 import typer
 
 from memory.sessions.lifecycle import archive_session, idle_session, start_session
-from reverie.sessions.calls import StartSession
+from reverie.sessions.calls import ArchiveSession, CloseSession, StartSession
 from reverie.sessions.types import Session
 from worker.cli.application import invocation
 from worker.cli.options import takes
-from worker.cli.output import AsJson, print_json, say
+from worker.cli.output import AsJson, print_result
 from worker.cli.sessions.sessions import sessions
 
 
@@ -21,43 +19,33 @@ def start(context: typer.Context, call: StartSession, as_json: AsJson = False) -
     """Create a session before its first message, or reopen an idle one."""
     command = invocation(context)
     store = command.runtime.store(command.settings.workspace)
-    _print_state(start_session(store, call, agent=command.agent, now=command.runtime.now()), as_json=as_json)
+    _print_status(start_session(store, call, agent=command.agent, now=command.runtime.now()), as_json)
 
 
 @sessions.command("idle")
-def idle(context: typer.Context, session: str, as_json: AsJson = False) -> None:
-    """End an active session: a last extraction, what served its conversation alone is cleared, a commit to git."""
+@takes(CloseSession, arguments=("session",))
+def idle(context: typer.Context, call: CloseSession, as_json: AsJson = False) -> None:
+    """End an active session: extract its last memories, delete its conversation memories, and commit to git."""
     from worker.composition import session_end_hooks
 
-    call = invocation(context)
-    here = call.runtime
-    store = here.stores.workspace(call.settings.workspace, create=False)
-    _print_state(
-        idle_session(store, session_end_hooks(here), agent=call.agent, session=session, now=here.now()), as_json=as_json
-    )
+    command = invocation(context)
+    hooks, now = session_end_hooks(command.runtime), command.runtime.now()
+    _print_status(idle_session(command.store, hooks, agent=command.agent, session=call.session, now=now), as_json)
 
 
 @sessions.command("archive")
-def archive(
-    context: typer.Context,
-    session: str,
-    force: Annotated[bool, typer.Option("--force", help="An active one, too.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Put an idle session aside; with --force an active one, which ends with that."""
+@takes(ArchiveSession, arguments=("session",))
+def archive(context: typer.Context, call: ArchiveSession, as_json: AsJson = False) -> None:
+    """Archive an idle session; with --force also an active one, which is ended first."""
     from worker.composition import session_end_hooks
 
-    call = invocation(context)
-    here = call.runtime
-    store, ending = here.stores.workspace(call.settings.workspace, create=False), session_end_hooks(here)
-    _print_state(
-        archive_session(store, ending, agent=call.agent, session=session, now=here.now(), force=force),
-        as_json=as_json,
+    command = invocation(context)
+    hooks, now = session_end_hooks(command.runtime), command.runtime.now()
+    archived = archive_session(
+        command.store, hooks, agent=command.agent, session=call.session, now=now, force=call.force
     )
+    _print_status(archived, as_json)
 
 
-def _print_state(session: Session, *, as_json: bool) -> None:
-    if as_json:
-        print_json(session)
-    else:
-        say(f"Session {session.id} ({session.ref_code}) is {session.status}.")
+def _print_status(session: Session, as_json: bool) -> None:
+    print_result(session, as_json, f"Session {session.id} ({session.ref_code}) is {session.status}.")

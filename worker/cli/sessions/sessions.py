@@ -1,7 +1,11 @@
-"""`reverie sessions`: conversations listed, shown, searched, exported and forgotten."""
+"""`reverie sessions`: list, show, search, restore, export and delete sessions.
+
+The commands open the data folder; a search asks the running server.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Annotated
 
 import typer
@@ -13,139 +17,151 @@ from memory.sessions.sessions import export_session as read_export
 from memory.sessions.sessions import list_sessions as read_list
 from memory.sessions.sessions import read_session, to_message
 from reverie.errors import NotFound
-from reverie.sessions.types import Session
+from reverie.recall.calls import RestoreSession, SearchSessions
+from reverie.sessions.calls import ExportSession, ForgetSession, ListSessions
+from reverie.sessions.types import Message, Session
 from storage.stores import Store
-from worker.cli.application import Invocation, application, invocation
-from worker.cli.output import AsJson, ExportFile, counted, print_json, print_table, say, shortened, when, write_export
+from worker.cli.application import application, invocation
+from worker.cli.options import takes
+from worker.cli.output import (
+    AsJson,
+    ExportFile,
+    Yes,
+    confirm,
+    counted,
+    print_json,
+    print_list,
+    print_result,
+    print_table,
+    say,
+    shortened,
+    when,
+    write_export,
+)
 from worker.cli.pipeline.ingest import client
 
-sessions = typer.Typer(help="Conversations.", no_args_is_help=True)
+sessions = typer.Typer(help="List, search, restore and delete sessions.", no_args_is_help=True)
 application.add_typer(sessions, name="sessions")
 
 
 @sessions.command("list")
+@takes(ListSessions, leave_out=("status",))
 def list_sessions(
     context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    offset: Annotated[int, typer.Option(min=0)] = 0,
-    archived: Annotated[bool, typer.Option("--archived", help="Only archived ones.")] = False,
+    call: ListSessions,
+    archived: Annotated[bool, typer.Option("--archived", help="List only archived sessions.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """The agent's sessions, the most recently active first."""
-    call = invocation(context)
+    """List the agent's sessions, most recently active first."""
+    command = invocation(context)
     status = "archived" if archived else None
-    found = read_list(_store(call), agent=call.agent, limit=limit, offset=offset, status=status)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    listed = read_list(command.store, agent=command.agent, limit=call.limit, offset=call.offset, status=status)
+    print_list(
+        listed,
+        as_json,
         ("session", "ref", "status", "messages", "updated"),
-        [(shortened(s.id, 40), s.ref_code, s.status, s.messages, when(s.updated_at)) for s in found],
-        empty=f"Agent {call.agent} has no sessions in workspace {call.settings.workspace}.",
+        ((shortened(s.id, 40), s.ref_code, s.status, s.messages, when(s.updated_at)) for s in listed),
+        empty=f"Agent {command.agent} has no sessions in workspace {command.settings.workspace}.",
     )
 
 
 @sessions.command("show")
 def show_session(
     context: typer.Context,
-    session: Annotated[str, typer.Argument(help="Its id, or its reference code.")],
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="The newest messages.")] = 50,
+    session: Annotated[str, typer.Argument(help="The session's id or reference code.")],
+    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many messages.")] = 50,
     as_json: AsJson = False,
 ) -> None:
-    """A session's newest messages, in the order in which they were said."""
-    call = invocation(context)
-    store = _store(call)
-    shown = _by_id_or_ref(store, call.agent, session)
+    """Show the newest messages of a session, oldest first."""
+    command = invocation(context)
+    store = command.store
+    shown = _by_id_or_ref(store, command.agent, session)
     with store.reading() as tx:
-        rows = tx.for_agent(call.agent)
-        found = rows.messages.in_session(rows.sessions.get(shown.id).row_id, limit=limit, newest=True)
+        rows = tx.for_agent(command.agent)
+        newest = rows.messages.in_session(rows.sessions.get(shown.id).row_id, limit=limit, newest=True)
+    messages = [to_message(message) for message in newest]
     if as_json:
-        print_json({"session": shown, "messages": [to_message(message) for message in found]})
+        print_json({"session": shown, "messages": messages})
         return
-    if not found:
-        say(f"Nothing has been said in session {shown.id} yet.")
-    for message in found:
-        say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
+    if not messages:
+        say(f"Session {shown.id} has no messages yet.")
+    _print_messages(messages)
 
 
 @sessions.command("search")
-def search_sessions(
-    context: typer.Context,
-    query: str,
-    limit: Annotated[int, typer.Option(help="At most this many, 1 to 100.")] = 5,
-    as_json: AsJson = False,
-) -> None:
-    """Which conversation was that? Asks the running server."""
-    with client(invocation(context), over_http=True) as memory:
-        found = memory.search_sessions(query, limit=limit)
+@takes(SearchSessions, arguments=("query",), leave_out=("tags", "mode"))
+def search_sessions(context: typer.Context, call: SearchSessions, as_json: AsJson = False) -> None:
+    """Search for sessions, best first. Asks the running server."""
+    with client(invocation(context), over_http=True) as reverie:
+        response = reverie.connection.send(call)
     if as_json:
-        print_json(found)
+        print_json(response)
         return
-    if found.degraded:
-        say(f"({found.degraded})")
+    if response.degraded:
+        say(f"({response.degraded})")
     print_table(
         ("session", "ref", "updated", "best match"),
-        [(shortened(s.session, 40), s.ref_code, when(s.updated_at), shortened(s.excerpt, 100)) for s in found.results],
+        (
+            (shortened(s.session, 40), s.ref_code, when(s.updated_at), shortened(s.excerpt, 100))
+            for s in response.results
+        ),
         empty="Nothing found.",
     )
 
 
 @sessions.command("restore")
-def restore_session(
-    context: typer.Context,
-    session: str,
-    budget: Annotated[int | None, typer.Option(help="Tokens.", show_default="settings")] = None,
-    as_json: AsJson = False,
-) -> None:
-    """The newest messages of a session that fit into a number of tokens, oldest first, and its summary."""
-    call = invocation(context)
-    settings = call.settings
-    fitting = settings.context_token_budget - settings.system_prompt_buffer if budget is None else budget
-    found = restore(_store(call), call.runtime.tokens, agent=call.agent, session=session, token_budget=fitting)
+@takes(RestoreSession, arguments=("session",), options={"token_budget": "--budget"})
+def restore_session(context: typer.Context, call: RestoreSession, as_json: AsJson = False) -> None:
+    """Show the newest messages of a session that fit into a token budget, oldest first, after its summary."""
+    command = invocation(context)
+    settings = command.settings
+    budget = call.token_budget or settings.context_token_budget - settings.system_prompt_buffer
+    restored = restore(
+        command.store, command.runtime.tokens, agent=command.agent, session=call.session, token_budget=budget
+    )
     if as_json:
-        print_json(found)
+        print_json(restored)
         return
-    if found.summary:
-        say(f"Before: {found.summary}")
-    for message in found.messages:
-        say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
-    cut = f", {found.shortened} shortened" if found.shortened else ""
-    say(f"({counted(found.tokens, 'token')}; {counted(found.left_out, 'older message')} left out{cut})")
+    if restored.summary:
+        say(f"Summary: {restored.summary}")
+    _print_messages(restored.messages)
+    cut = f", {restored.shortened} shortened" if restored.shortened else ""
+    say(f"({counted(restored.tokens, 'token')}; {counted(restored.left_out, 'older message')} left out{cut})")
 
 
 @sessions.command("export")
+@takes(ExportSession, arguments=("session",))
 def export_session(
-    context: typer.Context,
-    session: str,
-    output: ExportFile = None,
-    as_json: AsJson = False,
+    context: typer.Context, call: ExportSession, output: ExportFile = None, as_json: AsJson = False
 ) -> None:
-    """A session with all its messages as JSON with a schema version."""
-    call = invocation(context)
-    document = read_export(_store(call), agent=call.agent, session=session)
+    """Export a session with all its messages as JSON with a schema version."""
+    command = invocation(context)
+    document = read_export(command.store, agent=command.agent, session=call.session)
     write_export(document, output, "message", len(document.messages), as_json=as_json)
 
 
 @sessions.command("delete")
-def delete_session(
-    context: typer.Context,
-    session: str,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Forget a session: its messages, chunks, vectors and words, and what is still on its way."""
-    call = invocation(context)
-    if not yes:
-        typer.confirm(
-            f"Forget session {session!r} of agent {call.agent} for good? (--yes does not ask)", abort=True, err=True
-        )
-    here = call.runtime
-    account = here.stores.account_store()
-    found = forget_session(_store(call), account, here.inbox, here.working_memory, agent=call.agent, session=session)
-    if as_json:
-        print_json({"forgotten": found})
-    else:
-        say("Forgotten." if found else "There was no such session; what is on its way for it will not be stored.")
+@takes(ForgetSession, arguments=("session",))
+def delete_session(context: typer.Context, call: ForgetSession, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Delete a session for good: its messages, chunks, vectors and index entries, and messages still in the inbox."""
+    command = invocation(context)
+    confirm(f"Delete session {call.session!r} of agent {command.agent} for good?", yes)
+    runtime = command.runtime
+    deleted = forget_session(
+        command.store,
+        runtime.stores.account_store(),
+        runtime.inbox,
+        runtime.working_memory,
+        agent=command.agent,
+        session=call.session,
+    )
+    missing = "There was no such session; messages for it that are still in the inbox will not be stored."
+    print_result({"forgotten": deleted}, as_json, "Deleted." if deleted else missing)
+
+
+def _print_messages(messages: Iterable[Message]) -> None:
+    for message in messages:
+        say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
 
 
 def _by_id_or_ref(store: Store, agent: str, session: str) -> Session:
@@ -156,7 +172,3 @@ def _by_id_or_ref(store: Store, agent: str, session: str) -> Session:
             return session_by_ref(store, agent=agent, ref_code=session)
         except NotFound:
             raise unknown from None
-
-
-def _store(call: Invocation) -> Store:
-    return call.runtime.stores.workspace(call.settings.workspace, create=False)

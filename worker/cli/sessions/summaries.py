@@ -1,65 +1,52 @@
-"""`reverie sessions summary` and `reverie sessions compact`: what a summary says, and condensing by hand."""
+"""`reverie sessions summary` and `compact`: show the rolling summary of a session, and condense a session now."""
 
 from __future__ import annotations
-
-from typing import Annotated
 
 import typer
 
 from memory.sessions.summary_jobs import compact_session, read_summary
+from reverie.sessions.calls import CompactSession, GetSummary
 from reverie.sessions.types import SessionSummary
-from storage.stores import Store
-from worker.cli.application import Invocation, invocation
-from worker.cli.output import AsJson, counted, print_json, say
+from worker.cli.application import invocation
+from worker.cli.options import takes
+from worker.cli.output import AsJson, counted, print_json, print_result, say
 from worker.cli.sessions.sessions import sessions
 from worker.composition import build_condenser, summary_rules
 
 
 @sessions.command("summary")
-def show_summary(context: typer.Context, session: str, as_json: AsJson = False) -> None:
-    """The rolling summary of a session, and how many of its messages it covers."""
-    call = invocation(context)
-    found = read_summary(_store(call), call.runtime.tokens, agent=call.agent, session=session)
+@takes(GetSummary, arguments=("session",))
+def show_summary(context: typer.Context, call: GetSummary, as_json: AsJson = False) -> None:
+    """Show the rolling summary of a session, and how many of its messages it covers."""
+    command = invocation(context)
+    summary = read_summary(command.store, command.runtime.tokens, agent=command.agent, session=call.session)
     if as_json:
-        print_json(found)
+        print_json(summary)
         return
-    if found.text:
-        say(found.text)
-    say(_account(found))
+    if summary.text:
+        say(summary.text)
+    say(_coverage(summary))
 
 
 @sessions.command("compact")
-def compact(
-    context: typer.Context,
-    session: str,
-    budget: Annotated[
-        int | None, typer.Option(help="Tokens that are to be left, at most.", show_default="settings")
-    ] = None,
-    as_json: AsJson = False,
-) -> None:
-    """Condense the oldest turns of a session now; no message is removed."""
-    call = invocation(context)
-    here = call.runtime
-    done = compact_session(
-        _store(call),
-        build_condenser(here),
-        summary_rules(call.settings),
-        agent=call.agent,
-        session=session,
-        token_budget=budget,
-        now=here.now(),
+@takes(CompactSession, arguments=("session",), options={"token_budget": "--budget"})
+def compact(context: typer.Context, call: CompactSession, as_json: AsJson = False) -> None:
+    """Condense the oldest turns of a session now, until it fits into a token budget; no message is removed."""
+    command = invocation(context)
+    compacted = compact_session(
+        command.store,
+        build_condenser(command.runtime),
+        summary_rules(command.settings),
+        agent=command.agent,
+        session=call.session,
+        token_budget=call.token_budget,
+        now=command.runtime.now(),
     )
-    if as_json:
-        print_json(done)
-        return
-    say(f"{counted(done.condensed, 'message')} condensed. {_account(done.summary)}")
+    text = f"{counted(compacted.condensed, 'message')} condensed. {_coverage(compacted.summary)}"
+    print_result(compacted, as_json, text)
 
 
-def _account(found: SessionSummary) -> str:
-    if not found.epoch:
-        return f"No summary yet; {found.uncovered} messages."
-    return f"({found.tokens:,} tokens for {found.covers} messages; {found.uncovered} newer ones are not in it)"
-
-
-def _store(call: Invocation) -> Store:
-    return call.runtime.stores.workspace(call.settings.workspace, create=False)
+def _coverage(summary: SessionSummary) -> str:
+    if not summary.epoch:
+        return f"No summary yet; {summary.uncovered} messages."
+    return f"({summary.tokens:,} tokens for {summary.covers} messages; {summary.uncovered} newer ones are not in it)"

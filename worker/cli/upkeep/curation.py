@@ -41,9 +41,9 @@ def list_curation(
     as_json: AsJson = False,
 ) -> None:
     """What jobs did, the newest first. Ids that begin with account- are of the account tier."""
-    call = invocation(context)
+    command = invocation(context)
     matching = CurationFilter(memory=memory, job=job, action=action)
-    found = list_entries(_holdings(call), matching, limit=limit, offset=offset)
+    found = list_entries(_holdings(command), matching, limit=limit, offset=offset)
     if as_json:
         print_json(found)
         return
@@ -54,7 +54,7 @@ def list_curation(
              shortened(_about(e), 44), shortened(e.why, 100))
             for e in found
         ],
-        empty=_nothing_listed(call, some=bool(memory or job or action or offset)),
+        empty=_nothing_listed(command, some=bool(memory or job or action or offset)),
     )  # fmt: skip
 
 
@@ -83,25 +83,25 @@ def undo_curation(
     as_json: AsJson = False,
 ) -> None:
     """Put back what jobs changed: entries by their ids, or all of a job, an action or a time, the newest first."""
-    call = invocation(context)
+    command = invocation(context)
     several = everything or job is not None or action is not None or since is not None
     if bool(entries) == several:
         raise Rejected("name entries, or say which with --job, --action, --since or --all", field="entries")
-    here = _holdings(call)
-    now = call.runtime.now()
+    here = _holdings(command)
+    now = command.runtime.now()
     if entries:
         done = _undo_each(here, entries, now)
     else:
         moment = _moment(since, now) if since is not None else 0
         if not yes:
-            typer.confirm(_question(call, job, action, since), abort=True, err=True)
+            typer.confirm(_question(command, job, action, since), abort=True, err=True)
         with progress_bar("entries") as bar:
             shown = bar.add_task("entries", total=None)
             done = undo_all(
                 here, CurationFilter(job=job, action=action, since=moment), now=now,
                 progress=lambda done, total: bar.update(shown, completed=done, total=total),
             )  # fmt: skip
-    _tell(call, here, done, as_json=as_json)
+    _tell(command, here, done, as_json=as_json)
 
 
 def _undo_each(here: AgentMemories, entries: list[str], now: int) -> Undone:
@@ -115,10 +115,10 @@ def _undo_each(here: AgentMemories, entries: list[str], now: int) -> Undone:
     return Undone(undone=undone, failed=failed)
 
 
-def _tell(call: Invocation, here: AgentMemories, done: Undone, *, as_json: bool) -> None:
+def _tell(command: Invocation, here: AgentMemories, done: Undone, *, as_json: bool) -> None:
     for store in here.existing_stores() if done.undone else ():
         for stage in _STAGES:
-            call.runtime.notify_stage(stage, store.name)
+            command.runtime.notify_stage(stage, store.name)
     if as_json:
         print_json(done)
     else:
@@ -130,10 +130,10 @@ def _tell(call: Invocation, here: AgentMemories, done: Undone, *, as_json: bool)
     raise typer.Exit(1 if done.failed else 0)
 
 
-def _question(call: Invocation, job: str | None, action: str | None, since: str | None) -> str:
+def _question(command: Invocation, job: str | None, action: str | None, since: str | None) -> str:
     parts = [f"by {job}" if job else "", f"({action})" if action else "", f"since {since}" if since else ""]
     what = " ".join(part for part in parts if part)
-    return f"Undo all that was done to agent {call.agent}'s memories {what}".rstrip() + "? (--yes does not ask)"
+    return f"Undo all that was done to agent {command.agent}'s memories {what}".rstrip() + "? (--yes does not ask)"
 
 
 def _moment(since: str, now: int) -> int:
@@ -169,8 +169,8 @@ def _value(value: Any) -> str:
     return shortened(value if isinstance(value, str) else msgspec.json.encode(value).decode(), 100)
 
 
-def _nothing_listed(call: Invocation, *, some: bool) -> str:
-    where = f"agent {call.agent} in workspace {call.settings.workspace}"
+def _nothing_listed(command: Invocation, *, some: bool) -> str:
+    where = f"agent {command.agent} in workspace {command.settings.workspace}"
     return f"No entry of {where} is like that." if some else f"No job has changed anything of {where} yet."
 
 
@@ -183,5 +183,5 @@ def _about(entry: CurationEntry) -> str:
     return named or f"session {entry.session}"
 
 
-def _holdings(call: Invocation) -> AgentMemories:
-    return AgentMemories(call.runtime.stores, call.settings.workspace, call.agent)
+def _holdings(command: Invocation) -> AgentMemories:
+    return AgentMemories(command.runtime.stores, command.settings.workspace, command.agent)

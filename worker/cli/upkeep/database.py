@@ -82,12 +82,12 @@ def reindex(
         if kind not in kinds:
             raise typer.BadParameter("text, vector or both", param_hint="--kind")
         kinds = ("text",) if kind == "text" else ("vector",)
-    call = invocation(context)
+    command = invocation(context)
     counts: dict[str, dict[str, int]] = {}
-    for name in chosen(call, everything, account=account):
-        store = call.runtime.stores.workspace(name, create=False)
+    for name in chosen(command, everything, account=account):
+        store = command.runtime.stores.workspace(name, create=False)
         for one in kinds:
-            counts.setdefault(name, {})[one] = _rebuild(store, one, call.runtime.now())
+            counts.setdefault(name, {})[one] = _rebuild(store, one, command.runtime.now())
     if as_json:
         print_json(counts)
     else:
@@ -104,12 +104,12 @@ def verify(
     as_json: AsJson = False,
 ) -> None:
     """Compare rows, chunks, full text and vectors with each other; exit code 1 when they disagree."""
-    call = invocation(context)
+    command = invocation(context)
     wrong: dict[str, list[str]] = {}
     counts: dict[str, dict[str, int]] = {}
-    for name in chosen(call, everything, account=account):
+    for name in chosen(command, everything, account=account):
         with _as_finding(wrong, name):
-            verdict = compare(call.runtime.stores.workspace(name, create=False), quick=quick)
+            verdict = compare(command.runtime.stores.workspace(name, create=False), quick=quick)
             counts[name] = verdict.counts
             if verdict.wrong:
                 wrong[name] = verdict.wrong
@@ -164,13 +164,13 @@ def _rebuild(store: Store, kind: IndexKind, now: int) -> int:
         return rebuild(store, kind, now=now, progress=lambda done, total: bar.update(task, completed=done, total=total))
 
 
-def chosen(call: Invocation, everything: bool, *, account: bool) -> list[str]:
+def chosen(command: Invocation, everything: bool, *, account: bool) -> list[str]:
     """The stores that a command is about. Raises `Rejected` for both options at once."""
     if everything and account:
         raise Rejected("--all and --account: --all takes the account in", field="account")
     if everything:
-        return call.runtime.stores.all_names()
-    return [ACCOUNT_STORE if account else call.settings.workspace]
+        return command.runtime.stores.all_names()
+    return [ACCOUNT_STORE if account else command.settings.workspace]
 
 
 def _file_status(stores: Stores, name: str) -> dict[str, Any]:

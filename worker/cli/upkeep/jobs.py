@@ -51,8 +51,8 @@ def list_dead_letters(
     context: typer.Context, limit: Annotated[int, typer.Option(min=1, max=1000)] = 50, as_json: AsJson = False
 ) -> None:
     """Dead letters of the workspace, the newest first."""
-    call = invocation(context)
-    with call.runtime.stores.workspace(call.settings.workspace, create=False).reading() as tx:
+    command = invocation(context)
+    with command.store.reading() as tx:
         found = tx.dead_letters.list(limit=limit)
     if as_json:
         print_json([_letter(letter) for letter in found])
@@ -67,8 +67,8 @@ def list_dead_letters(
 @dead.command("show")
 def show_dead_letter(context: typer.Context, letter: int, as_json: AsJson = False) -> None:
     """One dead letter with its payload and error."""
-    call = invocation(context)
-    with call.runtime.stores.workspace(call.settings.workspace, create=False).reading() as tx:
+    command = invocation(context)
+    with command.store.reading() as tx:
         found = _letter(tx.dead_letters.get(letter), with_payload=True)
     if as_json:
         print_json(found)
@@ -85,11 +85,11 @@ def replay_dead_letters(
     as_json: AsJson = False,
 ) -> None:
     """Try again what failed for good, once its cause is gone."""
-    call = invocation(context)
-    here = call.runtime
-    store = here.stores.workspace(call.settings.workspace, create=False)
+    command = invocation(context)
+    here = command.runtime
+    store = here.stores.workspace(command.settings.workspace, create=False)
     done, failed = [], {}
-    for letter_id in _chosen_letters(call, letter, everything):
+    for letter_id in _chosen_letters(command, letter, everything):
         try:
             replayed = letters.replay(store, here.inbox, letter_id)
         except Rejected as error:
@@ -114,9 +114,9 @@ def drop_dead_letters(
     as_json: AsJson = False,
 ) -> None:
     """Remove dead letters for good."""
-    call = invocation(context)
-    store = call.runtime.stores.workspace(call.settings.workspace, create=False)
-    dropped = [letters.drop(store, letter_id).id for letter_id in _chosen_letters(call, letter, everything)]
+    command = invocation(context)
+    store = command.store
+    dropped = [letters.drop(store, letter_id).id for letter_id in _chosen_letters(command, letter, everything)]
     if as_json:
         print_json({"dropped": dropped})
     else:
@@ -135,10 +135,10 @@ def run(
         raise Rejected(f"no such job: {job}; there are {', '.join(_JOBS)}", field="job")
     if dry_run and job not in _DRY:
         raise Rejected(f"{job} has no dry run; those that have one: {', '.join(sorted(_DRY))}", field="dry_run")
-    call = invocation(context)
+    command = invocation(context)
     from worker.cli.stack import pass_on
 
-    pass_on(call.settings)
+    pass_on(command.settings)
     from worker.app import app
     from worker.logs import log_to_standard_error
 
@@ -162,12 +162,12 @@ def run(
         )
 
 
-def _chosen_letters(call: Invocation, letter: int | None, everything: bool) -> list[int]:
+def _chosen_letters(command: Invocation, letter: int | None, everything: bool) -> list[int]:
     if (letter is None) == (not everything):
         raise Rejected("name one dead letter, or --all", field="letter")
     if letter is not None:
         return [letter]
-    store = call.runtime.stores.workspace(call.settings.workspace, create=False)
+    store = command.store
     found: list[int] = []
     with store.reading() as tx:
         while page := tx.dead_letters.list(limit=_PAGE, offset=len(found)):

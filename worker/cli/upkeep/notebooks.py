@@ -18,10 +18,10 @@ def checkpoint(
     as_json: AsJson = False,
 ) -> None:
     """Commit the agent's memory files as they are now."""
-    call = invocation(context)
-    here = call.runtime
-    store = here.stores.workspace(call.settings.workspace, create=False)
-    done = notebook.checkpoint(store, here.notebooks, call.agent, message, now=here.now())
+    command = invocation(context)
+    here = command.runtime
+    store = here.stores.workspace(command.settings.workspace, create=False)
+    done = notebook.checkpoint(store, here.notebooks, command.agent, message, now=here.now())
     if as_json:
         print_json(done)
         return
@@ -40,15 +40,15 @@ def history(
     as_json: AsJson = False,
 ) -> None:
     """The commits of the agent's memory files, the newest first."""
-    call = invocation(context)
-    found = notebook.history(call.runtime.notebooks, call.settings.workspace, call.agent, limit=limit)
+    command = invocation(context)
+    found = notebook.history(command.runtime.notebooks, command.settings.workspace, command.agent, limit=limit)
     if as_json:
         print_json(found)
         return
     print_table(
         ("commit", "at", "message", "changed"),
         [(c.id[:10], when(c.at), shortened(c.message, 60), shortened(", ".join(c.changed), 80)) for c in found],
-        empty=f"Agent {call.agent} has no commits in workspace {call.settings.workspace} yet.",
+        empty=f"Agent {command.agent} has no commits in workspace {command.settings.workspace} yet.",
     )
 
 
@@ -60,8 +60,8 @@ def diff(
     as_json: AsJson = False,
 ) -> None:
     """How the agent's memory files differ between two commits."""
-    call = invocation(context)
-    found = notebook.diff(call.runtime.notebooks, call.settings.workspace, call.agent, a, b)
+    command = invocation(context)
+    found = notebook.diff(command.runtime.notebooks, command.settings.workspace, command.agent, a, b)
     if as_json:
         print_json(found)
     else:
@@ -76,14 +76,14 @@ def promotions(
     as_json: AsJson = False,
 ) -> None:
     """What dream sweeps promoted, the newest first, with what each memory says now."""
-    call = invocation(context)
-    store = call.runtime.stores.workspace(call.settings.workspace, create=False)
-    found = notebook.promotions(store, agent=call.agent, limit=limit, offset=offset)
+    command = invocation(context)
+    store = command.store
+    found = notebook.promotions(store, agent=command.agent, limit=limit, offset=offset)
     if as_json:
         print_json(found)
         return
     print_table(
         ("at", "score", "phase", "memory", "what"),
         [(when(p.at), f"{p.score:.3f}", p.phase, p.memory, shortened(p.content or "(forgotten)", 80)) for p in found],
-        empty=f"Dreams have promoted nothing of agent {call.agent} in workspace {store.name} yet.",
+        empty=f"Dreams have promoted nothing of agent {command.agent} in workspace {store.name} yet.",
     )

@@ -79,28 +79,28 @@ def reembed(
     as_json: AsJson = False,
 ) -> None:
     """Embed with another model, or anew with the same one; recall goes on. Interrupted, it goes on where it was."""
-    call = invocation(context)
+    command = invocation(context)
     options = _Options(provider, model, dimension, base_url)
-    settings = embedder_spec(call.settings)
+    settings = embedder_spec(command.settings)
     wanted = _wanted(options, settings) if options.any else None
     embedders, seen = _Loaded(), _Seen()
     reports: dict[str, ReembedReport] = {}
     with _interruptible(seen):
-        for name in chosen(call, everything, account=account):
-            store = call.runtime.stores.workspace(name, create=False)
+        for name in chosen(command, everything, account=account):
+            store = command.runtime.stores.workspace(name, create=False)
             spec = wanted or _own(store, settings)
-            reports[name] = _reembed(call, store, *embedders.of(spec), anew=wanted is None, seen=seen)
+            reports[name] = _reembed(command, store, *embedders.of(spec), anew=wanted is None, seen=seen)
     if as_json:
         print_json({name: asdict(report) for name, report in reports.items()})
     else:
-        _show(reports, call)
+        _show(reports, command)
 
 
 def _reembed(
-    call: Invocation, store: Store, embedder: Embedder, record: EmbedderRecord, *, anew: bool, seen: _Seen
+    command: Invocation, store: Store, embedder: Embedder, record: EmbedderRecord, *, anew: bool, seen: _Seen
 ) -> ReembedReport:
-    here = call.runtime
-    settings = embedder_spec(call.settings)
+    here = command.runtime
+    settings = embedder_spec(command.settings)
     seen.workspace, seen.done, seen.total = store.name, 0, 0
     with progress_bar(f"{store.name}: {record.model}") as bar:
         task = bar.add_task("", total=None)
@@ -225,7 +225,7 @@ def _tell(store: Store, start: ReembedStart) -> None:
         messages.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
-def _show(reports: dict[str, ReembedReport], call: Invocation) -> None:
+def _show(reports: dict[str, ReembedReport], command: Invocation) -> None:
     print_table(
         ("workspace", "from", "to", "numbers", "embedded", "left to workers", "old removed"),
         [
@@ -234,7 +234,7 @@ def _show(reports: dict[str, ReembedReport], call: Invocation) -> None:
         ],
         empty="there are no workspaces yet",
     )
-    configured = call.runtime.embedder
+    configured = command.runtime.embedder
     others = sorted(
         {r.new for r in reports.values() if configured is None or not _is_revision(r.new, configured.model)}
     )
