@@ -22,10 +22,11 @@ from retrieval.conversation import (
 )
 from retrieval.dedup import distinct
 from retrieval.recaller import RecallOutcome
-from retrieval.request import MAX_LIMIT, MAX_QUERY_CHARACTERS, RecallRequest
+from retrieval.request import RecallRequest
 from retrieval.scopes import Candidate, ranked, tier_of
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected
+from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS
 from reverie.recall.types import RecallResult
 from storage.memories.records import Tier
 from storage.pipeline.records import MessageRecord
@@ -148,7 +149,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         session=request.session,
         scope="account",
         visible_channel=request.channel,
-        limit=MAX_LIMIT,
+        limit=MAX_RESULTS,
         separate_memories=True,
     )
     in_session = RecallRequest(
@@ -157,7 +158,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         session=request.session,
         kinds=("message",),
         mode="vector",
-        limit=min(MAX_LIMIT, request.recency_window + MAX_IMPORTANT + MAX_RELEVANT),
+        limit=min(MAX_RESULTS, request.recency_window + MAX_IMPORTANT + MAX_RELEVANT),
         explain=True,
     )
     return _Recalled(recall(visible), recall(in_session))

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 import numpy as np
+from msgspec import structs
 from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder
@@ -106,7 +107,7 @@ def open_account_query(
     any transaction, so call this before others are open. A vector given in the request is taken for one of the
     workspace's model.
     """
-    request = replace(prepared.request, session=None, channel=None, scope=None, kinds=("memory",))
+    request = structs.replace(prepared.request, session=None, channel=None, scope=None, kinds=("memory",))
     tx = transactions.enter_context(account.reading())
     if not tx.for_agent(request.agent).forward.any():
         return None

@@ -23,7 +23,8 @@ from retrieval.agent_index import IndexSnapshot
 from retrieval.codes import Floats, Rows, VectorCodes
 from retrieval.indexes import AgentIndexes
 from retrieval.names import without_names
-from retrieval.request import Mode, RecallRequest
+from retrieval.request import RecallRequest
+from reverie.recall.calls import Mode
 from storage.stores import Store
 from worker.runtime import Runtime
 

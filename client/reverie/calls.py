@@ -87,12 +87,18 @@ def validated(call: _C) -> _C:
 
     Raises `Rejected` naming the argument.
     """
-    names = dict(zip(call.__struct_encode_fields__, call.__struct_fields__, strict=True))
-    raw = {name: _plain(value) for name, field in names.items() if (value := getattr(call, field)) is not UNSET}
+    names = zip(call.__struct_encode_fields__, call.__struct_fields__, strict=True)
     try:
-        return build(type(call), raw)
+        return check(converted(call))
     except Rejected as error:
-        raise renamed(error, {name: field for name, field in names.items() if name != field}) from None
+        raise renamed(error, {name: field for name, field in names if name != field}) from None
+
+
+def converted(call: _C) -> _C:
+    """Return a call with its arguments converted to their types. Raises `Rejected` for a wrong type or range."""
+    names = zip(call.__struct_encode_fields__, call.__struct_fields__, strict=True)
+    arguments = {name: _plain(value) for name, field in names if (value := getattr(call, field)) is not UNSET}
+    return convert(arguments, type(call), name="body")
 
 
 def renamed(error: Rejected, names: Mapping[str, str]) -> Rejected:

@@ -1,4 +1,4 @@
-"""Several processes on one file: opened at once, written at once, maintained meanwhile, and never locked (X5)."""
+"""Several processes on one file: opened at once, written at once, maintained meanwhile, and never locked."""
 
 from __future__ import annotations
 

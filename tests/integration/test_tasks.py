@@ -156,7 +156,7 @@ def test_after_a_flush_the_sweeps_bring_everything_stored_to_its_end(here: Runti
 
 
 def test_a_wake_up_that_comes_after_its_workspace_was_deleted_makes_no_file(here: Runtime, producer: Producer) -> None:
-    """Given tasks still on their way, when the workspace is gone, then they leave it gone (M14)."""
+    """Given tasks still on their way, when the workspace is gone, then they leave it gone."""
     producer.enqueue(turns("zanzibar"))
     run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
     forget_workspace(here.stores, here.inbox, here.working_memory, here.recall_log, workspace=WORKSPACE)

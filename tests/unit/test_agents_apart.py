@@ -1,4 +1,4 @@
-"""Two agents with the same names for everything: what one does, and jobs do for it, is no part of the other (X7)."""
+"""Two agents with the same names for everything: what one does, and jobs do for it, is no part of the other."""
 
 from __future__ import annotations
 

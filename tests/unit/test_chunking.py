@@ -117,7 +117,7 @@ CALLS: dict[str, dict[str, Any]] = {
 
 @pytest.mark.parametrize("form", CALLS)
 def test_the_arguments_of_a_tool_call_are_found_in_every_form(form: str) -> None:
-    """Given a call as this vendor writes it, then its name and its texts are part of the message (I7)."""
+    """Given a call as this vendor writes it, then its name and its texts are part of the message."""
     (text,) = texts("Booking now.", role="assistant", tool_calls=json.dumps([CALLS[form]]))
     assert text.startswith("Booking now.\nbook\n")
     assert "Pemba" in text
@@ -139,7 +139,7 @@ def test_a_turn_of_tool_calls_alone_can_be_found(pipe: Pipeline) -> None:
 
 
 def test_a_repeat_in_a_session_is_one_chunk_whose_range_grows(pipe: Pipeline) -> None:
-    """Given the same text thrice, in one batch and later, then one chunk from the first to the last (I9)."""
+    """Given the same text thrice, in one batch and later, then one chunk from the first to the last."""
     pipe.say("yes", "no", "yes")
     pipe.settle()
     pipe.say("yes", {"role": "assistant", "content": "yes"})

@@ -1,4 +1,4 @@
-"""Concept tags (M6): which words a text is about, whatever the text."""
+"""Concept tags: which words a text is about, whatever the text."""
 
 from __future__ import annotations
 

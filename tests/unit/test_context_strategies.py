@@ -59,7 +59,7 @@ def test_turns_are_told_in_the_order_in_which_they_were_said() -> None:
     assert [m.id for m in chronological(same)] == ["m1", "m2", "m0"]
 
 
-# --- scopes (R5) ---
+# --- scopes ---
 
 
 def standing(session: str | None, channel: str | None) -> ChunkAttributes:
@@ -148,7 +148,7 @@ def test_what_has_faded_to_nothing_still_has_an_order() -> None:
     assert [c.chunk_id for c in ranked(ages, now=MORNING, rates=STANDARD)] == [3, 2, 1]
 
 
-# --- duplicates (R8) ---
+# --- duplicates ---
 
 
 def unit(*numbers: float) -> np.ndarray:
@@ -185,7 +185,7 @@ def test_duplicates_do_not_use_up_the_places() -> None:
     assert [c.chunk_id for c in distinct(found, {}, limit=2)] == [1, 3]
 
 
-# --- tokens (R10) ---
+# --- tokens ---
 
 
 def test_what_does_not_fit_ends_the_list() -> None:
@@ -234,7 +234,7 @@ def test_the_room_is_the_budget_less_the_buffer() -> None:
     assert room_of(100_000, buffer=8_000) == 92_000
 
 
-# --- the gate (R11) ---
+# --- the gate ---
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Dream sweeps (B7): what is promoted, what never is, and that nothing happens twice, whatever dies when."""
+"""Dream sweeps: what is promoted, what never is, and that nothing happens twice, whatever dies when."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a dream sweep thinks of (B7): signals and scores against values worked out by hand."""
+"""What a dream sweep thinks of: signals and scores against values worked out by hand."""
 
 from __future__ import annotations
 

@@ -283,7 +283,7 @@ def test_a_persons_fact_is_not_written_over(pipeline: Pipeline) -> None:
 
 
 def test_what_was_remembered_during_the_work_is_not_repeated(pipeline: Pipeline) -> None:
-    """Given an observation that the agent stored, then extraction adds neither its text nor its fact again (B6)."""
+    """Given an observation that the agent stored, then extraction adds neither its text nor its fact again."""
     extracting = Extracting(pipeline)
     tell(pipeline, NAME, LIVES, silent_seconds=0)
     remember(pipeline, id="k", content="user's name is ana torres", session="s")

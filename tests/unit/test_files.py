@@ -37,7 +37,7 @@ def test_a_file_is_found_under_its_source(pipe: Pipeline) -> None:
 
 
 def test_an_unchanged_file_is_not_indexed_again(pipe: Pipeline) -> None:
-    """Given a file that is handed in again as it was, then no chunk is made anew (I11)."""
+    """Given a file that is handed in again as it was, then no chunk is made anew."""
     first = pipe.hand_in(URI, "zanzibar " * 200)
     pipe.settle()
     before = chunk_ids(pipe)

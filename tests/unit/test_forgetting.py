@@ -296,7 +296,7 @@ def test_forgetting_cut_off_between_its_steps_can_be_done_again(
 
 
 def test_a_deleted_workspace_leaves_no_file_and_no_key(pipe: Pipeline, tmp_path: Path) -> None:
-    """Given a workspace with stored and waiting messages, when it is deleted, then nothing of it is anywhere (M14)."""
+    """Given a workspace with stored and waiting messages, when it is deleted, then nothing of it is anywhere."""
     pipe.say("stored")
     pipe.settle()
     newest_messages(pipe.store, pipe.working, agent="ana", session="s")

@@ -27,7 +27,7 @@ def scores(fusion: Literal["weighted", "rrf"], **more: object) -> dict[int, floa
 
 
 def test_the_weighted_sum_is_seven_tenths_meaning_and_three_tenths_words() -> None:
-    """Given min-max scores vector 1, .5, 0 and keyword 1, .5, 0, then .7 and .3 of them (R1)."""
+    """Given min-max scores vector 1, .5, 0 and keyword 1, .5, 0, then .7 and .3 of them."""
     assert scores("weighted") == pytest.approx({1: 0.7, 2: 0.7 * 0.5 + 0.3, 3: 0.0, 4: 0.3 * 0.5})
 
 
@@ -38,7 +38,7 @@ def test_given_weights_win() -> None:
 
 
 def test_reciprocal_ranks_are_added_with_sixty() -> None:
-    """Given ranks, then 1/(60 + rank) of each retriever, whatever the scores (R2)."""
+    """Given ranks, then 1/(60 + rank) of each retriever, whatever the scores."""
     assert scores("rrf") == pytest.approx({1: 1 / 61 + 1 / 63, 2: 1 / 62 + 1 / 61, 3: 1 / 63, 4: 1 / 62})
 
 

@@ -318,7 +318,7 @@ def test_a_session_that_was_forgotten_takes_only_its_own_words_along(here: Carry
     assert [result.text for result in context_of(here, schedule).results] == [FERNS]
 
 
-def test_memories_that_hold_everywhere_are_recall_for_goal_a_session(here: CarryingOut) -> None:
+def test_memories_that_hold_everywhere_are_recalled_for_a_session(here: CarryingOut) -> None:
     """Given a memory in the account, then a schedule that belongs to a conversation recalls it, too."""
     say(here, FERNS)
     keep(here.said, "m1", "Ferns of hers like rain", tier="account", lifetime="long_term", kind="preference",

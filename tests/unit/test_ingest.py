@@ -84,7 +84,7 @@ def test_what_is_left_out_has_its_default(pipe: Pipeline) -> None:
 
 @pytest.mark.parametrize(("role", "importance"), [("user", 0.5), ("assistant", 0.5), ("tool", 0.3), ("system", 0.1)])
 def test_importance_follows_the_role_unless_it_is_given(pipe: Pipeline, role: str, importance: float) -> None:
-    """Given a role, then its default counts (I4); given an importance, 0 included, then that one."""
+    """Given a role, then its default counts; given an importance, 0 included, then that one."""
     pipe.say(
         {"role": role, "content": "default"},
         {"role": role, "content": "given", "importance": 0.8},
@@ -225,7 +225,7 @@ def test_a_batch_in_which_nothing_can_be_stored_is_settled_and_makes_no_session(
 
 
 def test_strict_order_refuses_what_comes_after_its_successor(pipe: Pipeline) -> None:
-    """Given a caller who asked for strict order, when a lower number comes later, then it is a dead letter (I6)."""
+    """Given a caller who asked for strict order, when a lower number comes later, then it is a dead letter."""
     pipe.say({"content": "a", "sequence": 5}, strict=True)
     pipe.ingest()
     pipe.say({"content": "late", "sequence": 3}, {"content": "b", "sequence": 6}, "c", strict=True)

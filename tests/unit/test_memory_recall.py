@@ -150,7 +150,7 @@ def test_kinds_are_told_apart_inside_the_search(pipe: Pipeline, on_disk: bool) -
         assert {r.kind for r in over_both(pipe, "violin strings", kinds=("message",), limit=100, **way).response} == {
             "message"
         }
-    with pytest.raises(Rejected, match="kinds 'dream' is none of message, file, memory"):
+    with pytest.raises(Rejected, match="'dream'; it must be one of message, file, memory"):
         pipe.recall("violin", kinds=("dream",))
 
 

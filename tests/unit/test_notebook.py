@@ -1,4 +1,4 @@
-"""An agent's notebook (B11): what its files say, what they never say, and when they are committed."""
+"""An agent's notebook: what its files say, what they never say, and when they are committed."""
 
 from __future__ import annotations
 

@@ -265,7 +265,7 @@ def test_a_file_that_is_replaced_takes_its_events_along(pipe: Pipeline) -> None:
 
 
 def test_a_deleted_workspace_leaves_nothing_in_the_log(pipe: Pipeline) -> None:
-    """Given recalls that wait, when their workspace is deleted, then they are gone from the broker (M14)."""
+    """Given recalls that wait, when their workspace is deleted, then they are gone from the broker."""
     recall(pipe)
     assert forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)
     assert [key for key in pipe.broker.keys("*") if b"recalls" in key] == []
@@ -351,8 +351,8 @@ def test_the_daily_upkeep_prunes(pipe: Pipeline) -> None:
     ("page", "says"),
     [
         ("architecture.md", f"{recalls.BATCH_RECALLS} recalls in one transaction"),
-        ("architecture.md", f"{BUFFER_BYTES // 2**20} MB in the server, {KEEP_RECALLS:,} recalls of a workspace"),
-        ("operations.md", f"first {QUERY_CHARACTERS} characters of a query"),
+        ("architecture.md", f"{BUFFER_BYTES // 2**20} MB in the server, {KEEP_RECALLS:,} recalls per workspace"),
+        ("operations.md", f"first {QUERY_CHARACTERS} characters of"),
         ("operations.md", f"for {Settings.model_fields['recall_events_days'].default:g} days"),
     ],
 )

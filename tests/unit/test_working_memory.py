@@ -39,7 +39,7 @@ def at(micros: int, second: int = 0) -> datetime:
 
 
 def test_new_messages_are_there_without_asking_the_store(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given a session in working memory, when more is stored, then it is read without touching the database (I14)."""
+    """Given a session in working memory, when more is stored, then it is read without touching the database."""
     pipe.say("three")
     pipe.ingest()
     messages = newest_messages(pipe.store, pipe.working, agent="ana", session="s")

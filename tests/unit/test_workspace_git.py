@@ -1,4 +1,4 @@
-"""Workspace git (B11): one suite for the real repository and the fake one, then what only files can suffer from."""
+"""Workspace git: one suite for the real repository and the fake one, then what only files can suffer from."""
 
 from __future__ import annotations
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Final
 
 import numpy as np
+from msgspec.structs import replace
 
 from memory.scheduling.goal_answers import GoalContext
 from retrieval.neutral import label, lines_of

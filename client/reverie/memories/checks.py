@@ -69,7 +69,7 @@ def check_note(draft: _N) -> _N:
 
 
 def check_account_kind(kind: str) -> None:
-    """Raise `Rejected` unless a memory of this kind may hold in every workspace (M3)."""
+    """Raise `Rejected` unless a memory of this kind may hold in every workspace."""
     if kind not in ACCOUNT_KINDS:
         raise Rejected(
             f"the account tier holds preferences and procedures only, and this is a {kind}: "

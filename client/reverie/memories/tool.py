@@ -1,4 +1,4 @@
-"""The tool `memory` for language models: remember, recall, forget (M5).
+"""The tool `memory` for language models: remember, recall, forget.
 
     from reverie import MEMORY_TOOL, memory_tool
     ... tools=[MEMORY_TOOL] ...

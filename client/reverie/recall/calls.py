@@ -3,20 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Final, Literal, Self
 
 from msgspec import Meta
 
 from reverie.calls import InSession, Paged, Queried
+from reverie.errors import Rejected
 from reverie.fields import ChannelId, Count, Query, SessionId, Share, Tags
 from reverie.recall.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
+
+MAX_RESULTS: Final = 100
+MAX_QUERY_CHARACTERS: Final = 100_000
+_ROUNDING: Final = 1e-6
 
 Mode = Literal["keyword", "vector", "hybrid"]
 Fusion = Literal["contextual", "weighted", "rrf"]
 Scope = Literal["conversation", "channel", "workspace", "account"]
 Kind = Literal["message", "file", "memory"]
 
-Results = Annotated[int, Meta(ge=1, le=100, description="Return at most this many results.")]
+Results = Annotated[int, Meta(ge=1, le=MAX_RESULTS, description="Return at most this many results.")]
 SearchMode = Annotated[Mode, Meta(description="Search by words, by meaning, or by both.")]
 TokenBudget = Annotated[Count, Meta(description="Use at most this many tokens; the server's setting by default.")]
 
@@ -51,6 +56,25 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
         int, Meta(ge=0, le=10, description="Return this many messages before and after each result.")
     ] = 0
     explain: Annotated[bool, Meta(description="Return ranks and scores.")] = False
+
+    def checked(self) -> Self:
+        """Raise `Rejected` for a scope without a starting point, weights that do not sum to 1, and a query too long."""
+        if len(self.query) > MAX_QUERY_CHARACTERS:
+            raise Rejected(
+                f"query has {len(self.query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query"
+            )
+        if self.scope == "conversation" and self.session is None:
+            raise Rejected("scope conversation needs a session", field="scope")
+        if self.scope == "channel" and self.session is None and self.channel is None:
+            raise Rejected("scope channel needs a channel, or a session in one", field="scope")
+        if self.vector_weight is not None and self.fts_weight is not None:
+            total = self.vector_weight + self.fts_weight
+            if abs(total - 1.0) > _ROUNDING:
+                raise Rejected(
+                    f"vector_weight and fts_weight sum to {total:g}; they must sum to 1, or give one of them alone",
+                    field="vector_weight",
+                )
+        return self
 
 
 class SearchSessions(Queried[FoundSessions], kw_only=True, frozen=True):
