@@ -4,10 +4,10 @@
     memory = Reverie(agent="ana")
     memory.ingest("chat-42", [{"role": "user", "content": "I moved to Lisbon in May."}])
     memory.recall("where does she live?")
-    kept = memory.remember("Kate takes oat milk", tags=["coffee"])
-    memory.forget(kept.id)
+    stored = memory.remember("Kate takes oat milk", tags=["coffee"])
+    memory.forget(stored.id)
 
-Importing it costs next to nothing: each name is loaded when it is first used.
+Importing it is cheap: each name is loaded when it is first used.
 """
 
 from __future__ import annotations
@@ -184,5 +184,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """The public names, loaded or not."""
+    """Return the public names, loaded or not."""
     return sorted({*globals(), *__all__})

@@ -1,14 +1,14 @@
-"""Declare a call once: a struct with its arguments, its route and its answer.
+"""Declare a call once: a struct with its arguments, its route and the type of its response.
 
     class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
-        \"\"\"Find what fits a query, best first.\"\"\"
+        \"\"\"Return what matches a query, best first.\"\"\"
 
         route: ClassVar = "POST /v1/recall"
         limit: Annotated[int, Meta(ge=1, le=100, description="Return at most this many.")] = 5
 
-From it follow the methods of both clients (`recall = method(Recall)`), the HTTP request and its validation, the route
-of the server, its OpenAPI description, and the options of the command line. Arguments that stand in the route's path
-travel there, the others in the query string of GET and DELETE, and in the JSON body of all other methods.
+The methods of both clients (`recall = method(Recall)`), the HTTP request and its validation, the route of the server,
+its OpenAPI description, and the options of the command line are derived from it. Arguments named in the route's path
+are sent there, others in the query string of GET and DELETE, and in the JSON body of all other methods.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _A = TypeVar("_A")
 
 
 class Route(NamedTuple):
-    """Where a call goes: the HTTP method, the path with its fields in braces, and their names."""
+    """The route of a call: HTTP method, path with its fields in braces, and the names of these fields."""
 
     method: str
     path: str
@@ -40,23 +40,23 @@ class Route(NamedTuple):
 
     @property
     def has_body(self) -> bool:
-        """Whether arguments travel in a JSON body; otherwise in the query string."""
+        """Return whether arguments are sent in a JSON body; otherwise they are in the query string."""
         return self.method not in ("GET", "DELETE")
 
 
 class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A call and its arguments; `A` is the type of the answer."""
+    """A call and its arguments; the type parameter is the type of the response."""
 
     route: ClassVar[str] = ""
-    # How long the client waits for the answer; None for its own timeout.
+    # How many seconds the client waits for the response; None for its default timeout.
     response_timeout_seconds: ClassVar[float | None] = None
 
     def checked(self) -> Self:
-        """Return the call with its arguments normalised. Raises `Rejected` for rules that span several arguments."""
+        """Return the call normalised. Overridden to check rules that span several arguments. Raises `Rejected`."""
         return self
 
     def http_timeout_seconds(self) -> float | None:
-        """Return how many seconds the client waits for the answer; None for its own timeout."""
+        """Return how many seconds the client waits for the response; None for its default timeout."""
         return self.response_timeout_seconds
 
 
@@ -67,13 +67,13 @@ class InSession(Call[_A], frozen=True):
 
 
 class Queried(Call[_A], frozen=True):
-    """A call that looks for something."""
+    """A call with a search query."""
 
     query: Query
 
 
 class Paged(Call[_A], frozen=True):
-    """A call that lists something page by page."""
+    """A call that returns a list page by page."""
 
     limit: Limit = 50
     offset: Offset = 0
@@ -83,10 +83,7 @@ _C = TypeVar("_C", bound=Call[Any])
 
 
 def validated(call: _C) -> _C:
-    """Return a call made in this process with its arguments validated and normalised.
-
-    Raises `Rejected` naming the argument.
-    """
+    """Return a call created in this process, validated and normalised. Raises `Rejected` naming the argument."""
     names = zip(call.__struct_encode_fields__, call.__struct_fields__, strict=True)
     try:
         return check(converted(call))
@@ -102,7 +99,7 @@ def converted(call: _C) -> _C:
 
 
 def renamed(error: Rejected, names: Mapping[str, str]) -> Rejected:
-    """Return an error with the fields of JSON called by other names, as its caller knows them."""
+    """Return an error with JSON field names replaced by the argument names that the caller used."""
     if not names:
         return error
     text = re.sub(r"\w+", lambda word: names.get(word.group(), word.group()), str(error))
@@ -110,7 +107,7 @@ def renamed(error: Rejected, names: Mapping[str, str]) -> Rejected:
 
 
 def build(kind: type[_C], raw: Mapping[str, Any], *, from_text: bool = False) -> _C:
-    """Return a call made of decoded JSON, or with `from_text` of the texts of a query string. Raises `Rejected`."""
+    """Return a call from decoded JSON, or with `from_text` from the texts of a query string. Raises `Rejected`."""
     return check(convert(raw, kind, name="body", from_text=from_text))
 
 
@@ -128,16 +125,16 @@ def route_of(kind: type[Call[Any]]) -> Route:
 
 @cache
 def response_type(kind: type[Call[Any]]) -> type:
-    """Return the type of a call's answer, the argument of `Call[...]`."""
+    """Return the type of a call's response, the argument of `Call[...]`."""
     for base in (base for parent in kind.__mro__ for base in getattr(parent, "__orig_bases__", ())):
         for argument in get_args(base):
             if isinstance(argument, type):
                 return argument
-    raise TypeError(f"{kind.__name__} does not say what it answers: write Call[Answer]")
+    raise TypeError(f"{kind.__name__} does not declare its response: write Call[Response]")
 
 
 def _plain(value: Any) -> Any:
-    """Return an argument as JSON carries it: a timedelta as seconds, arrays and other iterables as lists of numbers."""
+    """Return an argument as JSON values: a timedelta as seconds, arrays and other iterables as lists."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):

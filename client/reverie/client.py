@@ -1,7 +1,7 @@
-"""The two clients of an agent's memory, `Reverie` and `AsyncReverie`, and every call that they have.
+"""The two clients, `Reverie` and `AsyncReverie`, and the names of their methods.
 
-A call is declared in the `calls` module of its subject; here it gets its name. Celery, redis and httpx2 are imported
-when they are first needed.
+Each call is declared in the `calls` module of its subject. Celery, redis and httpx2 are imported when they are first
+needed.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ def _deleted(answer: Deleted) -> bool:
 
 
 class _Calls:
-    """The calls of both clients."""
+    """The methods of both clients."""
 
     ingest = Method(ingest)
     ingest_file = Method(ingest_file)
@@ -122,13 +122,13 @@ class _Calls:
 
 
 class Reverie(_Calls, SyncClient):
-    """One agent's memory in one workspace.
+    """A client for the memory of one agent in one workspace.
 
-    What is not given is read once from REVERIE_AGENT, REVERIE_URL, REVERIE_BROKER, REVERIE_TOKEN,
-    REVERIE_WORKSPACE and REVERIE_BROKER_PREFIX. Nothing is connected before the first call. One client may be shared
-    by threads and used after a fork.
+    Arguments left out are read once from the environment: REVERIE_AGENT, REVERIE_URL, REVERIE_BROKER, REVERIE_TOKEN,
+    REVERIE_WORKSPACE and REVERIE_BROKER_PREFIX. Connections are opened by the first call. A client may be shared
+    between threads and used after a fork.
     """
 
 
 class AsyncReverie(_Calls, AsyncClient):
-    """One agent's memory in one workspace, for asyncio. Arguments, answers and errors are those of `Reverie`."""
+    """A client for asyncio. Arguments, results and errors are those of `Reverie`; every method must be awaited."""

@@ -13,7 +13,7 @@ from reverie.errors import Rejected
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """What a client was told. `url_given` says whether the URL is more than the default."""
+    """The configuration of a client. `url_given` is False if the URL is the default."""
 
     agent: str
     workspace: str
@@ -35,7 +35,7 @@ def resolve_config(
     prefix: str | None,
     timeout_seconds: float,
 ) -> ClientConfig:
-    """Fill in from `REVERIE_...` what was not given, and check it. Raises `Rejected`."""
+    """Return the configuration from arguments and, for those left out, the environment. Raises `Rejected`."""
     agent = agent or os.environ.get("REVERIE_AGENT")
     if not agent:
         raise Rejected("name the agent whose memory this is: Reverie(agent=...), or set REVERIE_AGENT", field="agent")
@@ -55,7 +55,7 @@ def resolve_config(
 
 
 def resolve_broker(broker: str | None, prefix: str | None) -> tuple[str, str]:
-    """Where tasks come from and the prefix of their keys, for an agent's own workers. Raises `Rejected`."""
+    """Return the broker's URL and key prefix for an agent's own workers. Raises `Rejected`."""
     known = broker or os.environ.get("REVERIE_BROKER")
     if not known:
         raise Rejected(
@@ -69,7 +69,7 @@ def resolve_broker(broker: str | None, prefix: str | None) -> tuple[str, str]:
 
 
 def without_password(url: str) -> str:
-    """A URL that may be shown: user, password and options are left out."""
+    """Return a URL without user, password and options, so that it can be shown."""
     scheme, _, rest = url.partition("://")
     return f"{scheme}://{rest.partition('?')[0].rpartition('@')[2]}"
 
@@ -77,18 +77,18 @@ def without_password(url: str) -> str:
 def _checked_url(url: str) -> str:
     parts = urlsplit(url)
     if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise Rejected(f"{url!r} is no URL of a server: it looks like {contract.DEFAULT_URL}", field="url")
+        raise Rejected(f"{url!r} is not the URL of a server, such as {contract.DEFAULT_URL}", field="url")
     return url.rstrip("/")
 
 
 def check_broker(url: str) -> str:
-    """Return the URL of a broker, or raise `Rejected`, which shows nothing of it: there may be a password in it."""
+    """Return the URL of a broker. Raises `Rejected`, without quoting the URL: it may contain a password."""
     try:
         parts = urlsplit(url)
-        well = parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
-    except ValueError:  # of a port that is no number, or out of range
-        well = False
-    if not well:
+        valid = parts.scheme in ("redis", "rediss", "unix") and parts.port != 0
+    except ValueError:  # the port is not a number or out of range
+        valid = False
+    if not valid:
         raise Rejected(
             "the broker's URL must begin with redis://, rediss:// or unix:// and have a port from 1 to 65535, as in redis://127.0.0.1:6379/0",
             field="broker",

@@ -1,4 +1,4 @@
-"""How a client reaches Reverie: the server over HTTP for every call, and the broker where it knows one for ingest."""
+"""The connections of a client: HTTP to the server for all calls, and the broker, if one is configured, for ingest."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _A = TypeVar("_A")
 
 
 class Connection:
-    """The connections of one client. Nothing is connected before the first call."""
+    """The connections of one client, which the first call opens."""
 
     def __init__(self, config: ClientConfig) -> None:
         self.config = config
@@ -39,11 +39,11 @@ class Connection:
             )
 
     def send(self, call: Call[_A]) -> _A:
-        """Send a call to the server and return its answer. Raises what the server raised, or `Unavailable`."""
+        """Send a call to the server and return its response. Raises what the server raised, or `Unavailable`."""
         return self._http.send(call)
 
     def deliver(self, submission: Submission, *, wait: WaitFor, timeout_seconds: float) -> Receipt:
-        """Put messages or a file into the inbox, through the broker where one is known, else through the server.
+        """Put messages or a file into the inbox, through the broker if one is configured, else through the server.
 
         Raises `Rejected`, `WaitTimeout`, and `Unavailable` with the ids whose acceptance is not known.
         """
@@ -59,7 +59,7 @@ class Connection:
                     raise
                 broker_failure = f"tried the broker at {without_password(self.config.broker or '')}: {error}; then "
         try:
-            # The same ids: what the broker did take is not stored twice.
+            # With the same ids, so that items that the broker has accepted are not stored twice.
             remaining = max(0.1, round(deadline - time.monotonic(), 3))
             return post_submission(self._http, submission, wait=wait, timeout_seconds=remaining)
         except Unavailable as error:

@@ -1,6 +1,6 @@
-"""The contract between agents and workers: names of tasks and queues, limits, and the versioned payloads.
+"""The contract between agents and workers: names of tasks and queues, limits, and versioned payloads.
 
-Both sides import this module and nothing of each other. A payload is JSON in the inbox; `v` is the version of its
+Both sides import this module and nothing else of each other. A payload is JSON in the inbox; `v` is the version of its
 format. A worker turns a payload of a newer version into a dead letter, which can be replayed after an upgrade.
 """
 
@@ -77,7 +77,7 @@ TRACE_HEADER: Final = "reverie_trace"
 # task (300 s), and Celery reads it from three settings that have to agree.
 VISIBILITY_TIMEOUT_SECONDS: Final = 600
 
-# Limits of what is accepted. Each error names the limit it enforces.
+# Limits of accepted input. Errors quote the limit that they enforce.
 MAX_CONTENT_BYTES: Final = 1024 * 1024
 MAX_FILE_BYTES: Final = 8 * 1024 * 1024
 MAX_MESSAGES_PER_CALL: Final = 1_000

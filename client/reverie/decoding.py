@@ -24,10 +24,10 @@ _T = TypeVar("_T")
 
 
 def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) -> _T:
-    """Return `raw`, made of dicts, lists and plain values, as a struct of type `kind`.
+    """Convert `raw`, made of dicts, lists and plain values, to a struct of type `kind`.
 
-    `name` is what the error calls the whole ("body", "message"). With `from_text`, numbers, booleans and None may be
-    given as text, as in a query string. Raises `Rejected`.
+    `name` is what errors call the whole value ("body", "message"). With `from_text`, numbers, booleans and None may be
+    texts, as in a query string. Raises `Rejected`.
     """
     if not isinstance(raw, Mapping):
         raise Rejected(f"{name}: Expected `object`, got `{type(raw).__name__}`", field=name)
@@ -39,7 +39,7 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
         raise
     except msgspec.ValidationError as error:
         failure = rejected(error, kind, name=name, raw=raw)
-        if from_text:  # a parameter that may be repeated is known by its name alone
+        if from_text:  # a repeated parameter has no index
             failure.field = failure.field.partition("[")[0]
         raise failure from None
 
@@ -47,9 +47,9 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
 def rejected(
     error: msgspec.ValidationError, kind: type, *, name: str, raw: Mapping[Any, Any] | None = None
 ) -> Rejected:
-    """Return a validation error of msgspec as `Rejected` with the path of the field and the values it takes.
+    """Convert a validation error of msgspec to `Rejected` with the path of the field and its allowed values.
 
-    `raw` is the value that was converted, where it is known: the text then shows the number that is out of range.
+    `raw` is the input if it is known: the error then quotes the invalid value.
     """
     text = str(error)
     parts = (_PATH.search(text), _NAMED.search(text))
@@ -72,7 +72,7 @@ def rejected(
 
 
 def _hint(kind: type, field: str) -> Any:
-    """Return the type hint of a field, or of the field of which it is an item, by its name in JSON."""
+    """Return the type hint of a field by its path in JSON; for a nested path, that of the outermost field."""
     root = re.split(r"[.\[]", field)[0]
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
         names = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
@@ -81,7 +81,7 @@ def _hint(kind: type, field: str) -> Any:
 
 
 def _choices(hint: Any) -> list[str]:
-    """Return the values that a field takes, where it takes only some."""
+    """Return the values of the literal types in a type hint."""
     choices = [str(choice) for part in _flattened(hint) if get_origin(part) is Literal for choice in get_args(part)]
     return list(dict.fromkeys(choices))
 
@@ -95,7 +95,7 @@ def _bounds_text(hint: Any) -> str:
 
 
 def _flattened(hint: Any) -> list[Any]:
-    """Return a type hint and all that it is made of."""
+    """Return a type hint and all types nested in it."""
     if get_origin(hint) is Literal:
         return [hint]
     return [hint, *(inner for part in get_args(hint) for inner in _flattened(part))]

@@ -1,7 +1,6 @@
-"""The field types of calls: each carries its description, its limits, and the check that its value passes.
+"""The field types of calls: each has a description, limits, and a check of its value.
 
-A call's field is declared once, as one of these or with `described`; the client, the HTTP body, the command line and
-the API description all read the declaration.
+The client, the HTTP body, the command line and the API description all read these declarations.
 """
 
 from __future__ import annotations
@@ -28,18 +27,18 @@ _S = TypeVar("_S", bound=Struct)
 
 
 def checked(check: Check, description: str = "", *, schema: dict[str, Any] | None = None) -> Meta:
-    """Return the annotation of a field whose value `check(field, value)` returns normalised, or raises `Rejected`."""
+    """Return an annotation with a check: `check(field, value)` returns the value normalised or raises `Rejected`."""
     return Meta(description=description or None, extra={"check": check}, extra_json_schema=schema)
 
 
 def label(description: str, *, limit: int = contract.MAX_NAME_CHARACTERS) -> Meta:
-    """Return the annotation of a short text that names something, of at most `limit` characters."""
+    """Return the annotation of a name or id of at most `limit` characters."""
     check = partial(check_label, required=True, limit=limit)
     return checked(check, description, schema={"minLength": 1, "maxLength": limit})
 
 
 def check_tags(field: str, tags: Sequence[str]) -> list[str]:
-    """Return tags normalised. Raises `Rejected` beyond 16 tags of 64 characters."""
+    """Return normalised tags. Raises `Rejected` for more than 16 tags or 64 characters in one."""
     return normalise_tags(tags, field=field)
 
 
@@ -53,7 +52,7 @@ def _check_metadata(field: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_fields(struct: _S) -> _S:
-    """Return a struct with each field that is given checked and normalised. Raises `Rejected`."""
+    """Return a struct with every field that is set checked and normalised. Raises `Rejected`."""
     changes: dict[str, Any] = {}
     for field, name, check in _checks_of(type(struct)):
         value = changes.get(field, getattr(struct, field))
@@ -89,16 +88,16 @@ def _check_bounds(low: float, high: float, field: str, number: float) -> float:
 
 
 def bounds_text(low: float, high: float) -> str:
-    """Return the lowest and the highest value of a number as people write them: 1 to 100, or [0, 1]."""
+    """Return the range of a number as errors show it: "1 to 100" for integers, "[0, 1]" for floats."""
     return f"{low:,} to {high:,}" if isinstance(high, int) else f"[{low:g}, {high:g}]"
 
 
 SessionId = Annotated[str, label("The id of a session.")]
 ChannelId = Annotated[str, label("The id of a channel.")]
-Tags = Annotated[Sequence[str], checked(check_tags, "Tags, all of which must match; at most 16 of 64 characters.")]
-Query = Annotated[str, checked(_check_query, "What to look for, in plain words.", schema={"maxLength": 100_000})]
-Metadata = Annotated[dict[str, Any], checked(_check_metadata, "Data of your own, as JSON of at most 64 KiB.")]
-Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE, description="Return at most this many.")]
-Offset = Annotated[int, Meta(ge=0, le=MAX_COUNT, description="Skip this many.")]
+Tags = Annotated[Sequence[str], checked(check_tags, "Only results with all of these tags; at most 16.")]
+Query = Annotated[str, checked(_check_query, "What to search for, in natural language.", schema={"maxLength": 100_000})]
+Metadata = Annotated[dict[str, Any], checked(_check_metadata, "Your own data, at most 64 KiB of JSON.")]
+Limit = Annotated[int, Meta(ge=1, le=MAX_PAGE, description="The maximum number of items to return.")]
+Offset = Annotated[int, Meta(ge=0, le=MAX_COUNT, description="The number of items to skip.")]
 Share = Annotated[float, Meta(ge=0.0, le=1.0)]
 Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]

@@ -20,10 +20,10 @@ from reverie.pipeline.submission import Submission, checked_receipt, split_submi
 from reverie.pipeline.types import Receipt
 from reverie.problems import CONTENT_TYPE, Problem, error_of
 
-# Half of what the server reads at most by default, since JSON may write a character as six bytes.
+# Half of the server's default limit, because JSON may encode a character as six bytes.
 _PART_BYTES: Final = 4 * 1024 * 1024
 _PART_ITEMS: Final = 1_000
-# How much longer than the server the client waits for the answer to a call that waits.
+# The client waits this much longer than the server for the response to a call that waits for workers.
 _MARGIN_SECONDS: Final = 5.0
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 class HttpTransport:
-    """Calls to one server on behalf of one agent. Safe to share between threads and to use after a fork."""
+    """Sends the calls of one agent to one server. Safe to share between threads and to use after a fork."""
 
     def __init__(self, config: ClientConfig) -> None:
         self._config = config
@@ -40,8 +40,8 @@ class HttpTransport:
         self._pid = 0
 
     def send(self, call: Call[_T], *, trace: str = "", timeout_seconds: float | None = None) -> _T:
-        """Send a call and return its answer. Raises what the server raised, or `Unavailable`."""
-        route, answer = route_of(type(call)), response_type(type(call))
+        """Send a call and return its response. Raises what the server raised, or `Unavailable`."""
+        route = route_of(type(call))
         arguments = msgspec.to_builtins(call)
         path = route.path.format_map({name: path_segment(str(arguments.pop(name))) for name in route.path_fields})
         request: dict[str, Any] = {"headers": {"X-Reverie-Trace": quote(trace, safe="")} if trace else {}}
@@ -54,9 +54,9 @@ class HttpTransport:
         response = self._send(route.method, path, timeout=timeout, **request)
         if response.is_success:
             try:
-                return msgspec.json.decode(response.content, type=answer)
+                return msgspec.json.decode(response.content, type=response_type(type(call)))
             except msgspec.DecodeError as error:
-                raise Permanent(f"{self._config.url} answered {path} in a form this client cannot read") from error
+                raise Permanent(f"this client cannot decode the response of {self._config.url} to {path}") from error
         raise self._error(response)
 
     def close(self) -> None:
@@ -76,16 +76,16 @@ class HttpTransport:
             except httpx2.ConnectError as error:
                 raise Unavailable(
                     f"the server at {self._config.url} does not answer ({error}): is it running? Start it with"
-                    " `reverie up`, or name another by REVERIE_URL"
+                    " `reverie up`, or set REVERIE_URL to another"
                 ) from error
             except httpx2.TimeoutException as error:
                 raise Unavailable(f"the server at {self._config.url} did not answer in time") from error
             except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
-                # A connection kept from before the server was started anew. Every call may be sent twice.
+                # A pooled connection from before a restart of the server. Every call is safe to send twice.
                 if attempt == 2:
-                    raise Unavailable(f"the server at {self._config.url} broke off ({error})") from error
+                    raise Unavailable(f"the server at {self._config.url} closed the connection ({error})") from error
             except httpx2.HTTPError as error:
-                raise Unavailable(f"no answer from {self._config.url} ({error})") from error
+                raise Unavailable(f"the request to {self._config.url} failed ({error})") from error
         raise AssertionError("unreachable")
 
     def _connected(self) -> Any:
@@ -99,7 +99,7 @@ class HttpTransport:
                 }
                 if self._config.token:
                     headers["Authorization"] = f"Bearer {self._config.token}"
-                # A proxy named in the environment knows nothing of this machine's own addresses.
+                # A proxy set in the environment cannot reach this machine's loopback addresses.
                 proxies = urlsplit(self._config.url).hostname not in _LOOPBACK
                 self._client = httpx2.Client(base_url=self._config.url, headers=headers, trust_env=proxies)
                 self._pid = os.getpid()
@@ -120,9 +120,9 @@ class HttpTransport:
 def post_submission(
     transport: HttpTransport, submission: Submission, *, wait: WaitFor, timeout_seconds: float
 ) -> Receipt:
-    """Send a submission in requests of bounded size. What was sent before may be sent again under the same ids.
+    """Send a submission in requests of bounded size. It is safe to send it again: the ids stay the same.
 
-    Raises `Unavailable` with the ids whose acceptance is not known, `WaitTimeout`, and `Rejected` when all failed.
+    Raises `Unavailable` with the ids whose acceptance is unknown, `WaitTimeout`, and `Rejected` if all were rejected.
     """
     accepted: list[str] = []
     rejected: list[Rejection] = list(submission.rejected)
@@ -131,9 +131,9 @@ def post_submission(
     deadline = time.monotonic() + timeout_seconds
     for part in split_submission(submission, max_items=_PART_ITEMS, max_bytes=_PART_BYTES):
         try:
-            # Once the time is up, the rest is still handed over.
-            left = max(0.1, round(deadline - time.monotonic(), 3))
-            receipt = _post(transport, part, "queued" if late else wait, left)
+            # After the deadline the remaining parts are still sent, without waiting.
+            remaining = max(0.1, round(deadline - time.monotonic(), 3))
+            receipt = _post(transport, part, "queued" if late else wait, remaining)
         except WaitTimeout as error:
             late = error
             continue
@@ -149,7 +149,7 @@ def post_submission(
 
 
 def path_segment(text: str) -> str:
-    """Return any text as one segment of a path: slashes are escaped, and segments of dots alone."""
+    """Encode a text as one segment of a path: slashes are escaped, and dots in segments of dots only."""
     encoded = quote(text, safe="")
     return encoded if encoded.strip(".") else encoded.replace(".", "%2E")
 
@@ -185,10 +185,10 @@ def _message_body(payload: MessagePayload) -> dict[str, Any]:
 
 
 def _present(payload: FilePayload | MessagePayload, fields: tuple[str, ...]) -> dict[str, Any]:
-    """Return those of a payload's fields that hold something."""
+    """Return the fields of a payload that are not empty."""
     return {name: value for name in fields if (value := getattr(payload, name)) not in (None, [], {})}
 
 
 def _in_call(part: Submission, rejection: Rejection) -> Rejection:
-    """A rejection of a part, with its place in the whole call."""
+    """Return a rejection with its index in the whole call instead of the part."""
     return msgspec.structs.replace(rejection, index=part.indexes[rejection.index])

@@ -1,12 +1,12 @@
-"""Make calls into methods of both clients, from one description: `Reverie` returns, `AsyncReverie` can be awaited.
+"""Derive the methods of both clients from declared calls: those of `Reverie` return, those of `AsyncReverie` await.
 
     class RecallCalls:
         recall = method(Recall)
         recall_events = method(ListRecallEvents, lambda answer: answer.recall_events)
 
-A mixin such as this one is a base of both clients. Type checkers see the arguments of the struct and the type of its
-answer; at run time each client's class gets a real function when it is first used, for `help` and `inspect` too.
-asyncio, inspect and threads are imported only by who uses them.
+Such a mixin is a base class of both clients. Type checkers see the arguments of the struct and the type of its
+response; at run time a method becomes a real function when it is first used, so `help` and `inspect` work too.
+asyncio, inspect and threads are imported when they are first needed.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from reverie.calls import Call, validated
 from reverie.config import resolve_config
 from reverie.connection import Connection
 
-# Calls of one asyncio client at a time; a call that waits until its messages are stored takes a thread for as long.
+# Maximum concurrent calls of one asyncio client: each takes a thread until its response has arrived.
 _THREADS: Final = 8
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ _P = ParamSpec("_P")
 
 
 class Method(Generic[_P, _T]):
-    """A function of a connection that becomes a method of both clients; `method` makes one of a call."""
+    """A descriptor that turns a function of a connection into a method of both clients; see also `method`."""
 
     def __init__(self, run: Callable[Concatenate[Connection, _P], _T], call: Callable[..., Any] | None = None) -> None:
         self._run = run
@@ -40,7 +40,7 @@ class Method(Generic[_P, _T]):
         self._name = ""
 
     def __set_name__(self, _: type, name: str) -> None:
-        """Remember the name of the method."""
+        """Store the name of the method."""
         self._name = name
 
     @overload
@@ -50,7 +50,7 @@ class Method(Generic[_P, _T]):
     @overload
     def __get__(self, client: None, owner: type) -> Any: ...
     def __get__(self, client: Any, owner: type) -> Any:
-        """Give the client's class a function in place of this description, when it is first used."""
+        """Replace this descriptor by a function in the client's class on first use, and return the bound method."""
         make = _async_function if issubclass(owner, AsyncClient) else _sync_function
         function = make(self._run)
         function.__name__, function.__qualname__ = self._name, f"{owner.__qualname__}.{self._name}"
@@ -65,15 +65,15 @@ def method(call: Callable[_P, Call[_A]]) -> Method[_P, _A]: ...
 @overload
 def method(call: Callable[_P, Call[_A]], result: Callable[[_A], _T]) -> Method[_P, _T]: ...
 def method(call: Any, result: Callable[[Any], Any] | None = None) -> Any:
-    """Return a method that sends a call, whose arguments are those of its struct.
+    """Return a method that sends a call and takes the arguments of its struct.
 
-    `result` takes from the answer what the method returns. Raises `Rejected` for arguments at fault, and what the
-    server raised.
+    `result` converts the response to what the method returns. The method raises `Rejected` for invalid arguments, and
+    whatever the server raised.
     """
 
     def run(connection: Connection, *args: Any, **kwargs: Any) -> Any:
-        answer = connection.send(validated(call(*args, **kwargs)))
-        return answer if result is None else result(answer)
+        response = connection.send(validated(call(*args, **kwargs)))
+        return response if result is None else result(response)
 
     return Method(run, call)
 
@@ -102,15 +102,15 @@ def _signature_of(described_by: Callable[..., Any]) -> Any:
 
     parameters = list(inspect.signature(described_by).parameters.values())
     if isinstance(described_by, type):
-        hints = get_type_hints(described_by)  # without the descriptions that their annotations carry
-        parameters = [one.replace(annotation=hints[one.name]) for one in parameters]
+        hints = get_type_hints(described_by)  # without the metadata of Annotated
+        parameters = [parameter.replace(annotation=hints[parameter.name]) for parameter in parameters]
     else:
         parameters = parameters[1:]
     return inspect.Signature([inspect.Parameter("self", inspect.Parameter.POSITIONAL_ONLY), *parameters])
 
 
 class _Client:
-    """What both clients are made of: one connection, made from arguments or the environment."""
+    """The base of both clients: one connection, configured by arguments or the environment."""
 
     def __init__(
         self,
@@ -138,7 +138,7 @@ class _Client:
 
 
 class SyncClient(_Client):
-    """A client whose methods return when the call is done. Safe to share between threads and to use after a fork."""
+    """A client with blocking methods. Safe to share between threads and to use after a fork."""
 
     def __enter__(self) -> Self:
         """Use the client as a context manager; it is closed at the end."""
@@ -154,9 +154,9 @@ class SyncClient(_Client):
 
 
 class AsyncClient(_Client):
-    """A client for asyncio: each call runs in a small thread pool of its own and can be awaited.
+    """A client for asyncio: its calls run in its own small thread pool.
 
-    A cancelled call is no longer waited for; what it sent may have arrived.
+    Cancelling a call stops waiting for it; the request may still reach the server.
     """
 
     @functools.cached_property

@@ -1,4 +1,4 @@
-"""What calls of every subject return."""
+"""Types that calls of several subjects return."""
 
 from __future__ import annotations
 
@@ -6,6 +6,6 @@ import msgspec
 
 
 class Deleted(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to a deletion: whether there was something to delete."""
+    """The response to a deletion: whether there was anything to delete."""
 
     deleted: bool

@@ -88,7 +88,7 @@ def test_both_sides_know_the_same_tiers_lifetimes_and_kinds() -> None:
         ({"tier": "conversation", "session": "s", "lifetime": "long_term"}, "lifetime", "ends with its session"),
         ({"tier": "conversation", "session": "s", "pinned": True}, "pinned", "choose a wider tier"),
         ({"lifetime": "conversation"}, "lifetime", "that of the conversation tier"),
-        ({"pinned": True, "lifetime": "short_term"}, "lifetime", "what is pinned is long_term"),
+        ({"pinned": True, "lifetime": "short_term"}, "lifetime", "a pinned memory is long_term"),
         ({"expires_at": datetime(2099, 1, 1)}, "expires_at", "needs a time zone"),
         ({"expires_at": "2020-01-01T00:00:00Z"}, "expires_at", "has passed"),
         ({"expires_at": "tomorrow"}, "expires_at", "as in 2027-05-01T09:30:00Z"),

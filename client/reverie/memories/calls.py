@@ -37,23 +37,24 @@ from reverie.pipeline.calls import WaitSeconds
 from reverie.recall.calls import Results, SearchMode
 from reverie.types import Deleted
 
-# How much longer than the server the client waits for the answer to a call that waits.
+# The client waits this much longer than the server for the response to a call that waits for workers.
 _MARGIN_SECONDS = 5.0
 
 MemoryId = Annotated[str, label("The id of a memory, fact or note.")]
 NoteId = Annotated[str, label("The id of a note.")]
-FactKey = Annotated[str, checked(check_fact_key, "At most 128 characters.")]
+FactKey = Annotated[str, checked(check_fact_key, "A text of at most 128 characters.")]
 AllTags = Annotated[Sequence[str], checked(check_tags, "Only with all of these tags.")]
 
 
 class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
-    """Store a memory; sending it again under its id changes nothing. With `wait="searchable"` it can be recalled then.
+    """Store a memory; sending it again with the same id changes nothing. `wait="searchable"` waits until it is indexed.
 
-    Tier "conversation" needs a `session`, "channel" a `channel` or a session that is in one; "account" holds in every
-    workspace, for preferences and procedures only. Memories with source "user" and `pinned` ones are long-term; others
-    are short-term until they are recalled often enough. A newer memory supersedes an older one of the same `subject`.
+    Tier "conversation" needs a `session`, "channel" a `channel` or a session that is in one; "account" applies in every
+    workspace and takes only preferences and procedures. By default memories with source "user" and `pinned` ones are
+    long-term; others are short-term until they are recalled often enough. A newer memory supersedes an older one of the
+    same `subject`.
 
-    Raises `Rejected` naming the argument at fault, `Conflict` for an `id` that another memory has, `WaitTimeout` and
+    Raises `Rejected` naming the invalid argument, `Conflict` for the `id` of another memory, `WaitTimeout` and
     `Unavailable`.
     """
 
@@ -64,12 +65,12 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
     timeout_seconds: WaitSeconds = 30.0
 
     def checked(self) -> Remember:
-        """Give the memory an id, so that it is stored once however often it is sent."""
+        """Give the memory an id, so that it is stored only once if it is sent again."""
         # The server compares `expires_at` with its own clock.
         return check_memory(self, now=0)
 
     def http_timeout_seconds(self) -> float | None:
-        """Return the time that the server may wait for the workers, and some more."""
+        """Return the time that the server may wait for the workers, plus a margin."""
         return self.timeout_seconds + _MARGIN_SECONDS if self.wait == "searchable" else None
 
 
@@ -81,7 +82,7 @@ class GetMemory(Call[Memory], frozen=True):
 
 
 class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
-    """List memories, newest first: those that match every argument given."""
+    """List the memories that match all given arguments, newest first."""
 
     route: ClassVar = "GET /v1/memories"
     tier: TierField | None = None
@@ -92,12 +93,12 @@ class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
     session: Annotated[SessionId | None, Meta(description="Only from this session.")] = None
     channel: Annotated[ChannelId | None, Meta(description="Only of this channel.")] = None
     owner_user_id: Annotated[str | None, Meta(description="Only of this end user.")] = None
-    text: Annotated[str | None, Meta(description="Only those that contain this text, in any case.")] = None
+    text: Annotated[str | None, Meta(description="Only memories that contain this text, ignoring case.")] = None
     superseded: Annotated[bool, Meta(description="List superseded memories too.")] = False
 
 
 class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
-    """Return the memories, facts and notes that fit the query, best first: a recall without messages and files.
+    """Return the memories, facts and notes that match the query, best first: a recall without messages and files.
 
     Raises `Rejected` and `Unavailable`.
     """
@@ -109,7 +110,7 @@ class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
 
 
 class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
-    """Change a memory and return it; arguments left out stay as they are. `expires_at=None` removes the expiry.
+    """Change a memory and return it; fields left out stay unchanged. `expires_at=None` removes the expiry.
 
     Raises `Rejected`, `NotFound`, and `Conflict` for a superseded memory.
     """
@@ -118,12 +119,12 @@ class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
     id: MemoryId
 
     def checked(self) -> UpdateMemory:
-        """Raise `Rejected` when there is nothing to change."""
+        """Raise `Rejected` if there is nothing to change."""
         return check_changes(self, now=0)
 
 
 class Forget(Call[Deleted], frozen=True):
-    """Delete a memory, fact or note for good, with all it superseded; returns False when there was none."""
+    """Delete a memory, fact or note permanently, with all that it superseded; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/memories/{id}"
     id: MemoryId
@@ -145,7 +146,7 @@ class _FactValue(_Fact, frozen=True):
 
 
 class SetFact(_FactValue, kw_only=True, frozen=True):
-    """Set the value of a fact; older values are kept as its history. Raises `Rejected`."""
+    """Set the value of a fact; earlier values are kept as its history. Raises `Rejected`."""
 
     route: ClassVar = "PUT /v1/facts/{category}/{key}"
     source: Annotated[FactSource, Meta(description="Who it comes from.")] = "agent"
@@ -170,7 +171,7 @@ class ListFacts(Call[FactList], frozen=True):
 
 
 class GetFactHistory(Call[FactList], frozen=True):
-    """List every value that a fact had, newest first. Raises `NotFound` when it never had one."""
+    """List all values of a fact, current and earlier, newest first. Raises `NotFound` if it never had one."""
 
     route: ClassVar = "GET /v1/facts/{category}/{key}/history"
     category: FactKey
@@ -178,7 +179,7 @@ class GetFactHistory(Call[FactList], frozen=True):
 
 
 class ForgetFact(Call[Deleted], frozen=True):
-    """Delete a fact for good with every value that it had; returns False when there was none."""
+    """Delete a fact permanently with its history; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/facts/{category}/{key}"
     category: FactKey
@@ -186,15 +187,15 @@ class ForgetFact(Call[Deleted], frozen=True):
 
 
 class AddNote(NoteDraft, Call[Note], kw_only=True, frozen=True):
-    """Store a note; with a `user` it is in the session `memory:{user}`. Sent again under its id, it is the same note.
+    """Store a note; with a `user` it is in the session `memory:{user}`. Sending it again with its id changes nothing.
 
-    Raises `Rejected`, and `Conflict` for an id that something else has.
+    Raises `Rejected`, and `Conflict` if something else has the id.
     """
 
     route: ClassVar = "POST /v1/notes"
 
     def checked(self) -> AddNote:
-        """Give the note an id, so that it is stored once however often it is sent."""
+        """Give the note an id, so that it is stored only once if it is sent again."""
         return check_note(self)
 
 
@@ -204,7 +205,7 @@ class _NoteContent(Call[Note], frozen=True):
 
 
 class UpdateNote(_NoteContent, kw_only=True, frozen=True):
-    """Change a note; arguments left out stay as they are. Raises `Rejected` and `NotFound`."""
+    """Change a note and return it; fields left out stay unchanged. Raises `Rejected` and `NotFound`."""
 
     route: ClassVar = "PUT /v1/notes/{note_id}"
     tags: OwnTags | UnsetType = UNSET
@@ -212,7 +213,7 @@ class UpdateNote(_NoteContent, kw_only=True, frozen=True):
     metadata: Metadata | UnsetType = UNSET
 
     def checked(self) -> UpdateNote:
-        """Raise `Rejected` when there is nothing to change."""
+        """Raise `Rejected` if there is nothing to change."""
         check_any(self, ("content", "tags", "importance", "metadata"))
         return self
 
@@ -233,7 +234,7 @@ class ListNotes(Paged[NoteList], kw_only=True, frozen=True):
 
 
 class DeleteNote(Call[Deleted], frozen=True):
-    """Delete a note for good; returns False when there was none."""
+    """Delete a note permanently; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/notes/{note_id}"
     note_id: NoteId

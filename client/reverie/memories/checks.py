@@ -1,6 +1,6 @@
-"""What memories, facts and notes are held to, in the client and once more in the server.
+"""Check memories, facts and notes, in the client and again in the server.
 
-Each check returns its draft in the form in which it is stored, or raises `Rejected` naming the field and what to do.
+Each check returns its draft as it will be stored, or raises `Rejected` naming the field and what to do.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from reverie.memories.types import (
     NoteDraft,
 )  # fmt: skip
 
-# What holds across workspaces is how an agent is to behave, never what happened in one of them.
+# Memories that apply in every workspace are about how the agent should behave, not about what happened in one of them.
 ACCOUNT_KINDS: Final = ("preference", "procedure")
 
 _RESERVED_ID: Final = "stats"
@@ -45,7 +45,7 @@ def check_memory(draft: _D, *, now: int) -> _D:
 
 
 def check_changes(changes: _M, *, now: int) -> _M:
-    """Return the changes of a memory. Raises `Rejected`, also when there is nothing to change."""
+    """Return the checked changes of a memory. Raises `Rejected`, also if there is nothing to change."""
     check_any(changes, MemoryChanges.__struct_fields__)
     if changes.expires_at is not UNSET and changes.expires_at is not None:
         _check_expiry(changes.expires_at, now)
@@ -69,17 +69,17 @@ def check_note(draft: _N) -> _N:
 
 
 def check_account_kind(kind: str) -> None:
-    """Raise `Rejected` unless a memory of this kind may hold in every workspace."""
+    """Raise `Rejected` unless a memory of this kind may be in the account tier."""
     if kind not in ACCOUNT_KINDS:
         raise Rejected(
-            f"the account tier holds preferences and procedures only, and this is a {kind}: "
-            "remember it in the workspace tier, or say its kind",
+            f"the account tier takes preferences and procedures only, and this is a {kind}: "
+            "use the workspace tier, or set the kind",
             field="tier",
         )
 
 
 def check_place(draft: MemoryDraft) -> Lifetime:
-    """The lifetime of a memory, once its tier has what it needs. Raises `Rejected`."""
+    """Check that a memory has what its tier requires, and return its lifetime. Raises `Rejected`."""
     _check_tier(draft)
     return _lifetime(draft)
 
@@ -99,19 +99,19 @@ def _check_tier(draft: MemoryDraft) -> None:
         for field in ("session", "channel"):
             if getattr(draft, field) is not None:
                 raise Rejected(
-                    f"a memory of the account tier belongs to no {field}: it holds in every workspace", field=field
+                    f"a memory of the account tier belongs to no {field}: it applies in every workspace", field=field
                 )
     elif draft.tier == "conversation" and draft.session is None:
-        raise Rejected("the conversation tier needs a session: name the one to remember it in", field="session")
+        raise Rejected("the conversation tier needs a session", field="session")
     elif draft.tier == "channel" and draft.channel is None and draft.session is None:
-        raise Rejected("the channel tier needs a channel, or a session that lies in one", field="channel")
+        raise Rejected("the channel tier needs a channel, or a session that is in one", field="channel")
 
 
 def _lifetime(draft: MemoryDraft) -> Lifetime:
-    """The lifetime of a memory: what was asked for, unless its tier or the pin decides it."""
+    """Return the requested lifetime, or the default of its tier, source and pin. Raises `Rejected` if they conflict."""
     if draft.tier == "conversation":
         if draft.pinned:
-            raise Rejected("what is pinned stays for good: choose a wider tier than conversation", field="pinned")
+            raise Rejected("a pinned memory stays: choose a wider tier than conversation", field="pinned")
         if draft.lifetime not in (None, "conversation"):
             raise Rejected(
                 f"the conversation tier ends with its session: choose a wider tier for lifetime {draft.lifetime}",
@@ -119,13 +119,13 @@ def _lifetime(draft: MemoryDraft) -> Lifetime:
             )
         return "conversation"
     if draft.lifetime == "conversation":
-        raise Rejected("lifetime conversation is that of the conversation tier: choose that, too", field="lifetime")
+        raise Rejected("lifetime conversation is that of the conversation tier: choose that tier", field="lifetime")
     if draft.pinned and draft.lifetime == "short_term":
-        raise Rejected("what is pinned is long_term: leave the lifetime out", field="lifetime")
+        raise Rejected("a pinned memory is long_term: leave the lifetime out", field="lifetime")
     return draft.lifetime or ("long_term" if draft.pinned or draft.source == "user" else "short_term")
 
 
 def check_any(changes: Struct, fields: Sequence[str]) -> None:
-    """Raise `Rejected` when none of the fields is given."""
+    """Raise `Rejected` if none of the fields is given."""
     if all(getattr(changes, field) is UNSET for field in fields):
         raise Rejected(f"nothing to change: give one of {', '.join(fields)}", field="")

@@ -2,10 +2,10 @@
 
     from reverie import MEMORY_TOOL, memory_tool
     ... tools=[MEMORY_TOOL] ...
-    answer = memory_tool(client, **json.loads(call.function.arguments))
+    result = memory_tool(client, **json.loads(call.function.arguments))
 
-The answer is plain JSON and never an exception: what was wrong is said so that a model can mend it. Results carry no
-scores, which would have a model play for them.
+The result is plain JSON; errors are returned instead of raised, with a text from which a model can correct its call.
+Results have no scores, so that a model does not optimise for them.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ from reverie.memories.types import FoundMemories, Memory, Remembered
 if TYPE_CHECKING:
     from reverie.client import AsyncReverie, Reverie
 
-_MOST_RESULTS: Final = 100
+_MAX_RESULTS: Final = 100
 
 MEMORY_TOOL: Final[dict[str, Any]] = {
     "type": "function",
     "function": {
         "name": "memory",
         "description": (
-            "Your long-term memory. remember keeps a statement that will be useful later; recall finds what was"
-            " remembered by words and by meaning; forget removes one memory by the id that remember or recall gave."
+            "Your long-term memory. remember stores a statement that will be useful later; recall finds memories by"
+            " words and by meaning; forget deletes one memory by the id that remember or recall returned."
         ),
         "parameters": {
             "type": "object",
@@ -35,26 +35,26 @@ MEMORY_TOOL: Final[dict[str, Any]] = {
                 "action": {"type": "string", "enum": ["remember", "recall", "forget"]},
                 "content": {
                     "type": "string",
-                    "description": "remember: one statement that stands by itself, with names and no pronouns",
+                    "description": "remember: one self-contained statement, with names instead of pronouns",
                 },
                 "tags": {
                     "type": "array",
                     "items": {"type": "string", "maxLength": 64},
                     "maxItems": 16,
-                    "description": "remember: words to find it by",
+                    "description": "remember: keywords of the statement",
                 },
-                "context": {"type": "string", "description": "remember: where this came from, or why it matters"},
-                "query": {"type": "string", "description": "recall: what to look for"},
+                "context": {"type": "string", "description": "remember: where it comes from, or why it matters"},
+                "query": {"type": "string", "description": "recall: what to search for"},
                 "limit": {
                     "type": "integer",
                     "minimum": 1,
-                    "maximum": _MOST_RESULTS,
-                    "description": "recall: how many results, 5 without it",
+                    "maximum": _MAX_RESULTS,
+                    "description": "recall: the maximum number of results, by default 5",
                 },
                 "mode": {
                     "type": "string",
                     "enum": ["keyword", "vector", "hybrid"],
-                    "description": "recall: by words, by meaning, or both (hybrid, without it)",
+                    "description": "recall: search by words, by meaning, or by both (hybrid, the default)",
                 },
                 "id": {"type": "string", "description": "forget: the id of the memory"},
             },
@@ -64,7 +64,7 @@ MEMORY_TOOL: Final[dict[str, Any]] = {
     },
 }
 
-# What each action takes: what it needs, and what may be left out.
+# The arguments of each action: the required one and the optional ones.
 _ARGUMENTS: Final[Mapping[str, tuple[str, tuple[str, ...]]]] = {
     "remember": ("content", ("tags", "context")),
     "recall": ("query", ("limit", "mode")),
@@ -74,39 +74,39 @@ _MODES: Final = ("keyword", "vector", "hybrid")
 
 
 def memory_tool(client: Reverie, action: object = None, **arguments: object) -> dict[str, Any]:
-    """Carry out one call of the tool: `{ok, id}`, `{ok, results: [{id, content, tags}]}` or `{ok}`.
+    """Execute a call of the tool; return `{ok, id}`, `{ok, results: [{id, content, tags}]}` or `{ok}`.
 
-    Whatever is wrong is `{"ok": False, "error": ...}`, which says what to do.
+    Errors of Reverie are returned as `{"ok": False, "error": ...}` with what to do.
     """
     try:
         method, given = _prepared(action, arguments)
-        return _answer(getattr(client, method)(**given))
+        return _tool_result(getattr(client, method)(**given))
     except ReverieError as error:
         return _failed(str(error))
 
 
 async def memory_tool_async(client: AsyncReverie, action: object = None, **arguments: object) -> dict[str, Any]:
-    """See `memory_tool`."""
+    """Execute a call of the tool with an asyncio client; see `memory_tool`."""
     try:
         method, given = _prepared(action, arguments)
-        return _answer(await getattr(client, method)(**given))
+        return _tool_result(await getattr(client, method)(**given))
     except ReverieError as error:
         return _failed(str(error))
 
 
 def _prepared(action: object, arguments: Mapping[str, object]) -> tuple[str, dict[str, Any]]:
-    """The method of the client and its arguments. Raises `Rejected` with what to call instead."""
+    """Return the client's method and its arguments. Raises `Rejected` with the arguments that the action takes."""
     if not isinstance(action, str) or action not in _ARGUMENTS:
         raise Rejected(f"action is {str(action)[:80]!r}; it must be one of {', '.join(_ARGUMENTS)}", field="action")
-    needed, others = _ARGUMENTS[action]
-    # A model that fills in every argument writes null where it means none.
+    required, optional = _ARGUMENTS[action]
+    # Models that fill in every argument write null for those that they leave out.
     given = {name: value for name, value in arguments.items() if value is not None}
     for name in given:
-        if name != needed and name not in others:
-            known = ", ".join((needed, *others))
+        if name != required and name not in optional:
+            known = ", ".join((required, *optional))
             raise Rejected(f"{action} takes no {name[:80]}; it takes {known}", field=name[:80])
-    if not isinstance(given.get(needed), str) or not str(given[needed]).strip():
-        raise Rejected(f"{action} needs {needed}, a text that is not blank", field=needed)
+    if not isinstance(given.get(required), str) or not str(given[required]).strip():
+        raise Rejected(f"{action} needs {required}, a text that is not blank", field=required)
     return _METHODS[action](given)
 
 
@@ -123,8 +123,8 @@ def _remember(given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
 
 def _recall(given: dict[str, Any]) -> tuple[str, dict[str, Any]]:
     limit, mode = given.get("limit", 5), given.get("mode", "hybrid")
-    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MOST_RESULTS:
-        raise Rejected(f"limit must be a whole number from 1 to {_MOST_RESULTS}", field="limit")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= _MAX_RESULTS:
+        raise Rejected(f"limit must be a whole number from 1 to {_MAX_RESULTS}", field="limit")
     if mode not in _MODES:
         raise Rejected(f"mode must be one of {', '.join(_MODES)}", field="mode")
     return "search_memories", {"query": given["query"], "limit": limit, "mode": mode}
@@ -141,12 +141,12 @@ _METHODS: Final[Mapping[str, Callable[[dict[str, Any]], tuple[str, dict[str, Any
 }
 
 
-def _answer(done: Remembered | FoundMemories | bool) -> dict[str, Any]:
-    if isinstance(done, Remembered):
-        return {"ok": True, "id": done.id}
-    if isinstance(done, FoundMemories):
-        return {"ok": True, "results": [_result(memory) for memory in done.results]}
-    return {"ok": True} if done else _failed("there is no memory with this id: recall it first to learn its id")
+def _tool_result(response: Remembered | FoundMemories | bool) -> dict[str, Any]:
+    if isinstance(response, Remembered):
+        return {"ok": True, "id": response.id}
+    if isinstance(response, FoundMemories):
+        return {"ok": True, "results": [_result(memory) for memory in response.results]}
+    return {"ok": True} if response else _failed("there is no memory with this id: recall it first to learn its id")
 
 
 def _result(memory: Memory) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Memories, facts and notes as the calls of Reverie take and return them: typed, immutable, the same everywhere."""
+"""The memories, facts and notes that calls take and return, and their field types."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reverie.contract import MAX_NAME_CHARACTERS
 from reverie.errors import Rejected
 from reverie.fields import Metadata, check_tags, checked, label
 
-# A memory is a thought, not a document: documents are ingested as files.
+# A memory is a statement, not a document: documents are ingested as files.
 MAX_MEMORY_BYTES: Final = 64 * 1024
 MAX_VALUE_BYTES: Final = 8 * 1024
 MAX_KEY_CHARACTERS: Final = 128
@@ -27,10 +27,10 @@ FactSource = Literal["agent", "user"]
 
 
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One piece of knowledge. `session` is the session it came from, `source_message` the message.
+    """A memory. `session` and `source_message` are where it came from.
 
-    A note has a `note_id`; a fact has `category`, `key` and `value`, and its content says the three together. One
-    with `superseded_by` was replaced by that memory: it is kept, and recalled no more.
+    A note has a `note_id`; a fact has `category`, `key` and `value`, and its content combines the three. A memory with
+    `superseded_by` was replaced by that memory: it is kept, but no longer recalled.
     """
 
     id: str
@@ -72,23 +72,23 @@ def _check_content(field: str, content: str) -> str:
 
 def _check_value(field: str, value: str) -> str:
     if not value.strip():
-        raise Rejected(f"{field} is blank: delete the fact, or say what it is", field=field)
+        raise Rejected(f"{field} is blank: delete the fact, or give it a value", field=field)
     check_text(field, value, MAX_VALUE_BYTES)
     return value
 
 
 FactValue = Annotated[str, checked(_check_value, "The value, at most 8 KiB.")]
 Content = Annotated[str, checked(_check_content, "What to remember, at most 64 KiB.")]
-TierField = Annotated[Tier, Meta(description="Where it holds.")]
-LifetimeField = Annotated[Lifetime, Meta(description="How long it is kept.")]
+TierField = Annotated[Tier, Meta(description="Where the memory applies.")]
+LifetimeField = Annotated[Lifetime, Meta(description="How long the memory is kept.")]
 KindField = Annotated[MemoryKind, Meta(description="The kind of knowledge.")]
 Importance = Annotated[float, Meta(ge=0.0, le=1.0, description="Importance, 0 to 1.")]
 Confidence = Annotated[float, Meta(ge=0.0, le=1.0, description="Confidence, 0 to 1.")]
 Source = Annotated[
-    str, label("Who it comes from; no job rewrites what is from the source user.", limit=MAX_SOURCE_CHARACTERS)
+    str, label('Who it comes from; jobs never rewrite memories with source "user".', limit=MAX_SOURCE_CHARACTERS)
 ]
-Channel = Annotated[str, label("The channel it belongs to, in the channel tier.")]
-Pinned = Annotated[bool, Meta(description="Keep it for good.")]
+Channel = Annotated[str, label("The channel it belongs to, for the channel tier.")]
+Pinned = Annotated[bool, Meta(description="Make it long-term, and keep jobs from merging or superseding it.")]
 ExpiresAt = Annotated[datetime, Meta(description="Delete it at this time, such as 2027-05-01T09:30:00Z.")]
 OwnTags = Annotated[Sequence[str], checked(check_tags, "Tags, at most 16 of 64 characters.")]
 
@@ -98,10 +98,10 @@ class _Content(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_f
 
 
 class MemoryDraft(_Content, kw_only=True, frozen=True):
-    """A memory to be stored; everything but the content may be left out.
+    """A memory to store; only the content is required.
 
-    Without a `lifetime` it is `long_term` when the source is "user" or it is pinned, `conversation` in that tier, and
-    `short_term` otherwise: a short-term memory is promoted when it is recalled often, or fades.
+    The default `lifetime` is `long_term` if the source is "user" or the memory is pinned, `conversation` in that tier,
+    and `short_term` otherwise: a short-term memory is promoted if it is recalled often, and decays if it is not.
     """
 
     id: Annotated[str | None, label("An id of your own.")] = None
@@ -116,14 +116,14 @@ class MemoryDraft(_Content, kw_only=True, frozen=True):
     session: Annotated[str | None, label("The session it comes from.")] = None
     source_message: Annotated[str | None, label("The id of the message it comes from.")] = None
     channel: Channel | None = None
-    subject: Annotated[str | None, label("What it is about: a newer memory supersedes one of the same subject.")] = None
+    subject: Annotated[str | None, label("Its subject: a newer memory supersedes an older one of the same.")] = None
     confidence: Confidence | None = None
     pinned: Pinned = False
     metadata: Metadata = {}
 
 
 class MemoryChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Changes of a memory; fields left out stay as they are. `expires_at` None removes the expiry."""
+    """Changes to a memory; fields left out stay unchanged. `expires_at` None removes the expiry."""
 
     content: Content | UnsetType = UNSET
     tier: TierField | UnsetType = UNSET
@@ -138,14 +138,14 @@ class MemoryChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to `remember`: the id by which the memory can be read, changed and forgotten."""
+    """The response to `remember`: the id with which the memory can be read, changed and forgotten."""
 
     id: str
     ok: bool = True
 
 
 class FoundMemories(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to a search for memories, best first and without scores. `degraded` says why it is less than asked."""
+    """The response to `search_memories`, best first. `degraded` is why results are fewer or worse than requested."""
 
     results: list[Memory]
     degraded: str = ""
@@ -155,20 +155,20 @@ class FoundMemories(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         return iter(self.results)
 
     def __len__(self) -> int:
-        """How many there are."""
+        """Return the number of memories."""
         return len(self.results)
 
 
 class MemoryList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of memories, the newest first."""
+    """A page of memories, newest first."""
 
     memories: list[Memory]
 
 
 class MemoryStats(msgspec.Struct, frozen=True, kw_only=True):
-    """How many memories an agent has: those that stand, in all and by what they are, and those that were replaced.
+    """Counts of an agent's memories: current ones, in total and by property, and superseded ones.
 
-    `promoted` counts what dreaming made long-term. Facts and notes are counted among the memories, too.
+    `promoted` counts the memories that dream sweeps made long-term. `memories` includes facts and notes.
     """
 
     memories: int
@@ -185,23 +185,23 @@ class MemoryStats(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MemoryExport(msgspec.Struct, frozen=True, kw_only=True):
-    """The memories, facts and notes that stand, the oldest first."""
+    """The current memories, facts and notes, oldest first."""
 
     memories: list[Memory]
     schema_version: int = 1
 
 
 class MemoryImport(msgspec.Struct, frozen=True, kw_only=True):
-    """What an import did: how many memories it added, and how many were there already and stayed as they are."""
+    """The result of an import: how many memories were added, and how many existed before and stayed unchanged."""
 
     added: int
     present: int
 
 
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The value of a key in a category. `id` is that of its memory, which a recall finds.
+    """The value of a key in a category. `id` is the id of its memory, which a recall can find.
 
-    With `superseded_at` it is an older value, replaced then.
+    An older value has `superseded_at`, the time when it was replaced.
     """
 
     category: str
@@ -224,7 +224,7 @@ class FactList(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A note. Its `note_id` is the id of its memory, too; with a `user` it lies in the session `memory:{user}`."""
+    """A note. Its `note_id` is also the id of its memory; with a `user` it is in the session `memory:{user}`."""
 
     note_id: str
     content: str
@@ -239,18 +239,18 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class NoteDraft(_Content, kw_only=True, frozen=True):
-    """A note to be stored. Without a `note_id` it gets one: `note-` and a UUID."""
+    """A note to store. The default `note_id` is `note-` and a UUID."""
 
     note_id: Annotated[str | None, label("An id of your own.")] = None
     tags: OwnTags = ()
     source: Source = "agent"
     importance: Importance = 0.5
-    # Its session is `memory:` and the user: the two together must fit.
+    # Its session is `memory:` and the user, which together must fit into an id.
     user: Annotated[str | None, label("The end user it is about.", limit=MAX_NAME_CHARACTERS - len("memory:"))] = None
     metadata: Metadata = {}
 
 
 class NoteList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of notes, the newest first."""
+    """A page of notes, newest first."""
 
     notes: list[Note]

@@ -1,4 +1,4 @@
-"""The calls that hand over messages and files, and those about the state of the pipeline."""
+"""The calls that ingest messages and files, and those about the status of the pipeline and dead letters."""
 
 from __future__ import annotations
 
@@ -16,12 +16,17 @@ from reverie.pipeline.types import DeadLetter, DeadLetterList, Receipt
 from reverie.types import Deleted
 
 Wait = Annotated[WaitFor, Meta(description="Return once the messages are queued, stored or searchable.")]
-WaitSeconds = Annotated[float, Meta(gt=0, le=contract.MAX_WAIT_SECONDS, description="Wait at most this many seconds.")]
+WaitSeconds = Annotated[
+    float, Meta(gt=0, le=contract.MAX_WAIT_SECONDS, description="The maximum number of seconds to wait.")
+]
 LetterId = Annotated[int, Meta(ge=1, le=MAX_COUNT, description="The number of a dead letter.")]
 
 
 class IngestMessages(Call[Receipt], kw_only=True, frozen=True):
-    """Hand over messages of a session. Those at fault are in `rejected`, the others are accepted."""
+    """Ingest messages into a session, named by its id or by `provider` and `chat_id`.
+
+    Invalid messages are listed in `rejected`, the others are accepted.
+    """
 
     route: ClassVar = "POST /v1/messages"
     messages: list[Any]
@@ -36,7 +41,7 @@ class IngestMessages(Call[Receipt], kw_only=True, frozen=True):
 
 
 class IngestFile(Call[Receipt], kw_only=True, frozen=True):
-    """Hand over the text of a document. An unchanged document is not indexed again."""
+    """Ingest the text of a document. An unchanged document is not indexed again."""
 
     route: ClassVar = "POST /v1/files"
     source_uri: str
@@ -50,13 +55,13 @@ class IngestFile(Call[Receipt], kw_only=True, frozen=True):
 
 
 class GetStatus(Call[PipelineStatus], frozen=True):
-    """Return the state of the pipeline."""
+    """Return the status of the pipeline."""
 
     route: ClassVar = "GET /v1/status"
 
 
 class ListDeadLetters(Paged[DeadLetterList], frozen=True):
-    """List this agent's work that cannot succeed by itself, newest first, without payloads."""
+    """List this agent's dead letters, which are work that failed for good, newest first and without payloads."""
 
     route: ClassVar = "GET /v1/dead-letters"
 
@@ -69,14 +74,14 @@ class GetDeadLetter(Call[DeadLetter], frozen=True):
 
 
 class ReplayDeadLetter(Call[DeadLetter], frozen=True):
-    """Queue a dead letter again; if it fails again it comes back with its new error. Raises `NotFound`."""
+    """Queue a dead letter again; if it fails again, it returns with the new error. Raises `NotFound`."""
 
     route: ClassVar = "POST /v1/dead-letters/{id}/replay"
     letter_id: LetterId = field(name="id")
 
 
 class DropDeadLetter(Call[Deleted], frozen=True):
-    """Delete a dead letter; returns False when there was none."""
+    """Delete a dead letter; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/dead-letters/{id}"
     letter_id: LetterId = field(name="id")

@@ -1,4 +1,4 @@
-"""Hand over messages and files through a client's connection."""
+"""The `ingest` and `ingest_file` methods of the clients."""
 
 from __future__ import annotations
 
@@ -27,12 +27,12 @@ def ingest(
     timeout_seconds: float = 30.0,
     trace: str | None = None,
 ) -> Receipt:
-    """Hand over messages of a session, named by its id or by provider and chat id; a single message may be given.
+    """Ingest messages, or a single one, into a session, which is named by its id or by `provider` and `chat_id`.
 
-    Returns once they are in the inbox, or with `wait` once they are stored or searchable. Messages at fault are
-    in `receipt.rejected`, the others are accepted; sending the same ids again changes nothing. `strict` refuses
-    messages that are out of sequence. Raises `Rejected` when all are at fault, `Unavailable` (with the ids whose
-    acceptance is not known) and `WaitTimeout`.
+    Return once they are in the inbox, or with `wait` once they are stored or searchable. Invalid messages are listed
+    in `receipt.rejected`, the others are accepted; sending the same ids again changes nothing. With `strict`, messages
+    out of sequence are refused. Raises `Rejected` if all messages are invalid, `Unavailable` (with the ids whose
+    acceptance is unknown) and `WaitTimeout`.
     """
     where = build_session(
         {
@@ -61,7 +61,7 @@ def ingest_file(
     timeout_seconds: float = 30.0,
     trace: str | None = None,
 ) -> Receipt:
-    """Hand over the text of a document; an unchanged document is not indexed again. Raises as `ingest`."""
+    """Ingest the text of a document; an unchanged document is not indexed again. Raises the errors of `ingest`."""
     check_wait(wait, timeout_seconds)
     payload = build_file(
         agent=connection.config.agent,

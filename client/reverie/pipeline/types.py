@@ -1,4 +1,4 @@
-"""What the calls of the pipeline return."""
+"""The receipts and dead letters that calls return."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from reverie.errors import Rejection
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to `ingest`: the accepted messages, the rejected ones with their errors, and how far they have come.
+    """The response to `ingest`: the ids of accepted messages, and the rejected messages with their errors.
 
-    `state` holds for every accepted message. `degraded` says why something is searchable by words only.
+    Every accepted message has reached `state`. `degraded` is why some are searchable by words only.
     """
 
     state: Literal["queued", "stored", "searchable"]

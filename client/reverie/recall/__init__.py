@@ -1,1 +1,1 @@
-"""The calls that read: recall, context, and what recalls have found."""
+"""The calls for recall, context, session search and recall events."""

@@ -1,4 +1,4 @@
-"""The calls that read: recall, context, session search, and what recalls have found."""
+"""The calls for recall, context, session search and recall events."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ Fusion = Literal["contextual", "weighted", "rrf"]
 Scope = Literal["conversation", "channel", "workspace", "account"]
 Kind = Literal["message", "file", "memory"]
 
-Results = Annotated[int, Meta(ge=1, le=MAX_RESULTS, description="Return at most this many results.")]
+Results = Annotated[int, Meta(ge=1, le=MAX_RESULTS, description="The maximum number of results.")]
 SearchMode = Annotated[Mode, Meta(description="Search by words, by meaning, or by both.")]
-TokenBudget = Annotated[Count, Meta(description="Use at most this many tokens; the server's setting by default.")]
+TokenBudget = Annotated[Count, Meta(description="The maximum number of tokens; by default the server's setting.")]
 
 
 class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
-    """Return what this agent was told and remembers that fits the query, best first.
+    """Return the messages, files and memories of this agent that match the query, best first.
 
-    `session` and `channel` confine the recall to themselves, `tags` to what carries all of them, `kinds` to some of
-    "message", "file" and "memory". `scope` widens it from a session: "channel" to the session's channel, "workspace"
-    to the whole workspace, "account" to memories that hold in every workspace as well, which is the default without a
-    session. `fusion` "contextual" also weighs what was said around a message; "weighted" and "rrf" fuse plain BM25 and
-    cosine similarity. The two weights sum to 1; give one of them. Scores are returned with `explain` only.
+    `session` or `channel` limits the recall to one of them, `tags` to items with all of these tags, `kinds` to some of
+    "message", "file" and "memory". `scope` widens a recall from a session: "channel" to the session's channel,
+    "workspace" to the whole workspace, "account" to memories of the account tier as well, which is the default without
+    a session. `fusion` "contextual" also scores the messages around a message; "weighted" and "rrf" fuse plain BM25 and
+    cosine similarity. The two weights sum to 1; give one of them. Scores are returned only with `explain`.
 
     Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
     """
@@ -41,19 +41,23 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     route: ClassVar = "POST /v1/recall"
     session: Annotated[SessionId | None, Meta(description="Only this session, unless `scope` widens it.")] = None
     channel: Annotated[ChannelId | None, Meta(description="Only this channel.")] = None
-    scope: Annotated[Scope | None, Meta(description="How far to look from the session.")] = None
+    scope: Annotated[Scope | None, Meta(description="How far beyond the session to search.")] = None
     tags: Tags = ()
     kinds: Annotated[Sequence[Kind], Meta(description="Only these kinds of result.")] = ()
     mode: SearchMode = "hybrid"
     limit: Results = 5
     query_embedding: Annotated[
-        Sequence[float] | None, Meta(description="The query's vector, if you have it: the server embeds no text then.")
+        Sequence[float] | None, Meta(description="The vector of the query; by default the server embeds the query.")
     ] = None
-    fusion: Annotated[Fusion, Meta(description="How the results of both searches are fused.")] = "contextual"
-    vector_weight: Annotated[Share | None, Meta(description="Weight of meaning; words have the rest.")] = None
-    fts_weight: Annotated[Share | None, Meta(description="Weight of words; meaning has the rest.")] = None
+    fusion: Annotated[Fusion, Meta(description="How keyword and vector scores are fused.")] = "contextual"
+    vector_weight: Annotated[
+        Share | None, Meta(description="The weight of vector search; keyword search has the rest.")
+    ] = None
+    fts_weight: Annotated[
+        Share | None, Meta(description="The weight of keyword search; vector search has the rest.")
+    ] = None
     neighbours: Annotated[
-        int, Meta(ge=0, le=10, description="Return this many messages before and after each result.")
+        int, Meta(ge=0, le=10, description="The number of messages to return before and after each result.")
     ] = 0
     explain: Annotated[bool, Meta(description="Return ranks and scores.")] = False
 
@@ -78,7 +82,7 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
 
 
 class SearchSessions(Queried[FoundSessions], kw_only=True, frozen=True):
-    """Return the sessions that fit the query, best first. Raises `Rejected` and `Unavailable`."""
+    """Return the sessions that match the query, best first. Raises `Rejected` and `Unavailable`."""
 
     route: ClassVar = "POST /v1/sessions/search"
     tags: Tags = ()
@@ -87,10 +91,10 @@ class SearchSessions(Queried[FoundSessions], kw_only=True, frozen=True):
 
 
 class ListRecallEvents(Paged[RecallEventList], kw_only=True, frozen=True):
-    """Return what this agent's recalls found, newest first: one event for each result, recorded soon after the recall.
+    """List the results of this agent's recalls, newest first: one event per result, recorded soon after the recall.
 
-    Memories that hold in every workspace show what recalls in any workspace found, and are marked `account`. Scores are
-    returned with `explain` only.
+    Events of memories in the account tier come from recalls in any workspace and are marked `account`. Scores are
+    returned only with `explain`.
     """
 
     route: ClassVar = "GET /v1/recall-events"
@@ -99,32 +103,34 @@ class ListRecallEvents(Paged[RecallEventList], kw_only=True, frozen=True):
 
 class _SessionQuery(InSession[Context], frozen=True):
     query: Annotated[
-        Query | None, Meta(description="What is about to be answered; the newest user turn by default.")
+        Query | None, Meta(description="What the agent is about to answer; by default the newest user turn.")
     ] = None
 
 
 class GetContext(_SessionQuery, kw_only=True, frozen=True):
     """Return what an agent should know before it answers in a session, as Markdown for its system prompt.
 
-    `str()` of the answer is the document. It has at most `token_budget` tokens less the setting `system_prompt_buffer`.
-    `channel` looks into another channel than the session's own. With `refine` the server's language model drops what
-    does not matter. Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
+    `str()` of the result is the Markdown. It has at most `token_budget` tokens minus the setting
+    `system_prompt_buffer`. `channel` searches another channel than the session's own. With `refine`, the server's
+    language model drops irrelevant items. Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
     """
 
     route: ClassVar = "POST /v1/context"
-    channel: Annotated[ChannelId | None, Meta(description="Another channel than the session's own.")] = None
+    channel: Annotated[ChannelId | None, Meta(description="The channel to search; by default the session's own.")] = (
+        None
+    )
     token_budget: TokenBudget | None = None
     max_messages: Annotated[
         Count | None,
-        Meta(description="At most this many turns besides the newest ones; the server's setting by default."),
+        Meta(description="The maximum number of turns besides the newest; by default the server's setting."),
     ] = None
-    refine: Annotated[bool, Meta(description="Let the language model drop what does not matter.")] = False
+    refine: Annotated[bool, Meta(description="Let the language model drop irrelevant items.")] = False
 
 
 class RestoreSession(InSession[Restored], frozen=True):
     """Return the newest messages of a session that fit into a token budget, oldest first, and its rolling summary.
 
-    The default budget is the server's setting less the room for the system prompt. Raises `Rejected`, `NotFound` and
+    The default budget is the server's setting minus its `system_prompt_buffer`. Raises `Rejected`, `NotFound` and
     `Unavailable`.
     """
 

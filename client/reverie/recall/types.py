@@ -1,4 +1,4 @@
-"""What the calls that read return: recall, context, session search and recall events."""
+"""The results of recall, context, session search and recall events that calls return."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ class RecallResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return iter(self.results)
 
     def __len__(self) -> int:
-        """How many results there are."""
+        """Return the number of results."""
         return len(self.results)
 
 
@@ -110,7 +110,7 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to `context`: `text` is Markdown for a system prompt and has `tokens` tokens.
+    """The response to `context`: `text` is Markdown for a system prompt and has `tokens` tokens.
 
     `messages` are the turns of the session in it, oldest first; `memories` come from elsewhere, the narrowest scope
     first and the best first in each. `degraded` says why it holds less than requested.
@@ -124,15 +124,15 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     degraded: str = ""
 
     def __str__(self) -> str:
-        """The document itself."""
+        """Return the text."""
         return self.text
 
 
 class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to `restore`: the newest messages that fit, oldest first, and the summary of those before.
+    """The response to `restore`: the newest messages that fit, oldest first, and the summary of older ones.
 
-    `tokens` counts both. `left_out` older messages did not fit; the summary does not cover `uncovered` of them, which
-    `compact` makes none. `shortened` messages were cut to fit.
+    `tokens` counts both. `left_out` older messages did not fit; the summary does not cover `uncovered` of them until
+    `compact` is called. `shortened` messages were cut to fit.
     """
 
     session: str
@@ -145,7 +145,7 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that fits a query, and its best text."""
+    """A session that matches a query, with an excerpt of its best match."""
 
     session: str
     ref_code: str
@@ -155,14 +155,14 @@ class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to a search for sessions, best first."""
+    """The response to `search_sessions`, best first."""
 
     results: list[FoundSession]
     degraded: str = ""
 
 
 class RecallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One result of an earlier recall; `access_count` is how often this text has been found so far.
+    """One result of an earlier recall; `access_count` is how often this item has been found so far.
 
     All results of one recall have the same `recall` id. `score` is present with `explain` only. `account` marks a
     memory of the account, which recalls in any workspace find.

@@ -76,18 +76,20 @@ else:
 
 ScheduleId = Annotated[str, label("The id of a schedule.")]
 RunId = Annotated[str, checked(_check_run_id, "The id of a run.")]
-Goal = Annotated[str, checked(_check_goal, "What is to be done, at most 16 KiB.")]
+Goal = Annotated[str, checked(_check_goal, "What to do, at most 16 KiB.")]
 Name = Annotated[str, label("A name for people.")]
 Zone = Annotated[str, Meta(description="The time zone, such as Europe/Lisbon.")]
-RunSeconds = Annotated[int, Meta(ge=1, le=MAX_TIMEOUT_SECONDS, description="Seconds that a run may take in all.")]
-RecallLimit = Annotated[
-    int, Meta(ge=0, le=MAX_RECALL_LIMIT, description="At most this many recalled texts go with the goal.")
+RunSeconds = Annotated[
+    int, Meta(ge=1, le=MAX_TIMEOUT_SECONDS, description="The maximum number of seconds of a whole run.")
 ]
-Policy = Annotated[NotificationPolicy, Meta(description="Which ends of runs are notified.")]
-CronText = Annotated[str, Meta(description="Five fields of cron: minute, hour, day of month, month, day of week.")]
-At = Annotated[Moment, Meta(description="Once, at this time, such as 2027-05-01T09:30:00Z.")]
-Every = Annotated[int, Meta(description="Every so many seconds.")]
-WebhookUrl = Annotated[str, Meta(description="Post the goal to this URL, signed.")]
+RecallLimit = Annotated[
+    int, Meta(ge=0, le=MAX_RECALL_LIMIT, description="The maximum number of recalled texts to send with the goal.")
+]
+Policy = Annotated[NotificationPolicy, Meta(description="Which finished runs create a notification.")]
+CronText = Annotated[str, Meta(description="A cron expression: minute, hour, day of month, month, day of week.")]
+At = Annotated[Moment, Meta(description="Fire once at this time, such as 2027-05-01T09:30:00Z.")]
+Every = Annotated[int, Meta(description="Fire every this many seconds.")]
+WebhookUrl = Annotated[str, Meta(description="Post the goal to this URL, with a signature.")]
 TaskName = Annotated[str, Meta(description="Send the goal to this Celery task of your own workers.")]
 QueueName = Annotated[str, Meta(description="The queue that these workers listen to.")]
 
@@ -97,14 +99,15 @@ class _NewSchedule(Call[Schedule], frozen=True):
 
 
 class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
-    """Schedule something: by `cron` on the clocks of `tz`, once `at` a time, or `every` so many seconds.
+    """Add a schedule: by a `cron` expression in time zone `tz`, once `at` a time, or `every` this many seconds.
 
-    The goal goes with what is recalled for it (at most `recall_limit` texts, those of `session` first) to a `webhook`,
-    or to a Celery `task` on a `queue` of your own workers, which report with `complete_run`; without either, to the
-    configured language model. A cadence or an executor can also be given as a struct. The schedule belongs to `user`,
-    by default to the agent; a user has at most 50. Sent again under its id, it is the same schedule.
+    The goal is sent with texts recalled for it (at most `recall_limit`, those of `session` first) to a `webhook`, or to
+    a Celery `task` on a `queue` of your own workers, which report with `complete_run`; with neither, to the configured
+    language model. A cadence or an executor can also be given as a struct. The schedule belongs to `user`, by default
+    to the agent; the number of schedules per user is limited, by default to 50. Adding it again with its id changes
+    nothing.
 
-    Raises `Rejected` naming the argument at fault, and `Conflict` for an `id` that another schedule has.
+    Raises `Rejected` naming the invalid argument, and `Conflict` for the `id` of another schedule.
     """
 
     route: ClassVar = "POST /v1/schedules"
@@ -127,7 +130,7 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
     executor: Executor | None = None
 
     def checked(self) -> AddSchedule:
-        """Give the schedule an id, so that it is stored once however often it is sent."""
+        """Give the schedule an id, so that it is stored only once if it is sent again."""
         from reverie.scheduling.forms import schedule_draft  # and with it all of cron
 
         schedule_draft(self, agent="")
@@ -139,10 +142,10 @@ class _OneSchedule(Call[Schedule], frozen=True):
 
 
 class UpdateSchedule(_OneSchedule, kw_only=True, frozen=True):
-    """Change a schedule; arguments left out stay, and None removes a name, a channel or a session.
+    """Change a schedule and return it; fields left out stay unchanged, and None removes a name, channel or session.
 
-    A new cadence (give `tz` with it) starts now and reactivates a schedule that had ended. `llm=True` gives the goal to
-    the language model instead of a webhook or a task. Raises `Rejected` and `NotFound`.
+    A new cadence (with its `tz`) starts now and reactivates a schedule that had ended. `llm=True` sends the goal to the
+    language model instead of a webhook or a task. Raises `Rejected` and `NotFound`.
     """
 
     route: ClassVar = "PATCH /v1/schedules/{id}"
@@ -165,7 +168,7 @@ class UpdateSchedule(_OneSchedule, kw_only=True, frozen=True):
     executor: Executor | None = None
 
     def checked(self) -> UpdateSchedule:
-        """Raise `Rejected` for changes that do not go together, and when there is nothing to change."""
+        """Raise `Rejected` if arguments conflict, or if there is nothing to change."""
         from reverie.scheduling.forms import schedule_changes
 
         schedule_changes(self)
@@ -208,16 +211,16 @@ class CountSchedules(_ScheduleFilter[ScheduleCount], frozen=True):
 
 
 class PauseSchedule(_OneSchedule, frozen=True):
-    """Pause a schedule until it is resumed; a run in progress goes on.
+    """Pause a schedule until it is resumed; a run in progress continues.
 
-    Raises `NotFound`, and `Conflict` for a schedule that does not fire anyway.
+    Raises `NotFound`, and `Conflict` for a schedule that is completed, failed or disabled.
     """
 
     route: ClassVar = "POST /v1/schedules/{id}/pause"
 
 
 class ResumeSchedule(_OneSchedule, frozen=True):
-    """Resume a schedule that was paused or disabled or has failed; missed runs are not made up for.
+    """Resume a paused, disabled or failed schedule; missed runs are skipped.
 
     Raises `NotFound`, `Rejected` beyond the limit of schedules, and `Conflict` for a one-shot that has succeeded.
     """
@@ -226,38 +229,38 @@ class ResumeSchedule(_OneSchedule, frozen=True):
 
 
 class DeleteSchedule(Call[Deleted], frozen=True):
-    """Delete a schedule with its runs for good; returns False when there was none."""
+    """Delete a schedule and its runs permanently; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/schedules/{id}"
     id: ScheduleId
 
 
 class GetNextRuns(Call[NextRuns], frozen=True):
-    """Return when a schedule fires next; nothing for one that does not. Raises `NotFound`."""
+    """Return the next times of a schedule; none if it is not active. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/schedules/{id}/next"
     id: ScheduleId
-    count: Annotated[int, Meta(ge=1, le=100, description="Return at most this many times.")] = 5
+    count: Annotated[int, Meta(ge=1, le=100, description="The maximum number of times to return.")] = 5
 
 
 class RunScheduleNow(Call[ScheduleRun], frozen=True):
-    """Start a run of a schedule now, and return it; the next scheduled run stays.
+    """Start a run of a schedule now and return it; the next scheduled run stays unchanged.
 
     Raises `NotFound`, and `Conflict` while a run of it is in progress.
     """
 
     route: ClassVar = "POST /v1/schedules/{schedule}/run"
     id: ScheduleId = field(name="schedule")
-    # Sent twice over a broken connection, it is one run.
+    # With an id, a call that is sent twice over a broken connection starts one run.
     run_id: Annotated[RunId | None, Meta(description="An id of your own for the run.")] = field(default=None, name="id")
 
     def checked(self) -> RunScheduleNow:
-        """Give the run an id, so that it is started once however often the call is sent."""
+        """Give the run an id, so that it is started only once if the call is sent again."""
         return replace(self, run_id=self.run_id or new_id())
 
 
 class ListScheduleRuns(Call[ScheduleRunList], frozen=True):
-    """List the runs of a schedule that are kept, newest first. Raises `NotFound`."""
+    """List the stored runs of a schedule, newest first. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/schedules/{id}/runs"
     id: ScheduleId
@@ -270,36 +273,36 @@ class _OneRun(Call[ScheduleRun], frozen=True):
 
 
 class GetRun(_OneRun, frozen=True):
-    """Return a run with all of its output. Raises `NotFound`."""
+    """Return a run with its whole output. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/runs/{run}"
 
 
 class _RunOutput(_OneRun, frozen=True):
-    output: Annotated[str, _text(MAX_OUTPUT_BYTES, "What the run put out, at most 1 MiB.")] = ""
+    output: Annotated[str, _text(MAX_OUTPUT_BYTES, "The output of the run, at most 1 MiB.")] = ""
 
 
 class CompleteRun(_RunOutput, kw_only=True, frozen=True):
-    """Report how a run ended that your own workers executed; a second report changes nothing.
+    """Report the result of a run that your own workers executed; a second report changes nothing.
 
-    The default `summary` is the first 500 characters of the output. `notify` decides whether anybody is notified, under
-    the policy `conditional`. Raises `Rejected`, `NotFound`, and `Conflict` for a run that is not theirs or has ended
-    otherwise.
+    The default `summary` is the first 500 characters of the output. Under the policy `conditional`, `notify` decides
+    whether the run creates a notification. Raises `Rejected`, `NotFound`, and `Conflict` for a run that has another
+    executor or has already ended in another way.
     """
 
     route: ClassVar = "POST /v1/runs/{run}/complete"
     status: Annotated[Literal["success", "failed"], Meta(description="How the run ended.")] = "success"
-    summary: Annotated[str | None, _text(MAX_OUTPUT_BYTES, "What to tell of it.")] = None
-    error: Annotated[str, _text(MAX_ERROR_BYTES, "Why it failed, at most 8 KiB.")] = ""
-    turn_count: Annotated[int, Meta(ge=0, lt=2**31, description="How many turns it took.")] = 0
-    cost: Annotated[float, checked(_check_cost, "What it cost, in a currency of your choice.")] = 0.0
-    notify: Annotated[bool | None, Meta(description="Whether to notify, under the policy conditional.")] = None
+    summary: Annotated[str | None, _text(MAX_OUTPUT_BYTES, "A summary for the notification.")] = None
+    error: Annotated[str, _text(MAX_ERROR_BYTES, "Why the run failed, at most 8 KiB.")] = ""
+    turn_count: Annotated[int, Meta(ge=0, lt=2**31, description="The number of turns of the run.")] = 0
+    cost: Annotated[float, checked(_check_cost, "The cost of the run, in a currency of your choice.")] = 0.0
+    notify: Annotated[bool | None, Meta(description="Whether to notify, for the policy conditional.")] = None
 
 
 class CancelRun(_OneRun, frozen=True):
-    """Cancel a run in progress; what its executor returns later is dropped.
+    """Cancel a run in progress; what its executor returns later is discarded.
 
-    Raises `NotFound`, and `Conflict` for a run that has ended otherwise.
+    Raises `NotFound`, and `Conflict` for a run that has already ended in another way.
     """
 
     route: ClassVar = "POST /v1/runs/{run}/cancel"

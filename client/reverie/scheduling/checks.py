@@ -1,6 +1,6 @@
-"""What schedules, reports of runs and reminders are held to, in the client and once more in the server.
+"""Check schedules, run reports and reminders, in the client and again in the server.
 
-What needs the server's settings (the shortest interval, where webhooks may go) is checked there.
+Rules that depend on the server's settings (the shortest interval, allowed webhook addresses) are checked there only.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ _QUEUE_NAME = re.compile(r"[A-Za-z0-9_][\w.:-]*", re.ASCII)
 
 
 def check_executor(executor: Executor) -> Executor:
-    """An executor, or `Rejected`. Tasks and queues of Reverie itself are not to be had."""
+    """Return an executor. Raises `Rejected`, also for tasks and queues of Reverie itself."""
     if isinstance(executor, WebhookExecutor):
         check_label("url", executor.url, required=True, limit=MAX_URL_CHARACTERS)
     elif isinstance(executor, TaskExecutor):
@@ -61,13 +61,13 @@ def check_executor(executor: Executor) -> Executor:
 
 
 def check_schedule_id(schedule_id: object) -> str:
-    """The id of a schedule, or `Rejected`."""
+    """Return the id of a schedule. Raises `Rejected`."""
     checked: str = check_label("id", schedule_id, required=True)
     return checked
 
 
 def check_run_id(run_id: object, *, field: str = "run") -> str:
-    """The id of a run, or `Rejected`: webhooks bear it in a header."""
+    """Return the id of a run, which must be printable ASCII because webhooks send it in a header. Raises `Rejected`."""
     checked: str = check_label(field, run_id, required=True)
     if not checked.isascii() or " " in checked:
         raise Rejected(f"{field} must be printable ASCII without blanks", field=field)
@@ -75,7 +75,7 @@ def check_run_id(run_id: object, *, field: str = "run") -> str:
 
 
 def check_schedule(draft: ScheduleDraft, *, agent: str) -> ScheduleDraft:
-    """A schedule as it will be stored, with an id and a user. Raises `Rejected`."""
+    """Return a schedule as it will be stored, with an id and a user. Raises `Rejected`."""
     check_goal(draft.goal)
     _check_parts(draft)
     check_label("id", draft.id)
@@ -86,7 +86,7 @@ def check_schedule(draft: ScheduleDraft, *, agent: str) -> ScheduleDraft:
 
 
 def check_schedule_changes(changes: ScheduleChanges) -> ScheduleChanges:
-    """What is to change of a schedule. Raises `Rejected`, for nothing to change, too."""
+    """Return the checked changes of a schedule. Raises `Rejected`, also if there is nothing to change."""
     if all(getattr(changes, name) is UNSET for name in changes.__struct_fields__):
         raise Rejected(f"nothing to change: give some of {', '.join(changes.__struct_fields__)}")
     if not isinstance(changes.goal, UnsetType):
@@ -96,7 +96,7 @@ def check_schedule_changes(changes: ScheduleChanges) -> ScheduleChanges:
 
 
 def check_report(report: RunReport) -> RunReport:
-    """How a run ended, as it will be stored. Raises `Rejected`."""
+    """Return the report of a run. Raises `Rejected`."""
     check_text("output", report.output, MAX_OUTPUT_BYTES)
     check_text("error", report.error, MAX_ERROR_BYTES)
     if report.summary is not None:
@@ -109,16 +109,16 @@ def check_report(report: RunReport) -> RunReport:
 
 
 def check_reminder(draft: ReminderDraft, *, now: int) -> ReminderDraft:
-    """A reminder as it will be stored, with an id and the time at which it is due. `now` in microseconds.
+    """Return a reminder as it will be stored, with an id and its due time. `now` is in microseconds.
 
-    One that is due already is delivered at once. Raises `Rejected`.
+    It may be due already. Raises `Rejected`.
     """
     for field in ("session", "recipient"):
         check_label(field, getattr(draft, field), required=True)
     for field in ("id", "channel"):
         check_label(field, getattr(draft, field))
     if not draft.message.strip():
-        raise Rejected("message is blank: say what to remind of", field="message")
+        raise Rejected("message is blank: give the text of the reminder", field="message")
     check_text("message", draft.message, MAX_MESSAGE_BYTES)
     return replace(
         draft,
@@ -131,12 +131,12 @@ def check_reminder(draft: ReminderDraft, *, now: int) -> ReminderDraft:
 def check_goal(goal: str) -> None:
     """Raise `Rejected` for a goal that is blank or too long."""
     if not goal.strip():
-        raise Rejected("goal is blank: say what is to be done", field="goal")
+        raise Rejected("goal is blank: say what to do", field="goal")
     check_text("goal", goal, MAX_GOAL_BYTES)
 
 
 def _check_parts(given: ScheduleDraft | ScheduleChanges) -> None:
-    """What drafts and changes have in common."""
+    """Check the fields that drafts and changes have in common."""
     if not isinstance(given.executor, UnsetType):
         check_executor(given.executor)
     for field in ("name", "channel", "session"):
@@ -152,7 +152,7 @@ def _check_range(field: str, value: int | UnsetType, lowest: int, highest: int) 
 
 
 def check_reminder_time(due_at: datetime | None, in_seconds: float | None, *, now: int) -> datetime:
-    """Return when a reminder is due: at a time, or in so many seconds from `now` (microseconds). Raises `Rejected`."""
+    """Return the due time of a reminder, given as a time or as seconds from `now` (microseconds). Raises `Rejected`."""
     if (due_at is None) == (in_seconds is None):
         raise Rejected("give either due_at or in_seconds: when the reminder is due", field="due_at")
     if due_at is not None:
@@ -171,6 +171,6 @@ def check_reminder_time(due_at: datetime | None, in_seconds: float | None, *, no
 
 
 def to_due_micros(draft: ReminderDraft) -> int:
-    """When a checked reminder is due, in microseconds."""
+    """Return the due time of a checked reminder in microseconds."""
     assert draft.due_at is not None
     return to_micros(draft.due_at)

@@ -1,4 +1,4 @@
-"""Confirm the delivery of a claimed reminder through a client's connection."""
+"""The `reminder_delivered` method of the clients."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from reverie.scheduling.reminder_types import ClaimedReminder, Reminder
 
 
 def confirm_delivery(connection: Connection, claimed: ClaimedReminder | str, token: str | None = None) -> Reminder:
-    """Confirm that a claimed reminder was delivered; give the claim, or an id and its token.
+    """Confirm the delivery of a claimed reminder, given as the claim, or as a reminder's id and the claim's token.
 
-    A second confirmation changes nothing. Raises `NotFound`, and `Conflict` when the claim has ended and somebody
-    else has it: it may be delivered twice.
+    A second confirmation changes nothing. Raises `NotFound`, and `Conflict` if the claim has expired and somebody else
+    has claimed the reminder: it may be delivered twice.
     """
     reminder_id = claimed if isinstance(claimed, str) else claimed.reminder.id
     if token is None and not isinstance(claimed, str):

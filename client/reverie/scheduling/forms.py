@@ -1,7 +1,7 @@
-"""Build schedules and their changes from the short forms in which callers give them.
+"""Build schedules and their changes from the arguments of calls.
 
-A cadence is `cron`, `at` or `every`, with `tz`; an executor is a `webhook`, a `task` with its `queue`, or neither. A
-call may give either of them as a struct instead.
+A cadence is given as `cron`, `at` or `every` with `tz`, an executor as a `webhook`, or a `task` and its `queue`; a call
+may give either as a struct instead.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from reverie.scheduling.schedule_types import (
 _COMMON: Final = ("goal", "name", "channel", "session", "timeout_seconds", "recall_limit")
 _CADENCE: Final = ("cron", "at", "every", "tz")
 _EXECUTOR: Final = ("webhook", "task", "queue")
-# Where a call that gives structs has what the checks call by the name of the short form.
+# For calls that give structs: the paths in them of what checks call by the name of a short argument.
 _CADENCE_PATHS: Final = {
     "cron": "cadence.expression",
     "at": "cadence.at",
@@ -41,7 +41,7 @@ _EXECUTOR_PATHS: Final = {"url": "executor.url", "task": "executor.task", "queue
 
 
 class ScheduleCall(Protocol):
-    """What the calls that add and change a schedule have in common, besides the fields of the short forms."""
+    """The fields that calls that add and change schedules have in common, besides the short arguments."""
 
     @property
     def notify(self) -> Any:
@@ -57,7 +57,7 @@ class ScheduleCall(Protocol):
 
 
 def schedule_draft(call: ScheduleCall, *, agent: str) -> ScheduleDraft:
-    """Return the schedule that a call describes; it belongs to `agent` unless a user is named. Raises `Rejected`."""
+    """Return the schedule of a call; it belongs to `agent` unless the call names a user. Raises `Rejected`."""
     with fields_of(call):
         draft = ScheduleDraft(
             **{name: getattr(call, name) for name in (*_COMMON, "id", "user")},
@@ -69,7 +69,7 @@ def schedule_draft(call: ScheduleCall, *, agent: str) -> ScheduleDraft:
 
 
 def schedule_changes(call: ScheduleCall) -> ScheduleChanges:
-    """Return the changes that a call describes. Raises `Rejected`."""
+    """Return the changes of a call. Raises `Rejected`."""
     with fields_of(call):
         changes = ScheduleChanges(
             **{name: getattr(call, name) for name in _COMMON},
@@ -82,7 +82,7 @@ def schedule_changes(call: ScheduleCall) -> ScheduleChanges:
 
 @contextmanager
 def fields_of(call: ScheduleCall) -> Iterator[None]:
-    """Name the field at fault in errors as the call does: `cron`, or `cadence.expression`."""
+    """Name fields in errors as the call does: `cron`, or `cadence.expression` if it gave a struct."""
     names = {"url": "webhook"}
     names |= _CADENCE_PATHS if call.cadence is not None else {}
     names |= _EXECUTOR_PATHS if call.executor is not None else {}
@@ -108,19 +108,19 @@ def _executor(call: ScheduleCall) -> Executor | None:
     given = _given(call, _EXECUTOR)
     llm = getattr(call, "llm", False)
     if llm and (given or call.executor is not None):
-        raise Rejected("give a webhook, a task with its queue, or llm: one of them", field="llm")
+        raise Rejected("give only one of webhook, task with queue, and llm", field="llm")
     if call.executor is not None:
         if given:
             raise Rejected(f"give executor or {', '.join(given)}, not both", field="executor")
         return call.executor
-    return executor_from(**given) if given else LlmExecutor() if llm else None
+    return _executor_from(**given) if given else LlmExecutor() if llm else None
 
 
 def _given(call: ScheduleCall, names: tuple[str, ...]) -> dict[str, Any]:
     return {name: value for name in names if (value := getattr(call, name)) is not None}
 
 
-def executor_from(*, webhook: str | None = None, task: str | None = None, queue: str | None = None) -> Executor:
+def _executor_from(*, webhook: str | None = None, task: str | None = None, queue: str | None = None) -> Executor:
     """Return the executor of a webhook, or of a task of the agent's own workers. Raises `Rejected`."""
     if webhook is not None and (task is not None or queue is not None):
         raise Rejected("give a webhook, or a task with its queue, not both", field="webhook")
@@ -128,7 +128,7 @@ def executor_from(*, webhook: str | None = None, task: str | None = None, queue:
         check_label("webhook", webhook, required=True, limit=MAX_URL_CHARACTERS)
         return WebhookExecutor(url=webhook)
     if task is None:
-        raise Rejected("a queue needs the task that is sent to it", field="task")
+        raise Rejected("queue needs the task to send to it", field="task")
     if queue is None:
-        raise Rejected("a task needs the queue that your workers listen to", field="queue")
+        raise Rejected("task needs the queue that your workers listen to", field="queue")
     return check_executor(TaskExecutor(task=task, queue=queue))

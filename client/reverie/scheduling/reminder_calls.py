@@ -36,7 +36,7 @@ MAX_IDS: Final = 1_000
 
 def _check_message(field: str, message: str) -> str:
     if not message.strip():
-        raise Rejected(f"{field} is blank: say what to remind of", field=field)
+        raise Rejected(f"{field} is blank: give the text of the reminder", field=field)
     check_text(field, message, MAX_MESSAGE_BYTES)
     return message
 
@@ -53,32 +53,36 @@ ReminderId = Annotated[str, label("The id of a reminder.")]
 
 class _NewReminder(Call[Reminder], frozen=True):
     session: SessionId
-    recipient: Annotated[str, label("Who is reminded.")]
+    recipient: Annotated[str, label("The person to remind.")]
     message: Annotated[str, checked(_check_message, "The text, at most 16 KiB.")]
 
 
 class Remind(_NewReminder, kw_only=True, frozen=True):
-    """Have a message delivered at a time, or `in_` so many seconds. Sent again under its id, it is one reminder.
+    """Add a reminder that is due at `due_at`, or `in_` this many seconds. Adding it again with its id changes nothing.
 
-    Delivery "pull" leaves it to `claim_reminders`, "push" to the server's notifier, "auto" to whichever comes first. A
-    reminder that is already due is delivered at once. Raises `Rejected`, and `Conflict` for an id of another reminder.
+    With delivery "pull" it is delivered by `claim_reminders`, with "push" by the server's notifier, with "auto" by
+    whichever is first. It may be due already. Raises `Rejected`, and `Conflict` for the id of another reminder.
     """
 
     route: ClassVar = "POST /v1/reminders"
-    due_at: Annotated[Moment | None, Meta(description="When, with a time zone.")] = None
+    due_at: Annotated[
+        Moment | None, Meta(description="The due time, with a time zone, such as 2027-05-01T09:30:00Z.")
+    ] = None
     # Counted by the server's clock, by which the reminder becomes due.
-    in_: Annotated[Seconds | None, Meta(description="In so many seconds.")] = field(default=None, name="in_seconds")
+    in_: Annotated[Seconds | None, Meta(description="Seconds from now until it is due.")] = field(
+        default=None, name="in_seconds"
+    )
     channel: ChannelId | None = None
     delivery: Annotated[Delivery, Meta(description="Who delivers it.")] = "auto"
     id: Annotated[str | None, label("An id of your own.")] = None
 
     def checked(self) -> Remind:
-        """Give the reminder an id, so that it is stored once however often it is sent."""
+        """Give the reminder an id, so that it is stored only once if it is sent again."""
         self.draft()
         return replace(self, id=self.id or new_id())
 
     def draft(self) -> ReminderDraft:
-        """Return the reminder that the call describes. Raises `Rejected` unless it says when, in one of two ways."""
+        """Return the reminder of the call. Raises `Rejected` unless exactly one of the two times is given."""
         fields = ("session", "recipient", "message", "due_at", "channel", "delivery", "id")
         draft = ReminderDraft(
             **{name: getattr(self, name) for name in fields}, in_seconds=cast("float | None", self.in_)
@@ -104,19 +108,19 @@ class ListReminders(Paged[ReminderPage], kw_only=True, frozen=True):
 
 
 class _Claim(Call[ClaimedReminders], frozen=True):
-    limit: Annotated[int, Meta(ge=1, le=MAX_CLAIM, description="Claim at most this many.")] = 20
+    limit: Annotated[int, Meta(ge=1, le=MAX_CLAIM, description="The maximum number of reminders to claim.")] = 20
 
 
 class ClaimReminders(_Claim, kw_only=True, frozen=True):
-    """Claim due reminders to deliver them, longest due first: nobody else gets them until the lease ends.
+    """Claim due reminders for delivery, longest due first: nobody else gets them until the lease expires.
 
-    Confirm each with `reminder_delivered`; one that is not confirmed within the lease becomes due again. Raises
+    Confirm each with `reminder_delivered`; a reminder that is not confirmed in time becomes due again. Raises
     `Rejected`.
     """
 
     route: ClassVar = "POST /v1/reminders/claim"
     lease_seconds: Annotated[
-        float, Meta(ge=1, le=MAX_LEASE_SECONDS, description="Seconds for which they are yours.")
+        float, Meta(ge=1, le=MAX_LEASE_SECONDS, description="Seconds until the claim expires.")
     ] = 60.0
     recipient: Annotated[str | None, label("Only for this recipient.")] = None
 
@@ -124,7 +128,8 @@ class ClaimReminders(_Claim, kw_only=True, frozen=True):
 class ConfirmReminder(Call[Reminder], frozen=True):
     """Confirm that a claimed reminder was delivered. A second confirmation changes nothing.
 
-    Raises `NotFound`, and `Conflict` when the claim has ended and somebody else has it: it may be delivered twice.
+    Raises `NotFound`, and `Conflict` if the claim has expired and somebody else has claimed it: it may be delivered
+    twice.
     """
 
     route: ClassVar = "POST /v1/reminders/{id}/delivered"
@@ -133,14 +138,14 @@ class ConfirmReminder(Call[Reminder], frozen=True):
 
 
 class CancelReminder(Call[Deleted], frozen=True):
-    """Delete a reminder, delivered or not; returns False when there was none."""
+    """Delete a reminder, delivered or not; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/reminders/{id}"
     reminder_id: ReminderId = field(name="id")
 
 
 class ListNotifications(Paged[NotificationPage], kw_only=True, frozen=True):
-    """List notifications that are not acknowledged, oldest first; with `everything` also those that are."""
+    """List notifications that are not acknowledged, oldest first; with `everything` also acknowledged ones."""
 
     route: ClassVar = "GET /v1/notifications"
     user: Annotated[str | None, label("Only for this end user.")] = None
@@ -150,7 +155,7 @@ class ListNotifications(Paged[NotificationPage], kw_only=True, frozen=True):
 
 
 class AcknowledgeNotifications(Call[Acknowledged], frozen=True):
-    """Acknowledge notifications; returns how many were not acknowledged before. Raises `Rejected`."""
+    """Acknowledge notifications; return how many were not acknowledged before. Raises `Rejected`."""
 
     route: ClassVar = "POST /v1/notifications/acknowledge"
-    ids: Annotated[Sequence[str], checked(_check_ids, "Ids of at most 1,000 notifications.")]
+    ids: Annotated[Sequence[str], checked(_check_ids, "The ids of 1 to 1,000 notifications.")]

@@ -18,7 +18,7 @@ from reverie.sessions.scratchpad_types import Cleared, ScratchpadEntries, Scratc
 from reverie.sessions.types import Compacted, MessageList, Session, SessionExport, SessionList, SessionSummary
 from reverie.types import Deleted
 
-# A scratchpad holds what an agent needs while it works: a page, not a store.
+# A scratchpad is for what an agent needs while it works: a page, not a store.
 MAX_ITEMS: Final = 32
 MAX_ITEM_CHARACTERS: Final = 240
 MAX_KEYS: Final = 256
@@ -26,21 +26,21 @@ MAX_KEY_CHARACTERS: Final = 128
 MAX_VALUE_BYTES: Final = 64 * 1024
 MAX_DESCRIPTION_BYTES: Final = 4 * 1024
 
-# A language model may read the session once more before it ends.
+# A language model may extract memories from the session before it ends.
 _ENDING_SECONDS: Final = 300.0
-# A language model may be asked several times before the answer.
+# It may take several calls of the language model.
 _COMPACT_SECONDS: Final = 180.0
 
 Status = Literal["active", "idle", "archived"]
 
 
 def check_items(field: str, items: Sequence[object]) -> list[str]:
-    """Return the list of a scratchpad. Raises `Rejected` naming the item at fault."""
+    """Return the list of a scratchpad. Raises `Rejected` naming the invalid item."""
     if isinstance(items, str):
         raise Rejected(f"{field} must be a list of texts, not one text", field=field)
     checked_items = [_check_item(f"{field}[{number}]", item) for number, item in enumerate(items)]
     if len(items) > MAX_ITEMS:
-        raise Rejected(f"{len(items)} items; the limit is {MAX_ITEMS}: leave out what is done", field=field)
+        raise Rejected(f"{len(items)} items; the limit is {MAX_ITEMS}: leave out finished ones", field=field)
     return checked_items
 
 
@@ -54,11 +54,11 @@ def _check_item(field: str, item: object) -> str:
 
 
 def check_value(field: str, value: Any) -> Any:
-    """Return the value of a scratchpad key. Raises `Rejected` for what JSON cannot hold in 64 KiB."""
+    """Return the value of a scratchpad key. Raises `Rejected` unless it is JSON of at most 64 KiB."""
     check_depth(field, value)
     check_json(field, value, MAX_VALUE_BYTES)
     if not _is_finite(value):
-        raise Rejected(f"{field} holds a number that JSON cannot write: NaN or an infinity", field=field)
+        raise Rejected(f"{field} contains NaN or infinity, which JSON cannot represent", field=field)
     return value
 
 
@@ -72,7 +72,7 @@ def _is_finite(value: object) -> bool:
 
 
 def check_description(field: str, description: str) -> str:
-    """Return the description of a channel. Raises `Rejected` when it is too long."""
+    """Return the description of a channel. Raises `Rejected` if it is too long."""
     check_text(field, description, MAX_DESCRIPTION_BYTES)
     return description
 
@@ -91,7 +91,7 @@ RefCode = Annotated[str, label("The reference code of a session.")]
 
 
 class ListSessions(Call[SessionList], frozen=True):
-    """List sessions, most recently active first; archived ones only when `status` asks for them."""
+    """List sessions, most recently active first; archived ones only with `status="archived"`."""
 
     route: ClassVar = "GET /v1/sessions"
     limit: Limit = 50
@@ -121,7 +121,7 @@ class ListMessages(InSession[MessageList], frozen=True):
 
 
 class GetWorkingMemory(InSession[MessageList], frozen=True):
-    """Return the newest messages of a session, oldest first, mostly without reading the database. Raises `NotFound`."""
+    """Return the newest messages of a session (at most 50), oldest first, usually from memory. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/sessions/{session}/working"
 
@@ -133,19 +133,19 @@ class ExportSession(InSession[SessionExport], frozen=True):
 
 
 class ForgetSession(InSession[Deleted], frozen=True):
-    """Delete a session and everything that came from it, also what is not stored yet; False when there was none."""
+    """Delete a session and everything derived from it, also what is not stored yet; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/sessions/{session}"
 
 
 class DeleteWorkspace(Call[Deleted], frozen=True):
-    """Delete this client's whole workspace, of all agents, for good; returns False when there was none."""
+    """Delete the whole workspace of this client permanently, for all agents; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/workspace"
 
 
 class StartSession(InSession[Session], kw_only=True, frozen=True):
-    """Create a session before its first message, or reopen an idle one; an active one stays as it is.
+    """Create a session before its first message, or reopen an idle one; an active one stays unchanged.
 
     Raises `Rejected`, and `Conflict` for an archived one.
     """
@@ -159,7 +159,7 @@ class StartSession(InSession[Session], kw_only=True, frozen=True):
 
 
 class CloseSession(InSession[Session], frozen=True):
-    """End an active session: it becomes idle, memories are extracted once more, conversation memories are deleted.
+    """End an active session: extract memories once more, delete its conversation memories, and make it idle.
 
     Raises `NotFound`, and `Conflict` for a session that is not active.
     """
@@ -169,7 +169,7 @@ class CloseSession(InSession[Session], frozen=True):
 
 
 class ArchiveSession(InSession[Session], kw_only=True, frozen=True):
-    """Archive an idle session; with `force` an active one too. Raises `NotFound` and `Conflict`."""
+    """Archive an idle session, or with `force` an active one. Raises `NotFound` and `Conflict`."""
 
     route: ClassVar = "POST /v1/sessions/{session}/archive"
     response_timeout_seconds: ClassVar = _ENDING_SECONDS
@@ -177,7 +177,7 @@ class ArchiveSession(InSession[Session], kw_only=True, frozen=True):
 
 
 class GetSummary(InSession[SessionSummary], frozen=True):
-    """Return the rolling summary of a session and what it covers; its text is empty before the first one.
+    """Return the rolling summary of a session and what it covers; the text is empty before the first summary.
 
     Raises `NotFound` and `Unavailable`.
     """
@@ -186,10 +186,10 @@ class GetSummary(InSession[SessionSummary], frozen=True):
 
 
 class CompactSession(InSession[Compacted], frozen=True):
-    """Condense the oldest turns of a session now, until its summary and its turns fit into the token budget.
+    """Condense the oldest turns of a session now, until its summary and the other turns fit into the token budget.
 
-    Without a budget, until a rolling summary would stop. The newest turn stays, and no message is removed: `restore`
-    with the same budget then covers everything. Raises `Rejected`, `NotFound` and `Unavailable`.
+    Without a budget, the settings of the rolling summary apply. The newest turn is never condensed and no message is
+    deleted: `restore` with the same budget then covers everything. Raises `Rejected`, `NotFound` and `Unavailable`.
     """
 
     route: ClassVar = "POST /v1/sessions/{session}/compact"
@@ -198,14 +198,14 @@ class CompactSession(InSession[Compacted], frozen=True):
 
 
 class MoveSession(InSession[Session], frozen=True):
-    """Move a session to a channel that exists. Raises `NotFound`."""
+    """Move a session to an existing channel. Raises `NotFound`."""
 
     route: ClassVar = "PUT /v1/sessions/{session}/channel"
     channel: ChannelId
 
 
 class ListChannels(Call[ChannelList], frozen=True):
-    """List all channels and how many sessions and memories each holds: the default one first, then by id."""
+    """List all channels with the numbers of their sessions and memories: the default one first, then by id."""
 
     route: ClassVar = "GET /v1/channels"
 
@@ -221,7 +221,7 @@ class GetChannel(_InChannel, frozen=True):
 
 
 class CreateChannel(Call[Channel], frozen=True, rename={"channel": "id"}):
-    """Create a channel. Raises `Rejected`, and `Conflict` when it was created before."""
+    """Create a channel. Raises `Rejected`, and `Conflict` if it exists."""
 
     route: ClassVar = "POST /v1/channels"
     channel: ChannelId
@@ -236,14 +236,14 @@ class DescribeChannel(_InChannel, frozen=True):
 
 
 class DeleteChannel(Call[Deleted], frozen=True):
-    """Delete an empty channel. Raises `NotFound`, and `Conflict` for the default one and one that is in use."""
+    """Delete an empty channel. Raises `NotFound`, and `Conflict` for the default channel and one that is in use."""
 
     route: ClassVar = "DELETE /v1/channels/{channel}"
     channel: ChannelId
 
 
 class GetScratchpad(InSession[ScratchpadList], frozen=True):
-    """Return the list of a session's scratchpad; empty when nothing was written."""
+    """Return the list of a session's scratchpad; empty if nothing was written."""
 
     route: ClassVar = "GET /v1/scratchpads/{session}/items"
 
@@ -256,19 +256,19 @@ class WriteScratchpad(InSession[ScratchpadList], frozen=True):
 
 
 class ClearScratchpad(InSession[Cleared], frozen=True):
-    """Delete the list of a session's scratchpad; returns how many items it had."""
+    """Delete the list of a session's scratchpad; return how many items it had."""
 
     route: ClassVar = "DELETE /v1/scratchpads/{session}/items"
 
 
 class ListScratchpadKeys(InSession[ScratchpadEntries], frozen=True):
-    """Return all keys of a session's scratchpad with their values, by key."""
+    """Return all keys of a session's scratchpad with their values, sorted by key."""
 
     route: ClassVar = "GET /v1/scratchpads/{session}/keys"
 
 
 class GetScratchpadKey(InSession[ScratchpadEntry], frozen=True):
-    """Return one key of a session's scratchpad. Raises `NotFound`."""
+    """Return a key of a session's scratchpad with its value. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/scratchpads/{session}/keys/{key}"
     key: Key
@@ -283,13 +283,13 @@ class WriteScratchpadKey(InSession[ScratchpadEntry], frozen=True):
 
 
 class DeleteScratchpadKey(InSession[Deleted], frozen=True):
-    """Delete a key of a session's scratchpad; returns False when there was none."""
+    """Delete a key of a session's scratchpad; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/scratchpads/{session}/keys/{key}"
     key: Key
 
 
 class ClearScratchpadKeys(InSession[Cleared], frozen=True):
-    """Delete all keys of a session's scratchpad; returns how many there were."""
+    """Delete all keys of a session's scratchpad; return how many there were."""
 
     route: ClassVar = "DELETE /v1/scratchpads/{session}/keys"

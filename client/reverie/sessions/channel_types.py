@@ -1,4 +1,4 @@
-"""Channels: the topics of a workspace that sessions and memories lie in."""
+"""The channels that calls return: topics of a workspace that group sessions and memories."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import msgspec
 
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A topic, how many sessions lie in it, and how many memories belong to it.
+    """A channel with the number of its sessions and memories.
 
-    `created_at` is when it was made or first named; a default channel that nothing lies in has none.
+    `created_at` is when it was created or first used; an empty default channel has none.
     """
 
     id: str

@@ -1,4 +1,4 @@
-"""Read the newest messages of a session through a client's connection, from the broker where it has them."""
+"""Read the newest messages of a session: from the broker if the client is connected to it, else from the server."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The working notes of a session: a list, and keys with values."""
+"""The parts of a scratchpad that calls return: a list of texts, and keys with values."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ import msgspec
 
 
 class ScratchpadList(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The list of a session, and when it was written; empty where it never was."""
+    """The list of a session and when it was last written; empty if it never was."""
 
     items: list[str]
     updated_at: datetime | None = None
 
 
 class ScratchpadEntry(msgspec.Struct, frozen=True, kw_only=True):
-    """A key and its value: any JSON."""
+    """A key and its value, which may be any JSON."""
 
     key: str
     value: Any
@@ -25,12 +25,12 @@ class ScratchpadEntry(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ScratchpadEntries(msgspec.Struct, frozen=True, kw_only=True):
-    """All keys of a session, in their order."""
+    """All keys of a session, sorted by key."""
 
     entries: list[ScratchpadEntry]
 
 
 class Cleared(msgspec.Struct, frozen=True, kw_only=True):
-    """How many entries were removed."""
+    """The number of deleted entries."""
 
     cleared: int

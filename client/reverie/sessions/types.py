@@ -1,4 +1,4 @@
-"""What the calls about sessions return."""
+"""The sessions, messages and summaries that calls return."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ class SessionSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Compacted(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to `compact`: how many messages were condensed, and the summary."""
+    """The response to `compact`: how many messages were condensed, and the summary."""
 
     condensed: int
     summary: SessionSummary

@@ -1,6 +1,6 @@
-"""Working memory as the client reads it: where the newest messages of a session lie in the broker.
+"""Read working memory, the newest messages of a session, from the broker.
 
-The keys are named here and nowhere else. Only the server side writes under them; a list that exists is complete.
+This module alone defines the keys. Only workers and the server write them; a list that exists is complete.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from reverie.sessions.types import Message
 
 
 def working_key(prefix: str, workspace: str, agent: str, session: str) -> str:
-    """The list of a session's newest messages, oldest first."""
+    """Return the key of the list of a session's newest messages, oldest first."""
     return f"{prefix}working:{workspace}:{agent}\x1f{session}"
 
 
 def working_epoch_key(prefix: str, workspace: str, agent: str, session: str) -> str:
-    """A counter that is raised whenever the list is dropped."""
+    """Return the key of a counter that increases whenever the list is dropped."""
     return f"{prefix}working-epoch:{workspace}:{agent}\x1f{session}"
 
 
 def working_patterns(prefix: str, workspace: str) -> tuple[str, str]:
-    """Patterns that match every key of a workspace."""
+    """Return the patterns that match all keys of a workspace."""
     return f"{prefix}working:{workspace}:*", f"{prefix}working-epoch:{workspace}:*"
 
 
 def read_working(broker: redis.Redis, *, prefix: str, workspace: str, agent: str, session: str) -> list[Message] | None:
-    """The newest messages, oldest first; None when the store has to be asked. Raises `Unavailable`."""
+    """Return the newest messages, oldest first, or None if they must be read from the store. Raises `Unavailable`."""
     key = working_key(prefix, workspace, agent, session)
     found = call_broker(lambda: cast("list[bytes]", broker.lrange(key, 0, -1)))
     return [msgspec.json.decode(item, type=Message) for item in found] if found else None

@@ -1,1 +1,1 @@
-"""The calls for what background jobs changed: the curation log, undo, and the notebook in git."""
+"""The calls for the curation log, undo, memory files in git, and promotions."""

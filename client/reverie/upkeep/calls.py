@@ -1,4 +1,4 @@
-"""The calls for what background jobs changed: the curation log, undo, the notebook in git, and promotions."""
+"""The calls for the curation log, undo, memory files in git, and promotions."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from reverie.fields import Limit, checked, label
 from reverie.upkeep.curation_types import CurationEntry, CurationList, Undone
 from reverie.upkeep.notebook_types import Checkpoint, CommitList, Difference, PromotionList
 
-# Each entry is a transaction of its own, of some milliseconds; a month of an agent's has thousands.
+# Each entry is undone in its own transaction of some milliseconds; an agent has thousands of entries a month.
 _UNDO_ALL_SECONDS: Final = 300.0
 _MESSAGE_BYTES: Final = 4_096
 
@@ -30,9 +30,9 @@ Action = Annotated[str | None, Meta(description="Only entries of this action.")]
 
 
 class ListCuration(Paged[CurationList], kw_only=True, frozen=True):
-    """List what jobs changed, newest first, without the changed rows.
+    """List what background jobs changed in this agent's memories, newest first, without the changed rows.
 
-    The ids of entries in the account store begin with "account-".
+    Ids of entries about the account tier begin with "account-".
     """
 
     route: ClassVar = "GET /v1/curation"
@@ -42,16 +42,16 @@ class ListCuration(Paged[CurationList], kw_only=True, frozen=True):
 
 
 class GetCurationEntry(Call[CurationEntry], frozen=True):
-    """Return an entry with the rows that it changed, before and after. Raises `NotFound`."""
+    """Return an entry of the curation log with the changed rows, before and after. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/curation/{entry}"
     entry: EntryId
 
 
 class Undo(Call[CurationEntry], frozen=True):
-    """Restore everything that an entry changed: rows, vectors and words. No job does again what was undone.
+    """Restore everything that an entry changed, including search indexes. Jobs do not repeat an undone change.
 
-    Raises `NotFound`, and `Conflict` when something has changed since; the error names what to undo first.
+    Raises `NotFound`, and `Conflict` if something has changed since; the error names what to undo first.
     """
 
     route: ClassVar = "POST /v1/curation/{entry}/undo"
@@ -59,10 +59,10 @@ class Undo(Call[CurationEntry], frozen=True):
 
 
 class UndoAll(Call[Undone], kw_only=True, frozen=True):
-    """Undo all entries of a job, of an action, or since a time, newest first.
+    """Undo all entries that match a job, an action and a start time, newest first.
 
-    Entries that cannot be undone are in `failed` with the reason. Raises `Rejected` when nothing is named, unless
-    `everything` is set.
+    Entries that cannot be undone are listed in `failed` with the reason. Raises `Rejected` if none of the three is
+    given, unless `everything` is set.
     """
 
     route: ClassVar = "POST /v1/curation/undo"
@@ -73,19 +73,19 @@ class UndoAll(Call[Undone], kw_only=True, frozen=True):
     everything: Annotated[bool, Meta(description="Undo all entries.")] = field(default=False, name="all")
 
     def checked(self) -> UndoAll:
-        """Raise `Rejected` when nothing is named, or the time has no zone."""
+        """Raise `Rejected` if no filter is given, or the time has no time zone."""
         if self.since is not None and self.since.tzinfo is None:
             raise Rejected("since needs a time zone, as in 2026-05-01T12:00:00Z", field="since")
         if not (self.job or self.action or self.since or self.everything):
-            raise Rejected("name a job, an action or a time (since), or set all: nothing was undone", field="all")
+            raise Rejected("nothing was undone: give job, action or since, or set all", field="all")
         return self
 
 
 class MakeCheckpoint(Call[Checkpoint], frozen=True):
-    """Commit this agent's memory files as they are now; without a commit when nothing has changed since the last one.
+    """Commit this agent's memory files as they are now, if anything has changed since the last commit.
 
-    What is kept out of the files (secrets, files over 1 MiB) is in `refused`. Raises `Rejected` for the message,
-    `Conflict` when workspace git is off, `NotFound` for a workspace without memories, and `Unavailable`.
+    Files that are not committed (those with secrets or over 1 MiB) are listed in `refused`. Raises `Rejected` for the
+    message, `Conflict` if workspace git is off, `NotFound` for an empty workspace, and `Unavailable`.
     """
 
     route: ClassVar = "POST /v1/checkpoints"
@@ -93,24 +93,24 @@ class MakeCheckpoint(Call[Checkpoint], frozen=True):
 
 
 class ListHistory(Call[CommitList], frozen=True):
-    """List the commits of this agent's memory files, newest first. Raises `Conflict` when workspace git is off."""
+    """List the commits of this agent's memory files, newest first. Raises `Conflict` if workspace git is off."""
 
     route: ClassVar = "GET /v1/history"
     limit: Limit = 20
 
 
 class GetDiff(Call[Difference], frozen=True):
-    """Return the difference between two commits of this agent's memory files, as a unified diff.
+    """Return the unified diff between two commits of this agent's memory files.
 
-    Ids may be shortened to 7 characters. Raises `NotFound`, `Rejected`, and `Conflict` when workspace git is off.
+    Ids may be shortened to 7 characters. Raises `NotFound`, `Rejected`, and `Conflict` if workspace git is off.
     """
 
     route: ClassVar = "GET /v1/history/diff"
     a: Annotated[str, Meta(description="The older commit: its id, or HEAD.")]
-    b: Annotated[str | None, Meta(description="The newer commit; the newest by default.")] = None
+    b: Annotated[str | None, Meta(description="The newer commit; by default the newest.")] = None
 
 
 class ListPromotions(Paged[PromotionList], frozen=True):
-    """List what dream sweeps promoted, newest first, with the present content of each memory."""
+    """List the promotions by dream sweeps, newest first, with the present content of each memory."""
 
     route: ClassVar = "GET /v1/promotions"

@@ -1,4 +1,4 @@
-"""What background work did to memories, as its owner sees it."""
+"""The entries of the curation log that calls return: what background jobs changed."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class CurationChange(msgspec.Struct, frozen=True, kw_only=True):
-    """A row before and after; null where there was none, or is none any more."""
+    """A row before and after the change: `before` is null for an added row, `after` for a deleted one."""
 
     table: str
     before: dict[str, Any] | None = None
@@ -17,10 +17,10 @@ class CurationChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CurationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One thing that a job did: to which memories, or to which session's summary, and why. It can be undone.
+    """One change by a job, to memories or to a session's summary, and its reason. It can be undone.
 
-    An `id` like "account-7" is of the account tier, which holds across workspaces. `changes` are shown where one entry
-    is asked for.
+    An `id` such as "account-7" is that of a change in the account tier, which all workspaces share. `changes` are
+    present only when a single entry is read.
     """
 
     id: str
@@ -35,13 +35,13 @@ class CurationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 
 
 class CurationList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of entries, the newest first."""
+    """A page of entries, newest first."""
 
     entries: list[CurationEntry]
 
 
 class Undone(msgspec.Struct, frozen=True, kw_only=True):
-    """The answer to undoing several entries: which were, and why each of the others could not be."""
+    """The response to `undo_all`: ids of undone entries, and the reason for each that could not be undone."""
 
     undone: list[str]
     failed: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What an agent's notebook tells: the commits of its files, how they differ, and what dreams promoted."""
+"""The commits of an agent's memory files, their differences, and the promotions that calls return."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
-    """One state of an agent's files: its id, when and why it was made, and which files it changed."""
+    """A commit of an agent's memory files: its id, time, message and changed files."""
 
     id: str
     at: datetime
@@ -17,39 +17,39 @@ class Commit(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RefusedFile(msgspec.Struct, frozen=True, kw_only=True):
-    """What was kept out of an agent's files, and why."""
+    """A file that was not committed, and why."""
 
     path: str
     why: str
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The answer to `checkpoint`. There is no commit where nothing had changed since the last one."""
+    """The response to `checkpoint`. There is no commit if nothing has changed since the last one."""
 
     commit: Commit | None = None
     refused: list[RefusedFile] = []
 
 
 class CommitList(msgspec.Struct, frozen=True, kw_only=True):
-    """Commits, the newest first."""
+    """Commits, newest first."""
 
     commits: list[Commit]
 
 
 class Difference(msgspec.Struct, frozen=True, kw_only=True):
-    """How two commits differ, as unified text; empty where they do not."""
+    """The unified diff of two commits; empty if they are the same."""
 
     text: str
 
     def __str__(self) -> str:
-        """The text itself."""
+        """Return the diff."""
         return self.text
 
 
 class Promotion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What a dream sweep promoted. `phase` is "kept" for a memory that became long-term, "made" for one that it made.
+    """A promotion by a dream sweep. `phase` is "kept" if a memory became long-term, "made" if the sweep created it.
 
-    `kind` and `content` are those of the memory now; absent where it is forgotten.
+    `kind` and `content` are the memory's present ones; absent if it has been deleted.
     """
 
     memory: str
@@ -61,6 +61,6 @@ class Promotion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class PromotionList(msgspec.Struct, frozen=True, kw_only=True):
-    """A page of promotions, the newest first."""
+    """A page of promotions, newest first."""
 
     promotions: list[Promotion]
