@@ -219,7 +219,7 @@ def test_the_command_line_of_sessions(here: Runtime, ana: Reverie, reverie: Comm
 
 def test_the_command_line_of_scratchpads(reverie: CommandLine) -> None:
     """Given notes, then they are written, shown and cleared, for people and as JSON."""
-    assert reverie("scratchpads", "write", "s", "find flights", "book").out == "2 items.\n"
+    assert reverie("scratchpads", "write", "s", "find flights", "book").out == "2 items written.\n"
     assert reverie("scratchpads", "write", "s", "--key", "k", "--value", '{"a": 1}').out == "k is set.\n"
     assert reverie("scratchpads", "show", "s").out.splitlines() == ["- find flights", "- book", 'k = {"a":1}']
     assert reverie("scratchpads", "show", "s", "--key", "k").json == {"a": 1}
@@ -234,7 +234,7 @@ def test_the_command_line_of_scratchpads(reverie: CommandLine) -> None:
 def test_the_command_line_of_channels(here: Runtime, ana: Reverie, reverie: CommandLine) -> None:
     """Given channels, then they are made, listed, described, filled and deleted, for people and as JSON."""
     say(here, ana, "hello")
-    assert "is there" in reverie("channels", "create", "garden", "--description", "beds").out
+    assert "is created" in reverie("channels", "create", "garden", "--description", "beds").out
     assert reverie("channels", "move", "s", "garden").out == "Session s is in channel garden.\n"
     assert "1 session, 0 memories" in reverie("channels", "show", "garden").out
     assert reverie("channels", "describe", "garden", "roses", "--json").json["description"] == "roses"

@@ -134,7 +134,7 @@ def test_the_account_is_looked_after_like_a_workspace(reverie: Reverie, pipe: Pi
     assert status[ACCOUNT_STORE]["schema"] == status[ACCOUNT_STORE]["newest"]
     assert verify(account).wrong == []
     both = reverie("--account", "--all")
-    assert (both.code, both.err) == (2, "reverie: --all and --account: --all takes the account in\n")
+    assert (both.code, both.err) == (2, "reverie: give --all or --account: --all includes the account\n")
 
 
 def test_an_interruption_says_how_far_it_came_and_without_options_it_is_gone_on_with(

@@ -1,6 +1,6 @@
-"""The command line `reverie`: every command prints for people, or JSON with `--json`, and fails in one line.
+"""The command line `reverie`: every command prints text, or JSON with `--json`, and reports an error in one line.
 
-Exit codes: 0 done, 1 failed, 2 the command or its input was at fault, 130 interrupted.
+Exit codes: 0 success, 1 failure, 2 wrong command or invalid input, 130 interrupted.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from reverie.errors import Conflict, NotFound, Rejected, ReverieError
 
 __all__ = ["main", "register_commands"]
 
-# Each registers its commands when it is imported.
+# Each module registers its commands on import.
 _COMMAND_MODULES: Final = (
     "worker.cli.broker",
     "worker.cli.stack",
@@ -47,7 +47,7 @@ _COMMAND_MODULES: Final = (
 def main() -> None:
     """Run the command given on the command line and exit with its code."""
     try:
-        # Here and not above: importing takes half a second, in which Ctrl-C may come.
+        # Inside the try: importing takes half a second, in which Ctrl-C may come.
         register_commands()
         from worker.cli.application import application
 
@@ -61,21 +61,21 @@ def main() -> None:
     except KeyboardInterrupt:
         _fail("interrupted", code=130)
     except BrokenPipeError:
-        # The reader of our output has gone; Python would complain once more while it closes standard output.
+        # The reader of the output has gone; Python would print another error when it closes standard output.
         sys.stderr.close()
         sys.exit(1)
     except OSError as error:
-        # What nobody foresaw of files and folders: its own words say which one and why.
+        # An unexpected error of a file or folder: it names the path and the reason.
         _fail(f"{error.filename}: {error.strerror}" if error.filename else str(error), code=1)
 
 
 def register_commands() -> None:
-    """Import every module of commands, so that the application knows them all."""
+    """Import every module of commands, which registers them with the application."""
     for module in _COMMAND_MODULES:
         import_module(module)
 
 
 def _fail(text: str, *, code: int) -> NoReturn:
-    """Say what went wrong on standard error and exit."""
-    print(f"reverie: {text}", file=sys.stderr)  # noqa: T201 - the face of the program
+    """Print an error to standard error and exit."""
+    print(f"reverie: {text}", file=sys.stderr)  # noqa: T201 - the output of the program
     sys.exit(code)

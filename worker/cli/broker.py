@@ -1,4 +1,4 @@
-"""`reverie broker-url`: where tasks come from, for an agent's own workers."""
+"""`reverie broker-url`: the URL of the broker, for an agent's own workers."""
 
 from __future__ import annotations
 

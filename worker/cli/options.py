@@ -6,7 +6,7 @@
         ...
 
 Each field of the call becomes `--its-name`, or an argument where it is named among `arguments`; lists become an option
-that can be repeated, named in the singular. What is wrong is `Rejected` by the call itself, with the field.
+that can be repeated, named in the singular. Invalid values are `Rejected` by the call itself, with the field.
 """
 
 from __future__ import annotations
@@ -63,11 +63,11 @@ def takes(
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def command(*args: Any, **kwargs: Any) -> None:
-            given = {name: value for name in parameters if (value := kwargs.pop(name)) is not None}
-            given |= {name: parse(given[name]) for name, parse in (parsers or {}).items() if name in given}
-            given = {encode_names[name]: value for name, value in given.items()}
+            values = {name: value for name in parameters if (value := kwargs.pop(name)) is not None}
+            values |= {name: parse(values[name]) for name, parse in (parsers or {}).items() if name in values}
+            values = {encode_names[name]: value for name, value in values.items()}
             try:
-                call = build(kind, _decoded(kind, given))
+                call = build(kind, _decoded(kind, values))
             except Rejected as error:
                 names = {encode_names[name]: option.partition("/")[0] for name, option in (options or {}).items()}
                 raise renamed(error, names) from None
@@ -76,7 +76,7 @@ def takes(
         own = inspect.signature(function, eval_str=True).parameters
         positional = [parameters[name] for name in arguments]
         optional = [parameter for name, parameter in parameters.items() if name not in arguments]
-        before = [one for one in own.values() if one.annotation is typer.Context]
+        before = [parameter for parameter in own.values() if parameter.annotation is typer.Context]
         after = [one for name, one in own.items() if name != "call" and one.annotation is not typer.Context]
         command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # read by typer
             [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*before, *positional, *optional, *after)]
@@ -157,11 +157,11 @@ def _description(hint: Any) -> str:
     return next((text for part in get_args(hint) if (text := _description(part))), "")
 
 
-def _decoded(kind: type[Call[Any]], given: dict[str, Any]) -> dict[str, Any]:
+def _decoded(kind: type[Call[Any]], values: dict[str, Any]) -> dict[str, Any]:
     """Return the values with JSON decoded where the call takes an object or any value."""
     hints = get_type_hints(kind, include_extras=True)
     by_name = {field.encode_name: hints[field.name] for field in msgspec.structs.fields(kind)}
-    return {name: _from_json(name, value) if _takes_json(by_name[name]) else value for name, value in given.items()}
+    return {name: _from_json(name, value) if _takes_json(by_name[name]) else value for name, value in values.items()}
 
 
 def _takes_json(hint: Any) -> bool:

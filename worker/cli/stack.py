@@ -1,4 +1,4 @@
-"""Commands that are processes: `up` and the four it keeps alive."""
+"""Commands that run processes: `up`, and `worker`, `beat` and `serve`, which it keeps running."""
 
 from __future__ import annotations
 
@@ -26,17 +26,16 @@ if TYPE_CHECKING:
     from worker.supervision.supervisor import ProcessEvent, ProcessSpec
 
 _PIPELINE_QUEUES = (contract.QUEUE_INGEST, contract.QUEUE_INDEX)
-# -P: the folder in which an agent's developer types `reverie up` may hold a tasks.py or storage.py of their own,
-# and must not come before our packages of these names.
+# -P: the current folder may hold an agent's own tasks.py or storage.py, which must not shadow our packages.
 _PYTHON = (sys.executable, "-P", "-m")
-# Embedding is the long-distance runner: the short steps of the others, and recalls, go before it.
+# Embedding takes longest: the short steps of other workers, and recalls, have priority.
 _EMBED_NICENESS = 10
-# What the jobs do can wait for everything else, and has a worker to itself: a few jobs that wait for a language model
-# would else take every process from the messages that come in.
+# Jobs have the lowest priority and a worker of their own: otherwise a few jobs that wait for a language model would
+# take every process from incoming messages.
 _MAINTENANCE_NICENESS = 15
-# Runs of schedules wait for others, most of the time: threads, of which many wait at once.
+# Runs of schedules mostly wait for webhooks and models, so they use threads.
 _SCHEDULES_AT_ONCE = 16
-# One that is starting beside us has a moment; of one that is not there a person wants to hear soon.
+# Long enough for a broker that is just starting, short enough for a person who waits for the error.
 _BROKER_PATIENCE_SECONDS = 5.0
 
 
@@ -44,7 +43,7 @@ _BROKER_PATIENCE_SECONDS = 5.0
 def up(
     context: typer.Context,
     port: Annotated[int | None, typer.Option(help="The port of the HTTP server.", show_default="7437")] = None,
-    show_logs: Annotated[bool, typer.Option("--logs", help="Write the logs here and not into files.")] = False,
+    show_logs: Annotated[bool, typer.Option("--logs", help="Print the logs instead of writing them to files.")] = False,
 ) -> None:
     """Run everything until Ctrl-C: broker, workers, beat and HTTP server."""
     command = invocation(context)
@@ -64,10 +63,10 @@ def up(
     if not show_logs:
         _log_to_file(settings.data / "logs" / "up.log")
     _open_stores(command.runtime.stores)
-    picture = _Picture(settings)
+    printer = _EventPrinter(settings)
     specs = process_specs(settings, show_logs=show_logs)
     with registered(settings.data, local_url(settings)):
-        code = Supervisor(specs, settings.data, on_event=picture.show).run()
+        code = Supervisor(specs, settings.data, on_event=printer.show).run()
     raise typer.Exit(code)
 
 
@@ -79,32 +78,37 @@ def worker(
     ),
     concurrency: Annotated[
         int | None,
-        typer.Option(min=1, max=64, help="Processes; of `schedules` alone threads.", show_default="1, of threads 16"),
+        typer.Option(
+            min=1,
+            max=64,
+            help="Number of processes, or of threads for schedules alone.",
+            show_default="1; threads 16",
+        ),
     ] = None,
 ) -> None:
-    """Take tasks from queues, on any host that reaches the broker and the data folder."""
-    wanted = [name.strip() for name in queues.split(",") if name.strip()]
-    unknown = sorted(set(wanted) - set(contract.QUEUES))
-    if unknown or not wanted:
+    """Run a worker that takes tasks from queues, on any host that reaches the broker and the data folder."""
+    requested = [name.strip() for name in queues.split(",") if name.strip()]
+    unknown = sorted(set(requested) - set(contract.QUEUES))
+    if unknown or not requested:
         raise Rejected(f"no such queue: {', '.join(unknown) or '(none)'}; there are {', '.join(contract.QUEUES)}")
     settings = invocation(context).settings
     pass_on(settings)
     end_with_supervisor(os.environ)
-    # Unique on a host: workers of the same queues are told apart in `reverie status`.
-    os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(wanted)}-{os.getpid()}")
-    if wanted == [contract.QUEUE_EMBED]:
+    # Unique on a host, so that `reverie status` tells workers of the same queues apart.
+    os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(requested)}-{os.getpid()}")
+    if requested == [contract.QUEUE_EMBED]:
         give_way(_EMBED_NICENESS)
-    elif wanted == [contract.QUEUE_MAINTENANCE]:
+    elif requested == [contract.QUEUE_MAINTENANCE]:
         give_way(_MAINTENANCE_NICENESS)
     from worker.app import app, prepare_threads
 
-    threads = wanted == [contract.QUEUE_SCHEDULES]
+    threads = requested == [contract.QUEUE_SCHEDULES]
     if threads:
         prepare_threads()
     app.worker_main(
         [
             "worker",
-            f"--queues={','.join(wanted)}",
+            f"--queues={','.join(requested)}",
             f"--pool={'threads' if threads else 'prefork'}",
             f"--concurrency={concurrency or (_SCHEDULES_AT_ONCE if threads else 1)}",
             f"--hostname={os.environ[PREFIX + 'PROCESS']}@%h",
@@ -117,7 +121,7 @@ def worker(
 
 @application.command()
 def beat(context: typer.Context) -> None:
-    """Send the periodic jobs. Two of them do no harm."""
+    """Run the scheduler that sends periodic jobs. Running two does no harm."""
     pass_on(invocation(context).settings)
     end_with_supervisor(os.environ)
     os.environ.setdefault(PREFIX + "PROCESS", "beat")
@@ -132,17 +136,17 @@ def serve(
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on.", show_default="7437")] = None,
 ) -> None:
-    """Serve HTTP: messages, recall, sessions, status, metrics."""
+    """Run the HTTP server."""
     command = invocation(context)
     command.flags.update(host=host, port=port)
     pass_on(command.settings)
     os.environ.setdefault(PREFIX + "PROCESS", "server")
-    # Another composition root, in a process of its own: this one imports nothing of it.
+    # The server has its own composition root and process: nothing of it is imported here.
     os.execv(sys.executable, [*_PYTHON, "server"])  # noqa: S606 - our own module
 
 
 def process_specs(settings: Settings, *, show_logs: bool = False) -> list[ProcessSpec]:
-    """Everything that `up` keeps alive, in the order in which it starts."""
+    """Return the processes that `up` keeps running, in the order in which they start."""
     from worker.supervision.embedded_broker import broker_processes
     from worker.supervision.supervisor import ProcessSpec
 
@@ -157,7 +161,7 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
             order=1,
             stop_grace_seconds=grace,
             log_path=None if show_logs else settings.data / "logs" / f"{name}.log",
-            # A warm shutdown would wait for a broker that is going down at the same moment.
+            # A warm shutdown would wait for a broker that stops at the same moment.
             parent_death_signal=signal.SIGKILL,
         )
 
@@ -172,7 +176,7 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
     for number in range(1, settings.schedule_workers + 1):
         specs.append(spec("schedules" if number == 1 else f"schedules-{number}", "worker", schedules))
     specs.append(spec("beat", "beat"))
-    # Last, and waited for: when it answers, everything has been started.
+    # Last, and waited for: when it answers, all other processes have been started.
     return [
         *specs,
         replace(spec("server", "serve"), order=2, ready=lambda: _serves(settings), ready_timeout_seconds=90.0),
@@ -188,13 +192,13 @@ def _serves(settings: Settings) -> bool:
 
 
 def local_url(settings: Settings) -> str:
-    """Where this host reaches the server, also where that listens on every address."""
+    """Return the URL at which this host reaches the server, also when it listens on all addresses."""
     host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
     return f"http://{host}:{settings.port}"
 
 
-class _Picture:
-    """What a person sees of `up`: a line for each process, one when everything is there, and every death."""
+class _EventPrinter:
+    """Prints what happens to the processes of `up`: starts, readiness, crashes and stops."""
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
@@ -202,10 +206,10 @@ class _Picture:
     def show(self, event: ProcessEvent) -> None:
         """Print one event."""
         if event.kind == "process_died":
-            how = event.signal or f"exit code {event.exit_code}"
-            say(f"  {event.name} died ({how}), starting it again in {event.restart_in_seconds or 0:.1f} s")
+            reason = event.signal or f"exit code {event.exit_code}"
+            say(f"  {event.name} died ({reason}); restarting it in {event.restart_in_seconds or 0:.1f} s")
         elif event.kind == "process_keeps_crashing":
-            say(f"  {event.name} keeps crashing; its log is {event.log_path}")
+            say(f"  {event.name} keeps crashing; see its log {event.log_path}")
             for line in event.last_lines:
                 say(f"    {line}")
         elif event.kind == "process_started":
@@ -218,7 +222,7 @@ class _Picture:
 
 
 def _refuse_second(settings: Settings) -> None:
-    """Say so before the port is looked at, which the first one holds: the advice is another."""
+    """Raise the error for a second `up` on the same data folder, before its port is checked."""
     from worker.supervision.run_file import already_running, supervisor_pid
 
     pid = supervisor_pid(settings.data)
@@ -227,7 +231,7 @@ def _refuse_second(settings: Settings) -> None:
 
 
 def _make_folder(data: Path) -> None:
-    """Make the data folder, and be sure that it can be written to."""
+    """Create the data folder. Raises `Unavailable` when it cannot be written."""
     from worker.supervision.processes import private_folder
 
     try:
@@ -241,21 +245,21 @@ def _make_folder(data: Path) -> None:
 
 
 def _refuse_taken_port(settings: Settings) -> None:
-    """Say so before anything is started: another server on this port would answer in the place of ours."""
+    """Raise `Unavailable` before anything starts when the port is taken by another server."""
     try:
         family = socket.getaddrinfo(settings.host, settings.port, type=socket.SOCK_STREAM)[0][0]
         socket.create_server((settings.host, settings.port), family=family).close()
     except OSError as error:
-        # create_server puts the address a second time into its error; a name that is not known has no such number.
-        why = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
+        # The text of create_server repeats the address; the error of an unknown host name has no errno of the system.
+        reason = error.strerror if isinstance(error, socket.gaierror) else os.strerror(error.errno or 0)
         raise Unavailable(
-            f"cannot listen on {settings.host}:{settings.port} ({why}): is another Reverie running?"
-            " `reverie up --port N` takes another port"
+            f"cannot listen on {settings.host}:{settings.port} ({reason}): is another Reverie running?"
+            " use another port with `reverie up --port N`"
         ) from error
 
 
 def _open_stores(stores: object) -> None:
-    """Bring every workspace to the newest schema; one that cannot be used is named and left alone."""
+    """Migrate every workspace to the newest schema; one that cannot be used is reported and skipped."""
     from storage.stores import Stores
 
     assert isinstance(stores, Stores)
@@ -269,9 +273,9 @@ def _open_stores(stores: object) -> None:
 
 
 def _environment(settings: Settings) -> dict[str, str]:
-    """The settings as environment variables, for processes that read them themselves.
+    """Return the settings as environment variables for child processes.
 
-    Defaults too: a flag that asks for one must win over what they find in the environment and in `reverie.toml`.
+    Defaults are included: a flag set to a default must win over the environment and `reverie.toml`.
     """
     values = {PREFIX + name.upper(): str(value) for name, value in settings.model_dump(exclude_none=True).items()}
     values[PREFIX + "DATA"] = str(settings.data.resolve())
@@ -279,7 +283,7 @@ def _environment(settings: Settings) -> dict[str, str]:
 
 
 def pass_on(settings: Settings) -> None:
-    """Put the settings into the environment, where `worker.app` and child processes read them."""
+    """Write the settings to the environment, where `worker.app` and child processes read them."""
     os.environ.update(_environment(settings))
 
 

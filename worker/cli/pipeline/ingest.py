@@ -1,4 +1,4 @@
-"""Commands that talk to a running Reverie as an agent does: ingest, recall, status."""
+"""`reverie ingest`, `recall` and `files add`: send messages and files to a running Reverie, and recall from it."""
 
 from __future__ import annotations
 
@@ -22,22 +22,23 @@ from worker.cli.output import AsJson, print_json, progress_bar, say, shortened, 
 
 _BATCH = 500
 
-files = typer.Typer(help="Documents.", no_args_is_help=True)
+files = typer.Typer(help="Hand over text files.", no_args_is_help=True)
 application.add_typer(files, name="files")
 
 
 @application.command()
 def ingest(
     context: typer.Context,
-    file: Annotated[str, typer.Argument(help="JSON, JSONL, or - for standard input.")],
-    session: Annotated[str | None, typer.Option(help="For messages that name none.")] = None,
-    wait: Annotated[str, typer.Option(help="queued, stored or searchable.")] = "queued",
+    file: Annotated[str, typer.Argument(help="A file of JSON or JSONL, or - for standard input.")],
+    session: Annotated[str | None, typer.Option(help="The session of messages that name none.")] = None,
+    wait: Annotated[str, typer.Option(help="Wait until they are queued, stored or searchable.")] = "queued",
     timeout: Annotated[
-        float, typer.Option(min=0.1, max=contract.MAX_WAIT_SECONDS, help="Seconds to wait for each batch.")
+        float,
+        typer.Option(min=0.1, max=contract.MAX_WAIT_SECONDS, help="Wait this many seconds for each batch."),
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Hand over messages: a list, one a line, or objects with `session` and `messages`."""
+    """Hand over messages: a JSON list, one per line, or objects with `session` and `messages`."""
     if wait not in contract.WAITS:
         raise Rejected(f"--wait is {wait!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
     command = invocation(context)
@@ -52,12 +53,12 @@ def ingest(
             try:
                 receipt = memory.ingest(name, messages, wait=wait, timeout_seconds=timeout)
             except KeyboardInterrupt:
-                # Of the batch that was under way nobody knows; it is not counted.
+                # Whether the current batch arrived is unknown; it is not counted.
                 bar.stop()
                 typer.echo(f"reverie: interrupted: {accepted} of {total} messages had been handed over", err=True)
                 raise typer.Exit(130) from None
             except Rejected as error:
-                # Either each message is at fault, or all are by what they have in common.
+                # Either single messages are invalid, or something that all of them share.
                 whole = [Rejection(index=i, field=error.field, error=str(error)) for i in range(len(messages))]
                 rejected += _rejected(error.items or whole, place)
             else:
@@ -79,25 +80,25 @@ def ingest(
 @application.command()
 @takes(Recall, arguments=("query",), leave_out=("query_embedding", "fts_weight"))
 def recall(context: typer.Context, call: Recall, as_json: AsJson = False) -> None:
-    """Recall what fits a query, best first. Asks the running server."""
+    """Recall messages, files and memories that fit a query, best first. Asks the running server."""
     with client(invocation(context), over_http=True) as reverie:
-        found = reverie.connection.send(call)
+        response = reverie.connection.send(call)
     if as_json:
-        print_json(found)
+        print_json(response)
     else:
-        _print_recall(found)
+        _print_recall(response)
 
 
 @files.command("add")
 def add_files(
     context: typer.Context,
     paths: list[Path],
-    session: Annotated[str | None, typer.Option(help="The session they belong to.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="Tags for all of them.")] = None,
-    wait: Annotated[str, typer.Option(help="queued, stored or searchable.")] = "stored",
+    session: Annotated[str | None, typer.Option(help="The session of the files.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag for all files.")] = None,
+    wait: Annotated[str, typer.Option(help="Wait until they are queued, stored or searchable.")] = "stored",
     as_json: AsJson = False,
 ) -> None:
-    """Hand over text files; one that has not changed is not indexed again."""
+    """Hand over text files; an unchanged file is not indexed again."""
     done, failed = [], {}
     with client(invocation(context)) as memory, progress_bar("files") as bar:
         for path in bar.track(paths):
@@ -123,7 +124,7 @@ def add_files(
 
 
 def client(command: Invocation, *, over_http: bool = False) -> Reverie:
-    """A client with this command's agent, workspace and addresses."""
+    """Return a client for the agent, workspace and addresses of this command."""
     settings = command.settings
     return Reverie(
         agent=command.agent,
@@ -135,9 +136,9 @@ def client(command: Invocation, *, over_http: bool = False) -> Reverie:
 
 
 def _read(file: str) -> list[Any]:
-    """The messages or conversations of a file. Raises `Rejected` with the line that is not JSON."""
+    """Return the messages or sessions in a file. Raises `Rejected` with the line that is not JSON."""
     text = input_of(Path(file))
-    # Windows' editors put it before UTF-8; it is no part of the text.
+    # Editors on Windows write a byte order mark, which is no part of the text.
     text = text.removeprefix(codecs.BOM_UTF8)
     if not text.strip():
         raise Rejected(f"{file} is empty", field="file")
@@ -152,12 +153,12 @@ def _read(file: str) -> list[Any]:
 
 
 def _rejected(faults: Iterable[Rejection], place: int) -> list[dict[str, Any]]:
-    """Rejections of a batch, with their places in the whole file."""
+    """Return the rejections of a batch, with their positions in the whole file."""
     return [{"index": place + fault.index, "field": fault.field, "error": fault.error} for fault in faults]
 
 
 def input_of(path: Path) -> bytes:
-    """What a file holds, or for `-` what comes on standard input. Raises `Rejected`."""
+    """Return the content of a file, or of standard input for `-`. Raises `Rejected`."""
     return sys.stdin.buffer.read() if str(path) == "-" else _bytes_of(path)
 
 
@@ -172,7 +173,7 @@ def _text_of(path: Path) -> str:
     try:
         return _bytes_of(path).decode()
     except UnicodeDecodeError as error:
-        raise Rejected(f"{path} is no text in UTF-8: byte {error.start} cannot be read", field="file") from error
+        raise Rejected(f"{path} is not UTF-8 text: byte {error.start} is invalid", field="file") from error
 
 
 def _line(file: str, number: int, line: bytes) -> Any:
@@ -183,7 +184,7 @@ def _line(file: str, number: int, line: bytes) -> Any:
 
 
 def _batches(items: list[Any], session: str | None) -> Iterator[tuple[str, list[Any]]]:
-    """Runs of messages of one session, in their order."""
+    """Yield consecutive messages of one session in batches."""
     name: str | None = None
     batch: list[Any] = []
     for owner, message in _messages(items, session):
@@ -211,10 +212,10 @@ def _messages(items: list[Any], session: str | None) -> Iterator[tuple[str, Any]
         yield from ((owner, row) for row in rows)
 
 
-def _print_recall(found: RecallResponse) -> None:
-    if found.degraded:
-        say(f"({found.degraded})")
-    for place, memory in enumerate(found.results, start=1):
+def _print_recall(response: RecallResponse) -> None:
+    if response.degraded:
+        say(f"({response.degraded})")
+    for place, memory in enumerate(response.results, start=1):
         who = memory.name or memory.role or " ".join(part for part in (memory.tier, memory.kind) if part)
         for turn in memory.before:
             say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
@@ -223,7 +224,7 @@ def _print_recall(found: RecallResponse) -> None:
             say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
         if memory.explanation is not None:
             say(f"     {_explained(memory.explanation)}")
-    if not found.results:
+    if not response.results:
         say("Nothing found.")
 
 

@@ -1,4 +1,4 @@
-"""`reverie status`: the whole pipeline on one screen. Read from the files and the broker, the server need not be up."""
+"""`reverie status`: the state of the whole pipeline, read from the data folder and the broker without the server."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from worker.cli.output import AsJson, counted, print_json, print_table, say, siz
 from worker.supervision.run_file import supervisor_pid
 
 _WORKSPACES_SHOWN: Final = 5
-# Schedules and reminders are looked for every few seconds: what is so late is not being dealt with.
+# Due schedules and reminders are checked every few seconds: one this late is not being processed.
 _LATE_SECONDS: Final = 60.0
 
 
@@ -23,25 +23,25 @@ _LATE_SECONDS: Final = 60.0
 def status(
     context: typer.Context,
     as_json: AsJson = False,
-    check: Annotated[bool, typer.Option("--check", help="Exit code 1 when something is wrong.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 when something is wrong.")] = False,
 ) -> None:
-    """How the pipeline is: what waits, who works, how long messages take."""
+    """Show the state of the pipeline: backlog, workers, jobs and latency."""
     command = invocation(context)
-    found = read_status(command)
+    state = read_status(command)
     if as_json:
-        print_json(found)
+        print_json(state)
     else:
-        _print(command, found)
-    working = any(worker.queues for worker in found.workers)
-    wrong = found.broker == "down" or not working or bool(found.errors) or bool(_late(command, found.time))
+        _print(command, state)
+    working = any(worker.queues for worker in state.workers)
+    wrong = state.broker == "down" or not working or bool(state.errors) or bool(_late(command, state.time))
     raise typer.Exit(1 if check and wrong else 0)
 
 
 def read_status(command: Invocation) -> PipelineStatus:
-    """The status as this process sees it. It loads no model: what the embedder does, the workers tell."""
-    here = command.runtime
+    """Return the status as seen from this process. No model is loaded: workers report the state of the embedder."""
+    runtime = command.runtime
     no_embedder: GuardedEmbedder | None = None
-    return StatusReader(here.stores, here.inbox, here.monitor, no_embedder).read(now=here.now())
+    return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, no_embedder).read(now=runtime.now())
 
 
 def _print(command: Invocation, found: PipelineStatus) -> None:
@@ -53,7 +53,7 @@ def _print(command: Invocation, found: PipelineStatus) -> None:
     if lag.samples:
         say(f"Lag       p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} of {lag.samples} in 5 minutes")
     else:
-        say("Lag       nothing became searchable in the last 5 minutes")
+        say("Lag       no message became searchable in the last 5 minutes")
     embedders = sorted({worker.embedder for worker in found.workers if worker.embedder})
     say(f"Embedder  {'; '.join(embedders) or command.settings.embedding_provider + ', not used yet'}")
     for line in _language_model(command, found):
@@ -95,7 +95,7 @@ def _print(command: Invocation, found: PipelineStatus) -> None:
 
 
 def _memories(found: PipelineStatus) -> str:
-    """How many stand, and in which workspaces most of them."""
+    """Return how many current memories there are, and in which workspaces most of them."""
     largest = sorted((line for line in found.workspaces if line.memories), key=lambda line: -line.memories)
     shown = [f"{line.memories:,} in {line.name}" for line in largest[:_WORKSPACES_SHOWN]]
     rest = found.memories - found.account.memories - sum(line.memories for line in largest[:_WORKSPACES_SHOWN])
@@ -105,20 +105,20 @@ def _memories(found: PipelineStatus) -> str:
 
 
 def _language_model(command: Invocation, found: PipelineStatus) -> list[str]:
-    """Which one is asked, how the workers find it, and what it took."""
+    """Return lines about the language model: its name, what workers report of it, and its use."""
     used = found.language_model
     if not command.settings.language_model_base_url and not used.last_30_days.calls:
-        return ["Model     no language model is set: jobs go by rules"]
+        return ["Model     no language model is set: jobs use rules"]
     models = sorted({worker.language_model for worker in found.workers if worker.language_model})
     named = command.settings.language_model if command.settings.language_model_base_url else None
     return [
         f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
-        f"          today {_took(used.today)}; last 30 days {_took(used.last_30_days)}",
+        f"          today {_usage(used.today)}; last 30 days {_usage(used.last_30_days)}",
     ]
 
 
 def _time(found: TimeStatus) -> list[str]:
-    """Schedules on one line, reminders and notifications on another, each where there are any."""
+    """Return a line about schedules, and one about reminders and notifications, when there are any."""
     lines = []
     if any(found.schedules.values()):
         overdue = f"; {counted(found.schedules_overdue, 'schedule')} overdue" if found.schedules_overdue else ""
@@ -126,9 +126,9 @@ def _time(found: TimeStatus) -> list[str]:
     reminders = {"waiting": found.reminders_waiting, "due": found.reminders_due}
     notes, failed = found.notifications_unacknowledged, found.pushes_put_back
     if any(reminders.values()) or notes or failed:
-        told = f"; {counted(notes, 'notification')} not acknowledged" if notes else ""
+        unseen = f"; {counted(notes, 'notification')} not acknowledged" if notes else ""
         pushes = f"; {failed:,} could not be pushed yet" if failed else ""
-        lines.append(f"Reminders {_listed(reminders)}{told}{pushes}")
+        lines.append(f"Reminders {_listed(reminders)}{unseen}{pushes}")
     return lines
 
 
@@ -142,12 +142,12 @@ def _runs(found: TimeStatus) -> str:
 
 
 def _late(command: Invocation, found: TimeStatus) -> list[str]:
-    """What should have happened more than a minute ago. Reminders that are left to be pulled may wait for long."""
+    """Return what is more than a minute late. Reminders that an agent pulls may wait, and do not count."""
     pushed = found.reminders_oldest_push_seconds if command.settings.notifier_webhook_url else 0.0
     ages = {
-        "a schedule is overdue by {}: is beat up?": found.schedules_oldest_overdue_seconds,
-        "a run has waited to be started for {}: is a worker of `schedules` up?": found.runs_oldest_pending_seconds,
-        "a reminder has waited to be pushed for {}: does the notifier's webhook answer?": pushed,
+        "a schedule is overdue by {}: is beat running?": found.schedules_oldest_overdue_seconds,
+        "a run has waited for {} to be started: is a worker of schedules running?": found.runs_oldest_pending_seconds,
+        "a reminder has waited for {} to be pushed: does the notifier's webhook answer?": pushed,
     }
     return [line.format(_seconds(age)) for line, age in ages.items() if age > _LATE_SECONDS]
 
@@ -156,16 +156,16 @@ def _listed(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "none"
 
 
-def _took(use: LanguageModelUse) -> str:
+def _usage(use: LanguageModelUse) -> str:
     failed = f" ({use.failures:,} failed)" if use.failures else ""
     cost = f", cost {use.cost:,.4f}" if use.cost else ""
     return f"{counted(use.calls, 'call')}{failed}, {use.input_tokens:,} tokens in, {use.output_tokens:,} out{cost}"
 
 
 def _did(counts: Mapping[str, Any]) -> str:
-    """What a job counted, as far as it is more than nothing; what it only looked at is no result."""
-    told = {name: value for name, value in counts.items() if isinstance(value, int) and value and name != "looked_at"}
-    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in told.items()) or "ok"
+    """Return the counts of a job that are not 0, without what it only looked at."""
+    shown = {name: value for name, value in counts.items() if isinstance(value, int) and value and name != "looked_at"}
+    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in shown.items()) or "ok"
 
 
 def _print_backlog(found: PipelineStatus) -> None:
@@ -179,7 +179,7 @@ def _print_backlog(found: PipelineStatus) -> None:
         if state.waiting or state.retrying
     ]
     rows += [(f"queue {queue}", depth, "-", "-", "-") for queue, depth in found.queues.items() if depth]
-    print_table(("waiting", "count", "oldest", "held", "retrying"), rows, empty="Nothing waits.")
+    print_table(("waiting", "count", "oldest", "claimed", "retrying"), rows, empty="Nothing is waiting.")
 
 
 def _seconds(value: float | None) -> str:

@@ -1,4 +1,4 @@
-"""`reverie curation`: what jobs did to an agent's memories, and taking it back. Works on the data folder itself."""
+"""`reverie curation`: list, show and undo what jobs changed. These commands open the data folder."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ from storage.upkeep.curation import CurationFilter
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, print_table, progress_bar, say, shortened, when
 
-curation = typer.Typer(help="What jobs did to memories, and taking it back.", no_args_is_help=True)
+curation = typer.Typer(help="List and undo what jobs changed.", no_args_is_help=True)
 application.add_typer(curation, name="curation")
 
-_Job = Annotated[str | None, typer.Option(help="Only what this job did, as dream-sweep.")]
-_Action = Annotated[str | None, typer.Option(help="Only this action, as merge.")]
+_Job = Annotated[str | None, typer.Option(help="Only entries of this job, such as dream-sweep.")]
+_Action = Annotated[str | None, typer.Option(help="Only entries of this action, such as merge.")]
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _AGO: Final = re.compile(r"(\d{1,6})([smhdw])")
-# What an undo leaves to the pipeline: memories to be cut anew, chunks to be embedded with another model.
+# Stages to notify after an undo: memories to chunk again, chunks to embed with another model.
 _STAGES: Final = ("chunk", "embed")
 
 
@@ -35,15 +35,15 @@ def list_curation(
     context: typer.Context,
     limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
     offset: Annotated[int, typer.Option(min=0)] = 0,
-    memory: Annotated[str | None, typer.Option(help="Only what was done to this memory.")] = None,
+    memory: Annotated[str | None, typer.Option(help="Only entries about this memory.")] = None,
     job: _Job = None,
     action: _Action = None,
     as_json: AsJson = False,
 ) -> None:
-    """What jobs did, the newest first. Ids that begin with account- are of the account tier."""
+    """List what jobs changed, newest first. Ids that begin with account- are of the account tier."""
     command = invocation(context)
     matching = CurationFilter(memory=memory, job=job, action=action)
-    found = list_entries(_holdings(command), matching, limit=limit, offset=offset)
+    found = list_entries(command.memories, matching, limit=limit, offset=offset)
     if as_json:
         print_json(found)
         return
@@ -60,8 +60,8 @@ def list_curation(
 
 @curation.command("show")
 def show_curation(context: typer.Context, entry: str, as_json: AsJson = False) -> None:
-    """One entry: what was before, and what after."""
-    found = show_entry(_holdings(invocation(context)), entry)
+    """Show an entry with the rows that it changed, before and after."""
+    found = show_entry(invocation(context).memories, entry)
     if as_json:
         print_json(found)
         return
@@ -74,23 +74,23 @@ def show_curation(context: typer.Context, entry: str, as_json: AsJson = False) -
 @curation.command("undo")
 def undo_curation(
     context: typer.Context,
-    entries: Annotated[list[str] | None, typer.Argument(help="Ids of entries.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Every entry of the agent.")] = False,
+    entries: Annotated[list[str] | None, typer.Argument(help="The ids of entries.")] = None,
+    everything: Annotated[bool, typer.Option("--all", help="Undo all entries of the agent.")] = False,
     job: _Job = None,
     action: _Action = None,
-    since: Annotated[str | None, typer.Option(help="Only what was done since: 2h, 3d, or a date and time.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    since: Annotated[str | None, typer.Option(help="Only entries since then: 2h, 3d, or a date and time.")] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Put back what jobs changed: entries by their ids, or all of a job, an action or a time, the newest first."""
+    """Undo what jobs changed: entries by id, or all of a job, an action or a time, newest first."""
     command = invocation(context)
     several = everything or job is not None or action is not None or since is not None
     if bool(entries) == several:
         raise Rejected("name entries, or say which with --job, --action, --since or --all", field="entries")
-    here = _holdings(command)
+    memories = command.memories
     now = command.runtime.now()
     if entries:
-        done = _undo_each(here, entries, now)
+        done = _undo_each(memories, entries, now)
     else:
         moment = _moment(since, now) if since is not None else 0
         if not yes:
@@ -98,25 +98,25 @@ def undo_curation(
         with progress_bar("entries") as bar:
             shown = bar.add_task("entries", total=None)
             done = undo_all(
-                here, CurationFilter(job=job, action=action, since=moment), now=now,
+                memories, CurationFilter(job=job, action=action, since=moment), now=now,
                 progress=lambda done, total: bar.update(shown, completed=done, total=total),
             )  # fmt: skip
-    _tell(command, here, done, as_json=as_json)
+    _print_undone(command, memories, done, as_json=as_json)
 
 
-def _undo_each(here: AgentMemories, entries: list[str], now: int) -> Undone:
+def _undo_each(memories: AgentMemories, entries: list[str], now: int) -> Undone:
     undone: list[str] = []
     failed: dict[str, str] = {}
     for entry in dict.fromkeys(entries):
         try:
-            undone.append(undo_entry(here, entry, now=now)[1].id)
+            undone.append(undo_entry(memories, entry, now=now)[1].id)
         except (Conflict, NotFound) as error:
             failed[entry] = str(error)
     return Undone(undone=undone, failed=failed)
 
 
-def _tell(command: Invocation, here: AgentMemories, done: Undone, *, as_json: bool) -> None:
-    for store in here.existing_stores() if done.undone else ():
+def _print_undone(command: Invocation, memories: AgentMemories, done: Undone, *, as_json: bool) -> None:
+    for store in memories.existing_stores() if done.undone else ():
         for stage in _STAGES:
             command.runtime.notify_stage(stage, store.name)
     if as_json:
@@ -133,11 +133,11 @@ def _tell(command: Invocation, here: AgentMemories, done: Undone, *, as_json: bo
 def _question(command: Invocation, job: str | None, action: str | None, since: str | None) -> str:
     parts = [f"by {job}" if job else "", f"({action})" if action else "", f"since {since}" if since else ""]
     what = " ".join(part for part in parts if part)
-    return f"Undo all that was done to agent {command.agent}'s memories {what}".rstrip() + "? (--yes does not ask)"
+    return f"Undo all changes to the memories of agent {command.agent} {what}".rstrip() + "? (--yes does not ask)"
 
 
 def _moment(since: str, now: int) -> int:
-    """A moment in microseconds: so long ago, or a date and time. Raises `Rejected`."""
+    """Return a time in microseconds, from a duration before now or a date and time. Raises `Rejected`."""
     ago = _AGO.fullmatch(since)
     if ago:
         return max(0, now - int(ago[1]) * _UNITS[ago[2]] * 1_000_000)
@@ -171,7 +171,7 @@ def _value(value: Any) -> str:
 
 def _nothing_listed(command: Invocation, *, some: bool) -> str:
     where = f"agent {command.agent} in workspace {command.settings.workspace}"
-    return f"No entry of {where} is like that." if some else f"No job has changed anything of {where} yet."
+    return f"No entry of {where} matches." if some else f"No job has changed memories of {where} yet."
 
 
 def _job_of(entry: CurationEntry) -> str:
@@ -181,7 +181,3 @@ def _job_of(entry: CurationEntry) -> str:
 def _about(entry: CurationEntry) -> str:
     named = ", ".join(entry.memories[:3]) + (f" and {len(entry.memories) - 3} more" if len(entry.memories) > 3 else "")
     return named or f"session {entry.session}"
-
-
-def _holdings(command: Invocation) -> AgentMemories:
-    return AgentMemories(command.runtime.stores, command.settings.workspace, command.agent)

@@ -1,4 +1,4 @@
-"""`reverie db`: the files themselves. Works on the data folder, whether Reverie is up or not."""
+"""`reverie db`: check, rebuild and delete the databases. Works on the data folder, whether Reverie runs or not."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from storage.upkeep.verify import verify as compare
 from worker.cli.application import Invocation, application, invocation
 from worker.cli.output import AsJson, print_json, print_table, progress_bar, say, size
 
-database = typer.Typer(help="Look after the database files.", no_args_is_help=True)
+database = typer.Typer(help="Check, rebuild and delete the databases.", no_args_is_help=True)
 application.add_typer(database, name="db")
 
-Everything = Annotated[bool, typer.Option("--all", help="Every workspace and the account, not only the one chosen.")]
+Everything = Annotated[bool, typer.Option("--all", help="All workspaces and the account.")]
 OfAccount = Annotated[bool, typer.Option("--account", help="The account, whose memories hold in every workspace.")]
 
 
 @database.command("migrate")
 def migrate(context: typer.Context, as_json: AsJson = False) -> None:
-    """Bring every workspace and the account to the newest schema."""
+    """Migrate every workspace and the account to the newest schema."""
     stores = invocation(context).runtime.stores
     done: dict[str, str] = {"account": newest_version("account")}
     failed: dict[str, str] = {}
@@ -52,7 +52,7 @@ def migrate(context: typer.Context, as_json: AsJson = False) -> None:
 
 @database.command("status")
 def status(context: typer.Context, as_json: AsJson = False) -> None:
-    """Schema, model, size and log of each database."""
+    """Show the schema, embedding model, size and log of each database."""
     stores = invocation(context).runtime.stores
     rows = [_file_status(stores, name) for name in stores.all_names()]
     if as_json:
@@ -76,7 +76,7 @@ def reindex(
     account: OfAccount = False,
     as_json: AsJson = False,
 ) -> None:
-    """Build the search indexes anew; they are searched meanwhile. Interrupted, it goes on where it was."""
+    """Rebuild the search indexes while they are in use. After an interruption, the next run continues."""
     kinds: tuple[IndexKind, ...] = ("text", "vector")
     if kind != "both":
         if kind not in kinds:
@@ -100,7 +100,7 @@ def verify(
     context: typer.Context,
     everything: Everything = False,
     account: OfAccount = False,
-    quick: Annotated[bool, typer.Option(help="Leave out reading every page.")] = False,
+    quick: Annotated[bool, typer.Option(help="Do not read every page of the files.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Compare rows, chunks, full text and vectors with each other; exit code 1 when they disagree."""
@@ -132,10 +132,10 @@ def verify(
 def delete(
     context: typer.Context,
     workspace: str,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete a workspace with its files, and everything that is on its way for it."""
+    """Delete a workspace of all agents for good, with its files and everything still in the inbox."""
     if not yes:
         typer.confirm(
             f"Delete workspace {workspace!r}, of all agents, for good? (--yes does not ask)", abort=True, err=True
@@ -165,9 +165,9 @@ def _rebuild(store: Store, kind: IndexKind, now: int) -> int:
 
 
 def chosen(command: Invocation, everything: bool, *, account: bool) -> list[str]:
-    """The stores that a command is about. Raises `Rejected` for both options at once."""
+    """Return the names of the stores that the options choose. Raises `Rejected` for both options at once."""
     if everything and account:
-        raise Rejected("--all and --account: --all takes the account in", field="account")
+        raise Rejected("give --all or --account: --all includes the account", field="account")
     if everything:
         return command.runtime.stores.all_names()
     return [ACCOUNT_STORE if account else command.settings.workspace]
@@ -199,7 +199,7 @@ def _file_status(stores: Stores, name: str) -> dict[str, Any]:
 
 
 def _models(database: Database) -> dict[str, str]:
-    """Whose vectors are searched, and whose are being made to take their place."""
+    """Return the model whose vectors are searched, and the one that is replacing it."""
     with database.reading() as connection:
         index = SearchIndex(connection)
         active, building = index.active("vector"), index.building("vector")

@@ -1,10 +1,12 @@
-"""Dead letters and periodic jobs, by hand. These commands work on the data folder itself."""
+"""`reverie dead-letters` and `reverie run`: handle dead letters, and run a periodic job now.
+
+The commands open the data folder.
+"""
 
 from __future__ import annotations
 
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
 
 from memory.jobs import LEASE_SECONDS
@@ -12,11 +14,24 @@ from memory.pipeline import dead_letters as letters
 from reverie import contract
 from reverie.clock import from_micros
 from reverie.errors import Rejected
+from reverie.pipeline.calls import GetDeadLetter, ListDeadLetters
 from storage.pipeline.records import DeadLetter
 from worker.cli.application import Invocation, application, invocation
-from worker.cli.output import AsJson, print_json, print_table, say, shortened, when
+from worker.cli.options import takes
+from worker.cli.output import (
+    AsJson,
+    encoded,
+    print_fields,
+    print_json,
+    print_list,
+    print_result,
+    print_table,
+    say,
+    shortened,
+    when,
+)
 
-dead = typer.Typer(help="Work that cannot succeed by itself.", no_args_is_help=True)
+dead = typer.Typer(help="List, replay and drop work that failed for good.", no_args_is_help=True)
 application.add_typer(dead, name="dead-letters")
 
 _PAGE = 500
@@ -37,100 +52,92 @@ _JOBS = {
     "run-due-schedules": contract.RUN_DUE_SCHEDULES,
     "deliver-reminders": contract.DELIVER_REMINDERS,
 }
-# Those that can say what they would do.
+# Jobs with a dry run.
 _DRY: Final = frozenset(_JOBS) - {
     "recover-inbox", "sweep-stages", "backfill-embeddings", "optimize-store", "verify-store", "run-due-schedules",
     "deliver-reminders",
 }  # fmt: skip
-# What jobs tell of each store stands below one of these.
+# The keys of a job's counts under which it reports on each store.
 _BY_STORE: Final = ("stores", "workspaces")
 
 
 @dead.command("list")
-def list_dead_letters(
-    context: typer.Context, limit: Annotated[int, typer.Option(min=1, max=1000)] = 50, as_json: AsJson = False
-) -> None:
-    """Dead letters of the workspace, the newest first."""
+@takes(ListDeadLetters, leave_out=("offset",))
+def list_dead_letters(context: typer.Context, call: ListDeadLetters, as_json: AsJson = False) -> None:
+    """List the dead letters of all agents in the workspace, newest first."""
     command = invocation(context)
     with command.store.reading() as tx:
-        found = tx.dead_letters.list(limit=limit)
-    if as_json:
-        print_json([_letter(letter) for letter in found])
-        return
-    print_table(
+        listed = tx.dead_letters.list(limit=call.limit)
+    print_list(
+        [_letter(letter) for letter in listed],
+        as_json,
         ("id", "agent", "stage", "item", "at", "error"),
-        [(x.id, x.agent, x.stage, shortened(x.item_id, 20), when(x.created_at), shortened(x.error)) for x in found],
+        ((x.id, x.agent, x.stage, shortened(x.item_id, 20), when(x.created_at), shortened(x.error)) for x in listed),
         empty="There are no dead letters.",
     )
 
 
 @dead.command("show")
-def show_dead_letter(context: typer.Context, letter: int, as_json: AsJson = False) -> None:
-    """One dead letter with its payload and error."""
+@takes(GetDeadLetter, arguments=("letter_id",))
+def show_dead_letter(context: typer.Context, call: GetDeadLetter, as_json: AsJson = False) -> None:
+    """Show a dead letter with its payload and error."""
     command = invocation(context)
     with command.store.reading() as tx:
-        found = _letter(tx.dead_letters.get(letter), with_payload=True)
+        letter = _letter(tx.dead_letters.get(call.letter_id), with_payload=True)
     if as_json:
-        print_json(found)
-        return
-    for name, value in found.items():
-        say(f"{name:>10}: {value}")
+        print_json(letter)
+    else:
+        print_fields(letter)
 
 
 @dead.command("replay")
 def replay_dead_letters(
     context: typer.Context,
-    letter: Annotated[int | None, typer.Argument(help="Its id.")] = None,
+    letter: Annotated[int | None, typer.Argument(help="The number of a dead letter.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dead letter of the workspace.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Try again what failed for good, once its cause is gone."""
+    """Queue dead letters again, once the cause of their failure is gone."""
     command = invocation(context)
-    here = command.runtime
-    store = here.stores.workspace(command.settings.workspace, create=False)
+    store = command.store
     done, failed = [], {}
     for letter_id in _chosen_letters(command, letter, everything):
         try:
-            replayed = letters.replay(store, here.inbox, letter_id)
+            replayed = letters.replay(store, command.runtime.inbox, letter_id)
         except Rejected as error:
             if not everything:
                 raise
             failed[letter_id] = str(error)
             continue
-        here.notify_stage(replayed.stage, store.name)
+        command.runtime.notify_stage(replayed.stage, store.name)
         done.append(letter_id)
-    if as_json:
-        print_json({"replayed": done, "failed": {str(key): value for key, value in failed.items()}})
-    else:
-        say(f"{len(done)} replayed." if not failed else f"{len(done)} replayed, {len(failed)} cannot be: {failed}")
+    text = f"{len(done)} replayed" + (f", {len(failed)} cannot be: {failed}" if failed else ".")
+    print_result({"replayed": done, "failed": {str(key): value for key, value in failed.items()}}, as_json, text)
     raise typer.Exit(1 if failed else 0)
 
 
 @dead.command("drop")
 def drop_dead_letters(
     context: typer.Context,
-    letter: Annotated[int | None, typer.Argument(help="Its id.")] = None,
+    letter: Annotated[int | None, typer.Argument(help="The number of a dead letter.")] = None,
     everything: Annotated[bool, typer.Option("--all", help="Every dead letter of the workspace.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Remove dead letters for good."""
+    """Delete dead letters for good."""
     command = invocation(context)
     store = command.store
     dropped = [letters.drop(store, letter_id).id for letter_id in _chosen_letters(command, letter, everything)]
-    if as_json:
-        print_json({"dropped": dropped})
-    else:
-        say(f"{len(dropped)} dropped.")
+    print_result({"dropped": dropped}, as_json, f"{len(dropped)} dropped.")
 
 
 @application.command()
 def run(
     context: typer.Context,
     job: Annotated[str, typer.Argument(help="One of: " + ", ".join(_JOBS) + ".")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and change nothing.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Run a periodic job here and now, whatever its clock says."""
+    """Run a periodic job now, in this process, whether it is due or not."""
     if job not in _JOBS:
         raise Rejected(f"no such job: {job}; there are {', '.join(_JOBS)}", field="job")
     if dry_run and job not in _DRY:
@@ -148,7 +155,7 @@ def run(
     try:
         counts = dict(app.tasks[_JOBS[job]].body(manual=True, **options))
     except KeyboardInterrupt:
-        typer.echo("reverie: interrupted: what was done is kept, and the next run does the rest", err=True)
+        typer.echo("reverie: interrupted: finished work is kept, and the next run does the rest", err=True)
         raise typer.Exit(130) from None
     if as_json:
         print_json(counts)
@@ -168,31 +175,31 @@ def _chosen_letters(command: Invocation, letter: int | None, everything: bool) -
     if letter is not None:
         return [letter]
     store = command.store
-    found: list[int] = []
+    ids: list[int] = []
     with store.reading() as tx:
-        while page := tx.dead_letters.list(limit=_PAGE, offset=len(found)):
-            found += [entry.id for entry in page]
-    return found
+        while page := tx.dead_letters.list(limit=_PAGE, offset=len(ids)):
+            ids += [entry.id for entry in page]
+    return ids
 
 
 def _print_counts(counts: dict[str, Any], *, dry_run: bool) -> None:
-    """What a job counted, and in which stores; a dry run says that it was one."""
+    """Print the counts of a job, in total and for each store."""
     stores = {name: line for key in _BY_STORE for name, line in counts.get(key, {}).items()}
     totals = {name: value for name, value in counts.items() if name not in _BY_STORE}
     if not stores and not totals.keys() - {"seconds"}:
         say("Nothing to do.")
         return
     if dry_run:
-        say("A dry run: nothing was changed. Without --dry-run it would come to this.")
+        say("Dry run: nothing was changed. Without --dry-run the job would do this:")
     rows = [(name, value if isinstance(value, (int, float)) else _text(value)) for name, value in totals.items()]
     print_table(("count", "value"), rows, empty="")
     if stores:
         say()
-        print_table(("store", "result"), [(name, _told(line)) for name, line in stores.items()], empty="")
+        print_table(("store", "result"), [(name, _counts_text(line)) for name, line in stores.items()], empty="")
 
 
-def _told(line: dict[str, Any]) -> str:
-    """The counts of one store in words, without those that stayed at 0."""
+def _counts_text(line: dict[str, Any]) -> str:
+    """Return the counts of one store as text, without those that are 0."""
     parts = [
         f"{value:,} {name.replace('_', ' ')}" if isinstance(value, (int, float)) else f"{name}: {_text(value)}"
         for name, value in line.items()
@@ -202,7 +209,7 @@ def _told(line: dict[str, Any]) -> str:
 
 
 def _text(value: object) -> str:
-    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+    return value if isinstance(value, str) else encoded(value)
 
 
 def _letter(letter: DeadLetter, *, with_payload: bool = False) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""`reverie db reembed`: another embedding model for a workspace, or the same one anew, while recall goes on."""
+"""`reverie db reembed`: embed a workspace with another model, or again with the same one, while recall goes on."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def reembed(
     account: OfAccount = False,
     as_json: AsJson = False,
 ) -> None:
-    """Embed with another model, or anew with the same one; recall goes on. Interrupted, it goes on where it was."""
+    """Embed again, with another model or the same one, while recall goes on. An interrupted run can be continued."""
     command = invocation(context)
     options = _Options(provider, model, dimension, base_url)
     settings = embedder_spec(command.settings)
@@ -120,7 +120,7 @@ def _reembed(
             now=here.now,
             control=ReembedControl(
                 batch_size=embed_batch_size(BATCH_CHUNKS, embedder),
-                on_start=lambda start: _tell(store, start),
+                on_start=lambda start: _print_start(store, start),
                 progress=progress,
             ),
         )
@@ -179,7 +179,7 @@ def _own(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
 
 
 def _loaded(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
-    """An embedder that has answered once: a mistake shows before anything is start."""
+    """Return an embedder that has answered once, so that a mistake shows before anything is changed."""
     try:
         embedder = build_embedder(spec)
     except ValueError as error:
@@ -212,8 +212,8 @@ def _reached(seen: _Seen) -> str:
     return f"{seen.workspace}: {seen.done:,} of {seen.total:,} chunks done, `reverie db reembed` goes on from there"
 
 
-def _tell(store: Store, start: ReembedStart) -> None:
-    """What a person should know before it takes its time."""
+def _print_start(store: Store, start: ReembedStart) -> None:
+    """Print what happens to a half-done change before embedding starts."""
     lines = []
     if start.dropped:
         lines.append(f"{store.name}: the half-done change to {start.dropped} is given up")
