@@ -140,9 +140,9 @@ def delete(
         typer.confirm(
             f"Delete workspace {workspace!r}, of all agents, for good? (--yes does not ask)", abort=True, err=True
         )
-    here = invocation(context).runtime
+    runtime = invocation(context).runtime
     found = forget_workspace(
-        here.stores, here.inbox, here.working_memory, here.recall_log, workspace=check_workspace(workspace)
+        runtime.stores, runtime.inbox, runtime.working_memory, runtime.recall_log, workspace=check_workspace(workspace)
     )
     if as_json:
         print_json({"deleted": found})

@@ -99,7 +99,7 @@ def reembed(
 def _reembed(
     command: Invocation, store: Store, embedder: Embedder, record: EmbedderRecord, *, anew: bool, seen: _Seen
 ) -> ReembedReport:
-    here = command.runtime
+    runtime = command.runtime
     settings = embedder_spec(command.settings)
     seen.workspace, seen.done, seen.total = store.name, 0, 0
     with progress_bar(f"{store.name}: {record.model}") as bar:
@@ -115,9 +115,9 @@ def _reembed(
                 embedder,
                 record,
                 force=anew,
-                configured=EmbedderRecord.from_embedder(settings, here.embedder) if here.embedder else None,
+                configured=EmbedderRecord.from_embedder(settings, runtime.embedder) if runtime.embedder else None,
             ),
-            now=here.now,
+            now=runtime.now,
             control=ReembedControl(
                 batch_size=embed_batch_size(BATCH_CHUNKS, embedder),
                 on_start=lambda start: _print_start(store, start),
@@ -125,7 +125,7 @@ def _reembed(
             ),
         )
     if report.left_to_workers:
-        here.notify_stage("embed", store.name)
+        runtime.notify_stage("embed", store.name)
     return report
 
 
