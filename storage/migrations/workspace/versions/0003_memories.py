@@ -2,11 +2,12 @@
 
 from alembic import op
 
+from storage.migrations.recorders import recorder
+
 revision = "0003"
 down_revision = "0002"
 
-# While a row of `curation_recording` names an entry of the log, these triggers write what changes into it: the whole
-# row before and after, or of a table that jobs change in part the columns named. Blobs are written in hexadecimal.
+# The columns that the curation log records of each table.
 _MEMORY = (
     "row_id, id, agent_id, tier, lifetime, kind, source, content, importance, access_count, created_at, updated_at,"
     " accessed_at, expires_at, owner_user_id, tags, concept_tags, metadata, session_row, source_message, channel_id,"
@@ -21,25 +22,6 @@ _WORDS = "agent_id, chunk_id, thread, sequence, created_at, role, speaker"
 _EVENT = "id, agent_id, recall, chunk_id, query, score, at"
 _PROMOTION = "agent_id, memory_id, promoted_at, score, phase"
 _SUMMARY = "row_id, summary_text, summary_epoch, summary_upper_sequence, status, ended_at"
-
-
-def _image(row: str, columns: str, *, blobs: str = "") -> str:
-    """Return SQL that represents a row as JSON."""
-    plain = [f"'{name}', {row}.{name}" for name in columns.split(", ")]
-    hexed = [f"'{name}', hex({row}.{name})" for name in blobs.split(", ") if name]
-    return f"json_object({', '.join(plain + hexed)})"
-
-
-def _recorder(table: str, event: str, columns: str, *, blobs: str = "", of: str = "") -> str:
-    """Return a trigger that adds one kind of change of a table to the entry that is being recorded."""
-    before = "NULL" if event == "INSERT" else _image("old", columns, blobs=blobs)
-    after = "NULL" if event == "DELETE" else _image("new", columns, blobs=blobs)
-    return (
-        f"CREATE TRIGGER {table}_{event.lower()}_recorded AFTER {event}{' OF ' + of if of else ''} ON {table}"
-        " WHEN EXISTS (SELECT 1 FROM curation_recording) BEGIN"
-        " INSERT INTO curation_changes (entry_id, table_name, before, after)"
-        f" SELECT entry_id, '{table}', {before}, {after} FROM curation_recording; END"
-    )
 
 
 _STATEMENTS = (
@@ -207,22 +189,22 @@ _STATEMENTS = (
     " WHEN new.table_name = 'sessions' BEGIN UPDATE curation_log SET session_id = (SELECT id FROM sessions"
     " WHERE row_id = coalesce(new.after, new.before) ->> 'row_id')"
     " WHERE id = new.entry_id AND session_id IS NULL; END",
-    _recorder("memories", "INSERT", _MEMORY),
-    _recorder("memories", "UPDATE", _MEMORY),
-    _recorder("memories", "DELETE", _MEMORY),
-    _recorder("memory_promotions", "INSERT", _PROMOTION),
-    _recorder("memory_promotions", "UPDATE", _PROMOTION),
-    _recorder("memory_promotions", "DELETE", _PROMOTION),
-    _recorder("chunks", "DELETE", _CHUNK, blobs="content_hash"),
-    _recorder("chunk_tags", "INSERT", "tag, chunk_id"),
-    _recorder("chunk_tags", "DELETE", "tag, chunk_id"),
-    _recorder("chunks_vec", "DELETE", "chunk_id, model, dim", blobs="embedding"),
-    _recorder("forward_index", "DELETE", _WORDS, blobs="words"),
-    _recorder("recall_events", "DELETE", _EVENT),
-    _recorder(
+    recorder("memories", "INSERT", _MEMORY),
+    recorder("memories", "UPDATE", _MEMORY),
+    recorder("memories", "DELETE", _MEMORY),
+    recorder("memory_promotions", "INSERT", _PROMOTION),
+    recorder("memory_promotions", "UPDATE", _PROMOTION),
+    recorder("memory_promotions", "DELETE", _PROMOTION),
+    recorder("chunks", "DELETE", _CHUNK, blobs="content_hash"),
+    recorder("chunk_tags", "INSERT", "tag, chunk_id"),
+    recorder("chunk_tags", "DELETE", "tag, chunk_id"),
+    recorder("chunks_vec", "DELETE", "chunk_id, model, dim", blobs="embedding"),
+    recorder("forward_index", "DELETE", _WORDS, blobs="words"),
+    recorder("recall_events", "DELETE", _EVENT),
+    recorder(
         "sessions", "UPDATE", _SUMMARY, of="summary_text, summary_epoch, summary_upper_sequence, status, ended_at"
     ),
-    _recorder("messages", "UPDATE", "row_id, consolidated_at", of="consolidated_at"),
+    recorder("messages", "UPDATE", "row_id, consolidated_at", of="consolidated_at"),
 )
 
 
