@@ -5,7 +5,8 @@ Language models refuse a tool result without the call it belongs to.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -28,7 +29,9 @@ def count_tokens(messages: Sequence[MessageRecord], counter: TokenCounter) -> li
 
 def valid_starts(messages: Sequence[MessageRecord]) -> list[bool]:
     """Return for each message whether a conversation may start there: no later tool result lacks its call."""
-    call_positions = dict(_calls(messages))
+    call_positions: dict[str, list[int]] = {}
+    for call_id, position in _calls(messages):
+        call_positions.setdefault(call_id, []).append(position)
     allowed = [True] * len(messages)
     earliest = len(messages)
     for position in range(len(messages) - 1, -1, -1):
@@ -39,14 +42,16 @@ def valid_starts(messages: Sequence[MessageRecord]) -> list[bool]:
     return allowed
 
 
-def _call_position(messages: Sequence[MessageRecord], position: int, call_positions: dict[str, int]) -> int:
+def _call_position(messages: Sequence[MessageRecord], position: int, call_positions: Mapping[str, list[int]]) -> int:
     """Return the position of the call of a tool result: by its id, else the last turn before it that called a tool.
 
-    A result without any call stands for itself: it may be present, but nothing starts with it.
+    An id may be used again: the newest call before the result is its own. A result without any call stands for itself:
+    it may be present, but nothing starts with it.
     """
-    call = call_positions.get(messages[position].tool_call_id or "")
-    if call is not None and call < position:
-        return call
+    calls = call_positions.get(messages[position].tool_call_id or "", [])
+    earlier = bisect_left(calls, position)
+    if earlier:
+        return calls[earlier - 1]
     last_turn = next((i for i in range(position - 1, -1, -1) if messages[i].role != "tool"), None)
     return last_turn if last_turn is not None and messages[last_turn].tool_calls else position
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
@@ -162,6 +162,8 @@ STEPS = st.lists(
 )
 
 
+# An id that is used again after its result.
+@example(said=[call("a"), {"role": "user", "content": TEN}, result("a"), call("a")], budget=41)
 @given(said=STEPS, budget=st.integers(1, 400))
 @settings(max_examples=60, deadline=None)
 def test_whatever_was_said_the_budget_is_kept_and_no_answer_comes_first(
