@@ -180,7 +180,7 @@ def test_a_short_socket_folder_that_others_can_enter_is_refused(
     trap.mkdir()
     trap.chmod(0o755)
 
-    with pytest.raises(Unavailable, match="no one else can enter"):
+    with pytest.raises(Unavailable, match="only you can enter"):
         embedded_socket_path(data_dir / ("x" * 120))
 
 

@@ -55,7 +55,7 @@ def test_a_job_tells_what_it_did_and_where(tmp_path: Path) -> None:
     done = run(tmp_path / "data", "prune-decayed")
     nothing = run(tmp_path / "data", "extract-memories")
 
-    assert dry.stdout.startswith("A dry run: nothing was changed.")
+    assert dry.stdout.startswith("Dry run: nothing was changed.")
     assert "dry run" not in done.stdout
     for told in (dry, done):
         assert "home   1 looked at, 1 pruned" in told.stdout, told.stdout + told.stderr

@@ -117,7 +117,7 @@ def test_a_folder_of_rubbish_is_unavailable(tmp_path: Path) -> None:
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="the device that is to be missing, CUDA, is there")
 def test_a_device_that_is_not_there_is_unavailable() -> None:
-    with pytest.raises(EmbedderUnavailable, match="device 'cuda' is not there"):
+    with pytest.raises(EmbedderUnavailable, match="device 'cuda' is not available"):
         loaded(EmbedderSpec(device="cuda"))
 
 

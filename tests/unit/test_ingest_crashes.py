@@ -58,7 +58,7 @@ def die_after(method: Callable[..., Any]) -> Callable[..., Any]:
 
 STEPS = {
     "after the items are taken": (WorkerInbox, "take", die_after(WorkerInbox.take)),
-    "in the transaction, before its first row": (Messages, "known", die),
+    "in the transaction, before its first row": (Messages, "existing_ids", die),
     "in the transaction, after its last row": (Messages, "insert", die_after(Messages.insert)),
     "after the commit, before anything is told": (WorkingMemory, "drop", die),
     "after the commit, before working memory": (WorkingMemory, "append", die),
