@@ -164,7 +164,7 @@ def test_the_same_for_asyncio(here: Runtime, url: str) -> None:
 
 def test_the_command_line_lists_shows_and_undoes(here: Runtime, reverie: CommandLine) -> None:
     """Given entries, then each command prints for people and as JSON, and undo tells what it did by its code."""
-    assert "No job has changed anything" in reverie("curation", "list").out
+    assert "No job has changed memories of agent" in reverie("curation", "list").out
     prune(here, "walnuts", "figs")
     prune(here, "manners", store=contract.ACCOUNT_STORE)
     listed = reverie("curation", "list")
