@@ -136,11 +136,6 @@ def encoded(value: object) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def task_label(task: str) -> str:
-    """Return the name of a job as the command line spells it: `dream-sweep`."""
-    return task.removeprefix("reverie.").replace("_", "-")
-
-
 def _visible(text: str) -> str:
     return text.translate(_VISIBLE_SYMBOLS)
 
