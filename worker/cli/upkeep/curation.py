@@ -125,8 +125,8 @@ def _print_undone(command: Invocation, memories: AgentMemories, done: Undone, *,
         if done.undone or not done.failed:
             say(f"{len(done.undone)} undone." if done.undone else "There was nothing to undo.")
         for entry, why in done.failed.items():
-            said = f"{entry} cannot be undone: "
-            say(said + why.removeprefix(f"entry {said}"))
+            prefix = f"{entry} cannot be undone: "
+            say(prefix + why.removeprefix(f"entry {prefix}"))
     raise typer.Exit(1 if done.failed else 0)
 
 
