@@ -8,11 +8,18 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from retrieval import contextual, plain
-from retrieval.agent_index import IndexSnapshot
 from retrieval.filters import allowed_rows
-from retrieval.fusion import DEFAULT_FTS_WEIGHT, DEFAULT_VECTOR_WEIGHT, Fused, RetrieverName, best_possible, fuse
-from retrieval.ranking import Ranking, Scored, merge, weighted_ranking
+from retrieval.index.agent_index import IndexSnapshot
+from retrieval.ranking import contextual, plain
+from retrieval.ranking.fusion import (
+    DEFAULT_FTS_WEIGHT,
+    DEFAULT_VECTOR_WEIGHT,
+    Fused,
+    RetrieverName,
+    best_possible,
+    fuse,
+)
+from retrieval.ranking.shares import Ranking, Scored, merge, weighted_ranking
 from retrieval.store_query import StoreQuery
 from storage.recall.records import ChunkSource, Hit
 

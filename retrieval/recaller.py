@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from adapters.embedders.base import Embedder
 from adapters.embedders.query_cache import QueryCachingEmbedder
 from retrieval.candidates import Candidates
-from retrieval.indexes import AgentIndexes
+from retrieval.index.cache import AgentIndexes
 from retrieval.request import RecallRequest
 from retrieval.results import find_results
 from retrieval.sessions import find_sessions

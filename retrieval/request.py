@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from retrieval.fusion import Fusion, RetrieverName
+from retrieval.ranking.fusion import Fusion, RetrieverName
 from reverie.calls import converted
 from reverie.recall.calls import Kind, Recall
 

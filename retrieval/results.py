@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from retrieval.candidates import Candidates
-from retrieval.fusion import Fused
+from retrieval.ranking.fusion import Fused
 from reverie.clock import from_micros
 from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.recall.records import ChunkSource, Hit, NeighbourMessage

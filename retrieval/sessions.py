@@ -15,14 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval import bm25, contextual
-from retrieval.agent_index import K1, B, IndexSnapshot
 from retrieval.candidates import Candidates
-from retrieval.codes import Floats, Rows
 from retrieval.filters import allowed_rows
-from retrieval.lexical import MAX_WORDS
-from retrieval.names import without_names
-from retrieval.ranking import shares_of_best
+from retrieval.index.agent_index import K1, B, IndexSnapshot
+from retrieval.index.codes import Floats, Rows
+from retrieval.ranking import bm25, contextual
+from retrieval.ranking.lexical import MAX_WORDS
+from retrieval.ranking.names import without_names
+from retrieval.ranking.shares import shares_of_best
 from retrieval.store_query import StoreQuery
 from reverie.clock import from_micros
 from reverie.recall.types import FoundSession, FoundSessions

@@ -11,11 +11,11 @@ from msgspec import structs
 from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder
-from retrieval.agent_index import IndexSnapshot
 from retrieval.filters import chunk_filter
-from retrieval.indexes import AgentIndexes
-from retrieval.names import ParsedQuery, without_names
+from retrieval.index.agent_index import IndexSnapshot
+from retrieval.index.cache import AgentIndexes
 from retrieval.query_vector import query_vector
+from retrieval.ranking.names import ParsedQuery, without_names
 from retrieval.request import RecallRequest
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.index import Generation

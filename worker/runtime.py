@@ -35,7 +35,7 @@ from memory.memories.secrets import looks_secret
 from memory.pipeline.recovery import StageSweep
 from memory.scheduling.due_loop import DueLoop
 from memory.upkeep.notebook import Notebooks
-from retrieval.indexes import AgentIndexes
+from retrieval.index.cache import AgentIndexes
 from retrieval.recaller import Recaller
 from reverie import contract
 from reverie.clock import now_micros

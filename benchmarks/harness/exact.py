@@ -18,11 +18,11 @@ from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder
 from benchmarks.harness.timed import Asked
-from retrieval import contextual
-from retrieval.agent_index import IndexSnapshot
-from retrieval.codes import Floats, Rows, VectorCodes
-from retrieval.indexes import AgentIndexes
-from retrieval.names import without_names
+from retrieval.index.agent_index import IndexSnapshot
+from retrieval.index.cache import AgentIndexes
+from retrieval.index.codes import Floats, Rows, VectorCodes
+from retrieval.ranking import contextual
+from retrieval.ranking.names import without_names
 from retrieval.request import RecallRequest
 from reverie.recall.calls import Mode
 from storage.stores import Store

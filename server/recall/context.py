@@ -7,9 +7,9 @@ from functools import partial
 from adapters.language_models import LanguageModel
 from memory.sessions.restoring import restore_session
 from memory.sessions.sessions import to_message
-from retrieval.budget import room_of
-from retrieval.context import BuiltContext, build_context
-from retrieval.selection import ContextRequest
+from retrieval.context.budget import room_of
+from retrieval.context.building import BuiltContext, build_context
+from retrieval.context.selection import ContextRequest
 from reverie.errors import Rejected
 from reverie.recall import calls
 from reverie.recall.types import Context, Restored

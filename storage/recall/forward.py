@@ -1,6 +1,6 @@
 """The forward index: the words, position and speaker of each chunk of an agent, and the changes to it.
 
-An index in memory (`retrieval.agent_index`) is built from these rows and from the canonical vectors. It notes the
+An index in memory (`retrieval.index.agent_index`) is built from these rows and from the canonical vectors. It notes the
 position of the last change that it read, and afterwards reads only later ones.
 """
 

@@ -148,7 +148,10 @@ class SearchIndex(Repository):
         return set(self._values(f"SELECT rowid FROM {generation.table}_rowids"))
 
     def search_text(self, match: str, chunk_filter: ChunkFilter, limit: int) -> list[Hit]:
-        """Return chunks that match an FTS5 expression, best BM25 first. `match` must come from `retrieval.lexical`."""
+        """Return chunks that match an FTS5 expression, best BM25 first.
+
+        `match` must come from `retrieval.ranking.lexical`.
+        """
         generation = self.active("text")
         if generation is None:
             return []

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from retrieval.conversation import Conversation
-from retrieval.scopes import Candidate
-from retrieval.selection import Selection
+from retrieval.context.conversation import Conversation
+from retrieval.context.relevance import Candidate
+from retrieval.context.selection import Selection
 from reverie.clock import from_micros
 from reverie.recall.types import RecallResult
 from storage.memories.records import Tier

@@ -27,7 +27,7 @@ from memory.pipeline.ingest import ingest_batch
 from memory.pipeline.storing import IngestReport
 from memory.sessions.forgetting import forget_session
 from memory.stage import StageReport
-from retrieval.indexes import AgentIndexes
+from retrieval.index.cache import AgentIndexes
 from retrieval.request import RecallRequest
 from reverie.clock import now_micros
 from reverie.contract import FilePayload, MessagePayload

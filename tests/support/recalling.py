@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder, normalised, require_text
-from retrieval.agent_index import IndexSnapshot
-from retrieval.indexes import AgentIndexes
+from retrieval.index.agent_index import IndexSnapshot
+from retrieval.index.cache import AgentIndexes
 from retrieval.recaller import Recaller, RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.clock import now_micros

@@ -13,8 +13,9 @@ import pytest
 from sqlalchemy import text
 
 from adapters.embedders.hashing import HashEmbedder
-from retrieval import agent_index, bm25
-from retrieval.agent_index import AgentIndex, IndexSnapshot
+from retrieval.index import agent_index
+from retrieval.index.agent_index import AgentIndex, IndexSnapshot
+from retrieval.ranking import bm25
 from storage.recall import forward
 from storage.recall.forward import ForwardIndex, prune_changes
 from storage.recall.words import hash_of, hashes_of

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from retrieval.agent_index import AgentIndex, IndexSnapshot
-from retrieval.indexes import AgentIndexes
+from retrieval.index.agent_index import AgentIndex, IndexSnapshot
+from retrieval.index.cache import AgentIndexes
 from retrieval.request import RecallRequest
 from reverie.errors import Unavailable
 from storage.recall.forward import ForwardIndex

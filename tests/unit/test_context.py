@@ -14,8 +14,8 @@ from sqlalchemy import text
 
 from adapters.embedders.base import EmbedderUnavailable
 from adapters.tokens import EstimatedTokens
-from retrieval.context import BuiltContext, build_context
-from retrieval.selection import ContextRequest
+from retrieval.context.building import BuiltContext, build_context
+from retrieval.context.selection import ContextRequest
 from reverie.errors import NotFound, Rejected
 from storage.memories.decay import RATES
 from support.pipeline import Pipeline

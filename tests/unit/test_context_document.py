@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 from adapters.embedders.base import DEFAULT_MODEL
 from adapters.language_models import LanguageModelUnavailable, ScriptedLanguageModel
 from adapters.tokens import EstimatedTokens, TokenCounter, build_token_counter
-from retrieval.budget import MIN_TOKENS
-from retrieval.context import write
-from retrieval.neutral import label, lines_of, quoted
-from retrieval.prompt import NOTE
-from retrieval.selection import Selection
+from retrieval.context.budget import MIN_TOKENS
+from retrieval.context.building import write
+from retrieval.context.neutral import label, lines_of, quoted
+from retrieval.context.prompt import NOTE
+from retrieval.context.selection import Selection
 from support.contexts import MORNING, candidate, message, selected
 
 MODEL = build_token_counter("sentence-transformers", DEFAULT_MODEL)

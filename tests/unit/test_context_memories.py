@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from adapters.tokens import EstimatedTokens
-from retrieval.context import BuiltContext, build_context
+from retrieval.context.building import BuiltContext, build_context
+from retrieval.context.selection import ContextRequest
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
-from retrieval.selection import ContextRequest
 from reverie.clock import from_micros
 from storage.memories.decay import RATES
 from support.pipeline import Pipeline

@@ -7,11 +7,11 @@ import math
 import numpy as np
 import pytest
 
-from retrieval.budget import MIN_TOKENS, Fitted, fit, room_of
-from retrieval.conversation import choose_turns, chronological
-from retrieval.dedup import distinct, normalised
-from retrieval.refinement import NoVerdict, verdict
-from retrieval.scopes import ranked, relevance_of, tier_of
+from retrieval.context.budget import MIN_TOKENS, Fitted, fit, room_of
+from retrieval.context.conversation import choose_turns, chronological
+from retrieval.context.dedup import distinct, normalised
+from retrieval.context.refinement import NoVerdict, verdict
+from retrieval.context.relevance import ranked, relevance_of, tier_of
 from reverie.errors import Rejected
 from storage.memories.decay import RATES, decay
 from storage.recall.records import ChunkAttributes

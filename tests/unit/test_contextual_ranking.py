@@ -13,11 +13,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from adapters.embedders.base import normalised
-from retrieval import bm25, contextual
-from retrieval.agent_index import K1, AgentIndex, B, IndexSnapshot
-from retrieval.codes import Floats
-from retrieval.names import without_names
-from retrieval.neighbourhood import REACH
+from retrieval.index.agent_index import K1, AgentIndex, B, IndexSnapshot
+from retrieval.index.codes import Floats
+from retrieval.index.neighbourhood import REACH
+from retrieval.ranking import bm25, contextual
+from retrieval.ranking.names import without_names
 from reverie.errors import Rejected
 from reverie.recall.types import RecallResult
 from storage.recall.words import hash_of

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from retrieval.fusion import fuse
-from retrieval.lexical import MAX_WORDS, match_expression
+from retrieval.ranking.fusion import fuse
+from retrieval.ranking.lexical import MAX_WORDS, match_expression
 from reverie.errors import Rejected
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.records import Hit

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from retrieval import contextual
+from retrieval.ranking import contextual
 from retrieval.request import RecallRequest
 from reverie.errors import Rejected
 from support.pipeline import Pipeline

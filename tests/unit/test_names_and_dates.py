@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from retrieval.dates import Period, fit, periods_in
-from retrieval.names import without_names
+from retrieval.ranking.dates import Period, fit, periods_in
+from retrieval.ranking.names import without_names
 from reverie.clock import to_micros
 
 # A Wednesday.

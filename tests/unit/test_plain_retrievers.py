@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sqlalchemy import text
 
 from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefused
-from retrieval import plain
+from retrieval.ranking import plain
 from retrieval.request import RecallRequest
 from reverie.errors import Rejected
 from reverie.recall.types import RecallResponse, RecallResult

@@ -8,8 +8,8 @@ import numpy as np
 from msgspec.structs import replace
 
 from memory.scheduling.goal_answers import GoalContext
-from retrieval.neutral import label, lines_of
-from retrieval.prompt import shown_text
+from retrieval.context.neutral import label, lines_of
+from retrieval.context.prompt import shown_text
 from retrieval.request import RecallRequest
 from reverie.clock import rfc3339, to_micros
 from reverie.errors import NotFound, ReverieError

@@ -7,7 +7,7 @@ from typing import ClassVar
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from retrieval.budget import MIN_TOKENS
+from retrieval.context.budget import MIN_TOKENS
 from reverie.errors import Rejected
 
 

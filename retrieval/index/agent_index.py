@@ -15,8 +15,8 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.codes import Rows, VectorCodes
-from retrieval.postings import Postings
+from retrieval.index.codes import Rows, VectorCodes
+from retrieval.index.postings import Postings
 from storage.recall.forward import Changes, ForwardIndex, ForwardRow
 from storage.recall.index import Generation
 

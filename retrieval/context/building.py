@@ -12,12 +12,22 @@ from typing import Final
 
 from adapters.language_models import LanguageModel
 from adapters.tokens import TokenCounter, last_lines, truncate
-from retrieval import refinement
-from retrieval.budget import fit
-from retrieval.conversation import MIN_IMPORTANCE, chronological
-from retrieval.prompt import Frame, Item, assemble, headings, in_document_order, item_lines, memory_item, preamble, turn
-from retrieval.scopes import Candidate
-from retrieval.selection import ContextRequest, Recall, Selection, select
+from retrieval.context import refinement
+from retrieval.context.budget import fit
+from retrieval.context.conversation import MIN_IMPORTANCE, chronological
+from retrieval.context.prompt import (
+    Frame,
+    Item,
+    assemble,
+    headings,
+    in_document_order,
+    item_lines,
+    memory_item,
+    preamble,
+    turn,
+)
+from retrieval.context.relevance import Candidate
+from retrieval.context.selection import ContextRequest, Recall, Selection, select
 from reverie.recall.types import ContextMemory, LeftOut
 from storage.pipeline.records import MessageRecord
 from storage.recall.records import Hit

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from retrieval.agent_index import AgentIndex, IndexSnapshot
+from retrieval.index.agent_index import AgentIndex, IndexSnapshot
 from reverie.errors import ReverieError
 from storage.recall.forward import largest_agents
 from storage.recall.index import Generation

@@ -14,8 +14,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.agent_index import K1, B, IndexSnapshot
-from retrieval.neighbourhood import REACH, Neighbourhood
+from retrieval.index.agent_index import K1, B, IndexSnapshot
+from retrieval.index.neighbourhood import REACH, Neighbourhood
 
 # IDF of a word in more than half of the chunks. Not 0, as in FTS5, so that it is still found in a small store in which
 # all chunks share it.

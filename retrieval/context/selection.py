@@ -12,7 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.conversation import (
+from retrieval.context.conversation import (
     MAX_IMPORTANT,
     MAX_RELEVANT,
     MIN_COSINE,
@@ -20,10 +20,10 @@ from retrieval.conversation import (
     Conversation,
     choose_turns,
 )
-from retrieval.dedup import distinct
+from retrieval.context.dedup import distinct
+from retrieval.context.relevance import Candidate, ranked, tier_of
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
-from retrieval.scopes import Candidate, ranked, tier_of
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected
 from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS

@@ -8,8 +8,8 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.agent_index import IndexSnapshot
-from retrieval.codes import Floats, Rows
+from retrieval.index.agent_index import IndexSnapshot
+from retrieval.index.codes import Floats, Rows
 
 # Rows scored on each side of a hit in an index too large to be scored whole: the widest window of any retriever.
 REACH: Final = 8

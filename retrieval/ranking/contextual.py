@@ -19,14 +19,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval import bm25, dates
-from retrieval.agent_index import IndexSnapshot
-from retrieval.codes import Floats, Rows
-from retrieval.fusion import RetrieverName
-from retrieval.lexical import MAX_WORDS
-from retrieval.names import ParsedQuery
-from retrieval.neighbourhood import Neighbourhood
-from retrieval.ranking import Ranking, Scored, weighted_ranking
+from retrieval.index.agent_index import IndexSnapshot
+from retrieval.index.codes import Floats, Rows
+from retrieval.index.neighbourhood import Neighbourhood
+from retrieval.ranking import bm25, dates
+from retrieval.ranking.fusion import RetrieverName
+from retrieval.ranking.lexical import MAX_WORDS
+from retrieval.ranking.names import ParsedQuery
+from retrieval.ranking.shares import Ranking, Scored, weighted_ranking
 from reverie.clock import from_micros
 from storage.recall.words import hash_of, words_of
 

@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
-from retrieval.neutral import label, lines_of, quoted
-from retrieval.scopes import Candidate
+from retrieval.context.neutral import label, lines_of, quoted
+from retrieval.context.relevance import Candidate
 from reverie.clock import from_micros, to_micros
 from reverie.recall.types import RecallResult
 from storage.memories.records import TIERS, Tier

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.codes import Floats, Rows
-from retrieval.fusion import Fused, RetrieverName, best_possible
+from retrieval.index.codes import Floats, Rows
+from retrieval.ranking.fusion import Fused, RetrieverName, best_possible
 from reverie.recall.types import RetrieverScore
 
 

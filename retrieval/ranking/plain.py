@@ -12,12 +12,12 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval import bm25
-from retrieval.agent_index import IndexSnapshot
-from retrieval.codes import Floats, Rows
-from retrieval.contextual import SCORED_WHOLE
-from retrieval.lexical import MAX_WORDS, match_expression
-from retrieval.ranking import best_first
+from retrieval.index.agent_index import IndexSnapshot
+from retrieval.index.codes import Floats, Rows
+from retrieval.ranking import bm25
+from retrieval.ranking.contextual import SCORED_WHOLE
+from retrieval.ranking.lexical import MAX_WORDS, match_expression
+from retrieval.ranking.shares import best_first
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.forward import ForwardIndex
 from storage.recall.index import SearchIndex

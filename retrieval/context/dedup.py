@@ -10,7 +10,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.scopes import Candidate
+from retrieval.context.relevance import Candidate
 from storage.recall.words import with_few_marks
 
 # Texts with a higher cosine count as duplicates.
