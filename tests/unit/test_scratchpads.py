@@ -73,7 +73,7 @@ def test_a_key_holds_any_json(pipe: Pipeline, value: Any) -> None:
         ("k" * 129, 1, "key has 129 characters; the limit is 128"),
         ("", 1, "key must be a text that is not blank"),
         ("k", "x" * (64 * 1024), "value has 65,538 bytes of JSON; the limit is 65,536"),
-        ("k", {"a": [float("nan")]}, "NaN or an infinity"),
+        ("k", {"a": [float("nan")]}, "value contains NaN or infinity, which JSON cannot represent"),
         ("k", object(), "value cannot be written as JSON"),
     ],
 )
