@@ -8,12 +8,13 @@ from __future__ import annotations
 import json
 import shutil
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 from unittest.mock import patch
 
 from sqlalchemy import event, text
@@ -23,6 +24,7 @@ from memory.scheduling.executing import AttemptLimits, Execute, Execution, Execu
 from memory.scheduling.rules import RunResult, ScheduleRules
 from memory.scheduling.schedules import create_schedule
 from reverie.clock import from_micros, new_id, to_micros
+from reverie.errors import StoreUnavailable
 from reverie.scheduling.cadence import Cadence, Cron, Interval, Once
 from reverie.scheduling.schedule_types import Executor, ScheduleDraft, TaskExecutor, WebhookExecutor
 from storage.scheduling.records import NotificationFilter, NotificationRecord, RunRecord, ScheduleRecord
@@ -44,6 +46,10 @@ BAD: Final = RunResult("failed", error="it broke")
 _TABLES: Final = ("schedules", "schedule_runs", "notifications")
 # Made anew each time; rows are told apart by the rest.
 _RANDOM: Final = ("id", "run_id", "token", "trace_id")
+# A store that stays locked for this long is not just busy.
+_LOCKED_SECONDS: Final = 60
+
+_T = TypeVar("_T")
 
 
 class Killed(BaseException):
@@ -281,6 +287,17 @@ def assert_partition(runs: Sequence[RunRecord], calendar: Sequence[datetime]) ->
         assert from_micros(run.due_at) == calendar[at]
         at += 1
     assert at == len(calendar), "what was due has no run"
+
+
+def when_unlocked(call: Callable[[], _T]) -> _T:
+    """Call again while others hold the lock of the store for too long: the product's loop leaves it to its next run."""
+    deadline = time.monotonic() + _LOCKED_SECONDS
+    while True:
+        try:
+            return call()
+        except StoreUnavailable:
+            if time.monotonic() > deadline:
+                raise
 
 
 def run_together(*calls: Callable[[], object]) -> None:

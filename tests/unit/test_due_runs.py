@@ -21,7 +21,17 @@ from memory.scheduling.rules import RunResult
 from memory.scheduling.runs import complete_run, run_now
 from reverie.clock import from_micros
 from reverie.scheduling.schedule_types import RunReport
-from support.scheduled import BAD, GOOD, PATIENT, SECOND, WORKERS, Scheduled, assert_partition, run_together
+from support.scheduled import (
+    BAD,
+    GOOD,
+    PATIENT,
+    SECOND,
+    WORKERS,
+    Scheduled,
+    assert_partition,
+    run_together,
+    when_unlocked,
+)
 
 
 @pytest.fixture
@@ -160,9 +170,10 @@ def test_three_sweeps_in_threads_make_each_run_once(time: Scheduled, tmp_path: P
         barrier.wait()
         for _ in range(6):
             mine.advance(100)
-            for one in mine.claim():
+            for one in when_unlocked(mine.claim):
                 sent[number].append(one.run)
-                mine.execute(one.run, BAD if len(sent[number]) % 7 == 0 else GOOD)
+                outcome = BAD if len(sent[number]) % 7 == 0 else GOOD
+                when_unlocked(partial(mine.execute, one.run, outcome))
         mine.close()
 
     run_together(*(partial(sweeping, number) for number in range(3)))
@@ -177,17 +188,18 @@ def test_three_sweeps_in_threads_make_each_run_once(time: Scheduled, tmp_path: P
 
 _SWEEPER = """
 import sys
+from functools import partial
 from pathlib import Path
-from support.scheduled import SECOND, Scheduled
+from support.scheduled import Scheduled, when_unlocked
 mine = Scheduled(Path(sys.argv[1]), now=int(sys.argv[2]))
 mine.store
 print("ready", flush=True)
 sys.stdin.readline()
 for _ in range(4):
     mine.advance(100)
-    for one in mine.claim():
+    for one in when_unlocked(mine.claim):
         print(one.run)
-        mine.execute(one.run)
+        when_unlocked(partial(mine.execute, one.run))
 mine.close()
 """
 
@@ -245,7 +257,7 @@ def test_two_sweeps_that_take_up_at_once_send_each_lost_task_once(time: Schedule
     time.advance(LOST_AFTER_SECONDS)
     other = Scheduled(tmp_path / "data", now=time.now)
     sent: list[list[ToSend]] = []
-    run_together(lambda: sent.append(time.take_up()), lambda: sent.append(other.take_up()))
+    run_together(*(partial(lambda each: sent.append(when_unlocked(each.take_up)), each) for each in (time, other)))
     assert sorted(one.run for each in sent for one in each) == sorted(claimed)
     other.close()
 
