@@ -1,1 +1,1 @@
-"""What tests share: a real broker, a runtime on it, the pipeline run in this process, and the HTTP server."""
+"""Shared by tests: a real broker, a runtime that uses it, the pipeline run in this process, and the HTTP server."""

@@ -1,4 +1,4 @@
-"""An agent's own Celery workers: a module as a developer writes it, in a folder of its own, run by `celery -A`."""
+"""An agent's own Celery workers: a module as a developer would write it, in its own folder, run by `celery -A`."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ app.loader.import_default_modules()
 
 
 class AgentProcess:
-    """A worker of the agent's: its process, its folder, and what it said."""
+    """A worker of an agent: its process, its folder, and its log."""
 
     def __init__(self, process: subprocess.Popen[bytes], folder: Path, log: Path) -> None:
         self.process = process
@@ -35,27 +35,27 @@ class AgentProcess:
 
     @property
     def said(self) -> str:
-        """What it has written to its log so far."""
+        """Return what it has logged so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait_for(self, name: str) -> str:
-        """Wait until the agent's code has written a file, and return what is in it."""
+        """Wait until the agent's code has written a file, and return its content."""
         path = self.folder / name
         until(lambda: path.exists() and path.read_text() != "", f"no file {name}; it said:\n{self.said}")
         return path.read_text()
 
     def kill(self) -> None:
-        """Kill it with all its children, as a machine that goes down does."""
+        """Kill it and all its children, as a machine failure would."""
         os.killpg(self.process.pid, signal.SIGKILL)
         self.process.wait()
 
 
 @contextmanager
 def agent_worker(folder: Path, code: str, environment: Mapping[str, str]) -> Iterator[AgentProcess]:
-    """Run a module of the agent's as `celery -A my_agent worker` does; it and its children end with the block."""
+    """Run an agent's module as `celery -A my_agent worker` does; it and its children are killed after the block."""
     folder.mkdir(exist_ok=True)
     (folder / "my_agent.py").write_text(dedent(code))
-    # Modules of the same names as ours, as a developer's folder may well have them.
+    # Modules with the same names as ours, which a developer's folder may well contain.
     for name in ("tasks", "storage"):
         (folder / f"{name}.py").write_text("raise SystemExit('this is not to be imported')\n")
     log = folder / f"worker-{time.monotonic_ns()}.log"
@@ -78,7 +78,7 @@ def agent_worker(folder: Path, code: str, environment: Mapping[str, str]) -> Ite
 
 
 def fire(runtime: Runtime, workspace: str = contract.DEFAULT_WORKSPACE) -> list[str]:
-    """Do what the sweep and a worker of Reverie's do; returns the runs that were executed."""
+    """Do what the sweep and one of Reverie's workers do; return the ids of the runs that were executed."""
     with use_runtime(runtime):
         app.tasks[contract.RUN_DUE_SCHEDULES].body(manual=True)
         with runtime.stores.workspace(workspace).reading() as tx:
@@ -89,13 +89,13 @@ def fire(runtime: Runtime, workspace: str = contract.DEFAULT_WORKSPACE) -> list[
 
 
 def fired(runtime: Runtime, client: reverie.Reverie, schedule: str) -> str:
-    """Wait until a schedule has fired by itself; returns its first run."""
+    """Wait until a schedule has fired by itself; return the id of its first run."""
     until(lambda: fire(runtime) or client.schedule_runs(schedule), "it does not fire")
     return client.schedule_runs(schedule)[-1].id
 
 
 def ended(client: reverie.Reverie, run_id: str, meanwhile: Callable[[], object] = lambda: None) -> ScheduleRun:
-    """Wait until a run has ended."""
+    """Wait until a run has ended and return it; `meanwhile` is called before each check."""
 
     def over() -> bool:
         meanwhile()
@@ -106,7 +106,7 @@ def ended(client: reverie.Reverie, run_id: str, meanwhile: Callable[[], object] 
 
 
 def until(condition: Callable[[], object], otherwise: str) -> None:
-    """Wait for a condition."""
+    """Wait until a condition holds; fail with the text `otherwise` if it does not in time."""
     deadline = time.monotonic() + WAIT_SECONDS
     while not condition():
         assert time.monotonic() < deadline, otherwise

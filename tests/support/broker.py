@@ -1,4 +1,4 @@
-"""A real Valkey on a unix socket in a folder of its own."""
+"""A real Valkey on a unix socket in its own folder."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from worker.supervision.embedded_broker import broker_command, embedded_broker_u
 
 @contextmanager
 def running_valkey() -> Iterator[str]:
-    """Start a broker and give its URL; it is killed, by its pid, at the end."""
+    """Start a broker and yield its URL; its process is killed at the end."""
     # pytest's tmp_path can be too long for a socket.
     folder = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
     process = subprocess.Popen(broker_command(folder), stdout=subprocess.DEVNULL)

@@ -1,6 +1,6 @@
-"""A store that gives every job something to do, on a clock that is set: what jobs are killed over, and undone on.
+"""A store in which every job has work to do, on a fixed clock, for tests that kill jobs or undo them.
 
-Two agents talk for some days, remember, and are asked the same things again and again; nothing has curated it yet.
+Two agents talk for some days, store memories, and get the same questions repeatedly; no job has run on it yet.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ DAY: Final = 86_400_000_000
 HOUR: Final = 3_600_000_000
 MINUTE: Final = 60_000_000
 BEGAN: Final = to_micros(datetime(2026, 6, 10, 9, tzinfo=UTC))
-# Long after the last word: every session is silent, over, and old enough for retention.
+# Long after the last message: every session is idle, can be closed, and is old enough for retention.
 NOW: Final = BEGAN + 30 * DAY
 SETTINGS: Final[dict[str, Any]] = {
     "embedding_provider": "hash",
     "message_retention_days": 2,
     "memories_per_scope": 30,
-    # Fewer than what passes the gates: a sweep that is run again must not take the next best as well.
+    # Fewer than the candidates that qualify: a sweep that runs again must not promote the next best ones, too.
     "dream_most_promotions": 12,
-    # So little room that each conversation outgrows it.
+    # So small that each conversation exceeds it.
     "context_token_budget": 300,
     "system_prompt_buffer": 0,
     "summary_trigger_ratio": 0.4,
@@ -52,14 +52,14 @@ _ASKED: Final = ("where does she live", "which city", "her home", "what about th
 
 
 def clocked(data: Path, **settings: Any) -> ClockedRuntime:
-    """Resources on a data folder with the clock at NOW."""
+    """Return the resources of a data folder with the clock set to NOW."""
     runtime = ClockedRuntime(Settings(data=data, log_level="error", **{**SETTINGS, **settings}))
     runtime.moment = NOW
     return runtime
 
 
 def fill(data: Path) -> None:
-    """Make the store. Leaves nothing to the pipeline, and everything to the jobs."""
+    """Create the store. The pipeline has finished all its work; no job has run."""
     runtime = clocked(data, broker="redis://127.0.0.1:1/0")
     runtime.moment = BEGAN
     world = World(runtime)
@@ -78,13 +78,13 @@ def fill(data: Path) -> None:
 
 
 def copied(template: Path, folder: Path) -> Path:
-    """A copy of the store to be worked on."""
+    """Copy the store to a folder and return that folder."""
     shutil.copytree(template, folder)
     return folder
 
 
 def picture(data: Path) -> dict[str, Any]:
-    """All that a store holds but the bookkeeping of jobs: rows, what the log says was done, and the committed files."""
+    """Return the content of the stores except the bookkeeping of jobs: rows, curation log and committed files."""
     stores = Stores(data)
     found: dict[str, Any] = {}
     for name in (WORKSPACE, ACCOUNT_STORE):
@@ -108,7 +108,7 @@ def picture(data: Path) -> dict[str, Any]:
 
 
 def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
-    """What of two pictures is not the same, in few lines."""
+    """Return what differs between two results of `picture`, at most three rows of each list."""
     found: dict[str, Any] = {}
     for name in sorted({*one, *other}):
         first, second = one.get(name), other.get(name)
@@ -121,7 +121,7 @@ def differences(one: dict[str, Any], other: dict[str, Any]) -> dict[str, Any]:
 
 
 def end_leases(data: Path) -> None:
-    """Let the time pass that a dead process's lease lasts, and the claim of its run."""
+    """End the leases and run claims that a killed process left, as if their time had passed."""
     stores = Stores(data)
     for name in stores.all_names():
         with stores.workspace(name).writing() as tx:
@@ -187,7 +187,7 @@ def _remember(world: World, agent: str) -> None:
 
 
 def _age(tx: Transaction, agent: str) -> None:
-    """Some have faded, some were recalled often, some have reached their end."""
+    """Make some memories fade, some often recalled, and some expire."""
     memories = tx.for_agent(agent).memories
     for number in range(8):
         at = BEGAN + number * HOUR
@@ -199,7 +199,7 @@ def _age(tx: Transaction, agent: str) -> None:
 
 
 def _recall_often(tx: Transaction, agent: str) -> None:
-    """Some twenty chunks of the agent, found by five questions on as many days."""
+    """Record that every third chunk of the agent was found by five questions on five days."""
     chunks = tx.connection.exec_driver_sql(
         "SELECT id FROM chunks WHERE agent_id = ? ORDER BY text, id", (agent,)
     ).scalars()

@@ -1,4 +1,4 @@
-"""Runs of schedules carried out by the real executors, with a webhook sender and a language model that are scripted."""
+"""Executes runs of schedules with the real executors, a scripted webhook sender and a scripted language model."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ WORKSPACE = "ws"
 
 
 class FakeBroker:
-    """Stands in for the broker: notes which tasks would have been sent."""
+    """A fake broker that records the tasks sent."""
 
     def __init__(self) -> None:
         self.sent: list[tuple[str, dict[str, Any]]] = []
@@ -40,7 +40,7 @@ class FakeBroker:
 
 
 class AgentQueue:
-    """Stands in for the agents' broker: notes what was sent."""
+    """A fake of the agents' broker that records the tasks sent."""
 
     def __init__(self, error: Unavailable | None = None) -> None:
         self.sent: list[tuple[str, str, dict[str, Any]]] = []
@@ -56,7 +56,7 @@ class AgentQueue:
 
 
 class CarryingOut:
-    """A workspace with what was said in it, schedules, and executors whose other ends are scripted."""
+    """A workspace with messages and schedules, and executors whose webhooks and models are scripted."""
 
     def __init__(self, data: Path, **settings: Any) -> None:
         self.said = Pipeline(data)
@@ -69,7 +69,7 @@ class CarryingOut:
         self.time.limits = attempt_limits(self.settings)
 
     def work_with(self, **parts: Any) -> None:
-        """Have runs carried out with other parts of the runtime from now on."""
+        """Replace parts of the runtime for all later runs."""
         self.here.close()
         self._parts.update(parts)
         self.here = Runtime(self.settings, **self._parts)
@@ -83,50 +83,50 @@ class CarryingOut:
         self.work_with(schedule_parts=self._parts.get("schedule_parts", {}) | parts)
 
     def answer_webhooks(self, *answers: Scripted) -> ScriptedWebhookSender:
-        """What receivers answer, in turn."""
+        """Set the answers of webhook receivers, in order; return the sender."""
         sender = ScriptedWebhookSender(answers)
         self._work_with_sender(webhooks=sender)
         return sender
 
     def answer_goals(self, *answers: str | Exception) -> ScriptedLanguageModel:
-        """What the language model answers, in turn."""
+        """Set the answers of the language model, in order; return the model."""
         model = ScriptedLanguageModel(answers)
         self.work_with(schedule_model=self.guarded(model))
         return model
 
     def guarded(self, model: ScriptedLanguageModel) -> GuardedLanguageModel:
-        """A model behind a breaker whose pauses are over at once."""
+        """Return the model behind a circuit breaker whose pauses end at once."""
         moments = iter(range(0, 10_000_000, 1_000))
         return GuardedLanguageModel(model, clock=lambda: float(next(moments)))
 
     def queue_tasks(self, error: Unavailable | None = None) -> AgentQueue:
-        """Where tasks for the agents' own workers go."""
+        """Have tasks for the agents' own workers recorded; return the queue. With an error, sending raises it."""
         queue = AgentQueue(error)
         self._work_with_sender(agent_tasks=queue)
         return queue
 
     def executing(self) -> Executors:
-        """What carries out a run."""
+        """Return what executes a run."""
         return executors(self.here, WORKSPACE)
 
     def outcome(self, schedule: str, executor: Executor, run: RunRecord, *, agent: str = "ana") -> Outcome:
-        """What one attempt at a run comes to, without keeping it."""
+        """Return the outcome of one attempt at a run, without saving it."""
         seconds = self.time.limits.seconds_for(executor)
         return self.executing()(Execution(self.time.schedule(schedule, agent=agent), run, executor, seconds))
 
     def fire(self, schedule: str, *, agent: str = "ana") -> RunRecord:
-        """Have a schedule fire and its run carried out, once."""
+        """Make a schedule fire, execute its run once, and return it."""
         return self.time.fire(schedule, self.executing(), agent=agent)
 
     def again(self, run: RunRecord, *, after_seconds: float) -> RunRecord:
-        """Have the sweep send a run again after a pause, and carry it out."""
+        """Advance the clock so that the sweep sends a run again, and execute it."""
         self.time.advance(after_seconds)
         assert [one.run for one in self.time.take_up()] == [run.id]
         self.time.execute(run.id, self.executing())
         return self.time.run(run.id, agent=run.agent)
 
     def waits(self, run: RunRecord, *, seconds: float) -> bool:
-        """Whether a run is not sent again before so many seconds have passed."""
+        """Return whether a run has not yet been sent again after this time."""
         self.time.advance(seconds)
         sent = self.time.take_up()
         self.time.advance(-seconds)

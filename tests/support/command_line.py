@@ -1,4 +1,4 @@
-"""The command line, run within the test's own process."""
+"""Runs the command line within the test's process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from worker import cli
 
 
 class Ended(NamedTuple):
-    """How a command ended."""
+    """The exit code and output of a command."""
 
     code: int
     out: str
@@ -20,12 +20,12 @@ class Ended(NamedTuple):
 
     @property
     def json(self) -> Any:
-        """What it printed, as JSON."""
+        """Return the printed JSON, decoded."""
         return json.loads(self.out)
 
 
 class CommandLine:
-    """Runs `reverie` with arguments, the same ones first each time."""
+    """Runs `reverie`; each call's arguments follow the common ones, `first`."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], *first: str) -> None:
         self._monkeypatch = monkeypatch
@@ -33,7 +33,7 @@ class CommandLine:
         self._first = first
 
     def __call__(self, *arguments: str) -> Ended:
-        """Run a command to its end."""
+        """Run a command and return its result."""
         self._monkeypatch.setattr(sys, "argv", ["reverie", *self._first, *arguments])
         with pytest.raises(SystemExit) as ended:
             cli.main()

@@ -1,4 +1,4 @@
-"""`docker-compose.yml` as Compose reads it: variables put in, short forms as they are."""
+"""Reads `docker-compose.yml` as Compose does: variables are substituted; short forms are not expanded."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ _VARIABLE = re.compile(r"\$\{(\w+)(?:(:-|:\?)([^}]*))?\}")
 
 
 class NotSet(Exception):
-    """A variable that has to be set is not."""
+    """A required variable is not set."""
 
 
 def load_compose(variables: dict[str, str]) -> dict[str, Any]:
-    """The file with variables put in. Raises NotSet for one that it insists on."""
+    """Return the file with variables substituted. Raises NotSet if a required one is missing."""
     return _filled(yaml.safe_load(COMPOSE_FILE.read_text(encoding="utf-8")), variables)
 
 
 def seconds(duration: str) -> float:
-    """A duration such as `15s` or `2m` in seconds."""
+    """Return a duration such as `15s` or `2m` in seconds."""
     number, unit = re.fullmatch(r"(\d+)(s|m)", duration).groups()  # type: ignore[union-attr]
     return float(number) * (60 if unit == "m" else 1)
 

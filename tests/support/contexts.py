@@ -1,4 +1,4 @@
-"""What a context is made of, made by hand: messages, candidates and selections without a store."""
+"""Parts of a context made without a store: messages, candidates and selections."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ MORNING = 1_777_626_000_000_000
 
 
 def message(number: int, content: str | None = None, **changes: Any) -> MessageRecord:
-    """The turn of a session that was said in this minute of the morning."""
+    """Return a message of a session, created `number` minutes after MORNING."""
     fields: dict[str, Any] = {
         "row_id": number,
         "id": f"m{number}",
@@ -57,7 +57,7 @@ def candidate(
     last_at: int = MORNING,
     **memory: Any,
 ) -> Candidate:
-    """Something found elsewhere, as its chunk's number says."""
+    """Return a candidate whose chunk has this number, by default a message of another session."""
     shown = text if text is not None else f"memory {number}"
     fields: dict[str, Any] = {"kind": "message", "role": "user", "created_at": from_micros(MORNING), "session": "other"}
     found = RecallResult(id=f"c{number}", text=shown, **{**fields, **memory})
@@ -73,7 +73,7 @@ def selected(
     summary: str = "",
     **session: Any,
 ) -> Selection:
-    """What `select` gives for a session `s` of ana's."""
+    """Return the selection that `select` would return for ana's session `s`."""
     fields: dict[str, Any] = {
         "row_id": 1,
         "id": "s",

@@ -1,4 +1,4 @@
-"""What curation is tested with: a picture of all that a store holds, and memories ready to be changed."""
+"""Helpers for tests of curation: the whole content of a store, and memories to be changed."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from storage.stores import Store
 from support.pipeline import Pipeline
 
 NOW = 1_750_000_000_000_000
-# The log itself, and what follows from the others or is only ever added to.
+# The log itself, tables derived from others, and tables to which rows are only added.
 _LEFT_OUT = ("curation_", "job_", "sqlite_", "forward_changes", "chunks_index_", "chunks_fts_", "alembic_")
 
 
 def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
-    """Every row of every table that means something, and what the vector index holds."""
+    """Return the rows of all tables except those left out, and the content of the vector indexes."""
     with store.reading() as tx:
         names = tx.connection.exec_driver_sql("SELECT name FROM sqlite_schema WHERE type = 'table'").scalars().all()
         picture = {
@@ -33,14 +33,14 @@ def everything(store: Store) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def remember(pipe: Pipeline, name: str, content: str = "", *, agent: str = "ana", **more: Any) -> MemoryRecord:
-    """Store a memory; the pipeline has not seen it yet."""
+    """Store a memory without running the pipeline."""
     fields = {"content": content or f"something about {name}", "created_at": NOW, **more}
     with pipe.store.writing() as tx:
         return tx.for_agent(agent).memories.add(NewMemory(id=name, **fields), now=NOW)
 
 
 def recalled(pipe: Pipeline, memory: MemoryRecord, *, times: int = 1, agent: str = "ana") -> None:
-    """Write recall events of a memory's first chunk, as the recording of recalls does."""
+    """Record recalls of a memory's first chunk, as the recording job does."""
     with pipe.store.writing() as tx:
         chunk = tx.connection.execute(
             text("SELECT min(id) FROM chunks WHERE memory_row = :row"), {"row": memory.row_id}

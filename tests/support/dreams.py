@@ -1,4 +1,4 @@
-"""What dream sweeps are tested with: a store with memories, messages and recalls at chosen times."""
+"""Helpers for tests of dream sweeps: a store with memories, messages and recalls at chosen times."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ QUESTIONS = ("where does she live", "which city", "what about Lisbon", "her home
 
 
 class Dreamer(Pipeline):
-    """A workspace whose clock stands forty days after its beginning, so that there is a past to look back at."""
+    """A workspace whose current time is forty days after its creation, so that it has a history."""
 
     def __init__(self, data: Path, *, repositories: Repositories | None = None, **more: Any) -> None:
         super().__init__(data, **more)
@@ -43,7 +43,7 @@ class Dreamer(Pipeline):
         return made
 
     def chunk_of(self, content: str, *, agent: str = "ana") -> int:
-        """The chunk that begins with a text."""
+        """Return the id of the first chunk that contains a text."""
         with self.store.reading() as tx:
             found = tx.connection.execute(
                 text("SELECT min(id) FROM chunks WHERE agent_id = :agent AND instr(text, :text) > 0"),
@@ -69,13 +69,13 @@ class Dreamer(Pipeline):
     def make_hot(
         self, content: str, *, agent: str = "ana", queries: Sequence[str] = QUESTIONS, score: float = 0.8
     ) -> None:
-        """Recall something by each of these queries, on as many days, the last of them yesterday."""
+        """Record a recall of a text by each query, one per day, the latest yesterday."""
         chunk = self.chunk_of(content, agent=agent)
         for number, query in enumerate(queries):
             self.recalled(chunk, query=query, score=score, days_ago=1.0 + number, agent=agent)
 
     def dream(self, *, dry_run: bool = False, **rules: Any) -> dict[str, Any]:
-        """Run a sweep today."""
+        """Run a dream sweep today and return its counts."""
         found = dream_sweep(self.stores, self.notebooks, rules=DreamRules(**rules), now=self.today, dry_run=dry_run)
         found.pop("stores", None)
         return found
@@ -97,7 +97,7 @@ class Dreamer(Pipeline):
             return tx.for_agent(agent).curation.page()
 
     def undo(self, entry: CurationEntry) -> None:
-        """Take back what a job did."""
+        """Undo an entry of the curation log."""
         with self.store.writing() as tx:
             undo(tx.connection, entry, at=self.today)
 

@@ -1,4 +1,4 @@
-"""A real HTTP endpoint on loopback that answers as a test wants it to: well, wrongly, slowly or not at all."""
+"""A real HTTP endpoint on loopback that answers as the test specifies: correctly, wrongly, slowly or not at all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ Answer = Callable[[BaseHTTPRequestHandler, dict[str, Any]], None]
 
 
 class Endpoint:
-    """Takes every POST; `answer` decides what it gets, `requests` and `keys` saw all."""
+    """Accepts every POST; `answer` responds, `requests` and `keys` have all bodies and Authorization headers."""
 
     def __init__(self, answer: Answer) -> None:
         self.answer = answer
@@ -41,7 +41,7 @@ class Endpoint:
         self._thread.start()
 
     def close(self) -> None:
-        """Let go of whoever is kept waiting, and end."""
+        """Release callers that are kept waiting, and stop the server."""
         self.over.set()
         self._server.shutdown()
         self._server.server_close()
@@ -54,7 +54,7 @@ class Endpoint:
 
 @contextmanager
 def chat_endpoint(answer: Answer) -> Iterator[Endpoint]:
-    """An endpoint for the length of a test."""
+    """Run an endpoint within the block."""
     made = Endpoint(answer)
     try:
         yield made
@@ -63,7 +63,7 @@ def chat_endpoint(answer: Answer) -> Iterator[Endpoint]:
 
 
 def send(body: bytes, status: int = 200, **headers: str) -> Answer:
-    """Answer with these bytes."""
+    """Return an answer with these bytes; underscores in the names of headers stand for hyphens."""
 
     def answer(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
         handler.send_response(status)
@@ -77,7 +77,7 @@ def send(body: bytes, status: int = 200, **headers: str) -> Answer:
 
 
 def say(text: str | None) -> Answer:
-    """Answer as a chat model that says this."""
+    """Return the answer of a chat model with this text."""
     body = {
         "choices": [{"index": 0, "message": {"role": "assistant", "content": text}, "finish_reason": "stop"}],
         "usage": {"prompt_tokens": 11, "completion_tokens": 3, "total_tokens": 14},

@@ -1,4 +1,4 @@
-"""What tests of extraction share: answers of a model, an extractor, sweeps by hand."""
+"""Helpers for tests of extraction: answers of a model, an extractor, and sweeps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from support.pipeline import Pipeline
 
 
 def memory(content: str = "User plays the oboe.", evidence: str = "m1", **changes: Any) -> dict[str, Any]:
-    """One memory as a model gives it."""
+    """Return one memory as a model would return it."""
     fields: dict[str, Any] = {
         "content": content,
         "kind": "preference",
@@ -37,12 +37,12 @@ def memory(content: str = "User plays the oboe.", evidence: str = "m1", **change
 
 
 def answer(*memories: dict[str, Any]) -> str:
-    """A model's whole answer."""
+    """Return a model's answer with these memories."""
     return json.dumps({"memories": list(memories)})
 
 
 class Extracting:
-    """Extraction on the workspace of a pipeline; `notified` are the stores whose chunks were asked for."""
+    """Extraction on the workspace of a pipeline; `notified` has the stores whose chunk stage was notified."""
 
     def __init__(self, pipeline: Pipeline, model: LanguageModel | None = None, **rules: Any) -> None:
         self.pipeline = pipeline
@@ -52,7 +52,7 @@ class Extracting:
         )
 
     def sweep(self, *, dry_run: bool = False) -> Counter[str]:
-        """One sweep of the workspace, whatever a process remembers of it."""
+        """Run one sweep of the workspace, even if it counts as idle."""
         return run_on_store(
             self.pipeline.store,
             contract.EXTRACT_MEMORIES,
@@ -62,28 +62,28 @@ class Extracting:
         )
 
     def sweep_all(self, idle_stores: IdleStores) -> dict[str, Any]:
-        """One sweep of every workspace, by a process that remembers."""
+        """Run one sweep of every workspace that does not count as idle."""
         return extract_memories(self.pipeline.stores, self.extractor, now=self.pipeline.now(), idle_stores=idle_stores)
 
     def close(self, session: str = "s", *, agent: str = "ana") -> Counter[str]:
-        """What the end of a session does."""
+        """Extract from a session as closing it does."""
         return extract_session(
             self.pipeline.store, self.extractor, agent=agent, session=session, now=self.pipeline.now()
         )
 
     def memories(self, *, agent: str = "ana", account: bool = False, active: bool | None = True) -> list[MemoryRecord]:
-        """What is remembered, the oldest first."""
+        """Return the memories, oldest first."""
         store = self.pipeline.stores.account_store() if account else self.pipeline.store
         with store.reading() as tx:
             return list(tx.for_agent(agent).memories.iterate(MemoryFilter(active=active)))
 
     def contents(self, **which: Any) -> list[str]:
-        """What the memories say."""
+        """Return the texts of the memories."""
         return [found.content for found in self.memories(**which)]
 
 
 def tell(pipeline: Pipeline, *said: str | dict[str, Any], silent_seconds: float = 60.0, **where: Any) -> list[str]:
-    """Have something said and stored, and let some time pass."""
+    """Store messages and advance the clock; return the ids of the messages."""
     ids = pipeline.say(*said, **where)
     pipeline.drain(lambda: pipeline.ingest().taken)
     pipeline.advance(silent_seconds)

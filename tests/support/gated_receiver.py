@@ -1,4 +1,4 @@
-"""A notifier's receiver that verifies what it gets, and may keep the sender waiting after it has taken a message."""
+"""A webhook receiver that verifies what it receives, and can keep the sender waiting for an answer."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _PATIENCE_SECONDS = 60.0
 
 @dataclass
 class GatedReceiver:
-    """`taken` are the messages whose signature was right, with their ids; no answer is given while `gate` is shut."""
+    """`taken` has the ids and bodies of messages with a valid signature; nothing is answered until `gate` is set."""
 
     url: str
     taken: list[tuple[str, Any]] = field(default_factory=list)
@@ -24,21 +24,21 @@ class GatedReceiver:
     _arrived: threading.Condition = field(default_factory=threading.Condition)
 
     def take(self, message_id: str, body: Any) -> None:
-        """Note a message, and wait at the gate."""
+        """Record a message and wait for the gate."""
         with self._arrived:
             self.taken.append((message_id, body))
             self._arrived.notify_all()
         self.gate.wait(_PATIENCE_SECONDS)
 
     def wait_for(self, count: int) -> None:
-        """Wait until so many messages have come."""
+        """Wait until this many messages have arrived."""
         with self._arrived:
             assert self._arrived.wait_for(lambda: len(self.taken) >= count, _PATIENCE_SECONDS), "nothing came"
 
 
 @contextmanager
 def gated_receiver(secret: str) -> Iterator[GatedReceiver]:
-    """A receiver for the length of a test, its gate open."""
+    """Run a receiver within the block, with its gate open."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -56,7 +56,7 @@ def gated_receiver(secret: str) -> Iterator[GatedReceiver]:
 
     class Server(ThreadingHTTPServer):
         def handle_error(self, *args: object) -> None:
-            """A sender that was killed is part of the test."""
+            """Print nothing: tests kill senders."""
 
     server = Server(("127.0.0.1", 0), Handler)
     receiver = GatedReceiver(f"http://127.0.0.1:{server.server_port}/hook")

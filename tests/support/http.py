@@ -1,4 +1,4 @@
-"""The real HTTP application under Uvicorn, in a thread of this process."""
+"""Runs the real HTTP application with Uvicorn in a thread of this process."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worker.runtime import Runtime
 
 @contextmanager
 def running_server(runtime: Runtime, *, token: str | None = None, port: int = 0) -> Iterator[str]:
-    """Serve a runtime on a port, a free one unless told otherwise, and give the URL."""
+    """Serve a runtime on a port, by default any free one, and yield the URL."""
     listening = socket.create_server(("127.0.0.1", port))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listening.getsockname()[1]

@@ -1,6 +1,6 @@
-"""Jobs in processes of their own that may be killed at any moment: the bodies of the tasks, at a clock that is set.
+"""Runs the bodies of job tasks in separate processes that can be killed at any moment, on a fixed clock.
 
-Processes come from a fork server that has everything imported, so that to be born costs a job no more than to die.
+A fork server that has already imported everything starts the processes, so that starting one is cheap.
 """
 
 from __future__ import annotations
@@ -37,10 +37,10 @@ app.loader.import_default_modules()
 
 
 class JobProcess:
-    """A process that runs a job once told to, from the store as it is."""
+    """A process that runs a job on a store when `go` is called."""
 
     def __init__(self, data: Path, job: str, broker: str) -> None:
-        """Make the process and wait until it is ready."""
+        """Start the process and wait until it is ready."""
         self._line, theirs = _SERVER.Pipe()
         self._process: ForkServerProcess = _SERVER.Process(target=_work, args=(theirs, str(data), job, broker))
         _import_beforehand()
@@ -49,11 +49,11 @@ class JobProcess:
         self._hear(START_SECONDS)
 
     def go(self) -> None:
-        """Have it begin."""
+        """Start the job."""
         self._line.send("go")
 
     def kill_after(self, seconds: float) -> bool:
-        """Kill it unless it has ended within this time; whether it was killed."""
+        """Kill it unless it ends within this time; return whether it was killed."""
         self._process.join(seconds)
         killed = self._process.exitcode is None
         self._process.kill()
@@ -64,7 +64,7 @@ class JobProcess:
         return killed
 
     def counts(self) -> dict[str, Any]:
-        """Wait until it has done its work; what that came to."""
+        """Wait until the job has finished; return its counts."""
         found: dict[str, Any] = self._hear(END_SECONDS)
         self._process.join()
         assert self._process.exitcode == 0
@@ -81,14 +81,14 @@ class JobProcess:
 
 
 def run_whole(data: Path, job: str, broker: str) -> dict[str, Any]:
-    """Run a job to its end."""
+    """Run a job to its end and return its counts."""
     process = JobProcess(data, job, broker)
     process.go()
     return process.counts()
 
 
 def _import_beforehand() -> None:
-    """Have the fork server import this module; in Python 3.11 it knows the paths of its environment alone."""
+    """Have the fork server import this module; in Python 3.11 it finds modules only by PYTHONPATH."""
     _SERVER.set_forkserver_preload([__name__])
     before = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join(path for path in sys.path if path)
@@ -102,14 +102,14 @@ def _import_beforehand() -> None:
 
 
 def _work(line: Connection, data: str, job: str, broker: str) -> None:
-    """Run a job in batches so small that there are many moments to be killed at."""
+    """Run a job in very small batches, so that there are many points at which it can be killed."""
     for module, name, size in (
         (consolidation_steps, "BATCH", 5),
         (retention, "BATCH_MESSAGES", 20),
         (dream_sweep, "_WRITE_BATCH", 3),
     ):
         setattr(module, name, size)
-    # Two copies both begin: what keeps them apart is the lease alone.
+    # Every copy of a job starts, so that only its lease keeps two of them apart.
     JobRuns.claim = lambda *_, **__: True  # type: ignore[method-assign]
     runtime = clocked(Path(data), broker=broker)
     line.send("ready")

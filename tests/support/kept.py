@@ -1,4 +1,4 @@
-"""A store of memories made by hand: each as old, as often recalled and with such a vector as a test wants."""
+"""A store of memories with the age, access count and vector that a test specifies."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ Vector = NDArray[np.float32]
 
 
 def direction(number: int) -> Vector:
-    """A vector that is near no other of its kind."""
+    """Return a unit vector that is far from those of other numbers."""
     found = np.random.default_rng(number).standard_normal(DIM)
     unit: Vector = (found / np.linalg.norm(found)).astype("<f4")
     return unit
 
 
 def at_cosine(vector: Vector, cosine: float, *, number: int = 1) -> Vector:
-    """A vector with this cosine to another."""
+    """Return a unit vector with this cosine to another."""
     other = direction(10_000 + number).astype(np.float64)
     across = other - (other @ vector) * vector
     across /= np.linalg.norm(across)
@@ -79,7 +79,7 @@ class Kept:
         embedded: bool = True,
         **columns: Any,
     ) -> str:
-        """Store a memory as the pipeline leaves it, last recalled so many hours before NOW; returns its id."""
+        """Store a memory as the pipeline would, last recalled `hours_ago` before NOW; return its id."""
         self._made += 1
         at = NOW - 10_000 * HOUR + self._made
         new = NewMemory(
@@ -105,7 +105,7 @@ class Kept:
             return tx.for_agent(agent).memories.get(memory_id)
 
     def standing(self, *, agent: str = AGENT) -> set[str]:
-        """The ids of the memories that are active."""
+        """Return the ids of the active memories."""
         with self.store.reading() as tx:
             return {memory.id for memory in tx.for_agent(agent).memories.iterate()}
 
@@ -118,12 +118,12 @@ class Kept:
         return {name: count for name, count in counts.items() if count and name != "looked_at"}
 
     def actions(self) -> list[tuple[str, tuple[str, ...]]]:
-        """What the curation log holds, the oldest first: what was done, and to which."""
+        """Return the entries of the curation log, oldest first: the action and its memories."""
         with self.store.reading() as tx:
             return [(entry.action, entry.memories) for entry in reversed(tx.curation.page(limit=100_000))]
 
     def rows(self, *, without: tuple[str, ...] = ()) -> dict[str, list[tuple[Any, ...]]]:
-        """Every row that makes up memories, vectors of the search index too."""
+        """Return all rows of memories and their chunks, including the vectors of the search index."""
         with self.store.reading() as tx:
             found = {
                 table: [tuple(row) for row in tx.connection.exec_driver_sql(f"SELECT * FROM {table} ORDER BY {order}")]
@@ -137,7 +137,7 @@ class Kept:
             return found
 
     def check(self) -> None:
-        """Rows, chunks, full text and vectors agree."""
+        """Assert that rows, chunks, full text and vectors agree."""
         assert verify(self.store).wrong == []
 
     @staticmethod

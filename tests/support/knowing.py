@@ -1,4 +1,4 @@
-"""Memories by hand over real SQLite files: drafts checked as the client and the server check them."""
+"""Stores memories in real SQLite files, with drafts checked as the client and the server check them."""
 
 from __future__ import annotations
 
@@ -20,38 +20,38 @@ from storage.stores import Stores
 
 
 class Knowing:
-    """One agent's memories in one workspace; each call may come at a time of its own."""
+    """One agent's memories in one workspace; each call takes an optional time `at`."""
 
     def __init__(self, stores: Stores, *, agent: str = "ana", workspace: str = "w") -> None:
         self.memories = AgentMemories(stores, workspace, agent)
 
     def remember(self, content: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
-        """Remember something; returns it as it was stored."""
+        """Store a memory; return its row."""
         return self.keep({"content": content, **more}, at=at).record
 
     def keep(self, raw: Mapping[str, Any], *, at: int | None = None) -> StoredMemory:
-        """The same, from what a caller gives, with the store that it lies in."""
+        """Store a memory from a caller's raw fields; return its row and its store."""
         now = at or now_micros()
         return remember(
             self.memories, check_memory(convert(raw, MemoryDraft, name="memory"), now=now), now=now, trace="t"
         )
 
     def update(self, memory_id: str, *, at: int | None = None, **changes: Any) -> MemoryRecord:
-        """Change a memory."""
+        """Change a memory; return its row."""
         now = at or now_micros()
         checked = check_changes(convert(changes, MemoryChanges, name="memory"), now=now)
         return update_memory(self.memories, memory_id, checked, now=now).record
 
     def set_fact(self, category: str, key: str, value: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
-        """Set a fact."""
+        """Set a fact; return its row."""
         call = build(SetFact, {"category": category, "key": key, "value": value, **more})
         return set_fact(self.memories, call, now=at or now_micros()).record
 
     def note(self, content: str, *, at: int | None = None, **more: Any) -> MemoryRecord:
-        """Store a note."""
+        """Store a note; return its row."""
         draft = check_note(convert({"content": content, **more}, NoteDraft, name="memory"))
         return store_note(self.memories, draft, now=at or now_micros()).record
 
     def record(self, memory_id: str) -> MemoryRecord:
-        """A memory as it is now."""
+        """Return the current row of a memory."""
         return self.memories.get(memory_id).record

@@ -1,4 +1,4 @@
-"""Ways in which an endpoint fails that are no answer at all: for the endpoint of support.endpoint."""
+"""Failures of an endpoint without a complete answer, for `support.endpoint`."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from typing import Any
 
 from support.endpoint import Answer, send
 
-# A trickle outlasts every timeout that a test sets, and ends by itself when the client has gone.
+# A trickle lasts longer than every timeout in the tests, and ends when the client disconnects.
 _PIECES = 200
 _PAUSE_SECONDS = 0.05
 
 
 def trickle(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
-    """A byte now and then: no single wait is long, all of them together are."""
+    """Send one byte at a time: each wait is short, but all of them together are long."""
     pause = threading.Event()
     handler.send_response(200)
     handler.send_header("Content-Length", str(_PIECES))
@@ -28,7 +28,7 @@ def trickle(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
 
 
 def reset(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
-    """The connection is reset instead of an answer."""
+    """Reset the connection instead of answering."""
     handler.connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     handler.close_connection = True
     handler.connection.close()
@@ -36,7 +36,7 @@ def reset(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
 
 
 def half_a_body(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> None:
-    """Less is sent than was announced."""
+    """Send fewer bytes than Content-Length announces."""
     handler.send_response(200)
     handler.send_header("Content-Length", "100")
     handler.end_headers()
@@ -45,5 +45,5 @@ def half_a_body(handler: BaseHTTPRequestHandler, question: dict[str, Any]) -> No
 
 
 def redirect_to(url: str) -> Answer:
-    """The answer is to be found elsewhere."""
+    """Return an answer that redirects to another URL."""
     return send(b"", 302, Location=url)

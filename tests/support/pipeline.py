@@ -1,7 +1,7 @@
-"""The stages of the pipeline driven by hand: real SQLite, an inbox in a fake or a real broker, a clock that is set.
+"""Runs the stages of the pipeline one by one: real SQLite, an inbox in a fake or real broker, a settable clock.
 
-Time never passes by itself: `advance` moves the clock of the stages, `lose_worker` and `make_due` do to the inbox
-what its leases and delays do after a while.
+Tests never wait: `advance` moves the clock of the stages; `lose_worker` and `make_due` end the leases and delays of the
+inbox.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ WORKSPACE = "ws"
 
 
 class Pipeline:
-    """One workspace with everything that moves messages through it."""
+    """One workspace with its inbox, stages and recall."""
 
     def __init__(
         self,
@@ -61,7 +61,7 @@ class Pipeline:
         self.working = WorkingMemory(self.broker, prefix=prefix, capacity=50)
         self.recalls = RecallLog(self.broker, prefix=prefix)
         self.embedder: Embedder = embedder if embedder is not None else HashEmbedder()
-        # Kept from call to call, as a server keeps them: each recall takes up what changed since.
+        # Reused by all calls, as in a server: each recall updates them with what has changed.
         self.indexes = AgentIndexes()
         self.skew_micros = 0
         self.ready: list[ReadyMessage] = []
@@ -81,26 +81,26 @@ class Pipeline:
         return now_micros() + self.skew_micros
 
     def advance(self, seconds: float) -> None:
-        """Let the clock of the stages go on."""
+        """Advance the clock of the stages."""
         self.skew_micros += int(seconds * 1_000_000)
 
     def lose_worker(self) -> None:
-        """End every lease of the inbox, as after a worker's death."""
+        """End every lease of the inbox, as if its worker had died long ago."""
         key = f"{self.prefix}inbox:{WORKSPACE}:taken"
         fields = self.broker.zrange(key, 0, -1)
         if fields:
             self.broker.zadd(key, {field: number for number, field in enumerate(fields)})
 
     def make_due(self) -> None:
-        """Let the pause after a failure pass."""
+        """End the pause after a failure."""
         self.broker.delete(f"{self.prefix}inbox:{WORKSPACE}:pause")
 
-    # --- into the inbox ---
+    # --- the inbox ---
 
     def say(
         self, *said: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any
     ) -> list[str]:
-        """Accept messages (texts are the user's turns) and return their ids."""
+        """Put messages into the inbox and return their ids; a text is a message of the user."""
         payloads = turns(*said, agent=agent, session=session, **where)
         self.inbox.accept(WORKSPACE, payloads)
         return [payload.id for payload in payloads]
@@ -108,13 +108,13 @@ class Pipeline:
     def hand_in(
         self, source_uri: str, content: str, *, agent: str = "ana", session: str | None = None, **more: Any
     ) -> FilePayload:
-        """Accept a file."""
+        """Put a file into the inbox and return its payload."""
         payload = build_file(agent=agent, source_uri=source_uri, content=content, trace="t", session=session, **more)
         self.inbox.accept(WORKSPACE, [payload])
         return payload
 
     def smuggle(self, payload: bytes, *, item_id: str, agent: str = "ana", stamp: bytes | None = None) -> None:
-        """Put raw bytes into the inbox, as anything that reaches the broker may."""
+        """Put raw bytes into the inbox, as any program with access to the broker can."""
         field = inbox_field(agent, item_id)
         at = str(self.inbox.now_micros()).encode() + b" " if stamp is None else stamp
         self.broker.hset(f"{self.prefix}inbox:{WORKSPACE}", field, at + payload)
@@ -124,7 +124,7 @@ class Pipeline:
     def waiting_in_inbox(self) -> int:
         return self.inbox.stats(WORKSPACE).size
 
-    # --- through the stages ---
+    # --- the stages ---
 
     def ingest(self) -> IngestReport:
         return ingest_batch(self.inbox, self.store, self.working, now=self.now())
@@ -157,14 +157,14 @@ class Pipeline:
         account = self.stores.account_store()
         return forget_session(self.store, account, self.inbox, self.working, agent=agent, session=session)
 
-    # --- out of the store ---
+    # --- the store ---
 
     def recall(self, query: str, *, agent: str = "ana", **more: Any) -> RecallResponse:
         request = RecallRequest(query=query, agent=agent, **more)
         return recall(self.store, self.embedder, request, indexes=self.indexes)
 
     def found(self, query: str, **more: Any) -> list[str]:
-        """The texts that a keyword recall finds."""
+        """Return the texts that a keyword recall finds."""
         return [memory.text for memory in self.recall(query, **{"mode": "keyword", "limit": 100, **more})]
 
     def messages(self, session: str = "s", *, agent: str = "ana") -> list[MessageRecord]:
@@ -191,7 +191,7 @@ class Pipeline:
 def turns(
     *said: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any
 ) -> list[MessagePayload]:
-    """Payloads of messages; a text is a turn of the user's."""
+    """Return the payloads of messages; a text is a message of the user."""
     raw = [{"role": "user", "content": item} if isinstance(item, str) else {"role": "user", **item} for item in said]
     payloads, rejected = build_messages(raw, agent=agent, where=build_session({"session": session, **where}), trace="t")
     assert not rejected, rejected
@@ -199,7 +199,7 @@ def turns(
 
 
 def as_json(payload: MessagePayload, **changes: Any) -> bytes:
-    """A payload as it lies in the inbox, with fields changed behind the back of every check."""
+    """Return a payload as stored in the inbox, with fields changed without any check."""
     return msgspec.json.encode(msgspec.to_builtins(payload) | {"type": "message"} | changes)
 
 

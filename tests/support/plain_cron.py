@@ -1,4 +1,4 @@
-"""Cron by brute force: every minute of a clock, one by one. Slow, and too plain to be wrong in the same way."""
+"""Cron by brute force: every minute of a clock, one by one. Slow, and too simple to share the product's bugs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _WEEKDAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 
 
 class WalkedClock:
-    """What the clock of a zone showed in each minute from one midnight of UTC to another, and when first."""
+    """The wall times that a zone's clock shows between two UTC midnights, and when it first shows each."""
 
     def __init__(self, zone: str, first_day: str, last_day: str) -> None:
         self.start = datetime.fromisoformat(first_day).replace(tzinfo=UTC)
@@ -23,10 +23,10 @@ class WalkedClock:
         where = ZoneInfo(zone)
         seconds = range(int(self.start.timestamp()), int(self.end.timestamp()) + 1, 60)
         shown = np.array([_shown_minute(second, where) for second in seconds])
-        # The minutes of the clock, also those that it left out, and when each was first reached or passed.
+        # The minutes of the clock, including skipped ones, and when each was first reached or passed.
         walls = np.arange(shown[0] + 1, shown.max() + 1)
         self._reached = np.searchsorted(np.maximum.accumulate(shown), walls)
-        # Every change of the clock: the first minute after it.
+        # The first minute after each clock change.
         self.changes = self.moments(np.flatnonzero(np.diff(shown) != 1) + 1)
         self._minutes = walls % 60
         self._hours = walls // 60 % 24
@@ -37,15 +37,15 @@ class WalkedClock:
         self._weekdays = (walls // 1440 + 4) % 7  # 1 January 1970 was a Thursday
 
     def firings(self, expression: str) -> list[datetime]:
-        """Every firing after the first midnight, up to the last one."""
+        """Return every firing after the first midnight, up to the last midnight."""
         return self.moments(self.due(expression))
 
     def moments(self, minutes: NDArray[Any]) -> list[datetime]:
-        """The moments that lie so many minutes after the first midnight."""
+        """Return the times that are these numbers of minutes after the first midnight."""
         return [self.start + int(minute) * timedelta(minutes=1) for minute in minutes]
 
     def due(self, expression: str) -> NDArray[Any]:
-        """The minutes after the first midnight, in order, in which a cron fires."""
+        """Return when a cron fires, in minutes after the first midnight, in order."""
         minute, hour, day, month, weekday = expression.lower().split()
         by_day = _among(self._days, day, 1, 31)
         by_weekday = _among(self._weekdays, weekday, 0, 6, _WEEKDAYS)
@@ -60,19 +60,19 @@ class WalkedClock:
 
 @cache
 def walked_clock(zone: str, first_day: str, last_day: str) -> WalkedClock:
-    """A clock that is walked once for all tests."""
+    """Return the clock of a zone, computed once for all tests."""
     return WalkedClock(zone, first_day, last_day)
 
 
 def _shown_minute(second: int, zone: ZoneInfo) -> int:
-    """The wall time of an instant, in minutes since the wall time 1970-01-01 00:00."""
+    """Return the wall time of an instant, in minutes since the wall time 1970-01-01 00:00."""
     offset = datetime.fromtimestamp(second, zone).utcoffset()
     assert offset is not None
     return (second + int(offset.total_seconds())) // 60
 
 
 def _among(values: NDArray[Any], text: str, low: int, high: int, names: list[str] | None = None) -> NDArray[Any]:
-    """Which of the values one field of a cron expression allows."""
+    """Return which of the values one field of a cron expression allows."""
     for number, name in enumerate(names or []):
         text = text.replace(name, str(number + low))
     allowed = np.zeros(61, dtype=bool)
@@ -83,6 +83,6 @@ def _among(values: NDArray[Any], text: str, low: int, high: int, names: list[str
             chosen = range(low, high + 1, int(step or 1))
         else:
             chosen = range(int(start), int(end or (high if step else start)) + 1, int(step or 1))
-        # Sunday may be called 7.
+        # Sunday can be written as 7.
         allowed[[value % 7 if high == 6 else value for value in chosen]] = True
     return allowed[values]

@@ -1,6 +1,6 @@
-"""Secrets planted in conversations: many kinds, in every role, beside what extraction takes and dreams love.
+"""Fake secrets in conversations: many kinds, in every role, in sentences that extraction and dream sweeps would store.
 
-None was ever one. Each is put together from parts, so that no scanner of repositories takes it for one.
+Each is assembled from parts, so that no secret scanner reports this file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _HEX: Final = "0123456789abcdef"
 
 @dataclass(frozen=True, slots=True)
 class Planted:
-    """A secret, the message that gives it away, and what was asked before, where that matters."""
+    """A secret, the message that contains it, and the question before it if that matters."""
 
     secret: str
     message: dict[str, Any]
@@ -25,7 +25,7 @@ class Planted:
 
 
 def noise(length: int, seed: int, alphabet: str = LETTERS) -> str:
-    """Characters by chance, the same ones in each run, of every kind that the alphabet has."""
+    """Return pseudo-random characters, the same in each run; from LETTERS, with digits and letters of both cases."""
     chance = random.Random(f"planted {seed}")
     while True:
         found = "".join(chance.choice(alphabet) for _ in range(length))
@@ -34,7 +34,7 @@ def noise(length: int, seed: int, alphabet: str = LETTERS) -> str:
 
 
 def planted() -> list[Planted]:
-    """All of them, each in a message of its own."""
+    """Return all secrets, each in its own message."""
     in_prose = [
         Planted(secret, {"role": role, "content": sentence.format(secret)})
         for role, sentence, secret in (*_KEYS, *_PASSWORDS, *_NUMBERS)
@@ -92,7 +92,7 @@ def _of_tools() -> list[Planted]:
 
 
 def _answers() -> list[Planted]:
-    """Answers that look like nothing by themselves: what was asked just before says what they are."""
+    """Return answers that only the question before them identifies as secrets."""
     wifi, alarm = "Saltmarsh" + "Heron", "84" + "3170"
     return [
         Planted(wifi, {"role": "user", "content": f"It's {wifi}, all in one word, as the boat of my aunt."},

@@ -1,4 +1,4 @@
-"""Helpers for tests of recall: a predictable embedder, indexes that are never built, recalls in given stores."""
+"""Helpers for tests of recall: a predictable embedder, indexes that are never built, and recalls from given stores."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _SAME: Final = {"boat": "ship", "vessel": "ship", "cat": "pet", "dog": "pet"}
 
 
 class BagOfWords:
-    """Counts words in 200 numbers (no multiple of 64): texts are near as far as they share words that mean the same."""
+    """An embedder that counts words, synonyms as one, in 200 dimensions (not a multiple of 64)."""
 
     model = "bag-of-words"
     dimension: Final = 200
@@ -33,10 +33,10 @@ class BagOfWords:
     dtype: Final = "float32"
 
     def load(self) -> None:
-        """Nothing to load."""
+        """Do nothing: there is no model."""
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
-        """Vectors of texts, shape (n, 200); the last number keeps a text without words from being all 0."""
+        """Return vectors of texts, shape (n, 200); the last component keeps a text without words from being all 0."""
         counts = np.zeros((len(texts), self.dimension), np.float32)
         counts[:, -1] = 0.1
         for row, text in enumerate(require_text(texts)):
@@ -45,28 +45,28 @@ class BagOfWords:
         return normalised(counts, source=self.model)
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
-        """The vector of one text, shape (200,)."""
+        """Return the vector of one text, shape (200,)."""
         vector: NDArray[np.float32] = self.embed([text])[0]
         return vector
 
 
 class OnDiskOnly(AgentIndexes):
-    """As while a very large index is being made: the indexes on disk have to do."""
+    """Has no index in memory, as while a very large one is being built: recall uses the indexes on disk."""
 
     def snapshot(self, store: Store, tx: Transaction, agent: str) -> IndexSnapshot | None:
-        """None, always."""
+        """Return None."""
         return None
 
 
 class GivenStores(Stores):
-    """One store, whatever its workspace is called, and the account's if it is given."""
+    """One store for all workspace names, and the account store if given."""
 
     def __init__(self, store: Store, account: Store | None) -> None:
         self._store = store
         self._given_account = account
 
     def workspace(self, name: str, *, create: bool = True) -> Store:
-        """The store given for a name; `NotFound` for the account if there is none."""
+        """Return the store for a name. Raises `NotFound` for the account if there is none."""
         if name != ACCOUNT_STORE:
             return self._store
         if self._given_account is None:
@@ -83,7 +83,7 @@ def recaller(
     account_embedder: Embedder | None = None,
     now: int | None = None,
 ) -> Recaller:
-    """A recaller over one store, and the account's if it is given, which may have an embedder of its own."""
+    """Return a recaller for one store, and for the account store if given, which may have its own embedder."""
 
     def embedder_for(tx: Transaction) -> Embedder | None:
         of_account = account is not None and tx.connection.engine is account.database.engine
@@ -94,15 +94,15 @@ def recaller(
 
 
 def find(store: Store, embedder: Embedder | None, request: RecallRequest, **more: Any) -> RecallOutcome:
-    """Recall from one store, or also from the account's; `more` as for `recaller`."""
+    """Recall from one store, and from the account store if given; `more` goes to `recaller`."""
     return recaller(store, embedder, **more).recall("ws", request)
 
 
 def recall(store: Store, embedder: Embedder | None, request: RecallRequest, **more: Any) -> RecallResponse:
-    """As `find`, the response alone."""
+    """Like `find`, but return only the response."""
     return find(store, embedder, request, **more).response
 
 
 def search_sessions(store: Store, embedder: Embedder | None, request: RecallRequest, **more: Any) -> FoundSessions:
-    """Search the sessions of one store; `more` as for `recaller`."""
+    """Search the sessions of one store; `more` goes to `recaller`."""
     return recaller(store, embedder, **more).search_sessions("ws", request)

@@ -1,4 +1,4 @@
-"""Receivers of webhooks on loopback: one that verifies what it gets, and one that talks to the socket as it likes."""
+"""Webhook receivers on loopback: one that verifies signatures, and one that writes anything to the socket."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from typing import Any
 
 from standardwebhooks import Webhook
 
-# A drip outlasts every timeout that a test sets, and ends by itself where the client would wait for ever.
+# A drip lasts longer than every timeout in the tests, and ends if the client waits without one.
 _PIECES = 500
 
 
 @dataclass(frozen=True)
 class Received:
-    """One message whose signature was right."""
+    """One message with a valid signature."""
 
     path: str
     headers: dict[str, str]
@@ -29,7 +29,7 @@ class Received:
 
 @dataclass
 class Receiver:
-    """Verifies every POST with the public library; `received` has what was signed, `requests` counts all there were."""
+    """Verifies every POST with the public library; `received` has the valid messages, `requests` counts all."""
 
     url: str
     port: int
@@ -44,7 +44,7 @@ class Receiver:
 def receiving(
     secret: str, *, status: int = 200, content: bytes = b"{}", tls: ssl.SSLContext | None = None, **headers: str
 ) -> Iterator[Receiver]:
-    """A receiver for the length of a test; underscores in the names of headers stand for hyphens."""
+    """Run a receiver within the block; underscores in the names of headers stand for hyphens."""
 
     class Handler(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -72,7 +72,7 @@ def receiving(
         request_queue_size = 64
 
         def handle_error(self, *args: object) -> None:
-            """A client that goes away is part of the test."""
+            """Print nothing: tests close connections early."""
 
     server = Server(("127.0.0.1", 0), Handler)
     if tls is not None:
@@ -90,13 +90,13 @@ def receiving(
         thread.join()
 
 
-# Gets the connection after the whole request was read, and an event that is set when the test is over.
+# Called with the connection, after the request has been read, and an event that is set at the end of the test.
 Talk = Callable[[socket.socket, threading.Event], None]
 
 
 @contextmanager
 def talking(talk: Talk, *, read_first: bool = True) -> Iterator[str]:
-    """The URL of a server that reads a request and leaves all else to `talk`."""
+    """Run a server that reads a request and then calls `talk`; yields its URL."""
     over = threading.Event()
     talks: list[threading.Thread] = []
 
@@ -107,7 +107,7 @@ def talking(talk: Talk, *, read_first: bool = True) -> Iterator[str]:
                     _read_request(connection)
                 talk(connection, over)
             except OSError:
-                pass  # The client has gone, as it should.
+                pass  # the client has disconnected, as it should
 
     def accept() -> None:
         while True:
@@ -131,12 +131,12 @@ def talking(talk: Talk, *, read_first: bool = True) -> Iterator[str]:
 
 
 def say(content: bytes) -> Talk:
-    """Send these bytes and end."""
+    """Return a talk that sends these bytes and ends."""
     return lambda connection, over: connection.sendall(content)
 
 
 def drip(beginning: bytes, piece: bytes) -> Talk:
-    """Send the beginning, then a piece now and then until the client goes: no wait is long, all of them (10 s) are."""
+    """Return a talk that sends the beginning, then a piece every 20 ms for 10 s, or until the client disconnects."""
 
     def talk(connection: socket.socket, over: threading.Event) -> None:
         connection.sendall(beginning)
@@ -149,12 +149,12 @@ def drip(beginning: bytes, piece: bytes) -> Talk:
 
 
 def never(connection: socket.socket, over: threading.Event) -> None:
-    """Say nothing until the test is over."""
+    """Send nothing until the test is over."""
     over.wait(30)
 
 
 def _read_request(connection: socket.socket) -> None:
-    """Read a request to its end."""
+    """Read a whole request."""
     got = b""
     while b"\r\n\r\n" not in got:
         got += connection.recv(65536)

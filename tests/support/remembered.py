@@ -1,4 +1,4 @@
-"""A workspace and the account beside it: memories put into either as jobs put them, and recalls over both."""
+"""A workspace and the account: memories stored in either as jobs do it, and recalls from both."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MORNING = 1_777_626_000_000_000
 def keep(
     pipe: Pipeline, name: str, content: str, *, agent: str = "ana", store: Store | None = None, **more: Any
 ) -> MemoryRecord:
-    """Store a memory in the store of its tier, or in the one given; `settle` makes it searchable."""
+    """Store a memory in the store of its tier, or in the given store; `settle` makes it searchable."""
     fields = {"created_at": MORNING, **more}
     place = store or (pipe.stores.account_store() if fields.get("tier") == "account" else pipe.store)
     with place.writing() as tx:
@@ -40,12 +40,12 @@ def settle(pipe: Pipeline, *, vectors: bool = True) -> None:
 
 
 def over_both(pipe: Pipeline, query: str, *, agent: str = "ana", **more: Any) -> RecallOutcome:
-    """A recall over the workspace and the account."""
+    """Recall from the workspace and the account."""
     account = pipe.stores.account_store()
     request = RecallRequest(query=query, agent=agent, **more)
     return find(pipe.store, pipe.embedder, request, indexes=pipe.indexes, account=account)
 
 
 def ids(found: RecallOutcome) -> list[str]:
-    """The ids of the results, best first."""
+    """Return the ids of the results, best first."""
     return [result.id for result in found.response]

@@ -1,6 +1,6 @@
-"""Schedules driven by hand: a store, a clock that is set, and executors that come back with what a test says.
+"""Runs schedules step by step: a store, a settable clock, and executors that return the outcome a test specifies.
 
-`now`, by which schedules go, and `clock`, by which leases go, differ: what takes one for the other is found out.
+`now`, the clock of schedules, and `clock`, the clock of leases, differ, so that code which confuses them fails.
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ SKEW: Final = 43_200 * SECOND
 
 HOOK: Final = WebhookExecutor(url="https://example.org/hook")
 WORKERS: Final = TaskExecutor(task="agent.work", queue="agents")
-# Rules under which nothing is forgotten, and nothing disabled.
+# Rules under which no run is pruned and no schedule is disabled.
 PATIENT: Final = {"runs_kept": 100_000, "alert_after_failures": 1_000_000, "disable_after_failures": 1_000_000}
 GOOD: Final = RunResult("success", output="done")
 BAD: Final = RunResult("failed", error="it broke")
 
 _TABLES: Final = ("schedules", "schedule_runs", "notifications")
-# Made anew each time; rows are told apart by the rest.
+# Random in each test; rows are compared by their other columns.
 _RANDOM: Final = ("id", "run_id", "token", "trace_id")
 # A store that stays locked for this long is not just busy.
 _LOCKED_SECONDS: Final = 60
@@ -53,7 +53,7 @@ _T = TypeVar("_T")
 
 
 class Killed(BaseException):
-    """The process ended here: nothing of ours may catch this and tidy up."""
+    """The simulated death of the process: no code of the product may catch it and clean up."""
 
 
 class Scheduled:
@@ -68,20 +68,20 @@ class Scheduled:
 
     @property
     def clock(self) -> int:
-        """The machine's clock, which moves with the other one."""
+        """Return the machine's clock, which moves with `now`."""
         return self.now + SKEW
 
     @property
     def store(self) -> Store:
-        """The store of the workspace."""
+        """Return the store of the workspace."""
         return self.stores.workspace("ws")
 
     def close(self) -> None:
-        """Close the files."""
+        """Close the stores."""
         self.stores.close()
 
     def copied(self, folder: Path) -> Scheduled:
-        """The same, closed here and opened in a copy at the same moment."""
+        """Close this workspace; copy it to a folder and return the copy, with the same clock."""
         self.close()
         shutil.copytree(self.data, folder)
         other = Scheduled(folder, now=self.now)
@@ -89,17 +89,17 @@ class Scheduled:
         return other
 
     def advance(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance the clock."""
         self.now += round(seconds * SECOND)
 
     def to_hour(self) -> None:
-        """Let time pass up to the next full hour."""
+        """Advance the clock to the next full hour."""
         self.now = (self.now // (3_600 * SECOND) + 1) * 3_600 * SECOND
 
     # --- schedules ---
 
     def add(self, cadence: Cadence, *, agent: str = "ana", executor: Executor = HOOK, **fields: Any) -> str:
-        """Make a schedule; returns its id."""
+        """Create a schedule; return its id."""
         draft = ScheduleDraft(
             **{"id": new_id(), "user": agent, "goal": "water the plants", **fields}, cadence=cadence, executor=executor
         )
@@ -108,28 +108,28 @@ class Scheduled:
         return draft.id
 
     def hourly(self, **fields: Any) -> str:
-        """A schedule for each full hour."""
+        """Create a schedule that fires every full hour; return its id."""
         return self.add(Cron("0 * * * *"), **fields)
 
     def every(self, seconds: int, **fields: Any) -> str:
-        """A schedule for each so many seconds from now."""
+        """Create a schedule that fires every this many seconds from now; return its id."""
         return self.add(Interval(seconds), **fields)
 
     def once(self, seconds: float = 60, **fields: Any) -> str:
-        """A schedule for one moment, in so many seconds."""
+        """Create a schedule that fires once, this many seconds from now; return its id."""
         return self.add(Once(self.moment(seconds)), **fields)
 
     def moment(self, seconds: float = 0) -> datetime:
-        """The moment in so many seconds."""
+        """Return the time this many seconds from now."""
         return from_micros(self.now + round(seconds * SECOND))
 
     def schedule(self, schedule_id: str, *, agent: str = "ana") -> ScheduleRecord:
-        """A schedule as it is stored."""
+        """Return the row of a schedule."""
         with self.store.reading() as tx:
             return tx.for_agent(agent).schedules.get(schedule_id)
 
     def spoil(self, schedule_id: str, **columns: Any) -> None:
-        """Write into a row what no version of Reverie writes."""
+        """Set columns of a row to values that no version of Reverie writes."""
         with self.store.writing() as tx:
             for column, value in columns.items():
                 tx.connection.execute(
@@ -139,25 +139,25 @@ class Scheduled:
     # --- runs ---
 
     def sweep(self) -> list[ToSend]:
-        """What the sweep does, once; returns the runs for which tasks are sent."""
+        """Do what the sweep does once; return the runs for which tasks are sent."""
         return self.take_up() + self.claim()
 
     def claim(self) -> list[ToSend]:
-        """Make runs of what is due."""
+        """Create the runs that are due; return those to send."""
         return [one for batch in claim_due(self.store, now=self.now, clock=self.clock) for one in batch]
 
     def take_up(self) -> list[ToSend]:
-        """Deal with runs that nobody is at."""
+        """Recover runs that no worker is executing; return those to send again."""
         return recover_runs(self.store, rules=self.rules, now=self.now, clock=self.clock)
 
     def due_at(self) -> int | None:
-        """When the sweep has something to do."""
+        """Return when the sweep next has something to do."""
         return due_at(self.store, now=self.now, clock=self.clock)
 
     def execute(
         self, run_id: str, outcome: Outcome | Execute | BaseException = GOOD, *, wait: float | None = None
     ) -> dict[str, int]:
-        """What a task does for a run; `wait` is how long its executor asks it to wait first."""
+        """Do what a task does for a run; `wait` is the time for which its executor says it is busy."""
         return execute_run(
             self.store,
             run_id,
@@ -172,7 +172,7 @@ class Scheduled:
         )
 
     def die_over(self, run_id: str) -> None:
-        """Begin a run and be killed over it."""
+        """Begin a run and die while executing it."""
         try:
             self.execute(run_id, Killed())
         except Killed:
@@ -180,7 +180,7 @@ class Scheduled:
         raise AssertionError("the run could not be begun")
 
     def fire(self, schedule_id: str, outcome: Outcome | Execute = GOOD, *, agent: str = "ana") -> RunRecord:
-        """Wait until a schedule is due, and have its run executed."""
+        """Advance the clock until a schedule is due, execute its run, and return it."""
         due = self.schedule(schedule_id, agent=agent).next_run_at
         assert due is not None, "it does not fire"
         self.now = max(self.now, due)
@@ -190,23 +190,23 @@ class Scheduled:
         return self.run(run.id, agent=agent)
 
     def run(self, run_id: str, *, agent: str = "ana") -> RunRecord:
-        """A run as it is stored."""
+        """Return the row of a run."""
         with self.store.reading() as tx:
             return tx.for_agent(agent).runs.get(run_id)
 
     def runs(self, schedule_id: str, *, agent: str = "ana") -> list[RunRecord]:
-        """The runs of a schedule, the oldest first."""
+        """Return the runs of a schedule, oldest first."""
         with self.store.reading() as tx:
             return tx.for_agent(agent).runs.history(schedule_id, limit=100_000)[::-1]
 
     def open_runs(self, schedule_id: str, *, agent: str = "ana") -> list[RunRecord]:
-        """Those of them that have not ended."""
+        """Return the runs of a schedule that have not ended, oldest first."""
         return [run for run in self.runs(schedule_id, agent=agent) if run.status in ("pending", "running")]
 
-    # --- what there is to tell ---
+    # --- notifications ---
 
     def notifications(self, *, agent: str = "ana") -> list[NotificationRecord]:
-        """All notifications, the oldest first."""
+        """Return all notifications, oldest first."""
         with self.store.reading() as tx:
             found, _ = tx.for_agent(agent).notifications.page(
                 NotificationFilter(include_acknowledged=True), limit=100_000, offset=0
@@ -214,13 +214,13 @@ class Scheduled:
         return found
 
     def told(self, *, agent: str = "ana") -> list[str]:
-        """Their kinds; of those about a run, with how it ended."""
+        """Return the kinds of all notifications; for those about a run, followed by its status."""
         return [f"{one.kind} {one.run_status or ''}".strip() for one in self.notifications(agent=agent)]
 
-    # --- the file ---
+    # --- the database ---
 
     def rows(self, *, without: tuple[str, ...] = ()) -> list[tuple[str, dict[str, Any]]]:
-        """Everything that is stored of schedules, but for what is made at random."""
+        """Return all rows of schedules, runs and notifications, without random columns."""
         found = []
         for table in _TABLES:
             with self.store.reading() as tx:
@@ -231,7 +231,7 @@ class Scheduled:
 
     @contextmanager
     def killed_before(self, statement: int) -> Iterator[Callable[[], int]]:
-        """Be killed before the nth statement or commit from now on; yields how many there have been."""
+        """Raise Killed before the nth statement or commit of the block; yields a function that counts them."""
         count = 0
 
         def step(*_: Any) -> None:
@@ -245,7 +245,7 @@ class Scheduled:
 
     @contextmanager
     def after_each_commit(self, call: Callable[[], None]) -> Iterator[None]:
-        """Call something whenever a transaction has been committed."""
+        """Call `call` after every committed write transaction."""
         writing = Store.writing
 
         @contextmanager
@@ -277,7 +277,7 @@ def _executing(outcome: Outcome | Execute | BaseException) -> Execute:
 
 
 def assert_partition(runs: Sequence[RunRecord], calendar: Sequence[datetime]) -> None:
-    """Assert that scheduled runs, the oldest first, divide a calendar among them: each time is in exactly one."""
+    """Assert that each time of a calendar is in exactly one of the scheduled runs, which are given oldest first."""
     at = 0
     for run in runs:
         if run.trigger != "schedule":
@@ -301,7 +301,7 @@ def when_unlocked(call: Callable[[], _T]) -> _T:
 
 
 def run_together(*calls: Callable[[], object]) -> None:
-    """Call each in a thread of its own, at once; raises what one of them raises."""
+    """Call all functions at once, each in its own thread; raise the first error."""
     errors: list[BaseException] = []
 
     def guarded(call: Callable[[], object]) -> None:

@@ -1,4 +1,4 @@
-"""Sending webhooks in tests: a sender that may reach loopback, names that mean what a test says, failures in time."""
+"""Helpers for tests of webhooks: a sender that may reach loopback, a fake resolver, and expected failures."""
 
 from __future__ import annotations
 
@@ -14,23 +14,23 @@ from adapters.webhooks import AllowedHosts, HttpWebhookSender, Signer, WebhookAn
 
 SECRET = new_secret()
 TIMEOUT_SECONDS = 0.3
-# A machine that is busy with other tests may be late, but not by as long as the slow receivers would take.
+# Tolerance for a busy machine; less than the time that the slow receivers take.
 PATIENCE_SECONDS = 5.0
 
 
 def sender_to(*allowed: str, tls: ssl.SSLContext | None = None) -> HttpWebhookSender:
-    """A sender that may send to these beside what is global."""
+    """Return a sender that may also send to these addresses, besides global ones."""
     return HttpWebhookSender(Signer([SECRET]), AllowedHosts.parse(allowed), tls=tls)
 
 
 def post(sender: HttpWebhookSender, url: str, timeout_seconds: float = 5.0) -> WebhookAnswer:
-    """Send one message now."""
+    """Send one message and return the answer."""
     body = {"goal": "Grüße, 東京"}
     return sender.post(url, message_id="m1", body=body, timeout_seconds=timeout_seconds, now=datetime.now(UTC))
 
 
 def failure(sender: HttpWebhookSender, url: str, timeout_seconds: float = TIMEOUT_SECONDS) -> WebhookFailed:
-    """Send one message that gets no answer, within the time allowed."""
+    """Send one message that must fail within the timeout; return the error."""
     began = time.monotonic()
     with pytest.raises(WebhookFailed) as caught:
         post(sender, url, timeout_seconds)
@@ -39,14 +39,14 @@ def failure(sender: HttpWebhookSender, url: str, timeout_seconds: float = TIMEOU
 
 
 class Names:
-    """Stands in for the system's resolver: each look-up of a name gives its next answer, and is counted."""
+    """A fake of the system's resolver: each lookup of a name returns its next answer and is recorded."""
 
     def __init__(self) -> None:
         self.answers: dict[str, list[list[str]]] = {}
         self.asked: list[str] = []
 
     def getaddrinfo(self, host: str, port: int, **kwargs: Any) -> list[tuple[Any, ...]]:
-        """As socket.getaddrinfo."""
+        """Replace socket.getaddrinfo."""
         self.asked.append(host)
         if host not in self.answers:
             raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")

@@ -1,4 +1,4 @@
-"""The pipeline without Celery: every stage run in this process until nothing is left."""
+"""Runs the pipeline without Celery: every stage in this process, until no work is left."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from worker.runtime import Runtime
 
 
 def store_inbox(runtime: Runtime, workspace: str = "default") -> int:
-    """Stage 1 alone: store what is in the inbox, and say how many items were taken."""
+    """Run only the ingest stage: store what is in the inbox and return the number of items taken."""
     total = 0
     while taken := ingest_batch(
         runtime.inbox, runtime.store(workspace), runtime.working_memory, now=runtime.now()
@@ -26,7 +26,7 @@ def store_inbox(runtime: Runtime, workspace: str = "default") -> int:
 
 
 def drain(runtime: Runtime, workspace: str = "default") -> Store:
-    """All stages, until nothing that can be done is left; those who wait are told as the tasks tell them."""
+    """Run all stages until no work is left that can be done; waiting callers are notified as the tasks would."""
     store = runtime.store(workspace)
     more = True
     while more:
@@ -37,12 +37,12 @@ def drain(runtime: Runtime, workspace: str = "default") -> Store:
 
 @contextmanager
 def pipeline_at_work(runtime: Runtime, workspace: str = "default") -> Iterator[None]:
-    """Drain again and again in a thread, as workers would, for callers that wait."""
+    """Call `drain` repeatedly in a thread, as workers would, for callers that wait."""
     stop = threading.Event()
 
     def work() -> None:
         while not stop.wait(0.02):
-            # The store is made with the first message, as the task would.
+            # The store is created with the first message, as by the task.
             if runtime.inbox.stats(workspace).size or workspace in runtime.stores.names():
                 drain(runtime, workspace)
 

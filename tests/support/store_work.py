@@ -1,4 +1,4 @@
-"""What the processes of `test_store_processes` do: in a module, because a spawned process has to import it."""
+"""The work of the processes in `test_store_processes`; a separate module because a spawned process has to import it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ WORKSPACE = "ws"
 
 
 def open_all(data: str, workspaces: int, start: Any) -> list[str]:
-    """Open the same new workspaces, and write to each; returns what went wrong."""
+    """Open the same new workspaces and write to each; return the errors."""
     stores = Stores(Path(data))
     start.wait(30)
     wrong = []
@@ -34,7 +34,7 @@ def open_all(data: str, workspaces: int, start: Any) -> list[str]:
 
 
 def write_many(data: str, agent: str, writes: int, start: Any) -> tuple[list[str], float]:
-    """Store messages one transaction each; returns what went wrong and the longest wait in seconds."""
+    """Store messages, one per transaction; return the errors and the longest time of one in seconds."""
     stores = Stores(Path(data))
     store = stores.workspace(WORKSPACE)
     start.wait(30)
@@ -51,7 +51,7 @@ def write_many(data: str, agent: str, writes: int, start: Any) -> tuple[list[str
 
 
 def maintain(data: str, start: Any, stop: Any) -> tuple[list[str], int]:
-    """Run every stage, optimise and rebuild both indexes, again and again; returns what went wrong and how often."""
+    """Run every stage, optimise and rebuild both indexes until `stop`; return the errors and the number of rounds."""
     stores = Stores(Path(data))
     store = stores.workspace(WORKSPACE)
     start.wait(30)
@@ -71,7 +71,7 @@ def maintain(data: str, start: Any, stop: Any) -> tuple[list[str], int]:
 
 
 def run_stages(store: Store) -> None:
-    """Chunk, embed and index what waits."""
+    """Chunk, embed and index everything that waits."""
     hooks = EmbedHooks(lambda: None, lambda _ids, _why: None)
     while chunk_messages(store, now=now_micros, on_batch=lambda _: None).done:
         pass

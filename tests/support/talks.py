@@ -1,4 +1,4 @@
-"""Conversations made up for tests of what condenses them."""
+"""Invented conversations for tests of summaries and compaction."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from support.contexts import MORNING, message
 
 MINUTE = 60_000_000
 
-# What has to be told of it: who moved where and when, what she works as, and the allergy.
+# A good summary contains who moved where and when, her work, and the allergy.
 MOVE: tuple[tuple[str, str], ...] = (
     ("Ann", "Hi Ben! How are you?"),
     ("Ben", "Hey! All good here, thanks. What's new with you?"),
@@ -25,7 +25,7 @@ MOVE: tuple[tuple[str, str], ...] = (
 
 
 def talk(said: tuple[tuple[str, str], ...] = MOVE, *, at: int = MORNING, **changes: Any) -> list[MessageRecord]:
-    """Messages a minute apart, Ben's those of the assistant."""
+    """Return messages one minute apart; those of Ben have the role of the assistant."""
     return [
         message(
             number,
@@ -40,7 +40,7 @@ def talk(said: tuple[tuple[str, str], ...] = MOVE, *, at: int = MORNING, **chang
 
 
 def long_talk(days: int, turns: int = 12) -> list[MessageRecord]:
-    """So many days of so many turns each, every one with something of its own to tell."""
+    """Return this many days with this many turns each; every turn has different content."""
     places = ("harbour", "museum", "library", "bakery", "garden", "stadium", "theatre")
     return [
         message(

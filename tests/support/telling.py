@@ -1,4 +1,4 @@
-"""Reminders and notifications in a store, clocks that are set, and a notifier that does as it is told."""
+"""Helpers for reminders and notifications: rows in a store, a settable clock, and a scripted notifier."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SECOND = 1_000_000
 
 
 class Clock:
-    """A moment for both what is due and leases; it moves only when told to."""
+    """A clock for due times and leases alike; it moves only by `forward`."""
 
     def __init__(self, moment: int = BEGAN) -> None:
         self.moment = moment
@@ -44,13 +44,13 @@ class Clock:
         self.moment += round(seconds * SECOND)
 
     def rule(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
-        """Have it be the machine's clock, too, where claims by agents look at that."""
+        """Replace the machine's clock, too, which claims by agents use."""
         monkeypatch.setattr("memory.scheduling.reminders.now_micros", self)
         return self
 
 
 class Notifier:
-    """Takes what is pushed, and notes it in `took`; `does` comes first and may raise."""
+    """Records in `took` what is pushed; `does` is called first and may raise."""
 
     def __init__(self, does: Callable[[str, Reminder | Notification], object] = lambda *_: None) -> None:
         self.does = does
@@ -62,21 +62,21 @@ class Notifier:
 
     @property
     def ids(self) -> list[str]:
-        """What it took, in order."""
+        """Return the ids of what was pushed, in order."""
         return [one for _, one in self.took]
 
     def pushing(self, clock: Clock) -> Pushing:
-        """How to push to it."""
+        """Return the settings for pushing to it."""
         return Pushing(self, 15.0, clock, clock)
 
 
 def reminder_from(given: dict[str, Any], *, now: int) -> ReminderDraft:
-    """A reminder of the arguments of a call, as it will be stored."""
+    """Return a checked reminder made from the arguments of a call."""
     return check_reminder(build(Remind, given).draft(), now=now)
 
 
 def add_reminder(store: Store, id: str, *, due: int = BEGAN, agent: str = "ana", **more: Any) -> Reminder:
-    """Keep a reminder made a day before the beginning."""
+    """Store a reminder created a day before BEGAN."""
     given = {"session": "s", "recipient": "kate", "message": f"think of {id}", "id": id, **more}
     made = BEGAN - int(timedelta(days=1).total_seconds()) * SECOND
     return remind(store, reminder_from({"due_at": from_micros(due), **given}, now=made), agent=agent, now=made)
@@ -85,7 +85,7 @@ def add_reminder(store: Store, id: str, *, due: int = BEGAN, agent: str = "ana",
 def add_notification(
     store: Store, run: str | None = None, *, agent: str = "ana", at: int = BEGAN, kind: NotificationKind = "run"
 ) -> str:
-    """Put something on the list, of a run where one is named; returns its id."""
+    """Store a notification, about a run if one is named; return its id."""
     told = NewNotification(
         user=agent, kind=kind, schedule=f"of {run}", schedule_name=None, run=run, run_status=run and "success",
         channel=None, session=None, title="It is done", body="All of it.",
@@ -95,7 +95,7 @@ def add_notification(
 
 
 def add_run(store: Store, run: str, *, agent: str = "ana") -> None:
-    """Make a schedule with a run of which nobody was told."""
+    """Store a schedule with a run that nobody has been notified of."""
     made = NewSchedule(
         id=f"of {run}", user=agent, name=None, goal="do it", cadence="{}", executor="{}", policy="always",
         timeout_seconds=60, recall_limit=5, channel=None, session=None, next_run_at=None,
@@ -108,19 +108,19 @@ def add_run(store: Store, run: str, *, agent: str = "ana") -> None:
 
 
 def was_told(store: Store, run: str, *, agent: str = "ana") -> bool:
-    """Whether somebody was told of a run."""
+    """Return whether a run has been notified."""
     with store.reading() as tx:
         return tx.for_agent(agent).runs.get(run).notified
 
 
 def reminder_of(store: Store, id: str, *, agent: str = "ana") -> ReminderRecord:
-    """A reminder as it is stored."""
+    """Return the row of a reminder."""
     with store.reading() as tx:
         return tx.for_agent(agent).reminders.get(id)
 
 
 def notification_of(store: Store, id: str, *, agent: str = "ana") -> NotificationRecord:
-    """A notification as it is stored."""
+    """Return the row of a notification."""
     with store.reading() as tx:
         rows, _ = tx.for_agent(agent).notifications.page(
             NotificationFilter(include_acknowledged=True), limit=1_000, offset=0
@@ -129,7 +129,7 @@ def notification_of(store: Store, id: str, *, agent: str = "ana") -> Notificatio
 
 
 def undelivered(store: Store) -> int:
-    """How many reminders and notifications nobody has got yet."""
+    """Return the number of undelivered reminders and notifications."""
     with store.reading() as tx:
         return sum(
             int(tx.connection.execute(text(f"SELECT count(*) FROM {table} WHERE delivered_at IS NULL")).scalar_one())
@@ -138,7 +138,7 @@ def undelivered(store: Store) -> int:
 
 
 def end_claims(store: Store) -> None:
-    """Let the time pass that a dead pusher's claims last."""
+    """End the claims of a process that died while pushing, as if their time had passed."""
     with store.writing() as tx:
         for table in ("reminders", "notifications"):
             tx.connection.execute(text(f"UPDATE {table} SET claim_until = 0 WHERE claim_until IS NOT NULL"))
