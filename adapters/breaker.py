@@ -67,15 +67,13 @@ class CircuitBreaker:
         except self._unavailable as error:
             self._open(error, probing)
             raise
-        except BaseException:
+        else:
+            if closes:
+                self._close()
+            return result
+        finally:
             # Other errors do not tell whether the service is available: the next call may probe.
             self._leave(probing)
-            raise
-        if closes:
-            self._close()
-        else:
-            self._leave(probing)
-        return result
 
     def _enter(self) -> bool:
         """Return whether the call is the probe of an open breaker. Raises `unavailable` if it must not go through."""

@@ -95,10 +95,10 @@ class ModelTokens:
         from tokenizers import Tokenizer
 
         try:
-            tokenizer = Tokenizer.from_file(str(self._file))
-        # The library raises bare Exception for a damaged file. Counting must not fail: use estimates from now on, which
-        # `name` shows.
-        except Exception:  # noqa: BLE001
+            # Not from_file, which raises bare Exception for a missing or damaged file.
+            tokenizer = Tokenizer.from_buffer(self._file.read_bytes())
+        except (OSError, ValueError):
+            # Counting must not fail: use estimates from now on, which `name` shows.
             self._unreadable = True
             self.name = EstimatedTokens.name
             return

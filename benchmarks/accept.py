@@ -105,7 +105,7 @@ def _send(stack: Stack, figure: Figure, turns: Sequence[Turn]) -> float:
             try:
                 for messages in calls:
                     client.ingest(session, messages, wait=figure.wait, timeout_seconds=_WAIT_SECONDS)
-            except BaseException as error:  # noqa: BLE001 - the main thread raises it
+            except BaseException as error:  # noqa: BLE001 - the boundary of the thread: the main thread raises it
                 failures.append(error)
 
         workers = [

@@ -11,7 +11,7 @@ import shutil
 import threading
 from collections import OrderedDict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -232,14 +232,13 @@ def _open_database(path: Path, kind: Kind) -> Database:
     except OSError as error:
         raise _cannot_create(path, error) from error
     database = Database(path)
-    try:
-        migrate(database, kind)
-    except OSError as error:  # of the lock file
-        database.close()
-        raise _cannot_create(path, error) from error
-    except BaseException:  # re-raised: only the open file must not stay behind
-        database.close()
-        raise
+    with ExitStack() as on_error:
+        on_error.callback(database.close)
+        try:
+            migrate(database, kind)
+        except OSError as error:  # of the lock file
+            raise _cannot_create(path, error) from error
+        on_error.pop_all()
     return database
 
 

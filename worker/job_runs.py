@@ -69,7 +69,7 @@ def run_job(
     started = time.monotonic()
     try:
         counts = work()
-    except BaseException as error:  # the boundary of the job: record the error, then raise it
+    except BaseException as error:  # the boundary of the job, also when the process is stopped: record and raise
         jobs.finish(job, period=period, now=runtime.now(), error=f"{type(error).__name__}: {error}")
         raise
     counts["seconds"] = round(time.monotonic() - started, 3)

@@ -159,7 +159,7 @@ class RecallBuffer:
             if not failing:
                 log.warning("recalls_wait", error=str(error))
             return False
-        except Exception:  # the boundary of the thread: a bug must not end it
+        except Exception:  # the boundary of the thread's loop: a bug in one flush must not end all later ones
             log.exception("recalls_not_handed_over")
             return False
         if failing:

@@ -73,22 +73,26 @@ class SentenceTransformersEmbedder:
         folder = find_sentence_transformer(self._spec.model)
         try:
             import torch
-
-            if self._spec.threads > 0:
-                torch.set_num_threads(self._spec.threads)
-            device = choose_device(self._spec.device)
-            dtype = choose_dtype(self._spec.dtype, device, torch.cpu.get_capabilities())
+        except (ImportError, OSError) as error:  # OSError: a shared library of torch cannot be loaded
+            raise self._unreadable(folder, error) from error
+        if self._spec.threads > 0:
+            torch.set_num_threads(self._spec.threads)
+        device = choose_device(self._spec.device)
+        dtype = choose_dtype(self._spec.dtype, device, torch.cpu.get_capabilities())
+        try:
             encode, dimension = _open_model(folder, device, dtype)
-        except EmbedderUnavailable:
-            raise
-        # tokenizers raises bare Exception for a damaged file, safetensors a class of its own.
+        # No narrower type covers the libraries: tokenizers raises bare Exception for a damaged file, safetensors and
+        # torch raise types of their own, and transformers raises whatever a model's configuration leads to.
         except Exception as error:
-            raise EmbedderUnavailable(
-                f"model {self.model!r} could not be read from {folder}: {type(error).__name__}: {error}."
-                " Check the folder and that torch and sentence-transformers are installed"
-            ) from error
+            raise self._unreadable(folder, error) from error
         self.device, self.dtype, self.dimension = device, dtype, dimension
         return encode
+
+    def _unreadable(self, folder: Path, error: Exception) -> EmbedderUnavailable:
+        return EmbedderUnavailable(
+            f"model {self.model!r} could not be read from {folder}: {type(error).__name__}: {error}."
+            " Check the folder and that torch and sentence-transformers are installed"
+        )
 
 
 def _open_model(folder: Path, device: str, dtype: DType) -> tuple[Encode, int]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import socket
 import ssl
 from collections.abc import Sequence
+from contextlib import ExitStack
 from typing import Any
 
 import httpcore2
@@ -60,13 +61,13 @@ def connect(
     attempted with one address only. Raises the OSError of the last address, TimeoutError, ssl.SSLError.
     """
     plain = _connect_first(addresses, deadline)
-    try:
+    with ExitStack() as on_error:
+        on_error.callback(plain.close)
         plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         plain.settimeout(deadline.left())  # limits the TLS handshake as a whole, not each of its reads
-        return DeadlineStream(tls.wrap_socket(plain, server_hostname=host) if tls else plain, deadline)
-    except BaseException:  # close the socket, then raise the error
-        plain.close()
-        raise
+        stream = DeadlineStream(tls.wrap_socket(plain, server_hostname=host) if tls else plain, deadline)
+        on_error.pop_all()
+    return stream
 
 
 def _connect_first(addresses: Sequence[ResolvedAddress], deadline: Deadline) -> socket.socket:
@@ -82,10 +83,9 @@ def _connect_first(addresses: Sequence[ResolvedAddress], deadline: Deadline) -> 
 
 def _connect(address: ResolvedAddress, timeout_seconds: float) -> socket.socket:
     connection = socket.socket(address.family, socket.SOCK_STREAM)
-    try:
+    with ExitStack() as on_error:
+        on_error.callback(connection.close)
         connection.settimeout(timeout_seconds)
         connection.connect(address.sockaddr)
-    except BaseException:
-        connection.close()
-        raise
+        on_error.pop_all()
     return connection

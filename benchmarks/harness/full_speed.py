@@ -63,7 +63,7 @@ class FullSpeed:
         try:
             with self._stack.watch(WORKSPACE) as watch:
                 self._send_until_halted(watch)
-        except Exception as error:  # noqa: BLE001 - the thread's boundary: `__exit__` raises it
+        except Exception as error:  # noqa: BLE001 - the boundary of the thread: `__exit__` raises it
             self._failed = error
             self._under_way.set()
 

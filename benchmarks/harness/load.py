@@ -135,7 +135,7 @@ class Load:
                     self.unavailable += 1
                     self.resent += len(batch)
                 time.sleep(_AGAIN_SECONDS)
-            except Exception as error:  # noqa: BLE001 - anything else is a finding, and the load goes on
+            except Exception as error:  # noqa: BLE001 - the boundary of the thread: recorded; the load goes on
                 with self._noted:
                     self.surprises.append(f"{type(error).__name__}: {error}")
                 time.sleep(_AGAIN_SECONDS)

@@ -95,7 +95,7 @@ class Operator(threading.Thread):
                 if attempt == _ATTEMPTS:
                     self.surprises.append(f"{name}: {error}")
                 continue
-            except Exception as error:  # noqa: BLE001 - the boundary of the thread: the benchmark tells it
+            except Exception as error:  # noqa: BLE001 - the boundary of the thread's loop: the benchmark reports it
                 self.surprises.append(f"{name}: {type(error).__name__}: {error}")
             return
 

@@ -18,6 +18,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Final, Self
 
@@ -61,11 +62,10 @@ class Stack:
 
     def __enter__(self) -> Self:
         """Start it and return once it is warm."""
-        try:
+        with ExitStack() as on_error:
+            on_error.callback(self.__exit__)
             self.start()
-        except BaseException:
-            self.__exit__()
-            raise
+            on_error.pop_all()
         return self
 
     def __exit__(self, *_: object) -> None:

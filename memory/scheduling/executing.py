@@ -106,7 +106,7 @@ def execute_run(store: Store, run_id: str, execute: Execute, settings: Execution
         outcome = execute(execution)
     except Transient as error:  # a full disk, an unavailable broker
         outcome = RetryAfter(str(error), _TRANSIENT_WAIT_SECONDS)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it ends the run, and the schedule goes on
+    except Exception as error:  # noqa: BLE001 - the boundary of the run: a bug fails it, and the schedule goes on
         outcome = RunResult("failed", error=f"{type(error).__name__}: {error}")
     retry_until = time.monotonic() + LEASE_MARGIN_SECONDS
     while True:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -284,13 +284,18 @@ class CurationLog(Repository):
     @contextmanager
     def _recording_ended(self) -> Iterator[None]:
         """End the recording after the block, also when it fails and the caller goes on with the transaction."""
-        try:
+        with ExitStack() as on_error:
+            on_error.callback(self._end_failed_recording)
             yield
-        except BaseException:  # re-raised; where the database itself failed there is nothing to end
-            with suppress(exc.SQLAlchemyError):
-                self._connection.exec_driver_sql("DELETE FROM curation_recording")
-            raise
+            on_error.pop_all()
+        self._end_recording()
+
+    def _end_recording(self) -> None:
         self._connection.exec_driver_sql("DELETE FROM curation_recording")
+
+    def _end_failed_recording(self) -> None:
+        with suppress(exc.SQLAlchemyError):  # if the database itself has failed, there is nothing to end
+            self._end_recording()
 
 
 def _loaded(image: str | None) -> dict[str, Any] | None:

@@ -153,7 +153,7 @@ def _send(reverie: Reverie, run: Run, report: RunReport) -> None:
 def _report_of(function: Callable[..., Any], run: Run) -> RunReport:
     try:
         result = function(run.goal, run)
-    except Exception as error:  # noqa: BLE001 - whatever it is, it fails the run and is reported
+    except Exception as error:  # noqa: BLE001 - the boundary of the task: any error of the function fails the run
         error_text = f"{type(error).__name__}: {error}"[:_ERROR_CHARACTERS]
         return RunReport(status="failed", error=error_text.replace("\x00", "").encode("utf-8", "replace").decode())
     if isinstance(result, RunReport):
