@@ -13,10 +13,10 @@ from __future__ import annotations
 
 import functools
 import inspect
-import json
 from collections.abc import Callable, Mapping, Sequence
-from types import UnionType
-from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+from dataclasses import dataclass
+from types import MappingProxyType, UnionType
+from typing import Annotated, Any, Final, Literal, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 import typer
@@ -25,53 +25,57 @@ from msgspec import NODEFAULT
 from reverie.calls import Call, build, renamed
 from reverie.errors import Rejected
 
-_C = TypeVar("_C", bound=Call[Any])
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """How the fields of a call appear on the command line, as given to `takes`."""
+
+    arguments: Sequence[str]
+    options: Mapping[str, str]
+    defaults: Mapping[str, Any]
+    helps: Mapping[str, str]
+    parsers: Mapping[str, Callable[[str], Any]]
 
 
 def takes(
-    kind: type[_C],
-    *,
+    *kinds: type[Call[Any]],
     arguments: Sequence[str] = (),
     leave_out: Sequence[str] = (),
-    options: Mapping[str, str] | None = None,
-    defaults: Mapping[str, Any] | None = None,
-    helps: Mapping[str, str] | None = None,
-    parsers: Mapping[str, Callable[[str], Any]] | None = None,
+    options: Mapping[str, str] = _NOTHING,
+    defaults: Mapping[str, Any] = _NOTHING,
+    helps: Mapping[str, str] = _NOTHING,
+    parsers: Mapping[str, Callable[[str], Any]] = _NOTHING,
+    usage: str = "",
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Give a command the options of a call. The function gets the checked call as its argument `call`.
 
     `arguments` are fields that become positional arguments, in this order; `leave_out` are fields without an option.
     `options`, `defaults` and `helps` replace the derived name ("--tag", or "--pin/--unpin"), default and help of a
     field. A field with one of `parsers` is text on the command line, from which its value is made.
+
+    A command of several calls has the options of all of them. It makes the first call that has every option given and
+    requires no other; if there is none, the command is `Rejected` with the text `usage`.
     """
-    hints = get_type_hints(kind, include_extras=True)
-    fields = [field for field in msgspec.structs.fields(kind) if field.name not in leave_out]
-    parameters = {
-        field.name: _parameter(
-            field,
-            hints[field.name],
-            positional=field.name in arguments,
-            option=(options or {}).get(field.name),
-            default=(defaults or {}).get(field.name, NODEFAULT),
-            help_text=(helps or {}).get(field.name),
-            is_text=field.name in (parsers or {}),
-        )
-        for field in fields
-    }
-    encode_names = {field.name: field.encode_name for field in fields}
+    form = _Form(arguments, options, defaults, helps, parsers)
+    fields_by_kind = {kind: _fields(kind, leave_out) for kind in kinds}
+    parameters: dict[str, inspect.Parameter] = {}
+    for kind, fields in fields_by_kind.items():
+        hints = get_type_hints(kind, include_extras=True)
+        for name in [name for name in fields if name not in parameters]:
+            required = all(name in other and other[name].required for other in fields_by_kind.values())
+            parameters[name] = _parameter(fields[name], hints[name], form, required=required)
 
     def decorate(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
         def command(*args: Any, **kwargs: Any) -> None:
             values = {name: value for name in parameters if (value := kwargs.pop(name)) is not None}
-            values |= {name: parse(values[name]) for name, parse in (parsers or {}).items() if name in values}
-            values = {encode_names[name]: value for name, value in values.items()}
-            try:
-                call = build(kind, _decoded(kind, values))
-            except Rejected as error:
-                names = {encode_names[name]: option.partition("/")[0] for name, option in (options or {}).items()}
-                raise renamed(error, names) from None
-            return function(*args, call=call, **kwargs)
+            kind = kinds[0]
+            if len(kinds) > 1:
+                given = {name for name, value in values.items() if value not in ([], parameters[name].default)}
+                kind = _kind_with(given, fields_by_kind, usage)
+            return function(*args, call=_call(kind, values, form), **kwargs)
 
         own = inspect.signature(function, eval_str=True).parameters
         positional = [parameters[name] for name in arguments]
@@ -86,23 +90,46 @@ def takes(
     return decorate
 
 
-def _parameter(
-    field: msgspec.structs.FieldInfo,
-    hint: Any,
-    *,
-    positional: bool,
-    option: str | None,
-    default: Any,
-    help_text: str | None,
-    is_text: bool,
-) -> inspect.Parameter:
-    kind, description = str if is_text else _plain_type(hint), help_text or _description(hint)
+def _fields(kind: type[Call[Any]], leave_out: Sequence[str]) -> dict[str, msgspec.structs.FieldInfo]:
+    return {field.name: field for field in msgspec.structs.fields(kind) if field.name not in leave_out}
+
+
+def _kind_with(
+    given: set[str], fields_by_kind: Mapping[type[Call[Any]], Mapping[str, msgspec.structs.FieldInfo]], usage: str
+) -> type[Call[Any]]:
+    """Return the first call that has the given fields and requires no others. Raises `Rejected` with `usage`."""
+    for kind, fields in fields_by_kind.items():
+        required = {name for name, field in fields.items() if field.required}
+        if given and required <= given <= fields.keys():
+            return kind
+    raise Rejected(usage)
+
+
+def _call(kind: type[Call[Any]], values: Mapping[str, Any], form: _Form) -> Call[Any]:
+    """Return a call made of the values on the command line, without those of other calls. Raises `Rejected`."""
+    encode_names = {field.name: field.encode_name for field in msgspec.structs.fields(kind)}
+    parsed = {
+        encode_names[name]: form.parsers[name](value) if name in form.parsers else value
+        for name, value in values.items()
+        if name in encode_names
+    }
+    try:
+        return build(kind, _decoded(kind, parsed))
+    except Rejected as error:
+        options = {encode_names[name]: option for name, option in form.options.items() if name in encode_names}
+        names = {name: option.partition("/")[0] for name, option in options.items()}
+        raise renamed(error, names) from None
+
+
+def _parameter(field: msgspec.structs.FieldInfo, hint: Any, form: _Form, *, required: bool) -> inspect.Parameter:
+    kind = str if field.name in form.parsers else _plain_type(hint)
+    description = form.helps.get(field.name) or _description(hint)
     choices = _choices(hint)
     if choices:
         description = f"{description.rstrip('.')}: {', '.join(choices[:-1])} or {choices[-1]}." if description else ""
-    if default is NODEFAULT:
-        default = field.default
-    required = default is NODEFAULT and field.default_factory is NODEFAULT
+    default = form.defaults.get(field.name, field.default)
+    required = required and default is NODEFAULT
+    option = form.options.get(field.name)
     shown = default if not required and isinstance(default, (str, int, float, bool)) else None
     if kind is bool and shown is None and option and "/" in option:
         annotation: Any = bool | None
@@ -111,7 +138,7 @@ def _parameter(
     else:
         annotation = kind if required or shown is not None else kind | None
     name = option or "--" + (_singular(field.name) if kind is list else field.name).strip("_").replace("_", "-")
-    info = typer.Argument(help=description) if positional else typer.Option(name, help=description)
+    info = typer.Argument(help=description) if field.name in form.arguments else typer.Option(name, help=description)
     empty = inspect.Parameter.empty
     return inspect.Parameter(
         field.name,
@@ -170,6 +197,6 @@ def _takes_json(hint: Any) -> bool:
 
 def _from_json(name: str, text: str) -> Any:
     try:
-        return json.loads(text)
-    except ValueError as error:
-        raise Rejected(f"{name} is not JSON: {error}", field=name) from None
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
+        raise Rejected(f"{name} {text[:80]!r} is not JSON; put a text in double quotes", field=name) from None

@@ -92,6 +92,7 @@ Every = Annotated[int, Meta(description="Fire every this many seconds.")]
 WebhookUrl = Annotated[str, Meta(description="Post the goal to this URL, with a signature.")]
 TaskName = Annotated[str, Meta(description="Send the goal to this Celery task of your own workers.")]
 QueueName = Annotated[str, Meta(description="The queue that these workers listen to.")]
+NextCount = Annotated[int, Meta(ge=1, le=100, description="The maximum number of times to return.")]
 
 
 class _NewSchedule(Call[Schedule], frozen=True):
@@ -240,7 +241,7 @@ class GetNextRuns(Call[NextRuns], frozen=True):
 
     route: ClassVar = "GET /v1/schedules/{id}/next"
     id: ScheduleId
-    count: Annotated[int, Meta(ge=1, le=100, description="The maximum number of times to return.")] = 5
+    count: NextCount = 5
 
 
 class RunScheduleNow(Call[ScheduleRun], frozen=True):

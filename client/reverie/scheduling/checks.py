@@ -60,12 +60,6 @@ def check_executor(executor: Executor) -> Executor:
     return executor
 
 
-def check_schedule_id(schedule_id: object) -> str:
-    """Return the id of a schedule. Raises `Rejected`."""
-    checked: str = check_label("id", schedule_id, required=True)
-    return checked
-
-
 def check_run_id(run_id: object, *, field: str = "run") -> str:
     """Return the id of a run, which must be printable ASCII because webhooks send it in a header. Raises `Rejected`."""
     checked: str = check_label(field, run_id, required=True)

@@ -26,7 +26,7 @@ def _check_message(field: str, message: str) -> str:
 
 EntryId = Annotated[str, label("The id of an entry in the curation log.")]
 Job = Annotated[str | None, Meta(description="Only entries of this job, such as dream-sweep.")]
-Action = Annotated[str | None, Meta(description="Only entries of this action.")]
+Action = Annotated[str | None, Meta(description="Only entries of this action, such as merge.")]
 
 
 class ListCuration(Paged[CurationList], kw_only=True, frozen=True):

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Any
 
 import msgspec
 import typer
 
 from memory.scheduling import schedules as stored
 from memory.scheduling.filters import schedule_filter
+from reverie.calls import Call
 from reverie.clock import from_micros
-from reverie.errors import Rejected
 from reverie.scheduling.cadence import (
     Cadence,
     Cron,
@@ -20,8 +20,18 @@ from reverie.scheduling.cadence import (
     parse_cadence,
     validate_cadence,
 )
-from reverie.scheduling.calls import AddSchedule, GetSchedule, ListSchedules, UpdateSchedule
-from reverie.scheduling.checks import check_schedule_id
+from reverie.scheduling.calls import (
+    AddSchedule,
+    At,
+    CronText,
+    Every,
+    GetNextRuns,
+    GetSchedule,
+    ListSchedules,
+    NextCount,
+    UpdateSchedule,
+    Zone,
+)
 from reverie.scheduling.forms import schedule_changes, schedule_draft
 from reverie.scheduling.schedule_types import LlmExecutor, NextRuns, Schedule, SchedulePage
 from worker.cli.application import Invocation, application, invocation
@@ -33,12 +43,16 @@ schedules = typer.Typer(help="Run goals once at a time, or repeatedly.", no_args
 application.add_typer(schedules, name="schedules")
 
 _EVERY_HELP = "Run at this interval: seconds, or such as 90s, 15m, 2h, 1d."
-CronOption = Annotated[
-    str | None, typer.Option(help="Five fields of cron: minute, hour, day of month, month, day of week.")
-]
-AtOption = Annotated[str | None, typer.Option(help="Run once, at this time, such as 2027-05-01T09:30:00Z.")]
-EveryOption = Annotated[str | None, typer.Option(help=_EVERY_HELP)]
-ZoneOption = Annotated[str | None, typer.Option(help="The time zone, such as Europe/Lisbon.", show_default="UTC")]
+
+
+class _PreviewRuns(Call[NextRuns], kw_only=True, frozen=True):
+    """Return the next times of a cadence that no schedule has yet. Only the command line has this call."""
+
+    cron: CronText | None = None
+    at: At | None = None
+    every: Every | None = None
+    tz: Zone = "UTC"
+    count: NextCount = 5
 
 
 def _seconds(text: str) -> int:
@@ -117,29 +131,28 @@ def show_schedule(context: typer.Context, call: GetSchedule, as_json: AsJson = F
 
 
 @schedules.command("next")
-def show_next(
-    context: typer.Context,
-    id: Annotated[str | None, typer.Argument(help="The id of a schedule; or give a cadence instead.")] = None,
-    cron: CronOption = None,
-    at: AtOption = None,
-    every: EveryOption = None,
-    tz: ZoneOption = None,
-    count: Annotated[int, typer.Option(min=1, max=stored.MAX_NEXT_RUNS, help="Show at most this many times.")] = 5,
-    as_json: AsJson = False,
-) -> None:
+@takes(
+    _PreviewRuns,
+    GetNextRuns,
+    arguments=("id",),
+    helps={
+        "id": "The id of a schedule; or give a cadence instead.",
+        "every": _EVERY_HELP,
+        "count": "The maximum number of times to show.",
+    },
+    parsers={"every": _seconds},
+    usage="give either the id of a schedule, or exactly one of --cron, --at and --every",
+)
+def show_next(context: typer.Context, call: _PreviewRuns | GetNextRuns, as_json: AsJson = False) -> None:
     """Show when a schedule fires next, or when one would with --cron, --at or --every."""
     command = invocation(context)
-    seconds = None if every is None else seconds_of(every, "every")
-    if id is None:
-        upcoming = _preview(command, parse_cadence(cron=cron, at=at, every=seconds, tz=tz or "UTC"), count)
-    elif (cron, at, every, tz) != (None, None, None, None):
-        raise Rejected("give the id of a schedule, or a cadence, not both", field="id")
-    else:
-        now = command.runtime.now()
-        upcoming = stored.upcoming(
-            command.store_with("schedule", id), check_schedule_id(id), agent=command.agent, count=count, now=now
-        )
-    print_result(upcoming, as_json, "\n".join(upcoming.local) or f"Schedule {id} does not fire.")
+    if isinstance(call, _PreviewRuns):
+        upcoming = _preview(command, call)
+        print_result(upcoming, as_json, "\n".join(upcoming.local))
+        return
+    store, now = command.store_with("schedule", call.id), command.runtime.now()
+    upcoming = stored.upcoming(store, call.id, agent=command.agent, count=call.count, now=now)
+    print_result(upcoming, as_json, "\n".join(upcoming.local) or f"Schedule {call.id} does not fire.")
 
 
 @schedules.command("update")
@@ -177,10 +190,11 @@ def print_status(schedule: Schedule, as_json: bool) -> None:
     print_result(schedule, as_json, f"Schedule {schedule.id} is {schedule.status}{fires}.")
 
 
-def _preview(command: Invocation, cadence: Cadence, count: int) -> NextRuns:
+def _preview(command: Invocation, call: _PreviewRuns) -> NextRuns:
+    cadence = parse_cadence(cron=call.cron, at=call.at, every=call.every, tz=call.tz)
     now = from_micros(command.runtime.now())
     validate_cadence(cadence, now=now, min_interval_seconds=command.settings.schedule_min_interval_seconds)
-    moments = next_runs(cadence, now, count)
+    moments = next_runs(cadence, now, call.count)
     return NextRuns(at=moments, local=[format_in_timezone(moment, cadence) for moment in moments])
 
 

@@ -2,36 +2,33 @@
 
 from __future__ import annotations
 
-from typing import Annotated
-
-import msgspec
 import typer
 
 from memory.sessions import scratchpads as stored
-from reverie.calls import validated
-from reverie.errors import Rejected
-from reverie.sessions.calls import WriteScratchpad, WriteScratchpadKey
+from reverie.sessions.calls import (
+    ClearScratchpad,
+    DeleteScratchpadKey,
+    GetScratchpad,
+    GetScratchpadKey,
+    WriteScratchpad,
+    WriteScratchpadKey,
+)
 from worker.cli.application import application, invocation
+from worker.cli.options import takes
 from worker.cli.output import AsJson, counted, encoded, print_json, print_result, say
 
 scratchpads = typer.Typer(help="Show and change the working notes of a session.", no_args_is_help=True)
 application.add_typer(scratchpads, name="scratchpads")
 
-SessionArgument = Annotated[str, typer.Argument(help="The id of a session.")]
-
 
 @scratchpads.command("show")
-def show_scratchpad(
-    context: typer.Context,
-    session: SessionArgument,
-    key: Annotated[str | None, typer.Option(help="Show only the value of this key.")] = None,
-    as_json: AsJson = False,
-) -> None:
+@takes(GetScratchpad, GetScratchpadKey, arguments=("session",), helps={"key": "Show only the value of this key."})
+def show_scratchpad(context: typer.Context, call: GetScratchpad | GetScratchpadKey, as_json: AsJson = False) -> None:
     """Show the list of a scratchpad, and its keys with their values."""
     command = invocation(context)
-    store = command.store
-    if key is not None:
-        entry = stored.read_key(store, agent=command.agent, session=session, key=key)
+    store, session = command.store, call.session
+    if isinstance(call, GetScratchpadKey):
+        entry = stored.read_key(store, agent=command.agent, session=session, key=call.key)
         print_json(entry if as_json else entry.value)
         return
     written = stored.read_items(store, agent=command.agent, session=session)
@@ -48,51 +45,43 @@ def show_scratchpad(
 
 
 @scratchpads.command("write")
+@takes(
+    WriteScratchpad,
+    WriteScratchpadKey,
+    arguments=("session", "items"),
+    helps={
+        "items": "The whole list, which replaces the stored one: at most 32 items of 240 characters.",
+        "key": "Set this key instead of the list.",
+        "value": "The value of the key: JSON of at most 64 KiB.",
+    },
+    usage="give either the items of the list, or --key and --value",
+)
 def write_scratchpad(
-    context: typer.Context,
-    session: SessionArgument,
-    items: Annotated[list[str] | None, typer.Argument(help="The whole list; it replaces the stored one.")] = None,
-    key: Annotated[str | None, typer.Option(help="Set this key instead of the list.")] = None,
-    value: Annotated[str | None, typer.Option(help="The value of the key, as JSON.")] = None,
-    as_json: AsJson = False,
+    context: typer.Context, call: WriteScratchpad | WriteScratchpadKey, as_json: AsJson = False
 ) -> None:
     """Replace the list of a scratchpad, or set a key with --key and --value. Creates the session if needed."""
     command = invocation(context)
-    if (key is None) != (value is None) or bool(items) == (key is not None):
-        raise Rejected("give either the items of the list, or --key and --value", field="items")
-    runtime, workspace, agent = command.runtime, command.settings.workspace, command.agent
-    if key is not None and value is not None:
-        call = validated(WriteScratchpadKey(session, key, _decoded(value)))
-        entry = stored.write_key(
-            runtime.store(workspace), agent=agent, session=session, key=call.key, value=call.value, now=runtime.now()
-        )
+    runtime, agent, session = command.runtime, command.agent, call.session
+    store, now = runtime.store(command.settings.workspace), runtime.now()
+    if isinstance(call, WriteScratchpadKey):
+        entry = stored.write_key(store, agent=agent, session=session, key=call.key, value=call.value, now=now)
         print_result(entry, as_json, f"{entry.key} is set.")
         return
-    new_items = list(validated(WriteScratchpad(session, items or ())).items)
-    written = stored.write_items(
-        runtime.store(workspace), agent=agent, session=session, items=new_items, now=runtime.now()
-    )
+    written = stored.write_items(store, agent=agent, session=session, items=call.items, now=now)
     print_result(written, as_json, f"{counted(len(written.items), 'item')} written.")
 
 
 @scratchpads.command("clear")
+@takes(ClearScratchpad, DeleteScratchpadKey, arguments=("session",), helps={"key": "Delete only this key."})
 def clear_scratchpad(
-    context: typer.Context,
-    session: SessionArgument,
-    key: Annotated[str | None, typer.Option(help="Delete only this key.")] = None,
-    as_json: AsJson = False,
+    context: typer.Context, call: ClearScratchpad | DeleteScratchpadKey, as_json: AsJson = False
 ) -> None:
     """Delete the list and all keys of a scratchpad, or one key."""
     command = invocation(context)
-    store, agent = command.store, command.agent
-    cleared = stored.delete_keys(store, agent=agent, session=session, key=key)
-    if key is None:
+    store, agent, session = command.store, command.agent, call.session
+    if isinstance(call, DeleteScratchpadKey):
+        cleared = stored.delete_keys(store, agent=agent, session=session, key=call.key)
+    else:
+        cleared = stored.delete_keys(store, agent=agent, session=session)
         cleared += stored.clear_items(store, agent=agent, session=session)
     print_result({"cleared": cleared}, as_json, f"{cleared} deleted.")
-
-
-def _decoded(value: str) -> object:
-    try:
-        return msgspec.json.decode(value)
-    except (msgspec.DecodeError, UnicodeEncodeError, RecursionError):
-        raise Rejected(f"--value {value[:80]!r} is not JSON; put a text in double quotes", field="value") from None

@@ -18,7 +18,7 @@ from memory.sessions.sessions import list_sessions as read_list
 from memory.sessions.sessions import read_session, to_message
 from reverie.errors import NotFound
 from reverie.recall.calls import RestoreSession, SearchSessions
-from reverie.sessions.calls import ExportSession, ForgetSession, ListSessions
+from reverie.sessions.calls import ExportSession, ForgetSession, ListMessages, ListSessions
 from reverie.sessions.types import Message, Session
 from storage.stores import Store
 from worker.cli.application import application, invocation
@@ -66,25 +66,27 @@ def list_sessions(
 
 
 @sessions.command("show")
-def show_session(
-    context: typer.Context,
-    session: Annotated[str, typer.Argument(help="The session's id or reference code.")],
-    limit: Annotated[int, typer.Option(min=1, max=100_000, help="Show at most this many messages.")] = 50,
-    as_json: AsJson = False,
-) -> None:
+@takes(
+    ListMessages,
+    arguments=("session",),
+    leave_out=("offset",),
+    defaults={"limit": 50},
+    helps={"session": "The session's id or reference code.", "limit": "The maximum number of messages to show."},
+)
+def show_session(context: typer.Context, call: ListMessages, as_json: AsJson = False) -> None:
     """Show the newest messages of a session, oldest first."""
     command = invocation(context)
     store = command.store
-    shown = _by_id_or_ref(store, command.agent, session)
+    session = _by_id_or_ref(store, command.agent, call.session)
     with store.reading() as tx:
         rows = tx.for_agent(command.agent)
-        newest = rows.messages.in_session(rows.sessions.get(shown.id).row_id, limit=limit, newest=True)
+        newest = rows.messages.in_session(rows.sessions.get(session.id).row_id, limit=call.limit, newest=True)
     messages = [to_message(message) for message in newest]
     if as_json:
-        print_json({"session": shown, "messages": messages})
+        print_json({"session": session, "messages": messages})
         return
     if not messages:
-        say(f"Session {shown.id} has no messages yet.")
+        say(f"Session {session.id} has no messages yet.")
     _print_messages(messages)
 
 

@@ -3,108 +3,137 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Annotated, Any, Final
 
-import msgspec
 import typer
+from msgspec import Meta
 
 from memory.memories.agent_memories import AgentMemories
 from memory.upkeep.curation_logs import list_entries, show_entry, undo_all, undo_entry
-from reverie.clock import to_micros
+from reverie.calls import Call
+from reverie.clock import from_micros, now_micros, to_micros
 from reverie.errors import Conflict, NotFound, Rejected
+from reverie.upkeep.calls import GetCurationEntry, ListCuration, UndoAll
 from reverie.upkeep.curation_types import CurationChange, CurationEntry, Undone
 from storage.upkeep.curation import CurationFilter
 from worker.cli.application import Invocation, application, invocation
-from worker.cli.output import AsJson, print_json, print_table, progress_bar, say, shortened, when
+from worker.cli.options import takes
+from worker.cli.output import (
+    AsJson,
+    Yes,
+    confirm,
+    encoded,
+    print_json,
+    print_list,
+    progress_bar,
+    say,
+    shortened,
+    when,
+)
 
 curation = typer.Typer(help="List and undo what jobs changed.", no_args_is_help=True)
 application.add_typer(curation, name="curation")
 
-_Job = Annotated[str | None, typer.Option(help="Only entries of this job, such as dream-sweep.")]
-_Action = Annotated[str | None, typer.Option(help="Only entries of this action, such as merge.")]
-
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
-_AGO: Final = re.compile(r"(\d{1,6})([smhdw])")
+_DURATION: Final = re.compile(r"(\d{1,6})([smhdw])")
 # Stages to notify after an undo: memories to chunk again, chunks to embed with another model.
 _STAGES: Final = ("chunk", "embed")
 
 
+class _UndoEntries(Call[Undone], frozen=True):
+    """Undo several entries. Only the command line has this call; clients undo them one by one."""
+
+    entries: Annotated[Sequence[str], Meta(description="The ids of entries.")]
+
+
+def _time_since(text: str) -> datetime:
+    """Return a time given as a duration before now, or as a date and time. Raises `Rejected`."""
+    duration = _DURATION.fullmatch(text)
+    if duration:
+        return from_micros(max(0, now_micros() - int(duration[1]) * _UNITS[duration[2]] * 1_000_000))
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise Rejected(
+            f"since is {text[:80]!r}; give a time like 90m, 2h or 3d, or a date and time", field="since"
+        ) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
 @curation.command("list")
-def list_curation(
-    context: typer.Context,
-    limit: Annotated[int, typer.Option(min=1, max=1000)] = 50,
-    offset: Annotated[int, typer.Option(min=0)] = 0,
-    memory: Annotated[str | None, typer.Option(help="Only entries about this memory.")] = None,
-    job: _Job = None,
-    action: _Action = None,
-    as_json: AsJson = False,
-) -> None:
+@takes(ListCuration)
+def list_curation(context: typer.Context, call: ListCuration, as_json: AsJson = False) -> None:
     """List what jobs changed, newest first. Ids that begin with account- are of the account tier."""
     command = invocation(context)
-    matching = CurationFilter(memory=memory, job=job, action=action)
-    found = list_entries(command.memories, matching, limit=limit, offset=offset)
-    if as_json:
-        print_json(found)
-        return
-    print_table(
+    matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
+    entries = list_entries(command.memories, matching, limit=call.limit, offset=call.offset)
+    print_list(
+        entries,
+        as_json,
         ("id", "at", "job", "action", "undone", "about", "why"),
-        [
-            (e.id, when(e.at), _job_of(e), e.action, when(e.undone_at) if e.undone_at else "-",
-             shortened(_about(e), 44), shortened(e.why, 100))
-            for e in found
-        ],
-        empty=_nothing_listed(command, some=bool(memory or job or action or offset)),
-    )  # fmt: skip
+        (
+            (e.id, when(e.at), _job_of(e), e.action, when(e.undone_at), shortened(_about(e), 44), shortened(e.why, 100))
+            for e in entries
+        ),
+        empty=_empty_text(command, call),
+    )
 
 
 @curation.command("show")
-def show_curation(context: typer.Context, entry: str, as_json: AsJson = False) -> None:
+@takes(GetCurationEntry, arguments=("entry",))
+def show_curation(context: typer.Context, call: GetCurationEntry, as_json: AsJson = False) -> None:
     """Show an entry with the rows that it changed, before and after."""
-    found = show_entry(invocation(context).memories, entry)
+    entry = show_entry(invocation(context).memories, call.entry)
     if as_json:
-        print_json(found)
+        print_json(entry)
         return
-    say(f"{found.id}  {when(found.at)}  {_job_of(found)}  {found.action}: {found.why}")
-    say(f"about {_about(found)}" + (f"; undone {when(found.undone_at)}" if found.undone_at else ""))
-    for change in found.changes:
+    say(f"{entry.id}  {when(entry.at)}  {_job_of(entry)}  {entry.action}: {entry.why}")
+    say(f"about {_about(entry)}" + (f"; undone {when(entry.undone_at)}" if entry.undone_at else ""))
+    for change in entry.changes:
         _say_change(change)
 
 
 @curation.command("undo")
+@takes(
+    _UndoEntries,
+    UndoAll,
+    arguments=("entries",),
+    options={"everything": "--all"},
+    helps={
+        "since": "Only entries since this time: 2h, 3d, or a date and time.",
+        "everything": "Undo all entries of the agent.",
+    },
+    parsers={"since": _time_since},
+    usage="name entries, or say which with --job, --action, --since or --all",
+)
 def undo_curation(
-    context: typer.Context,
-    entries: Annotated[list[str] | None, typer.Argument(help="The ids of entries.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Undo all entries of the agent.")] = False,
-    job: _Job = None,
-    action: _Action = None,
-    since: Annotated[str | None, typer.Option(help="Only entries since then: 2h, 3d, or a date and time.")] = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
-    as_json: AsJson = False,
+    context: typer.Context, call: _UndoEntries | UndoAll, yes: Yes = False, as_json: AsJson = False
 ) -> None:
     """Undo what jobs changed: entries by id, or all of a job, an action or a time, newest first."""
     command = invocation(context)
-    several = everything or job is not None or action is not None or since is not None
-    if bool(entries) == several:
-        raise Rejected("name entries, or say which with --job, --action, --since or --all", field="entries")
-    memories = command.memories
-    now = command.runtime.now()
-    if entries:
-        done = _undo_each(memories, entries, now)
+    if isinstance(call, UndoAll):
+        confirm(_question(command, call), yes)
+        result = _undo_all(command, call)
     else:
-        moment = _moment(since, now) if since is not None else 0
-        if not yes:
-            typer.confirm(_question(command, job, action, since), abort=True, err=True)
-        with progress_bar("entries") as bar:
-            shown = bar.add_task("entries", total=None)
-            done = undo_all(
-                memories, CurationFilter(job=job, action=action, since=moment), now=now,
-                progress=lambda done, total: bar.update(shown, completed=done, total=total),
-            )  # fmt: skip
-    _print_undone(command, memories, done, as_json=as_json)
+        result = _undo_each(command.memories, call.entries, command.runtime.now())
+    _print_undone(command, result, as_json=as_json)
 
 
-def _undo_each(memories: AgentMemories, entries: list[str], now: int) -> Undone:
+def _undo_all(command: Invocation, call: UndoAll) -> Undone:
+    since = to_micros(call.since) if call.since is not None else 0
+    with progress_bar("entries") as bar:
+        task = bar.add_task("entries", total=None)
+        return undo_all(
+            command.memories,
+            CurationFilter(job=call.job, action=call.action, since=since),
+            now=command.runtime.now(),
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+
+
+def _undo_each(memories: AgentMemories, entries: Sequence[str], now: int) -> Undone:
     undone: list[str] = []
     failed: dict[str, str] = {}
     for entry in dict.fromkeys(entries):
@@ -115,39 +144,29 @@ def _undo_each(memories: AgentMemories, entries: list[str], now: int) -> Undone:
     return Undone(undone=undone, failed=failed)
 
 
-def _print_undone(command: Invocation, memories: AgentMemories, done: Undone, *, as_json: bool) -> None:
-    for store in memories.existing_stores() if done.undone else ():
+def _print_undone(command: Invocation, result: Undone, *, as_json: bool) -> None:
+    for store in command.memories.existing_stores() if result.undone else ():
         for stage in _STAGES:
             command.runtime.notify_stage(stage, store.name)
     if as_json:
-        print_json(done)
+        print_json(result)
     else:
-        if done.undone or not done.failed:
-            say(f"{len(done.undone)} undone." if done.undone else "There was nothing to undo.")
-        for entry, why in done.failed.items():
+        if result.undone or not result.failed:
+            say(f"{len(result.undone)} undone." if result.undone else "There was nothing to undo.")
+        for entry, error_text in result.failed.items():
             prefix = f"{entry} cannot be undone: "
-            say(prefix + why.removeprefix(f"entry {prefix}"))
-    raise typer.Exit(1 if done.failed else 0)
+            say(prefix + error_text.removeprefix(f"entry {prefix}"))
+    raise typer.Exit(1 if result.failed else 0)
 
 
-def _question(command: Invocation, job: str | None, action: str | None, since: str | None) -> str:
-    parts = [f"by {job}" if job else "", f"({action})" if action else "", f"since {since}" if since else ""]
-    what = " ".join(part for part in parts if part)
-    return f"Undo all changes to the memories of agent {command.agent} {what}".rstrip() + "? (--yes does not ask)"
-
-
-def _moment(since: str, now: int) -> int:
-    """Return a time in microseconds, from a duration before now or a date and time. Raises `Rejected`."""
-    ago = _AGO.fullmatch(since)
-    if ago:
-        return max(0, now - int(ago[1]) * _UNITS[ago[2]] * 1_000_000)
-    try:
-        moment = datetime.fromisoformat(since)
-    except ValueError:
-        raise Rejected(
-            f"since is {since[:80]!r}; give a time like 90m, 2h or 3d, or a date and time", field="since"
-        ) from None
-    return to_micros(moment if moment.tzinfo else moment.replace(tzinfo=UTC))
+def _question(command: Invocation, call: UndoAll) -> str:
+    parts = [
+        f"Undo all changes to the memories of agent {command.agent}",
+        f"by {call.job}" if call.job else "",
+        f"({call.action})" if call.action else "",
+        f"since {when(call.since)} UTC" if call.since else "",
+    ]
+    return " ".join(filter(None, parts)) + "?"
 
 
 def _say_change(change: CurationChange) -> None:
@@ -166,12 +185,14 @@ def _say_change(change: CurationChange) -> None:
 
 
 def _value(value: Any) -> str:
-    return shortened(value if isinstance(value, str) else msgspec.json.encode(value).decode(), 100)
+    return shortened(value if isinstance(value, str) else encoded(value), 100)
 
 
-def _nothing_listed(command: Invocation, *, some: bool) -> str:
-    where = f"agent {command.agent} in workspace {command.settings.workspace}"
-    return f"No entry of {where} matches." if some else f"No job has changed memories of {where} yet."
+def _empty_text(command: Invocation, call: ListCuration) -> str:
+    agent = f"agent {command.agent} in workspace {command.settings.workspace}"
+    if call.memory or call.job or call.action or call.offset:
+        return f"No entry of {agent} matches."
+    return f"No job has changed memories of {agent} yet."
 
 
 def _job_of(entry: CurationEntry) -> str:
@@ -179,5 +200,5 @@ def _job_of(entry: CurationEntry) -> str:
 
 
 def _about(entry: CurationEntry) -> str:
-    named = ", ".join(entry.memories[:3]) + (f" and {len(entry.memories) - 3} more" if len(entry.memories) > 3 else "")
-    return named or f"session {entry.session}"
+    ids = ", ".join(entry.memories[:3]) + (f" and {len(entry.memories) - 3} more" if len(entry.memories) > 3 else "")
+    return ids or f"session {entry.session}"
