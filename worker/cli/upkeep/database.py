@@ -19,7 +19,7 @@ from storage.recall.reindex import reindex as rebuild
 from storage.stores import Store, Stores
 from storage.upkeep.verify import verify as compare
 from worker.cli.application import Invocation, application, invocation
-from worker.cli.output import AsJson, print_json, print_table, progress_bar, say, size
+from worker.cli.output import AsJson, Yes, confirm, print_json, print_result, print_table, progress_bar, say, size
 
 database = typer.Typer(help="Check, rebuild and delete the databases.", no_args_is_help=True)
 application.add_typer(database, name="db")
@@ -91,7 +91,7 @@ def reindex(
     if as_json:
         print_json(counts)
     else:
-        rows = [(name, one, count) for name, found in counts.items() for one, count in found.items()]
+        rows = [(name, index, count) for name, numbers in counts.items() for index, count in numbers.items()]
         print_table(("workspace", "index", "entries"), rows, empty="there are no workspaces yet")
 
 
@@ -117,7 +117,7 @@ def verify(
         print_json({"counts": counts, "wrong": wrong})
     else:
         columns = ("messages", "chunks", "vectors", "in_vector_index", "dead_letters")
-        rows = [(name, *(found.get(c, "-") for c in columns)) for name, found in counts.items()]
+        rows = [(name, *(numbers.get(column, "-") for column in columns)) for name, numbers in counts.items()]
         if rows or not wrong:
             print_table(("workspace", *columns), rows, empty="there are no workspaces yet")
         for name, findings in wrong.items():
@@ -131,23 +131,18 @@ def verify(
 @database.command("delete")
 def delete(
     context: typer.Context,
-    workspace: str,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
+    workspace: Annotated[str, typer.Argument(help="The name of a workspace.")],
+    yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete a workspace of all agents for good, with its files and everything still in the inbox."""
-    if not yes:
-        typer.confirm(
-            f"Delete workspace {workspace!r}, of all agents, for good? (--yes does not ask)", abort=True, err=True
-        )
+    confirm(f"Delete workspace {workspace!r}, of all agents, for good?", yes)
     runtime = invocation(context).runtime
-    found = forget_workspace(
+    deleted = forget_workspace(
         runtime.stores, runtime.inbox, runtime.working_memory, runtime.recall_log, workspace=check_workspace(workspace)
     )
-    if as_json:
-        print_json({"deleted": found})
-    else:
-        say("Deleted." if found else f"There is no workspace {workspace!r}.")
+    text = "Deleted." if deleted else f"There is no workspace {workspace!r}."
+    print_result({"deleted": deleted}, as_json, text)
 
 
 @contextmanager
