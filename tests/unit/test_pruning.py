@@ -22,7 +22,7 @@ from tasks.upkeep import consolidate as tasks
 from worker.app import app, use_runtime
 from worker.app import settings as app_settings
 from worker.beat import CatchUpScheduler
-from worker.cli.pipeline.status import _did
+from worker.cli.pipeline.status import _counts_text
 from worker.runtime import Runtime
 from worker.settings import Settings
 
@@ -128,8 +128,8 @@ def test_the_settings_reach_the_job(kept: Kept, make_runtime: Callable[..., Runt
 
 def test_the_status_tells_what_a_job_did(kept: Kept) -> None:
     """Given the counts of a run, then the status tells those that are more than nothing, else `ok`."""
-    assert _did(prune(kept)) == "1 expired, 1 pruned"
-    assert _did(prune(kept)) == "ok"
+    assert _counts_text(prune(kept)) == "1 expired, 1 pruned"
+    assert _counts_text(prune(kept)) == "ok"
 
 
 # --- at the start ---

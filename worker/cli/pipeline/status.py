@@ -44,36 +44,36 @@ def read_status(command: Invocation) -> PipelineStatus:
     return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, no_embedder).read(now=runtime.now())
 
 
-def _print(command: Invocation, found: PipelineStatus) -> None:
+def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     pid = supervisor_pid(command.settings.data)
     say(f"Reverie   {f'up (pid {pid})' if pid else 'not started by `reverie up` here'}")
     say(f"Data      {command.settings.data.resolve()}")
-    say(f"Broker    {found.broker}{f': {found.broker_error}' if found.broker_error else ''}")
-    lag = found.lag
+    say(f"Broker    {pipeline.broker}{f': {pipeline.broker_error}' if pipeline.broker_error else ''}")
+    lag = pipeline.lag
     if lag.samples:
         say(f"Lag       p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} of {lag.samples} in 5 minutes")
     else:
         say("Lag       no message became searchable in the last 5 minutes")
-    embedders = sorted({worker.embedder for worker in found.workers if worker.embedder})
+    embedders = sorted({worker.embedder for worker in pipeline.workers if worker.embedder})
     say(f"Embedder  {'; '.join(embedders) or command.settings.embedding_provider + ', not used yet'}")
-    for line in _language_model(command, found):
+    for line in _language_model(command, pipeline):
         say(line)
     say(
-        f"Dead      {counted(found.dead_letters, 'dead letter')}"
-        + (" (reverie dead-letters list)" if found.dead_letters else "")
+        f"Dead      {counted(pipeline.dead_letters, 'dead letter')}"
+        + (" (reverie dead-letters list)" if pipeline.dead_letters else "")
     )
-    say(f"Memories  {_memories(found)}")
-    say(f"Log       {size(found.wal_bytes)} of write-ahead log in {counted(found.workspaces_total, 'workspace')}")
-    for line in _time(found.time):
+    say(f"Memories  {_memories(pipeline)}")
+    say(f"Log       {size(pipeline.wal_bytes)} of write-ahead log in {counted(pipeline.workspaces_total, 'workspace')}")
+    for line in _time(pipeline.time):
         say(line)
-    for line in _late(command, found.time):
+    for line in _late(command, pipeline.time):
         say(f"          late: {line}")
     say()
-    _print_backlog(found)
+    _print_backlog(pipeline)
     say()
     print_table(
         ("worker", "pid", "queues", "last progress", "tasks"),
-        [(w.name, w.pid, ",".join(w.queues) or "-", when(w.progress_at), w.tasks_done) for w in found.workers],
+        [(w.name, w.pid, ",".join(w.queues) or "-", when(w.progress_at), w.tasks_done) for w in pipeline.workers],
         empty="No worker is alive. Start everything with `reverie up`.",
     )
     say()
@@ -84,32 +84,32 @@ def _print(command: Invocation, found: PipelineStatus) -> None:
                 name.removeprefix("reverie.").replace("_", "-"),
                 when(job.started_at),
                 when(job.finished_at),
-                job.error or _did(job.counts),
+                job.error or _counts_text(job.counts),
             )
-            for name, job in found.jobs.items()
+            for name, job in pipeline.jobs.items()
         ],
         empty="No periodic job has run yet.",
     )
-    for name, error in found.errors.items():
+    for name, error in pipeline.errors.items():
         say(f"{name}: {error}")
 
 
-def _memories(found: PipelineStatus) -> str:
+def _memories(pipeline: PipelineStatus) -> str:
     """Return how many current memories there are, and in which workspaces most of them."""
-    largest = sorted((line for line in found.workspaces if line.memories), key=lambda line: -line.memories)
+    largest = sorted((line for line in pipeline.workspaces if line.memories), key=lambda line: -line.memories)
     shown = [f"{line.memories:,} in {line.name}" for line in largest[:_WORKSPACES_SHOWN]]
-    rest = found.memories - found.account.memories - sum(line.memories for line in largest[:_WORKSPACES_SHOWN])
+    rest = pipeline.memories - pipeline.account.memories - sum(line.memories for line in largest[:_WORKSPACES_SHOWN])
     shown += [f"{rest:,} in others"] if rest else []
-    shown += [f"{found.account.memories:,} in the account"] if found.account.memories else []
+    shown += [f"{pipeline.account.memories:,} in the account"] if pipeline.account.memories else []
     return ", ".join(shown) or "none yet"
 
 
-def _language_model(command: Invocation, found: PipelineStatus) -> list[str]:
+def _language_model(command: Invocation, pipeline: PipelineStatus) -> list[str]:
     """Return lines about the language model: its name, what workers report of it, and its use."""
-    used = found.language_model
+    used = pipeline.language_model
     if not command.settings.language_model_base_url and not used.last_30_days.calls:
         return ["Model     no language model is set: jobs use rules"]
-    models = sorted({worker.language_model for worker in found.workers if worker.language_model})
+    models = sorted({worker.language_model for worker in pipeline.workers if worker.language_model})
     named = command.settings.language_model if command.settings.language_model_base_url else None
     return [
         f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
@@ -117,14 +117,15 @@ def _language_model(command: Invocation, found: PipelineStatus) -> list[str]:
     ]
 
 
-def _time(found: TimeStatus) -> list[str]:
+def _time(scheduling: TimeStatus) -> list[str]:
     """Return a line about schedules, and one about reminders and notifications, when there are any."""
     lines = []
-    if any(found.schedules.values()):
-        overdue = f"; {counted(found.schedules_overdue, 'schedule')} overdue" if found.schedules_overdue else ""
-        lines.append(f"Schedules {_listed(found.schedules)}{overdue}{_runs(found)}")
-    reminders = {"waiting": found.reminders_waiting, "due": found.reminders_due}
-    notes, failed = found.notifications_unacknowledged, found.pushes_put_back
+    if any(scheduling.schedules.values()):
+        count = scheduling.schedules_overdue
+        overdue = f"; {counted(count, 'schedule')} overdue" if count else ""
+        lines.append(f"Schedules {_listed(scheduling.schedules)}{overdue}{_runs(scheduling)}")
+    reminders = {"waiting": scheduling.reminders_waiting, "due": scheduling.reminders_due}
+    notes, failed = scheduling.notifications_unacknowledged, scheduling.pushes_put_back
     if any(reminders.values()) or notes or failed:
         unseen = f"; {counted(notes, 'notification')} not acknowledged" if notes else ""
         pushes = f"; {failed:,} could not be pushed yet" if failed else ""
@@ -132,22 +133,23 @@ def _time(found: TimeStatus) -> list[str]:
     return lines
 
 
-def _runs(found: TimeStatus) -> str:
-    runs = {**found.runs_open, "failed in a day": found.runs_failed_last_day}
-    lag = found.start_lag
+def _runs(scheduling: TimeStatus) -> str:
+    runs = {**scheduling.runs_open, "failed in a day": scheduling.runs_failed_last_day}
+    lag = scheduling.start_lag
     started = f"; started p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} after they were due"
     return (f"; runs {_listed(runs)}" if any(runs.values()) else "") + (
         f"{started}, of {lag.samples:,} in an hour" if lag.samples else ""
     )
 
 
-def _late(command: Invocation, found: TimeStatus) -> list[str]:
+def _late(command: Invocation, scheduling: TimeStatus) -> list[str]:
     """Return what is more than a minute late. Reminders that an agent pulls may wait, and do not count."""
-    pushed = found.reminders_oldest_push_seconds if command.settings.notifier_webhook_url else 0.0
+    overdue, pending = scheduling.schedules_oldest_overdue_seconds, scheduling.runs_oldest_pending_seconds
+    unpushed = scheduling.reminders_oldest_push_seconds if command.settings.notifier_webhook_url else 0.0
     ages = {
-        "a schedule is overdue by {}: is beat running?": found.schedules_oldest_overdue_seconds,
-        "a run has waited for {} to be started: is a worker of schedules running?": found.runs_oldest_pending_seconds,
-        "a reminder has waited for {} to be pushed: does the notifier's webhook answer?": pushed,
+        "a schedule is overdue by {}: is beat running?": overdue,
+        "a run has waited for {} to be started: is a worker of schedules running?": pending,
+        "a reminder has waited for {} to be pushed: does the notifier's webhook answer?": unpushed,
     }
     return [line.format(_seconds(age)) for line, age in ages.items() if age > _LATE_SECONDS]
 
@@ -162,23 +164,23 @@ def _usage(use: LanguageModelUse) -> str:
     return f"{counted(use.calls, 'call')}{failed}, {use.input_tokens:,} tokens in, {use.output_tokens:,} out{cost}"
 
 
-def _did(counts: Mapping[str, Any]) -> str:
+def _counts_text(counts: Mapping[str, Any]) -> str:
     """Return the counts of a job that are not 0, without what it only looked at."""
     shown = {name: value for name, value in counts.items() if isinstance(value, int) and value and name != "looked_at"}
     return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in shown.items()) or "ok"
 
 
-def _print_backlog(found: PipelineStatus) -> None:
+def _print_backlog(pipeline: PipelineStatus) -> None:
     rows: list[tuple[object, ...]] = [
         (f"inbox {inbox.workspace}", inbox.size, f"{inbox.oldest_age_seconds:.1f} s", "-", "-")
-        for inbox in found.inboxes
+        for inbox in pipeline.inboxes
     ]
     rows += [
         (stage, state.waiting, f"{state.oldest_age_seconds:.1f} s", state.held, state.retrying)
-        for stage, state in found.stages.items()
+        for stage, state in pipeline.stages.items()
         if state.waiting or state.retrying
     ]
-    rows += [(f"queue {queue}", depth, "-", "-", "-") for queue, depth in found.queues.items() if depth]
+    rows += [(f"queue {queue}", depth, "-", "-", "-") for queue, depth in pipeline.queues.items() if depth]
     print_table(("waiting", "count", "oldest", "claimed", "retrying"), rows, empty="Nothing is waiting.")
 
 

@@ -52,8 +52,7 @@ _JOBS = {
     "run-due-schedules": contract.RUN_DUE_SCHEDULES,
     "deliver-reminders": contract.DELIVER_REMINDERS,
 }
-# Jobs with a dry run.
-_DRY: Final = frozenset(_JOBS) - {
+_JOBS_WITH_DRY_RUN: Final = frozenset(_JOBS) - {
     "recover-inbox", "sweep-stages", "backfill-embeddings", "optimize-store", "verify-store", "run-due-schedules",
     "deliver-reminders",
 }  # fmt: skip
@@ -140,8 +139,9 @@ def run(
     """Run a periodic job now, in this process, whether it is due or not."""
     if job not in _JOBS:
         raise Rejected(f"no such job: {job}; there are {', '.join(_JOBS)}", field="job")
-    if dry_run and job not in _DRY:
-        raise Rejected(f"{job} has no dry run; those that have one: {', '.join(sorted(_DRY))}", field="dry_run")
+    if dry_run and job not in _JOBS_WITH_DRY_RUN:
+        others = ", ".join(sorted(_JOBS_WITH_DRY_RUN))
+        raise Rejected(f"{job} has no dry run; those that have one: {others}", field="dry_run")
     command = invocation(context)
     from worker.cli.stack import pass_on
 

@@ -32,7 +32,7 @@ _INTERRUPTED: Final = 130
 
 @dataclass(frozen=True, slots=True)
 class _Options:
-    """What the command line names of the wanted embedder; nothing at all means the one that the workspace has."""
+    """The embedder named on the command line. Without any option, the workspace's own model embeds again."""
 
     provider: str | None
     model: str | None
@@ -40,25 +40,25 @@ class _Options:
     base_url: str | None
 
     @property
-    def any(self) -> bool:
+    def any_given(self) -> bool:
         return any(value is not None for value in (self.provider, self.model, self.dimension, self.base_url))
 
 
 @dataclass(slots=True)
-class _Loaded:
-    """The embedders that this command has loaded: one for all workspaces that need the same."""
+class _LoadedEmbedders:
+    """The embedders that this command has loaded; workspaces with the same model share one."""
 
     by_spec: dict[EmbedderSpec, tuple[Embedder, EmbedderRecord]] = field(default_factory=dict)
 
-    def of(self, spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
+    def get(self, spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
         if spec not in self.by_spec:
-            self.by_spec[spec] = _loaded(spec)
+            self.by_spec[spec] = _load(spec)
         return self.by_spec[spec]
 
 
 @dataclass(slots=True)
-class _Seen:
-    """How far the workspace at work has come, for the line that a Ctrl-C leaves behind."""
+class _Progress:
+    """The workspace being embedded and its progress, to be printed after Ctrl-C."""
 
     workspace: str = ""
     done: int = 0
@@ -82,14 +82,14 @@ def reembed(
     command = invocation(context)
     options = _Options(provider, model, dimension, base_url)
     settings = embedder_spec(command.settings)
-    wanted = _wanted(options, settings) if options.any else None
-    embedders, seen = _Loaded(), _Seen()
+    chosen_spec = _spec_from_options(options, settings) if options.any_given else None
+    embedders, progress = _LoadedEmbedders(), _Progress()
     reports: dict[str, ReembedReport] = {}
-    with _interruptible(seen):
+    with _interruptible(progress):
         for name in chosen(command, everything, account=account):
             store = command.runtime.stores.workspace(name, create=False)
-            spec = wanted or _own(store, settings)
-            reports[name] = _reembed(command, store, *embedders.of(spec), anew=wanted is None, seen=seen)
+            spec = chosen_spec or _spec_of_workspace(store, settings)
+            reports[name] = _reembed(command, store, *embedders.get(spec), anew=chosen_spec is None, progress=progress)
     if as_json:
         print_json({name: asdict(report) for name, report in reports.items()})
     else:
@@ -97,16 +97,16 @@ def reembed(
 
 
 def _reembed(
-    command: Invocation, store: Store, embedder: Embedder, record: EmbedderRecord, *, anew: bool, seen: _Seen
+    command: Invocation, store: Store, embedder: Embedder, record: EmbedderRecord, *, anew: bool, progress: _Progress
 ) -> ReembedReport:
     runtime = command.runtime
     settings = embedder_spec(command.settings)
-    seen.workspace, seen.done, seen.total = store.name, 0, 0
+    progress.workspace, progress.done, progress.total = store.name, 0, 0
     with progress_bar(f"{store.name}: {record.model}") as bar:
         task = bar.add_task("", total=None)
 
-        def progress(done: int, total: int) -> None:
-            seen.done, seen.total = done, total
+        def show_progress(done: int, total: int) -> None:
+            progress.done, progress.total = done, total
             bar.update(task, completed=done, total=total)
 
         report = embed_anew(
@@ -121,7 +121,7 @@ def _reembed(
             control=ReembedControl(
                 batch_size=embed_batch_size(BATCH_CHUNKS, embedder),
                 on_start=lambda start: _print_start(store, start),
-                progress=progress,
+                progress=show_progress,
             ),
         )
     if report.left_to_workers:
@@ -129,8 +129,8 @@ def _reembed(
     return report
 
 
-def _wanted(options: _Options, settings: EmbedderSpec) -> EmbedderSpec:
-    """The embedder that the options name; what they leave open is as in the settings. Raises `Rejected`."""
+def _spec_from_options(options: _Options, settings: EmbedderSpec) -> EmbedderSpec:
+    """Return the embedder that the options name, completed from the settings. Raises `Rejected`."""
     provider = options.provider or settings.provider
     if provider not in _PROVIDERS:
         raise Rejected(f"--provider: {provider!r} is none of {', '.join(_PROVIDERS)}", field="provider")
@@ -140,7 +140,7 @@ def _wanted(options: _Options, settings: EmbedderSpec) -> EmbedderSpec:
     spec = replace(
         settings,
         provider=cast("Provider", provider),
-        model=settings.model if options.model is None else _located(options.model),
+        model=settings.model if options.model is None else _resolved(options.model),
         base_url=options.base_url or (settings.base_url if same else None),
         dimension=options.dimension or (settings.dimension if same and options.model is None else None),
     )
@@ -160,14 +160,14 @@ def _check_endpoint(spec: EmbedderSpec, options: _Options) -> None:
         raise Rejected("--base-url must hold no password: set REVERIE_EMBEDDING_API_KEY instead", field="base_url")
 
 
-def _located(model: str) -> str:
-    """A folder by its whole path: the processes that will load it may run elsewhere."""
+def _resolved(model: str) -> str:
+    """Return a folder as an absolute path, because other processes load it; return any other name unchanged."""
     folder = Path(model)
     return str(folder.resolve()) if (folder / "config.json").is_file() or (folder / "modules.json").is_file() else model
 
 
-def _own(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
-    """The embedder that a workspace goes to if a change is half done, else the one that it has."""
+def _spec_of_workspace(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
+    """Return the embedder of a workspace; during a change, the new one. Raises `Rejected`."""
     with store.reading() as tx:
         generation = tx.index.changing() or tx.index.active("vector")
     record = EmbedderRecord.decode(generation.embedder) if generation else None
@@ -178,8 +178,8 @@ def _own(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
     return settings
 
 
-def _loaded(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
-    """Return an embedder that has answered once, so that a mistake shows before anything is changed."""
+def _load(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
+    """Load an embedder and embed one text with it, so that a mistake shows before anything is changed."""
     try:
         embedder = build_embedder(spec)
     except ValueError as error:
@@ -193,27 +193,29 @@ def _loaded(spec: EmbedderSpec) -> tuple[Embedder, EmbedderRecord]:
 
 
 @contextmanager
-def _interruptible(seen: _Seen) -> Iterator[None]:
-    """Say in one line how far it has come when it is interrupted, or when an endpoint stays away."""
+def _interruptible(progress: _Progress) -> Iterator[None]:
+    """Print the progress in one line after Ctrl-C, and add it to the error of an endpoint that does not answer."""
     try:
         yield
     except EmbedderUnavailable as error:
-        if not seen.total:
+        if not progress.total:
             raise
-        raise EmbedderUnavailable(f"{error} ({_reached(seen)})") from error
+        raise EmbedderUnavailable(f"{error} ({_progress_text(progress)})") from error
     except KeyboardInterrupt:
-        print(f"reverie: interrupted; {_reached(seen)}", file=sys.stderr)  # noqa: T201 - the face of the program
+        text = f"reverie: interrupted; {_progress_text(progress)}"
+        print(text, file=sys.stderr)  # noqa: T201 - the output of the program
         raise typer.Exit(_INTERRUPTED) from None
 
 
-def _reached(seen: _Seen) -> str:
-    if not seen.total:
+def _progress_text(progress: _Progress) -> str:
+    if not progress.total:
         return "nothing was embedded"
-    return f"{seen.workspace}: {seen.done:,} of {seen.total:,} chunks done, `reverie db reembed` goes on from there"
+    count = f"{progress.done:,} of {progress.total:,} chunks done"
+    return f"{progress.workspace}: {count}, `reverie db reembed` goes on from there"
 
 
 def _print_start(store: Store, start: ReembedStart) -> None:
-    """Print what happens to a half-done change before embedding starts."""
+    """Print what happens to an unfinished change before embedding starts."""
     lines = []
     if start.dropped:
         lines.append(f"{store.name}: the half-done change to {start.dropped} is given up")
