@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -16,7 +17,10 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+# The client imports these on first use; an interrupt in the middle of an import may be swallowed by its `except:`.
+import httpx2  # noqa: F401
 import msgspec
+import redis  # noqa: F401
 from rich.console import Console
 
 from demo.stack import Stack, running_stack
@@ -45,10 +49,15 @@ _STEP_WIDTH: Final = 12
 
 console = Console(highlight=False, markup=False, emoji=False, soft_wrap=True)
 errors = Console(highlight=False, markup=False, emoji=False, soft_wrap=True, stderr=True)
+# Set by Ctrl-C. Its KeyboardInterrupt may be swallowed: by a finalizer, or by a bare `except` of a library.
+_interrupted: Final = threading.Event()
 
 
 class Steps:
-    """Shows each step while it runs (on a terminal), and how long it took when it has ended."""
+    """Shows each step while it runs (on a terminal), and how long it took when it has ended.
+
+    A step ends with KeyboardInterrupt if there was an interrupt during it.
+    """
 
     @contextmanager
     def step(self, name: str) -> Iterator[list[str]]:
@@ -60,14 +69,17 @@ class Steps:
         self.done(name, time.monotonic() - started, ", ".join(notes))
 
     def done(self, name: str, seconds: float, note: str = "") -> None:
-        """Show a step that has ended."""
+        """Show a step that has ended. Raises KeyboardInterrupt if it was interrupted."""
+        if _interrupted.is_set():
+            raise KeyboardInterrupt
         took = f"{seconds:7.1f} s " if seconds >= 1 else f"{seconds * 1_000:7.0f} ms"
         console.print(f"  {name:<{_STEP_WIDTH}} {took}   {note}".rstrip())
 
 
 def main() -> int:
     """Run the demonstration. Return the exit code: 0, 1 after printing what failed, or 130 on Ctrl-C."""
-    signal.signal(signal.SIGTERM, _interrupt)
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, _interrupt)
     _forget_environment()
     try:
         _run(Steps())
@@ -175,6 +187,7 @@ def _forget_environment() -> None:
 
 
 def _interrupt(_number: int, _frame: object) -> None:
+    _interrupted.set()
     raise KeyboardInterrupt
 
 
