@@ -14,7 +14,7 @@ from msgspec import UNSET, Meta, Struct
 from msgspec.structs import replace
 
 from reverie import contract
-from reverie.checks import check_json, check_label, check_query, normalise_tags
+from reverie.checks import check_json, check_label, check_query, check_text, normalise_tags
 from reverie.errors import Rejected
 
 # Largest count in a page of a list, and the largest offset: SQLite counts in 64 bits, JSON in 53.
@@ -35,6 +35,21 @@ def label(description: str, *, limit: int = contract.MAX_NAME_CHARACTERS) -> Met
     """Return the annotation of a name or id of at most `limit` characters."""
     check = partial(check_label, required=True, limit=limit)
     return checked(check, description, schema={"minLength": 1, "maxLength": limit})
+
+
+def bounded_text(description: str, *, limit_bytes: int, blank_hint: str = "") -> Meta:
+    """Return the annotation of a text of at most `limit_bytes`.
+
+    With a `blank_hint`, the text must not be blank: the hint says in the error what to do.
+    """
+    return checked(partial(_check_bounded_text, limit_bytes, blank_hint), description)
+
+
+def _check_bounded_text(limit_bytes: int, blank_hint: str, field: str, text: str) -> str:
+    if blank_hint and not text.strip():
+        raise Rejected(f"{field} is blank: {blank_hint}", field=field)
+    check_text(field, text, limit_bytes)
+    return text
 
 
 def check_tags(field: str, tags: Sequence[str]) -> list[str]:
@@ -93,6 +108,7 @@ def bounds_text(low: float, high: float) -> str:
 
 
 SessionId = Annotated[str, label("The id of a session.")]
+OwnId = Annotated[str, label("An id of your own.")]
 ChannelId = Annotated[str, label("The id of a channel.")]
 Tags = Annotated[Sequence[str], checked(check_tags, "Only results with all of these tags; at most 16.")]
 Query = Annotated[str, checked(_check_query, "What to search for, in natural language.", schema={"maxLength": 100_000})]

@@ -23,9 +23,10 @@ from memory.scheduling.executing import Delegated, Execution, ExecutorBusy, Outc
 from memory.scheduling.goal_answers import GoalAnswers, GoalContext
 from memory.scheduling.rules import RunResult, to_result
 from reverie.clock import from_micros, rfc3339
+from reverie.decoding import convert
 from reverie.errors import Rejected, Unavailable
+from reverie.fields import check_fields
 from reverie.scheduling.agent_tasks import AgentTasks
-from reverie.scheduling.checks import check_report
 from reverie.scheduling.schedule_types import RunReport, TaskExecutor, WebhookExecutor
 from storage.scheduling.records import ScheduleRecord
 
@@ -151,7 +152,7 @@ def result_of(answer: WebhookAnswer) -> RunResult:
     if not answer.body.strip():
         return RunResult("success")
     try:
-        report = check_report(msgspec.json.decode(answer.body, type=RunReport))
+        report = check_fields(convert(msgspec.json.decode(answer.body), RunReport, name="report"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Rejected) as error:
         return RunResult("failed", error=f"the receiver answered with JSON that is no report of a run: {error}")
     return to_result(report)

@@ -9,10 +9,8 @@ from typing import Annotated, Any, Final, Literal
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
-from reverie.checks import check_text
 from reverie.contract import MAX_NAME_CHARACTERS
-from reverie.errors import Rejected
-from reverie.fields import Metadata, check_tags, checked, label
+from reverie.fields import Metadata, OwnId, bounded_text, check_tags, checked, label
 
 # A memory is a statement, not a document: documents are ingested as files.
 MAX_MEMORY_BYTES: Final = 64 * 1024
@@ -63,22 +61,16 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     superseded_by: str | None = None
 
 
-def _check_content(field: str, content: str) -> str:
-    if not content.strip():
-        raise Rejected(f"{field} is blank: say what to remember", field=field)
-    check_text(field, content, MAX_MEMORY_BYTES)
-    return content
-
-
-def _check_value(field: str, value: str) -> str:
-    if not value.strip():
-        raise Rejected(f"{field} is blank: delete the fact, or give it a value", field=field)
-    check_text(field, value, MAX_VALUE_BYTES)
-    return value
-
-
-FactValue = Annotated[str, checked(_check_value, "The value, at most 8 KiB.")]
-Content = Annotated[str, checked(_check_content, "What to remember, at most 64 KiB.")]
+FactValue = Annotated[
+    str,
+    bounded_text(
+        "The value, at most 8 KiB.", limit_bytes=MAX_VALUE_BYTES, blank_hint="delete the fact, or give it a value"
+    ),
+]
+Content = Annotated[
+    str,
+    bounded_text("What to remember, at most 64 KiB.", limit_bytes=MAX_MEMORY_BYTES, blank_hint="say what to remember"),
+]
 TierField = Annotated[Tier, Meta(description="Where the memory applies.")]
 LifetimeField = Annotated[Lifetime, Meta(description="How long the memory is kept.")]
 KindField = Annotated[MemoryKind, Meta(description="The kind of knowledge.")]
@@ -104,7 +96,7 @@ class MemoryDraft(_Content, kw_only=True, frozen=True):
     and `short_term` otherwise: a short-term memory is promoted if it is recalled often, and decays if it is not.
     """
 
-    id: Annotated[str | None, label("An id of your own.")] = None
+    id: OwnId | None = None
     tier: TierField = "workspace"
     lifetime: LifetimeField | None = None
     kind: KindField = "fact"
@@ -241,7 +233,7 @@ class Note(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class NoteDraft(_Content, kw_only=True, frozen=True):
     """A note to store. The default `note_id` is `note-` and a UUID."""
 
-    note_id: Annotated[str | None, label("An id of your own.")] = None
+    note_id: OwnId | None = None
     tags: OwnTags = ()
     source: Source = "agent"
     importance: Importance = 0.5

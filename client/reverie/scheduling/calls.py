@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, TypeVar
@@ -11,29 +10,30 @@ from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
 from reverie.calls import Call
-from reverie.checks import check_text
 from reverie.clock import new_id
-from reverie.errors import Rejected
-from reverie.fields import ChannelId, Limit, Offset, SessionId, checked, label
+from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
 from reverie.scheduling.cadence_types import Cadence
-from reverie.scheduling.checks import (
-    MAX_ERROR_BYTES,
-    MAX_OUTPUT_BYTES,
-    MAX_RECALL_LIMIT,
-    MAX_TIMEOUT_SECONDS,
-    check_goal,
-    check_run_id,
-)  # fmt: skip
+from reverie.scheduling.checks import check_run_id
 from reverie.scheduling.schedule_types import (
+    Cost,
+    ErrorText,
     Executor,
+    Goal,
+    Name,
     NextRuns,
-    NotificationPolicy,
+    Output,
+    Policy,
+    RecallLimit,
+    RunSeconds,
     Schedule,
     ScheduleCount,
     SchedulePage,
     ScheduleRun,
     ScheduleRunList,
     ScheduleStatus,
+    Summary,
+    TurnCount,
+    UserId,
 )  # fmt: skip
 from reverie.types import Deleted
 
@@ -44,29 +44,6 @@ ExecutorKind = Literal["webhook", "task", "llm"]
 CadenceKind = Literal["cron", "once", "interval"]
 
 
-def _check_run_id(field: str, run_id: str) -> str:
-    return check_run_id(run_id, field=field)
-
-
-def _check_goal(_: str, goal: str) -> str:
-    check_goal(goal)
-    return goal
-
-
-def _text(limit_bytes: int, description: str) -> Meta:
-    def check(field: str, text: str) -> str:
-        check_text(field, text, limit_bytes)
-        return text
-
-    return checked(check, description)
-
-
-def _check_cost(field: str, cost: float) -> float:
-    if not (math.isfinite(cost) and cost >= 0):
-        raise Rejected(f"{field} is {cost}; it must be a number that is not negative", field=field)
-    return cost
-
-
 if TYPE_CHECKING:
     # A datetime with a time zone, or RFC 3339 text; a number of seconds, or a timedelta.
     Moment: TypeAlias = datetime | str
@@ -75,17 +52,8 @@ else:
     Moment, Seconds = datetime, float
 
 ScheduleId = Annotated[str, label("The id of a schedule.")]
-RunId = Annotated[str, checked(_check_run_id, "The id of a run.")]
-Goal = Annotated[str, checked(_check_goal, "What to do, at most 16 KiB.")]
-Name = Annotated[str, label("A name for people.")]
+RunId = Annotated[str, checked(check_run_id, "The id of a run.")]
 Zone = Annotated[str, Meta(description="The time zone, such as Europe/Lisbon.")]
-RunSeconds = Annotated[
-    int, Meta(ge=1, le=MAX_TIMEOUT_SECONDS, description="The maximum number of seconds of a whole run.")
-]
-RecallLimit = Annotated[
-    int, Meta(ge=0, le=MAX_RECALL_LIMIT, description="The maximum number of recalled texts to send with the goal.")
-]
-Policy = Annotated[NotificationPolicy, Meta(description="Which finished runs create a notification.")]
 CronText = Annotated[str, Meta(description="A cron expression: minute, hour, day of month, month, day of week.")]
 At = Annotated[Moment, Meta(description="Fire once at this time, such as 2027-05-01T09:30:00Z.")]
 Every = Annotated[int, Meta(description="Fire every this many seconds.")]
@@ -119,14 +87,14 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
     webhook: WebhookUrl | None = None
     task: TaskName | None = None
     queue: QueueName | None = None
-    user: Annotated[str | None, label("The end user it belongs to; the agent by default.")] = None
+    user: UserId | None = None
     name: Name | None = None
     notify: Policy = field(default="always", name="notification_policy")
     channel: ChannelId | None = None
     session: SessionId | None = None
     timeout_seconds: RunSeconds = 600
     recall_limit: RecallLimit = 8
-    id: Annotated[str | None, label("An id of your own.")] = None
+    id: OwnId | None = None
     cadence: Cadence | None = None
     executor: Executor | None = None
 
@@ -280,7 +248,7 @@ class GetRun(_OneRun, frozen=True):
 
 
 class _RunOutput(_OneRun, frozen=True):
-    output: Annotated[str, _text(MAX_OUTPUT_BYTES, "The output of the run, at most 1 MiB.")] = ""
+    output: Output = ""
 
 
 class CompleteRun(_RunOutput, kw_only=True, frozen=True):
@@ -293,10 +261,10 @@ class CompleteRun(_RunOutput, kw_only=True, frozen=True):
 
     route: ClassVar = "POST /v1/runs/{run}/complete"
     status: Annotated[Literal["success", "failed"], Meta(description="How the run ended.")] = "success"
-    summary: Annotated[str | None, _text(MAX_OUTPUT_BYTES, "A summary for the notification.")] = None
-    error: Annotated[str, _text(MAX_ERROR_BYTES, "Why the run failed, at most 8 KiB.")] = ""
-    turn_count: Annotated[int, Meta(ge=0, lt=2**31, description="The number of turns of the run.")] = 0
-    cost: Annotated[float, checked(_check_cost, "The cost of the run, in a currency of your choice.")] = 0.0
+    summary: Summary | None = None
+    error: ErrorText = ""
+    turn_count: TurnCount = 0
+    cost: Cost = 0.0
     notify: Annotated[bool | None, Meta(description="Whether to notify, for the policy conditional.")] = None
 
 

@@ -1,4 +1,4 @@
-"""Check schedules, run reports and reminders, in the client and again in the server.
+"""Check schedules and reminders, in the client and again in the server.
 
 Rules that depend on the server's settings (the shortest interval, allowed webhook addresses) are checked there only.
 """
@@ -14,28 +14,20 @@ from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
 from reverie import contract
-from reverie.checks import MICROS_RANGE, check_label, check_text
+from reverie.checks import MICROS_RANGE, check_label
 from reverie.clock import from_micros, new_id, to_micros
 from reverie.errors import Rejected
+from reverie.fields import check_fields
 from reverie.scheduling.reminder_types import ReminderDraft
 from reverie.scheduling.schedule_types import (
     Executor,
-    RunReport,
     ScheduleChanges,
     ScheduleDraft,
     TaskExecutor,
     WebhookExecutor,
 )
 
-MAX_GOAL_BYTES: Final = 16 * 1024
-MAX_OUTPUT_BYTES: Final = contract.MAX_CONTENT_BYTES
-MAX_ERROR_BYTES: Final = 8 * 1024
 MAX_URL_CHARACTERS: Final = 2_048
-MAX_TIMEOUT_SECONDS: Final = 86_400
-MAX_RECALL_LIMIT: Final = 50
-MAX_MESSAGE_BYTES: Final = 16 * 1024
-MAX_LEASE_SECONDS: Final = 3_600
-
 
 _TAKEN_ID: Final = "count"
 _TASK_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
@@ -60,7 +52,7 @@ def check_executor(executor: Executor) -> Executor:
     return executor
 
 
-def check_run_id(run_id: object, *, field: str = "run") -> str:
+def check_run_id(field: str, run_id: object) -> str:
     """Return the id of a run, which must be printable ASCII because webhooks send it in a header. Raises `Rejected`."""
     checked: str = check_label(field, run_id, required=True)
     if not checked.isascii() or " " in checked:
@@ -70,12 +62,10 @@ def check_run_id(run_id: object, *, field: str = "run") -> str:
 
 def check_schedule(draft: ScheduleDraft, *, agent: str) -> ScheduleDraft:
     """Return a schedule as it will be stored, with an id and a user. Raises `Rejected`."""
-    check_goal(draft.goal)
-    _check_parts(draft)
-    check_label("id", draft.id)
+    draft = check_fields(draft)
+    check_executor(draft.executor)
     if draft.id == _TAKEN_ID:
         raise Rejected(f"id {_TAKEN_ID!r} is taken by /v1/schedules/{_TAKEN_ID}: choose another", field="id")
-    check_label("user", draft.user)
     return replace(draft, id=draft.id or new_id(), user=draft.user or agent)
 
 
@@ -83,23 +73,9 @@ def check_schedule_changes(changes: ScheduleChanges) -> ScheduleChanges:
     """Return the checked changes of a schedule. Raises `Rejected`, also if there is nothing to change."""
     if all(getattr(changes, name) is UNSET for name in changes.__struct_fields__):
         raise Rejected(f"nothing to change: give some of {', '.join(changes.__struct_fields__)}")
-    if not isinstance(changes.goal, UnsetType):
-        check_goal(changes.goal)
-    _check_parts(changes)
-    return changes
-
-
-def check_report(report: RunReport) -> RunReport:
-    """Return the report of a run. Raises `Rejected`."""
-    check_text("output", report.output, MAX_OUTPUT_BYTES)
-    check_text("error", report.error, MAX_ERROR_BYTES)
-    if report.summary is not None:
-        check_text("summary", report.summary, MAX_OUTPUT_BYTES)
-    if not 0 <= report.turn_count < 2**31:
-        raise Rejected(f"turn_count is {report.turn_count}; it must not be negative", field="turn_count")
-    if not (math.isfinite(report.cost) and report.cost >= 0):
-        raise Rejected(f"cost is {report.cost}; it must be a number that is not negative", field="cost")
-    return report
+    if not isinstance(changes.executor, UnsetType):
+        check_executor(changes.executor)
+    return check_fields(changes)
 
 
 def check_reminder(draft: ReminderDraft, *, now: int) -> ReminderDraft:
@@ -107,42 +83,13 @@ def check_reminder(draft: ReminderDraft, *, now: int) -> ReminderDraft:
 
     It may be due already. Raises `Rejected`.
     """
-    for field in ("session", "recipient"):
-        check_label(field, getattr(draft, field), required=True)
-    for field in ("id", "channel"):
-        check_label(field, getattr(draft, field))
-    if not draft.message.strip():
-        raise Rejected("message is blank: give the text of the reminder", field="message")
-    check_text("message", draft.message, MAX_MESSAGE_BYTES)
+    draft = check_fields(draft)
     return replace(
         draft,
         id=draft.id or new_id(),
         due_at=check_reminder_time(draft.due_at, draft.in_seconds, now=now),
         in_seconds=None,
     )
-
-
-def check_goal(goal: str) -> None:
-    """Raise `Rejected` for a goal that is blank or too long."""
-    if not goal.strip():
-        raise Rejected("goal is blank: say what to do", field="goal")
-    check_text("goal", goal, MAX_GOAL_BYTES)
-
-
-def _check_parts(given: ScheduleDraft | ScheduleChanges) -> None:
-    """Check the fields that drafts and changes have in common."""
-    if not isinstance(given.executor, UnsetType):
-        check_executor(given.executor)
-    for field in ("name", "channel", "session"):
-        if getattr(given, field) is not UNSET:
-            check_label(field, getattr(given, field))
-    _check_range("timeout_seconds", given.timeout_seconds, 1, MAX_TIMEOUT_SECONDS)
-    _check_range("recall_limit", given.recall_limit, 0, MAX_RECALL_LIMIT)
-
-
-def _check_range(field: str, value: int | UnsetType, lowest: int, highest: int) -> None:
-    if not isinstance(value, UnsetType) and not lowest <= value <= highest:
-        raise Rejected(f"{field} is {value}; it must lie in {lowest} to {highest:,}", field=field)
 
 
 def check_reminder_time(due_at: datetime | None, in_seconds: float | None, *, now: int) -> datetime:

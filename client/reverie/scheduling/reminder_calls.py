@@ -9,36 +9,28 @@ from msgspec import Meta, field
 from msgspec.structs import replace
 
 from reverie.calls import Call, Paged
-from reverie.checks import check_label, check_text
+from reverie.checks import check_label
 from reverie.clock import new_id
 from reverie.errors import Rejected
-from reverie.fields import ChannelId, SessionId, checked, label
+from reverie.fields import ChannelId, OwnId, SessionId, checked, label
 from reverie.scheduling.calls import Moment, Seconds
-from reverie.scheduling.checks import (
-    MAX_LEASE_SECONDS,
-    MAX_MESSAGE_BYTES,
-    check_reminder_time,
-)  # fmt: skip
+from reverie.scheduling.checks import check_reminder_time
 from reverie.scheduling.notification_types import Acknowledged, NotificationPage
 from reverie.scheduling.reminder_types import (
     ClaimedReminders,
     Delivery,
+    Recipient,
     Reminder,
     ReminderDraft,
     ReminderPage,
     ReminderStatus,
+    ReminderText,
 )
 from reverie.types import Deleted
 
 MAX_CLAIM: Final = 100
+MAX_LEASE_SECONDS: Final = 3_600
 MAX_IDS: Final = 1_000
-
-
-def _check_message(field: str, message: str) -> str:
-    if not message.strip():
-        raise Rejected(f"{field} is blank: give the text of the reminder", field=field)
-    check_text(field, message, MAX_MESSAGE_BYTES)
-    return message
 
 
 def _check_ids(field: str, ids: Sequence[str]) -> list[str]:
@@ -53,8 +45,8 @@ ReminderId = Annotated[str, label("The id of a reminder.")]
 
 class _NewReminder(Call[Reminder], frozen=True):
     session: SessionId
-    recipient: Annotated[str, label("The person to remind.")]
-    message: Annotated[str, checked(_check_message, "The text, at most 16 KiB.")]
+    recipient: Recipient
+    message: ReminderText
 
 
 class Remind(_NewReminder, kw_only=True, frozen=True):
@@ -74,7 +66,7 @@ class Remind(_NewReminder, kw_only=True, frozen=True):
     )
     channel: ChannelId | None = None
     delivery: Annotated[Delivery, Meta(description="Who delivers it.")] = "auto"
-    id: Annotated[str | None, label("An id of your own.")] = None
+    id: OwnId | None = None
 
     def checked(self) -> Remind:
         """Give the reminder an id, so that it is stored only once if it is sent again."""

@@ -3,12 +3,25 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from reverie.fields import ChannelId, OwnId, SessionId, bounded_text, label
+
+MAX_MESSAGE_BYTES: Final = 16 * 1024
+
 Delivery = Literal["auto", "pull", "push"]
 ReminderStatus = Literal["waiting", "due", "claimed", "delivered"]
+
+
+Recipient = Annotated[str, label("The person to remind.")]
+ReminderText = Annotated[
+    str,
+    bounded_text(
+        "The text, at most 16 KiB.", limit_bytes=MAX_MESSAGE_BYTES, blank_hint="give the text of the reminder"
+    ),
+]
 
 
 class Reminder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -40,13 +53,13 @@ class ReminderDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     With `pull` it is delivered by `claim_reminders`, with `push` by the notifier, with `auto` by whichever is first.
     """
 
-    session: str
-    recipient: str
-    message: str
+    session: SessionId
+    recipient: Recipient
+    message: ReminderText
     due_at: datetime | None = None
     in_seconds: float | None = None
-    id: str | None = None
-    channel: str | None = None
+    id: OwnId | None = None
+    channel: ChannelId | None = None
     delivery: Delivery = "auto"
 
 

@@ -2,17 +2,54 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 import msgspec
+from msgspec import UNSET, Meta, UnsetType
 
+from reverie.contract import MAX_CONTENT_BYTES
+from reverie.errors import Rejected
+from reverie.fields import ChannelId, OwnId, SessionId, bounded_text, checked, label
 from reverie.scheduling.cadence_types import Cadence
+
+MAX_GOAL_BYTES: Final = 16 * 1024
+MAX_OUTPUT_BYTES: Final = MAX_CONTENT_BYTES
+MAX_ERROR_BYTES: Final = 8 * 1024
+MAX_TIMEOUT_SECONDS: Final = 86_400
+MAX_RECALL_LIMIT: Final = 50
 
 NotificationPolicy = Literal["always", "on_failure", "conditional", "never"]
 ScheduleStatus = Literal["active", "paused", "completed", "failed", "disabled"]
 RunStatus = Literal["pending", "running", "success", "failed", "cancelled", "timed_out"]
 RunTrigger = Literal["schedule", "retry", "manual"]
+
+
+def _check_cost(field: str, cost: float) -> float:
+    if not (math.isfinite(cost) and cost >= 0):
+        raise Rejected(f"{field} is {cost}; it must be a number that is not negative", field=field)
+    return cost
+
+
+Goal = Annotated[
+    str,
+    bounded_text("What to do, at most 16 KiB.", limit_bytes=MAX_GOAL_BYTES, blank_hint="say what to do"),
+]
+Name = Annotated[str, label("A name for people.")]
+UserId = Annotated[str, label("The end user it belongs to; the agent by default.")]
+Policy = Annotated[NotificationPolicy, Meta(description="Which finished runs create a notification.")]
+RunSeconds = Annotated[
+    int, Meta(ge=1, le=MAX_TIMEOUT_SECONDS, description="The maximum number of seconds of a whole run.")
+]
+RecallLimit = Annotated[
+    int, Meta(ge=0, le=MAX_RECALL_LIMIT, description="The maximum number of recalled texts to send with the goal.")
+]
+Output = Annotated[str, bounded_text("The output of the run, at most 1 MiB.", limit_bytes=MAX_OUTPUT_BYTES)]
+Summary = Annotated[str, bounded_text("A summary for the notification.", limit_bytes=MAX_OUTPUT_BYTES)]
+ErrorText = Annotated[str, bounded_text("Why the run failed, at most 8 KiB.", limit_bytes=MAX_ERROR_BYTES)]
+TurnCount = Annotated[int, Meta(ge=0, le=2**31 - 1, description="The number of turns of the run.")]
+Cost = Annotated[float, checked(_check_cost, "The cost of the run, in a currency of your choice.")]
 
 
 class WebhookExecutor(msgspec.Struct, frozen=True, kw_only=True, tag="webhook", forbid_unknown_fields=True):
@@ -70,31 +107,31 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     `recall_limit` is the maximum number of recalled texts that are sent with the goal; 0 for none.
     """
 
-    goal: str
+    goal: Goal
     cadence: Cadence
     executor: Executor = LlmExecutor()
-    id: str | None = None
-    user: str | None = None
-    name: str | None = None
+    id: OwnId | None = None
+    user: UserId | None = None
+    name: Name | None = None
     notification_policy: NotificationPolicy = "always"
-    channel: str | None = None
-    session: str | None = None
-    timeout_seconds: int = 600
-    recall_limit: int = 8
+    channel: ChannelId | None = None
+    session: SessionId | None = None
+    timeout_seconds: RunSeconds = 600
+    recall_limit: RecallLimit = 8
 
 
 class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Changes of a schedule; a field that is left out stays. A new cadence also restarts a schedule that had ended."""
 
-    goal: str | msgspec.UnsetType = msgspec.UNSET
-    cadence: Cadence | msgspec.UnsetType = msgspec.UNSET
-    executor: Executor | msgspec.UnsetType = msgspec.UNSET
-    name: str | msgspec.UnsetType | None = msgspec.UNSET
-    notification_policy: NotificationPolicy | msgspec.UnsetType = msgspec.UNSET
-    channel: str | msgspec.UnsetType | None = msgspec.UNSET
-    session: str | msgspec.UnsetType | None = msgspec.UNSET
-    timeout_seconds: int | msgspec.UnsetType = msgspec.UNSET
-    recall_limit: int | msgspec.UnsetType = msgspec.UNSET
+    goal: Goal | UnsetType = UNSET
+    cadence: Cadence | UnsetType = UNSET
+    executor: Executor | UnsetType = UNSET
+    name: Name | UnsetType | None = UNSET
+    notification_policy: NotificationPolicy | UnsetType = UNSET
+    channel: ChannelId | UnsetType | None = UNSET
+    session: SessionId | UnsetType | None = UNSET
+    timeout_seconds: RunSeconds | UnsetType = UNSET
+    recall_limit: RecallLimit | UnsetType = UNSET
 
 
 class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
@@ -157,11 +194,11 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     """
 
     status: Literal["success", "failed"] = "success"
-    output: str = ""
-    summary: str | None = None
-    error: str = ""
-    turn_count: int = 0
-    cost: float = 0.0
+    output: Output = ""
+    summary: Summary | None = None
+    error: ErrorText = ""
+    turn_count: TurnCount = 0
+    cost: Cost = 0.0
     notify: bool | None = None
 
 

@@ -8,20 +8,14 @@ from typing import Annotated, ClassVar, Final
 from msgspec import Meta, field
 
 from reverie.calls import Call, Paged
-from reverie.checks import check_text
 from reverie.errors import Rejected
-from reverie.fields import Limit, checked, label
+from reverie.fields import Limit, bounded_text, label
 from reverie.upkeep.curation_types import CurationEntry, CurationList, Undone
 from reverie.upkeep.notebook_types import Checkpoint, CommitList, Difference, PromotionList
 
 # Each entry is undone in its own transaction of some milliseconds; an agent has thousands of entries a month.
 _UNDO_ALL_SECONDS: Final = 300.0
 _MESSAGE_BYTES: Final = 4_096
-
-
-def _check_message(field: str, message: str) -> str:
-    check_text(field, message, _MESSAGE_BYTES)
-    return message
 
 
 EntryId = Annotated[str, label("The id of an entry in the curation log.")]
@@ -89,7 +83,9 @@ class MakeCheckpoint(Call[Checkpoint], frozen=True):
     """
 
     route: ClassVar = "POST /v1/checkpoints"
-    message: Annotated[str | None, checked(_check_message, "The message of the commit, at most 4 KiB.")] = None
+    message: Annotated[
+        str | None, bounded_text("The message of the commit, at most 4 KiB.", limit_bytes=_MESSAGE_BYTES)
+    ] = None
 
 
 class ListHistory(Call[CommitList], frozen=True):
