@@ -196,6 +196,32 @@ def test_an_interrupted_ingest_says_how_far_it_came(
     assert ended == Ended(130, "", "reverie: interrupted: 500 of 600 messages had been handed over\n")
 
 
+def test_ingest_hands_over_what_a_conversation_names(
+    reverie: Reverie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a user, a chat and an option for the channel, then the messages are handed over with all of them."""
+    given: list[dict[str, object]] = []
+
+    class Memory(contextlib.nullcontext[None]):
+        def __enter__(self) -> Any:
+            return self
+
+        def ingest(self, session: str, messages: list[Any], **fields: object) -> Receipt:
+            given.append({"session": session, **fields})
+            return Receipt(state="queued", accepted=["id"] * len(messages), rejected=[], trace="t")
+
+    monkeypatch.setattr("worker.cli.pipeline.ingest.client", lambda _: Memory())
+    message = '{"role": "user", "content": "x"}'
+    (tmp_path / "in").write_text(
+        f'[{{"session": "z1", "user": "kate", "provider": "tg", "chat_id": "9", "messages": [{message}]}}]'
+    )
+    ended = reverie("ingest", "in", "--channel", "trips")
+    assert ended.code == 0
+    (call,) = given
+    expected = {"session": "z1", "user": "kate", "provider": "tg", "chat_id": "9", "channel": "trips", "strict": False}
+    assert {name: call[name] for name in expected} == expected
+
+
 def test_a_question_is_asked_beside_the_output(reverie: Reverie) -> None:
     """Given --json and nobody who answers, then standard output stays empty and --yes is named."""
     ended = reverie("db", "delete", "nope", "--json")

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import codecs
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
 
 from reverie import contract
 from reverie.client import Reverie
 from reverie.errors import Rejected, Rejection
+from reverie.pipeline.conversation_files import SESSION_FIELDS, ingest_calls, read_items
 from reverie.recall.calls import Recall
 from reverie.recall.types import Explanation, RecallResponse
 from worker.cli.application import Invocation, application, invocation
@@ -31,6 +30,10 @@ def ingest(
     context: typer.Context,
     file: Annotated[str, typer.Argument(help="A file of JSON or JSONL, or - for standard input.")],
     session: Annotated[str | None, typer.Option(help="The session of messages that name none.")] = None,
+    user: Annotated[str | None, typer.Option(help="The end user of messages that name none.")] = None,
+    provider: Annotated[str | None, typer.Option(help="The chat platform of messages that name none.")] = None,
+    chat_id: Annotated[str | None, typer.Option(help="The chat on that platform, for messages that name none.")] = None,
+    channel: Annotated[str | None, typer.Option(help="The channel of messages that name none.")] = None,
     wait: Annotated[str, typer.Option(help="Wait until they are queued, stored or searchable.")] = "queued",
     timeout: Annotated[
         float,
@@ -38,20 +41,25 @@ def ingest(
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Hand over messages: a JSON list, one per line, or objects with `session` and `messages`."""
+    """Hand over messages: a JSON list, one per line, or objects with `session` and `messages`.
+
+    Both may name `session`, `user`, `provider`, `chat_id` and `channel`; the options are for those that do not.
+    """
     if wait not in contract.WAITS:
         raise Rejected(f"--wait is {wait!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
     command = invocation(context)
-    batches = list(_batches(_read(file), session))
-    total = sum(len(messages) for _, messages in batches)
+    defaults = {"session": session, "user": user, "provider": provider, "chat_id": chat_id, "channel": channel}
+    calls = ingest_calls(_read(file), defaults=defaults, batch_size=_BATCH)
+    total = sum(len(call.messages) for call in calls)
     accepted, degraded = 0, ""
     rejected: list[dict[str, Any]] = []
     with client(command) as memory, progress_bar("messages") as bar:
         task = bar.add_task("", total=total)
-        for name, messages in batches:
+        for call in calls:
             place = accepted + len(rejected)
+            where = {name: getattr(call, name) for name in SESSION_FIELDS if name != "session"}
             try:
-                receipt = memory.ingest(name, messages, wait=wait, timeout_seconds=timeout)
+                receipt = memory.ingest(call.session, call.messages, wait=wait, timeout_seconds=timeout, **where)
             except KeyboardInterrupt:
                 # Whether the current batch arrived is unknown; it is not counted.
                 bar.stop()
@@ -59,13 +67,13 @@ def ingest(
                 raise typer.Exit(130) from None
             except Rejected as error:
                 # Either single messages are invalid, or something that all of them share.
-                whole = [Rejection(index=i, field=error.field, error=str(error)) for i in range(len(messages))]
+                whole = [Rejection(index=i, field=error.field, error=str(error)) for i in range(len(call.messages))]
                 rejected += _rejected(error.items or whole, place)
             else:
                 accepted += len(receipt.accepted)
                 rejected += _rejected(receipt.rejected, place)
                 degraded = receipt.degraded or degraded
-            bar.advance(task, len(messages))
+            bar.advance(task, len(call.messages))
     if as_json:
         print_json({"accepted": accepted, "state": wait, "rejected": rejected, "degraded": degraded})
     else:
@@ -136,20 +144,8 @@ def client(command: Invocation, *, over_http: bool = False) -> Reverie:
 
 
 def _read(file: str) -> list[Any]:
-    """Return the messages or sessions in a file. Raises `Rejected` with the line that is not JSON."""
-    text = input_of(Path(file))
-    # Editors on Windows write a byte order mark, which is no part of the text.
-    text = text.removeprefix(codecs.BOM_UTF8)
-    if not text.strip():
-        raise Rejected(f"{file} is empty", field="file")
-    try:
-        whole = msgspec.json.decode(text)
-        return whole if isinstance(whole, list) else [whole]
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        lines = [(number, line) for number, line in enumerate(text.splitlines(), start=1) if line.strip()]
-        if len(lines) < 2:
-            raise Rejected(f"{file} is neither JSON nor JSONL: {error}", field="file") from error
-    return [_line(file, number, line) for number, line in lines]
+    """Return the messages or conversations in a file. Raises `Rejected` with the line that is not JSON."""
+    return read_items(input_of(Path(file)), name=file)
 
 
 def _rejected(faults: Iterable[Rejection], place: int) -> list[dict[str, Any]]:
@@ -174,42 +170,6 @@ def _text_of(path: Path) -> str:
         return _bytes_of(path).decode()
     except UnicodeDecodeError as error:
         raise Rejected(f"{path} is not UTF-8 text: byte {error.start} is invalid", field="file") from error
-
-
-def _line(file: str, number: int, line: bytes) -> Any:
-    try:
-        return msgspec.json.decode(line)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Rejected(f"{file}, line {number}: {error}; nothing was handed over", field="file") from error
-
-
-def _batches(items: list[Any], session: str | None) -> Iterator[tuple[str, list[Any]]]:
-    """Yield consecutive messages of one session in batches."""
-    name: str | None = None
-    batch: list[Any] = []
-    for owner, message in _messages(items, session):
-        if batch and (owner != name or len(batch) == _BATCH):
-            yield name or "", batch
-            batch = []
-        name = owner
-        batch.append(message)
-    if batch:
-        yield name or "", batch
-
-
-def _messages(items: list[Any], session: str | None) -> Iterator[tuple[str, Any]]:
-    for place, item in enumerate(items):
-        inner = item.get("messages") if isinstance(item, dict) else None
-        if isinstance(inner, list):
-            owner = item.get("session") or item.get("id") or session
-            rows = inner
-        else:
-            owner = item.get("session", session) if isinstance(item, dict) else session
-            rows = [{k: v for k, v in item.items() if k != "session"} if isinstance(item, dict) else item]
-        owner = owner.get("id") if isinstance(owner, dict) else owner
-        if not isinstance(owner, str):
-            raise Rejected(f"message {place} names no session: give one with --session", field="session")
-        yield from ((owner, row) for row in rows)
 
 
 def _print_recall(response: RecallResponse) -> None:

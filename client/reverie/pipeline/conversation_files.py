@@ -1,0 +1,144 @@
+"""Read files of messages, for `reverie ingest`: each part of a file becomes a declared `IngestMessages` call.
+
+A file is JSON or JSONL: messages, or conversations with `messages`. Both may name their session by the fields of the
+call: `session`, `user`, `provider`, `chat_id`, `channel` and `strict`. An exported session is a conversation, too. The
+whole file is checked for unknown keys and for the session of each message before anything is sent.
+"""
+
+from __future__ import annotations
+
+import codecs
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from reverie.errors import Rejected
+from reverie.pipeline.calls import IngestMessages
+from reverie.pipeline.items import MessageInput, build_session
+from reverie.sessions.types import Message, Session, SessionExport
+
+# A conversation's fields in a file: those of the call that say whose it is, not those that say how it is sent.
+SESSION_FIELDS: Final = tuple(
+    name for name in IngestMessages.__struct_fields__ if name not in ("messages", "wait", "timeout_seconds")
+)
+_MESSAGE_FIELDS: Final = MessageInput.__struct_fields__
+# What an export says of a message or a session that is not given with a new one.
+_STORED_FIELDS: Final = frozenset(Message.__struct_fields__) - frozenset(_MESSAGE_FIELDS)
+_EXPORT_FIELDS: Final = SessionExport.__struct_fields__
+
+
+def read_items(content: bytes, *, name: str) -> list[Any]:
+    """Return the messages and conversations of a file, undecoded. Raises `Rejected` with the line that is not JSON."""
+    # Editors on Windows write a byte order mark, which is no part of the text.
+    content = content.removeprefix(codecs.BOM_UTF8)
+    if not content.strip():
+        raise Rejected(f"{name} is empty", field="file")
+    try:
+        whole = msgspec.json.decode(content)
+        return whole if isinstance(whole, list) else [whole]
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        lines = [(number, line) for number, line in enumerate(content.splitlines(), start=1) if line.strip()]
+        if len(lines) < 2:
+            raise Rejected(f"{name} is neither JSON nor JSONL: {error}", field="file") from error
+    return [_line(name, number, line) for number, line in lines]
+
+
+def ingest_calls(items: Iterable[Any], *, defaults: Mapping[str, Any], batch_size: int) -> list[IngestMessages]:
+    """Return the calls that ingest the items of a file: consecutive messages of one session, in batches.
+
+    `defaults` are fields for items that do not name them. Raises `Rejected` for an unknown key, with the nearest known
+    one, and for a message without a session.
+    """
+    given = {name: value for name, value in defaults.items() if value is not None}
+    calls: list[IngestMessages] = []
+    current: dict[str, Any] | None = None
+    for where, message in _messages(items, given):
+        if where != current or len(calls[-1].messages) == batch_size:
+            calls.append(IngestMessages(messages=[], **where))
+            current = where
+        calls[-1].messages.append(message)
+    return calls
+
+
+def _messages(items: Iterable[Any], defaults: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
+    """Yield each message of a file with the fields of its session."""
+    for number, item in enumerate(items):
+        if isinstance(item, dict) and isinstance(item.get("messages"), list):
+            yield from _conversation(f"conversation {number}", item, defaults)
+            continue
+        place = f"message {number}"
+        if not isinstance(item, dict):
+            # The call rejects it with its index, as it does with any other invalid message.
+            yield _where(place, {}, defaults), item
+            continue
+        _check_keys(place, item, (*_MESSAGE_FIELDS, *SESSION_FIELDS))
+        own = {name: item[name] for name in SESSION_FIELDS if name in item}
+        yield _where(place, own, defaults), {name: value for name, value in item.items() if name not in own}
+
+
+def _conversation(
+    place: str, item: dict[str, Any], defaults: Mapping[str, Any]
+) -> Iterator[tuple[dict[str, Any], Any]]:
+    messages = item["messages"]
+    if isinstance(item.get("session"), dict):
+        _check_keys(place, item, _EXPORT_FIELDS)
+        own = _exported_session(f"{place}, session", item["session"])
+        messages = [_exported_message(message) for message in messages]
+    else:
+        _check_keys(place, item, (*SESSION_FIELDS, "id", "messages"))
+        own = {name: item[name] for name in SESSION_FIELDS if name in item}
+        if item.get("id") is not None:
+            own.setdefault("session", item["id"])
+    where = _where(place, own, defaults)
+    for number, message in enumerate(messages):
+        if isinstance(message, dict):
+            _check_keys(f"{place}, message {number}", message, _MESSAGE_FIELDS)
+        yield where, message
+
+
+def _exported_session(place: str, session: dict[str, Any]) -> dict[str, Any]:
+    _check_keys(place, session, Session.__struct_fields__)
+    return {"session": session.get("id"), **{name: session[name] for name in SESSION_FIELDS if name in session}}
+
+
+def _exported_message(message: Any) -> Any:
+    if not isinstance(message, dict):
+        return message
+    return {name: value for name, value in message.items() if name not in _STORED_FIELDS}
+
+
+def _where(place: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of an item's session. Raises `Rejected` if they name none."""
+    named = {name: value for name, value in own.items() if value is not None}
+    where = {**defaults, **named}
+    if "session" not in named and {"provider", "chat_id"} <= named.keys():
+        where.pop("session", None)  # the chat names another one than the default
+    if "session" not in where and not {"provider", "chat_id"} <= where.keys():
+        raise Rejected(f"{place} names no session: give one with --session", field="session")
+    try:
+        build_session(where)
+    except Rejected as error:
+        raise Rejected(f"{place}: {error}", field=error.field) from None
+    return where
+
+
+def _check_keys(place: str, item: Mapping[Any, Any], known: Iterable[str]) -> None:
+    known = list(known)
+    for key in item:
+        if key not in known:
+            raise Rejected(f"{place}: unknown key {key[:80]!r}: {_known_keys(key, known)}", field=key[:80])
+
+
+def _known_keys(key: str, known: list[str]) -> str:
+    import difflib
+
+    nearest = difflib.get_close_matches(key, known, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
+
+
+def _line(name: str, number: int, line: bytes) -> Any:
+    try:
+        return msgspec.json.decode(line)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise Rejected(f"{name}, line {number}: {error}; nothing was handed over", field="file") from error
