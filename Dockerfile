@@ -15,6 +15,7 @@ COPY retrieval retrieval
 COPY server server
 COPY storage storage
 COPY tasks tasks
+COPY cli cli
 COPY worker worker
 # The cache belongs to the builder: it saves the next build the downloads and is not part of the image.
 RUN --mount=type=cache,target=/root/.cache/pip pip install '.[monitoring]'

@@ -27,7 +27,7 @@ story: $(INSTALLED) ## simulate thirty days of an agent, with all jobs, and plot
 	@$(PY) -m benchmarks.story $(ARGS)
 
 up: $(INSTALLED) ## run the whole stack until Ctrl-C
-	@$(PY) -m worker.cli up $(ARGS)
+	@$(PY) -m cli up $(ARGS)
 
 test: $(INSTALLED) ## run all tests
 	@$(PY) -m pytest $(ARGS)
@@ -38,7 +38,7 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 	@echo "== mypy"; $(PY) -m mypy
 	@echo "== import rules"; $(BIN)/lint-imports --no-cache
 	@echo "== generated docs"; $(PY) -m worker.settings_docs --check docs/configuration.md
-	@$(PY) -m worker.cli_docs --check docs/cli.md
+	@$(PY) -m cli.docs --check docs/cli.md
 	@echo "== pytest"; $(PY) -m pytest --numprocesses 2 --dist loadfile
 
 bench: $(INSTALLED) ## run all benchmarks (takes a while)
@@ -50,7 +50,7 @@ format: $(INSTALLED) ## fix what ruff can fix
 
 docs: $(INSTALLED) ## regenerate the pages of settings and commands
 	@$(PY) -m worker.settings_docs docs/configuration.md
-	@$(PY) -m worker.cli_docs docs/cli.md
+	@$(PY) -m cli.docs docs/cli.md
 
 clean: ## remove .venv and all caches, but not the data in .reverie
 	rm -rf $(VENV) build dist *.egg-info client/build client/*.egg-info

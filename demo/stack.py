@@ -78,7 +78,7 @@ def running_stack(data: Path, workspace: str) -> Iterator[Stack]:
 def _start(data: Path, workspace: str, port: int) -> subprocess.Popen[bytes]:
     """Start `reverie up` in a session of its own, so that Ctrl-C only reaches this program, which then stops it."""
     private_folder(data / "logs")
-    command = [sys.executable, "-P", "-m", "worker.cli", "--data", os.fspath(data), "--workspace", workspace]
+    command = [sys.executable, "-P", "-m", "cli", "--data", os.fspath(data), "--workspace", workspace]
     # If this program is killed, the kernel sends the supervisor SIGTERM, so nothing is left running.
     return spawn([*command, "up", "--port", str(port)], {}, _log_path(data), signal.SIGTERM)
 

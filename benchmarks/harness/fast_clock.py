@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from cli import main as command_line
 from reverie.clock import now_micros
 from storage.stores import FileStamp
-from worker.cli import main as command_line
 from worker.runtime import Runtime
 
 # Once the days are over, the clock runs this much faster than the machine's: late failures are retried after seconds,

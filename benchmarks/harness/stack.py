@@ -76,7 +76,7 @@ class Stack:
 
     def start(self) -> None:
         """Start all processes. Return when workers are alive and the embedder has embedded."""
-        argv = [sys.executable, "-m", "worker.cli", "--data", str(self.data), "up", "--port", str(self.port)]
+        argv = [sys.executable, "-m", "cli", "--data", str(self.data), "up", "--port", str(self.port)]
         self._process = spawn(argv, self._environment(), self.data / "up.out", signal.SIGTERM)
         self._await_workers()
         self._warm_up()

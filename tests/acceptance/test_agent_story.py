@@ -125,11 +125,11 @@ def test_whatever_is_killed_what_was_accepted_is_found_once() -> None:
 
 
 def test_it_starts_in_a_folder_that_holds_foreign_modules_of_our_names(tmp_path: Path) -> None:
-    for name in ("tasks", "storage", "server", "worker", "memory", "adapters", "retrieval"):
+    for name in ("cli", "tasks", "storage", "server", "worker", "memory", "adapters", "retrieval"):
         (tmp_path / f"{name}.py").write_text("raise SystemExit('the module of the caller was imported')\n")
     free = Stack()  # made and not started: a port and a folder with a short name
     data, port = free.data, free.port
-    command = [sys.executable, "-P", "-m", "worker.cli", "--data", str(data), "up", "--port", str(port)]
+    command = [sys.executable, "-P", "-m", "cli", "--data", str(data), "up", "--port", str(port)]
     environment = {**os.environ, "REVERIE_EMBEDDING_PROVIDER": "hash"}
     process = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, text=True)
     try:

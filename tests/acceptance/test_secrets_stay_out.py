@@ -133,7 +133,7 @@ def _run(stack: Stack, job: str) -> str:
     """Run a job as an operator does; what it printed."""
     environment = {**os.environ, **EAGER, "REVERIE_CONFIG": os.devnull}
     done = subprocess.run(
-        [sys.executable, "-P", "-m", "worker.cli", "--data", str(stack.data), "run", job, "--json"],
+        [sys.executable, "-P", "-m", "cli", "--data", str(stack.data), "run", job, "--json"],
         env=environment, capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

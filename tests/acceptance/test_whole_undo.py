@@ -95,7 +95,7 @@ def command(data: Path, broker: str, agent: str, *arguments: str) -> Any:
     environment = {
         **os.environ, "REVERIE_EMBEDDING_PROVIDER": "hash", "REVERIE_BROKER": broker, "REVERIE_CONFIG": os.devnull,
     }  # fmt: skip
-    called = [sys.executable, "-P", "-m", "worker.cli", "--data", str(data), "--workspace", WORKSPACE, "--agent", agent]
+    called = [sys.executable, "-P", "-m", "cli", "--data", str(data), "--workspace", WORKSPACE, "--agent", agent]
     done = subprocess.run(
         [*called, "curation", *arguments], env=environment, capture_output=True, text=True, timeout=60, check=False
     )

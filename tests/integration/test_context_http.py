@@ -242,7 +242,7 @@ def test_refinement_without_a_language_model_names_the_setting(plain_url: str) -
 def reverie(data: Path, port: str, *arguments: str, **settings: str) -> subprocess.CompletedProcess[str]:
     variables = {"REVERIE_PORT": port, "REVERIE_DATA": str(data), "REVERIE_EMBEDDING_PROVIDER": "hash", **settings}
     return subprocess.run(
-        [sys.executable, "-P", "-m", "worker.cli", "--agent", "ana", *arguments],
+        [sys.executable, "-P", "-m", "cli", "--agent", "ana", *arguments],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,

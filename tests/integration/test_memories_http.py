@@ -334,7 +334,7 @@ def test_the_command_line_searches_and_collects(ana: Reverie, url: str, runtime:
 
     def reverie(*arguments: str) -> Any:
         ran = subprocess.run(
-            [sys.executable, "-P", "-m", "worker.cli", "--agent", "ana", "memory", *arguments, "--json"],
+            [sys.executable, "-P", "-m", "cli", "--agent", "ana", "memory", *arguments, "--json"],
             env=environment,
             cwd=tmp_path,
             capture_output=True,

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import httpx2
 import pytest
 
+import cli
 from adapters.workspace_git import GitFolders
 from memory.upkeep.dreaming import DAY_MICROS
 from reverie import contract
@@ -23,7 +24,6 @@ from storage.recall.events import NewRecall
 from support.http import running_server
 from support.stages import drain
 from worker import app as worker_app
-from worker import cli
 from worker.runtime import Runtime
 
 LISBON = "I moved to Lisbon in May"

@@ -206,7 +206,7 @@ def test_a_worker_records_by_itself(here: Runtime, ana: Reverie) -> None:
     """Given a real worker, when agents recall, then events come about by themselves."""
     environment = {**os.environ, **_settings(here)}
     worker = subprocess.Popen(
-        [sys.executable, "-P", "-m", "worker.cli", "worker", "--queues", "maintenance", "--concurrency", "1"],
+        [sys.executable, "-P", "-m", "cli", "worker", "--queues", "maintenance", "--concurrency", "1"],
         env=environment,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -324,7 +324,7 @@ def test_the_command_line_shows_them(here: Runtime, ana: Reverie) -> None:
 
     def reverie(agent: str, *arguments: str) -> str:
         ran = subprocess.run(
-            [sys.executable, "-P", "-m", "worker.cli", "--agent", agent, "recalls", *arguments],
+            [sys.executable, "-P", "-m", "cli", "--agent", agent, "recalls", *arguments],
             env={**os.environ, **_settings(here)},
             capture_output=True,
             text=True,

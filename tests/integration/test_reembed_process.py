@@ -53,7 +53,7 @@ def reembed(runtime: Runtime) -> Iterator[Reembed]:
             "REVERIE_EMBEDDING_PROVIDER": "hash",
             "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
         }
-        command = [sys.executable, "-m", "worker.cli", "db", "reembed", "--json", *options]
+        command = [sys.executable, "-m", "cli", "db", "reembed", "--json", *options]
         process = subprocess.Popen(
             command, env={**os.environ, **variables}, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
         )

@@ -30,7 +30,7 @@ def worker(data: Path, url: str) -> Iterator[subprocess.Popen[bytes]]:
         "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
     }
     process = subprocess.Popen(
-        [sys.executable, "-m", "worker.cli", "worker"],
+        [sys.executable, "-m", "cli", "worker"],
         env={**os.environ, **settings},
         cwd=ROOT,
         stdout=subprocess.DEVNULL,

@@ -146,7 +146,7 @@ def pusher(here: Runtime, receiver: GatedReceiver) -> Iterator[Callable[[], subp
     }
 
     def start() -> subprocess.Popen[str]:
-        command = [sys.executable, "-m", "worker.cli", "run", "deliver-reminders", "--json"]
+        command = [sys.executable, "-m", "cli", "run", "deliver-reminders", "--json"]
         started.append(
             subprocess.Popen(
                 command, env=variables, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

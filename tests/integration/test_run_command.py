@@ -13,7 +13,7 @@ from storage.stores import Stores
 
 
 def run(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-P", "-m", "worker.cli", "--data", str(data), "--workspace", "home", "run", *arguments]
+    command = [sys.executable, "-P", "-m", "cli", "--data", str(data), "--workspace", "home", "run", *arguments]
     return subprocess.run(command, cwd=data.parent, capture_output=True, text=True, timeout=120)
 
 

@@ -65,7 +65,7 @@ def test_the_command_line_asks_the_same(url: str, tmp_path: Path) -> None:
     """Given a running server, when `reverie sessions search` is called, then it prints the same sessions."""
     port = str(urlsplit(url).port)
     ran = subprocess.run(
-        [sys.executable, "-P", "-m", "worker.cli", "--agent", "ana", "sessions", "search", "violin strings", "--json"],
+        [sys.executable, "-P", "-m", "cli", "--agent", "ana", "sessions", "search", "violin strings", "--json"],
         env={**os.environ, "REVERIE_PORT": port, "REVERIE_DATA": str(tmp_path / "other")},
         capture_output=True,
         text=True,

@@ -72,7 +72,7 @@ def reverie(data: Path, url: str, *arguments: str) -> subprocess.CompletedProces
         **{f"REVERIE_{name.upper()}": str(value) for name, value in SMALL.items()},
     }
     return subprocess.run(
-        [sys.executable, "-P", "-m", "worker.cli", "--agent", "ana", *arguments],
+        [sys.executable, "-P", "-m", "cli", "--agent", "ana", *arguments],
         env={**os.environ, **variables},
         capture_output=True,
         text=True,

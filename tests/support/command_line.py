@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from worker import cli
+import cli
 
 
 class Ended(NamedTuple):

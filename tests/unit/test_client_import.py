@@ -13,7 +13,7 @@ from typing import Any
 import reverie
 
 CLIENT = str(Path(reverie.__file__).parents[1])
-SERVER_SIDE = {"tasks", "storage", "worker", "memory", "retrieval", "adapters", "server", "beat_schedule"}
+SERVER_SIDE = {"cli", "tasks", "storage", "worker", "memory", "retrieval", "adapters", "server", "beat_schedule"}
 
 
 def in_a_foreign_project(folder: Path, code: str, *arguments: str) -> dict[str, Any]:

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
+import cli
+from cli.pipeline.ingest import _explained, _read
 from reverie.pipeline.types import Receipt
 from reverie.recall.types import Explanation, RetrieverScore
 from support.pipeline import Pipeline
-from worker import cli
-from worker.cli.pipeline.ingest import _explained, _read
 from worker.supervision.run_file import hold_data_dir
 
 pytestmark = pytest.mark.usefixtures("_elsewhere")
@@ -62,12 +62,12 @@ def free_port() -> int:
 
 def test_ctrl_c_while_it_still_loads_is_one_line(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given Ctrl-C in the half second of importing, then there is no traceback."""
-    monkeypatch.delitem(sys.modules, "worker.cli.stack")
+    monkeypatch.delitem(sys.modules, "cli.stack")
     monkeypatch.delattr(cli, "stack")
 
     class Interrupting:
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "worker.cli.stack":
+            if name == "cli.stack":
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
@@ -80,7 +80,7 @@ def test_a_file_that_fails_unforeseen_is_named_in_one_line(reverie: Reverie, mon
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied", "/a/file")
 
-    monkeypatch.setattr("worker.cli.application.load_settings", refuse)
+    monkeypatch.setattr("cli.application.load_settings", refuse)
     assert reverie("status") == Ended(1, "", "reverie: /a/file: Permission denied\n")
 
 
@@ -100,7 +100,7 @@ def test_a_broker_that_is_not_there_is_told_at_once(
     reverie: Reverie, monkeypatch: pytest.MonkeyPatch, free_port: int
 ) -> None:
     """Given an external broker that is down, then `up` says so and starts nothing."""
-    monkeypatch.setattr("worker.cli.stack._BROKER_PATIENCE_SECONDS", 0.1)
+    monkeypatch.setattr("cli.stack._BROKER_PATIENCE_SECONDS", 0.1)
     ended = reverie("--broker", "redis://me:secret@127.0.0.1:1/0", "up", "--port", str(free_port))
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "the broker at redis://127.0.0.1:1/0 did not answer" in ended.err
@@ -190,7 +190,7 @@ def test_an_interrupted_ingest_says_how_far_it_came(
                 raise KeyboardInterrupt
             return Receipt(state="queued", accepted=["id"] * len(messages), rejected=[], trace="t")
 
-    monkeypatch.setattr("worker.cli.pipeline.ingest.client", lambda _: Memory())
+    monkeypatch.setattr("cli.pipeline.ingest.client", lambda _: Memory())
     (tmp_path / "in").write_text('{"role": "user", "content": "x"}\n' * 600)
     ended = reverie("ingest", "in", "--session", "s")
     assert ended == Ended(130, "", "reverie: interrupted: 500 of 600 messages had been handed over\n")
@@ -243,7 +243,7 @@ def test_an_explanation_is_for_people() -> None:
 
 def test_the_version_is_told() -> None:
     """Given --version, then the version of the installed distribution is printed and nothing else is done."""
-    told = subprocess.run([sys.executable, "-P", "-m", "worker.cli", "--version"], capture_output=True, text=True)
+    told = subprocess.run([sys.executable, "-P", "-m", "cli", "--version"], capture_output=True, text=True)
     assert told.returncode == 0
     assert told.stdout.startswith("reverie 0.")
 

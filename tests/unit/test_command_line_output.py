@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.console import Console
 
-from worker.cli import output
+from cli import output
 
 ID = "note-01a1fc71-a11b-769f-8564-d566f7eed5c9"
 TEXT = "A house at the sea in which she spends every August with her two sisters and their boat"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from cli.stack import process_specs
 from reverie.errors import Rejected
-from worker.cli.stack import process_specs
 from worker.settings import load_settings
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from adapters.broker.inbox import GRACE_SECONDS
 from adapters.broker.monitor import ALIVE_SECONDS
+from cli.docs import commands, main, page
 from memory.pipeline.chunking import BATCH_SOURCES, CHUNK_CHARACTERS, OVERLAP_CHARACTERS
 from memory.pipeline.embedding import BATCH_CHUNKS
 from memory.pipeline.indexing import BATCH_VECTORS
@@ -16,7 +17,6 @@ from memory.pipeline.ingest import BATCH_ITEMS
 from memory.stage import STAGE_LEASE_SECONDS
 from reverie.pipeline.inbox import NOTIFICATION_SECONDS
 from storage.engine import OLDEST_SAFE_SQLITE
-from worker.cli_docs import commands, main, page
 from worker.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -82,7 +82,7 @@ def test_the_glossary_names_what_the_code_has() -> None:
     names = {
         word for column in columns for name in re.findall(r"`([^`]+)`", column) for word in re.findall(r"\w+", name)
     }
-    folders = ("adapters", "client", "memory", "retrieval", "server", "storage", "tasks", "worker")
+    folders = ("adapters", "cli", "client", "memory", "retrieval", "server", "storage", "tasks", "worker")
     # Settings are named in the code without the prefix of their variables; their page has both.
     pages = [ROOT / "beat_schedule.py", ROOT / "docs" / "configuration.md"]
     files = [*pages, *(path for folder in folders for path in (ROOT / folder).rglob("*.py"))]

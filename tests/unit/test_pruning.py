@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from beat_schedule import PERIODIC_JOBS
+from cli.pipeline.status import _counts_text
 from memory.jobs import run_on_stores
 from memory.upkeep.pruning import prune_decayed
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
@@ -22,7 +23,6 @@ from tasks.upkeep import consolidate as tasks
 from worker.app import app, use_runtime
 from worker.app import settings as app_settings
 from worker.beat import CatchUpScheduler
-from worker.cli.pipeline.status import _counts_text
 from worker.runtime import Runtime
 from worker.settings import Settings
 

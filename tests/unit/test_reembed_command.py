@@ -13,15 +13,15 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+import cli
 from adapters.embedders import EmbedderSpec, HashEmbedder
 from adapters.embedders.base import EmbedderUnavailable
+from cli.upkeep import reembed as command
 from memory.pipeline.chunking import chunk_messages
 from reverie.contract import ACCOUNT_STORE
 from storage.upkeep.verify import verify
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
-from worker import cli
-from worker.cli.upkeep import reembed as command
 
 
 class Ended(NamedTuple):

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from cli.scheduling.durations import seconds_of, span
 from memory.scheduling import runs as schedule_runs
 from memory.scheduling.executing import AttemptLimits, ExecutionSettings, execute_run
 from memory.scheduling.rules import RunResult, ScheduleRules
@@ -17,7 +18,6 @@ from reverie.errors import Rejected
 from storage.scheduling.records import ScheduleFilter
 from storage.stores import Store, Stores
 from support.command_line import CommandLine, Ended
-from worker.cli.scheduling.durations import seconds_of, span
 
 NO_MODEL = "no language model is configured"
 HOOK = ("--webhook", "https://example.org/hook")

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import cli
 from adapters.broker.monitor import WorkerHeartbeat
 from memory.pipeline.status import StatusReader
 from reverie.clock import to_micros
@@ -19,7 +20,6 @@ from reverie.pipeline.status import LanguageModelUse
 from storage.stores import Stores
 from storage.upkeep.usage import DAY_MICROS, Usage, UsageLog
 from support.endpoint import Endpoint, chat_endpoint, say, send
-from worker import cli
 from worker.runtime import Runtime
 
 NOON = to_micros(datetime(2026, 5, 1, 12, tzinfo=UTC))

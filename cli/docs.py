@@ -1,0 +1,114 @@
+"""Write `docs/cli.md` from the commands themselves: `python -m cli.docs [--check] FILE`."""
+
+from __future__ import annotations
+
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any, Final
+
+import typer.main
+
+from cli import register_commands
+from cli.application import application
+from worker.settings_docs import write_or_check
+
+_HEAD: Final = """\
+<!-- Written by `make docs` from cli/: change the help of the commands there. -->
+# The command line
+
+`reverie` is installed into `.venv/bin`. Every command with output prints JSON with `--json`; long operations show a
+progress bar on a terminal. The exit code is 0 for success, 1 for a failure, and 2 for a wrong command or invalid input.
+An error is one line on standard error that says what to do; for a wrong option or a missing argument, the usage of the
+command is shown as well.
+
+Most commands read and write the data folder or the broker directly, whether `reverie up` is running or not. `recall`,
+`context`, `memory search` and `sessions search` send a request to the running server, at `REVERIE_URL` or on the port
+from the settings. `ingest` sends messages to the running broker.
+
+"""
+
+
+def page() -> str:
+    """Return the whole page as Markdown."""
+    root = _root()
+    parts = [
+        _HEAD,
+        "## Options of every command\n\nPut them before the command: `reverie --agent ana recall ...`.\n\n",
+    ]
+    parts.append(_parameters(root))
+    for path, command in commands():
+        parts.append(f"## {' '.join(path)}\n\n{_help(command)}\n\n```\n{_usage(path, command)}\n```\n\n")
+        parts.append(_parameters(command))
+    return "".join(parts).rstrip() + "\n"
+
+
+def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
+    """Yield every command with its full name, sorted by name."""
+    yield from sorted(_walk(("reverie",), _root()), key=lambda found: found[0])
+
+
+def _root() -> Any:
+    register_commands()
+    return typer.main.get_command(application)
+
+
+def _walk(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...], Any]]:
+    if not hasattr(command, "commands"):
+        yield path, command
+        return
+    for name, inner in command.commands.items():
+        yield from _walk((*path, name), inner)
+
+
+def _help(command: Any) -> str:
+    return inspect.cleandoc(command.help or "")
+
+
+def _usage(path: tuple[str, ...], command: Any) -> str:
+    arguments = [_argument(parameter) for parameter in command.params if parameter.param_type_name == "argument"]
+    options = ["[OPTIONS]"] if any(p.param_type_name == "option" for p in command.params) else []
+    return " ".join([*path, *options, *arguments])
+
+
+def _argument(parameter: Any) -> str:
+    name = str(parameter.name).upper() + ("..." if parameter.nargs == -1 else "")
+    return name if parameter.required else f"[{name}]"
+
+
+def _parameters(command: Any) -> str:
+    """Return a table of arguments and options, without those for shell completion."""
+    shown = [p for p in command.params if p.name not in ("install_completion", "show_completion", "help")]
+    if not any(getattr(parameter, "help", None) for parameter in shown):
+        return ""
+    rows = "".join(f"| {_names(p)} | {_cell(p)} | {_default(p)} |\n" for p in shown)
+    return f"| option | description | default |\n| --- | --- | --- |\n{rows}\n"
+
+
+def _names(parameter: Any) -> str:
+    if parameter.param_type_name == "argument":
+        return f"`{_argument(parameter)}`"
+    value = "" if parameter.is_flag else " ..."
+    return ", ".join(f"`{name}{value}`" for name in (*parameter.opts, *parameter.secondary_opts))
+
+
+def _cell(parameter: Any) -> str:
+    return str(getattr(parameter, "help", None) or "").replace("|", "\\|")
+
+
+def _default(parameter: Any) -> str:
+    shown = getattr(parameter, "show_default", None)
+    if isinstance(shown, str):
+        return f"`{shown}`"
+    if parameter.param_type_name == "argument" or parameter.is_flag or parameter.default is None:
+        return ""
+    return f"`{parameter.default}`"
+
+
+def main(arguments: list[str]) -> int:
+    """Write or check the page; return the exit code."""
+    return write_or_check(page(), arguments)
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

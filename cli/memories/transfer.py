@@ -1,0 +1,48 @@
+"""`reverie memory export` and `import`: write an agent's memories, facts and notes as JSON, and read them back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.application import invocation
+from cli.memories.memories import memory
+from cli.output import AsJson, ExportFile, counted, print_result, progress_bar, write_export
+from cli.pipeline.ingest import input_of
+from memory.memories.transfer import export_memories, import_memories, read_export
+
+
+@memory.command("export")
+def export(
+    context: typer.Context,
+    output: ExportFile = None,
+    as_json: AsJson = False,
+) -> None:
+    """Export all current memories, facts and notes as JSON with a schema version."""
+    document = export_memories(invocation(context).memories)
+    write_export(document, output, "memory", len(document.memories), as_json=as_json)
+
+
+@memory.command("import")
+def import_(
+    context: typer.Context,
+    file: Annotated[Path, typer.Argument(help="The file with the export, or - for standard input.")],
+    as_json: AsJson = False,
+) -> None:
+    """Import the memories of an export that are not stored yet."""
+    command = invocation(context)
+    document = read_export(input_of(file))
+    with progress_bar("memories") as bar:
+        task = bar.add_task("memories", total=None)
+        imported, written = import_memories(
+            command.memories,
+            document,
+            now=command.runtime.now(),
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+    for store in written:
+        command.runtime.notify_stage("chunk", store.name)
+    text = f"{counted(imported.added, 'memory')} added, {imported.present:,} were already stored."
+    print_result(imported, as_json, text)

@@ -1,0 +1,188 @@
+"""`reverie status`: the state of the whole pipeline, read from the data folder and the broker without the server."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Any, Final
+
+import typer
+
+from adapters.embedders.guarded import GuardedEmbedder
+from cli.application import Invocation, application, invocation
+from cli.output import AsJson, counted, print_json, print_table, say, size, when
+from memory.pipeline.status import StatusReader
+from reverie.pipeline.status import LanguageModelUse, PipelineStatus, TimeStatus
+from worker.supervision.run_file import supervisor_pid
+
+_WORKSPACES_SHOWN: Final = 5
+# Due schedules and reminders are checked every few seconds: one this late is not being processed.
+_LATE_SECONDS: Final = 60.0
+
+
+@application.command()
+def status(
+    context: typer.Context,
+    as_json: AsJson = False,
+    check: Annotated[bool, typer.Option("--check", help="Exit with 1 when something is wrong.")] = False,
+) -> None:
+    """Show the state of the pipeline: backlog, workers, jobs and latency."""
+    command = invocation(context)
+    state = read_status(command)
+    if as_json:
+        print_json(state)
+    else:
+        _print(command, state)
+    working = any(worker.queues for worker in state.workers)
+    wrong = state.broker == "down" or not working or bool(state.errors) or bool(_late(command, state.time))
+    raise typer.Exit(1 if check and wrong else 0)
+
+
+def read_status(command: Invocation) -> PipelineStatus:
+    """Return the status as seen from this process. No model is loaded: workers report the state of the embedder."""
+    runtime = command.runtime
+    no_embedder: GuardedEmbedder | None = None
+    return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, no_embedder).read(now=runtime.now())
+
+
+def _print(command: Invocation, pipeline: PipelineStatus) -> None:
+    pid = supervisor_pid(command.settings.data)
+    say(f"Reverie   {f'up (pid {pid})' if pid else 'not started by `reverie up` here'}")
+    say(f"Data      {command.settings.data.resolve()}")
+    say(f"Broker    {pipeline.broker}{f': {pipeline.broker_error}' if pipeline.broker_error else ''}")
+    lag = pipeline.lag
+    if lag.samples:
+        say(f"Lag       p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} of {lag.samples} in 5 minutes")
+    else:
+        say("Lag       no message became searchable in the last 5 minutes")
+    embedders = sorted({worker.embedder for worker in pipeline.workers if worker.embedder})
+    say(f"Embedder  {'; '.join(embedders) or command.settings.embedding_provider + ', not used yet'}")
+    for line in _language_model(command, pipeline):
+        say(line)
+    say(
+        f"Dead      {counted(pipeline.dead_letters, 'dead letter')}"
+        + (" (reverie dead-letters list)" if pipeline.dead_letters else "")
+    )
+    say(f"Memories  {_memories(pipeline)}")
+    say(f"Log       {size(pipeline.wal_bytes)} of write-ahead log in {counted(pipeline.workspaces_total, 'workspace')}")
+    for line in _time(pipeline.time):
+        say(line)
+    for line in _late(command, pipeline.time):
+        say(f"          late: {line}")
+    say()
+    _print_backlog(pipeline)
+    say()
+    print_table(
+        ("worker", "pid", "queues", "last progress", "tasks"),
+        [(w.name, w.pid, ",".join(w.queues) or "-", when(w.progress_at), w.tasks_done) for w in pipeline.workers],
+        empty="No worker is alive. Start everything with `reverie up`.",
+    )
+    say()
+    print_table(
+        ("job", "last run", "ended", "result"),
+        [
+            (
+                name.removeprefix("reverie.").replace("_", "-"),
+                when(job.started_at),
+                when(job.finished_at),
+                job.error or _counts_text(job.counts),
+            )
+            for name, job in pipeline.jobs.items()
+        ],
+        empty="No periodic job has run yet.",
+    )
+    for name, error in pipeline.errors.items():
+        say(f"{name}: {error}")
+
+
+def _memories(pipeline: PipelineStatus) -> str:
+    """Return how many current memories there are, and in which workspaces most of them."""
+    largest = sorted((line for line in pipeline.workspaces if line.memories), key=lambda line: -line.memories)
+    shown = [f"{line.memories:,} in {line.name}" for line in largest[:_WORKSPACES_SHOWN]]
+    rest = pipeline.memories - pipeline.account.memories - sum(line.memories for line in largest[:_WORKSPACES_SHOWN])
+    shown += [f"{rest:,} in others"] if rest else []
+    shown += [f"{pipeline.account.memories:,} in the account"] if pipeline.account.memories else []
+    return ", ".join(shown) or "none yet"
+
+
+def _language_model(command: Invocation, pipeline: PipelineStatus) -> list[str]:
+    """Return lines about the language model: its name, what workers report of it, and its use."""
+    used = pipeline.language_model
+    if not command.settings.language_model_base_url and not used.last_30_days.calls:
+        return ["Model     no language model is set: jobs use rules"]
+    models = sorted({worker.language_model for worker in pipeline.workers if worker.language_model})
+    named = command.settings.language_model if command.settings.language_model_base_url else None
+    return [
+        f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
+        f"          today {_usage(used.today)}; last 30 days {_usage(used.last_30_days)}",
+    ]
+
+
+def _time(scheduling: TimeStatus) -> list[str]:
+    """Return a line about schedules, and one about reminders and notifications, when there are any."""
+    lines = []
+    if any(scheduling.schedules.values()):
+        count = scheduling.schedules_overdue
+        overdue = f"; {counted(count, 'schedule')} overdue" if count else ""
+        lines.append(f"Schedules {_listed(scheduling.schedules)}{overdue}{_runs(scheduling)}")
+    reminders = {"waiting": scheduling.reminders_waiting, "due": scheduling.reminders_due}
+    notes, failed = scheduling.notifications_unacknowledged, scheduling.pushes_put_back
+    if any(reminders.values()) or notes or failed:
+        unseen = f"; {counted(notes, 'notification')} not acknowledged" if notes else ""
+        pushes = f"; {failed:,} could not be pushed yet" if failed else ""
+        lines.append(f"Reminders {_listed(reminders)}{unseen}{pushes}")
+    return lines
+
+
+def _runs(scheduling: TimeStatus) -> str:
+    runs = {**scheduling.runs_open, "failed in a day": scheduling.runs_failed_last_day}
+    lag = scheduling.start_lag
+    started = f"; started p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} after they were due"
+    return (f"; runs {_listed(runs)}" if any(runs.values()) else "") + (
+        f"{started}, of {lag.samples:,} in an hour" if lag.samples else ""
+    )
+
+
+def _late(command: Invocation, scheduling: TimeStatus) -> list[str]:
+    """Return what is more than a minute late. Reminders that an agent pulls may wait, and do not count."""
+    overdue, pending = scheduling.schedules_oldest_overdue_seconds, scheduling.runs_oldest_pending_seconds
+    unpushed = scheduling.reminders_oldest_push_seconds if command.settings.notifier_webhook_url else 0.0
+    ages = {
+        "a schedule is overdue by {}: is beat running?": overdue,
+        "a run has waited for {} to be started: is a worker of schedules running?": pending,
+        "a reminder has waited for {} to be pushed: does the notifier's webhook answer?": unpushed,
+    }
+    return [line.format(_seconds(age)) for line, age in ages.items() if age > _LATE_SECONDS]
+
+
+def _listed(counts: Mapping[str, int]) -> str:
+    return ", ".join(f"{count:,} {name}" for name, count in counts.items() if count) or "none"
+
+
+def _usage(use: LanguageModelUse) -> str:
+    failed = f" ({use.failures:,} failed)" if use.failures else ""
+    cost = f", cost {use.cost:,.4f}" if use.cost else ""
+    return f"{counted(use.calls, 'call')}{failed}, {use.input_tokens:,} tokens in, {use.output_tokens:,} out{cost}"
+
+
+def _counts_text(counts: Mapping[str, Any]) -> str:
+    """Return the counts of a job that are not 0, without what it only looked at."""
+    shown = {name: value for name, value in counts.items() if isinstance(value, int) and value and name != "looked_at"}
+    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in shown.items()) or "ok"
+
+
+def _print_backlog(pipeline: PipelineStatus) -> None:
+    rows: list[tuple[object, ...]] = [
+        (f"inbox {inbox.workspace}", inbox.size, f"{inbox.oldest_age_seconds:.1f} s", "-", "-")
+        for inbox in pipeline.inboxes
+    ]
+    rows += [
+        (stage, state.waiting, f"{state.oldest_age_seconds:.1f} s", state.held, state.retrying)
+        for stage, state in pipeline.stages.items()
+        if state.waiting or state.retrying
+    ]
+    rows += [(f"queue {queue}", depth, "-", "-", "-") for queue, depth in pipeline.queues.items() if depth]
+    print_table(("waiting", "count", "oldest", "claimed", "retrying"), rows, empty="Nothing is waiting.")
+
+
+def _seconds(value: float | None) -> str:
+    return "-" if value is None else f"{value * 1_000:.0f} ms" if value < 10 else f"{value:.1f} s"

@@ -1,0 +1,36 @@
+"""`reverie context`: show what an agent should know for its next answer. Asks the running server."""
+
+from __future__ import annotations
+
+import typer
+
+from cli.application import application, invocation
+from cli.options import takes
+from cli.output import AsJson, counted, messages, print_json, say
+from cli.pipeline.ingest import client
+from reverie.recall.calls import GetContext
+from reverie.recall.types import Context
+
+
+@application.command("context")
+@takes(GetContext, arguments=("session", "query"), options={"token_budget": "--budget"})
+def show_context(context: typer.Context, call: GetContext, as_json: AsJson = False) -> None:
+    """Show what an agent should know before it answers in a session. Asks the running server."""
+    with client(invocation(context), over_http=True) as reverie:
+        document = reverie.connection.send(call)
+    if as_json:
+        print_json(document)
+        return
+    say(document.text.rstrip())
+    messages.print(_summary(document), markup=False, highlight=False, soft_wrap=True)
+
+
+def _summary(document: Context) -> str:
+    """Return one line about the size of the document, and what was left out of it."""
+    left = document.left_out
+    turns, memories = counted(len(document.messages), "turn"), counted(len(document.memories), "memory")
+    parts = [f"{counted(document.tokens, 'token')}, {turns}, {memories}"]
+    dropped = left.memories + left.relevant + left.important + left.recent
+    if dropped or left.shortened:
+        parts.append(f"{dropped} left out, {left.shortened} shortened")
+    return "(" + "; ".join([*parts, document.degraded] if document.degraded else parts) + ")"

@@ -1,0 +1,87 @@
+"""`reverie scratchpads`: show, write and clear the scratchpad of a session. These commands open the data folder."""
+
+from __future__ import annotations
+
+import typer
+
+from cli.application import application, invocation
+from cli.options import takes
+from cli.output import AsJson, counted, encoded, print_json, print_result, say
+from memory.sessions import scratchpads as stored
+from reverie.sessions.calls import (
+    ClearScratchpad,
+    DeleteScratchpadKey,
+    GetScratchpad,
+    GetScratchpadKey,
+    WriteScratchpad,
+    WriteScratchpadKey,
+)
+
+scratchpads = typer.Typer(help="Show and change the working notes of a session.", no_args_is_help=True)
+application.add_typer(scratchpads, name="scratchpads")
+
+
+@scratchpads.command("show")
+@takes(GetScratchpad, GetScratchpadKey, arguments=("session",), helps={"key": "Show only the value of this key."})
+def show_scratchpad(context: typer.Context, call: GetScratchpad | GetScratchpadKey, as_json: AsJson = False) -> None:
+    """Show the list of a scratchpad, and its keys with their values."""
+    command = invocation(context)
+    store, session = command.store, call.session
+    if isinstance(call, GetScratchpadKey):
+        entry = stored.read_key(store, agent=command.agent, session=session, key=call.key)
+        print_json(entry if as_json else entry.value)
+        return
+    written = stored.read_items(store, agent=command.agent, session=session)
+    entries = stored.list_keys(store, agent=command.agent, session=session)
+    if as_json:
+        print_json({"items": written.items, "updated_at": written.updated_at, "entries": entries})
+        return
+    for item in written.items:
+        say(f"- {item}")
+    for entry in entries:
+        say(f"{entry.key} = {encoded(entry.value)}")
+    if not written.items and not entries:
+        say(f"The scratchpad of session {session} is empty.")
+
+
+@scratchpads.command("write")
+@takes(
+    WriteScratchpad,
+    WriteScratchpadKey,
+    arguments=("session", "items"),
+    helps={
+        "items": "The whole list, which replaces the stored one: at most 32 items of 240 characters.",
+        "key": "Set this key instead of the list.",
+        "value": "The value of the key: JSON of at most 64 KiB.",
+    },
+    usage="give either the items of the list, or --key and --value",
+)
+def write_scratchpad(
+    context: typer.Context, call: WriteScratchpad | WriteScratchpadKey, as_json: AsJson = False
+) -> None:
+    """Replace the list of a scratchpad, or set a key with --key and --value. Creates the session if needed."""
+    command = invocation(context)
+    runtime, agent, session = command.runtime, command.agent, call.session
+    store, now = runtime.store(command.settings.workspace), runtime.now()
+    if isinstance(call, WriteScratchpadKey):
+        entry = stored.write_key(store, agent=agent, session=session, key=call.key, value=call.value, now=now)
+        print_result(entry, as_json, f"{entry.key} is set.")
+        return
+    written = stored.write_items(store, agent=agent, session=session, items=call.items, now=now)
+    print_result(written, as_json, f"{counted(len(written.items), 'item')} written.")
+
+
+@scratchpads.command("clear")
+@takes(ClearScratchpad, DeleteScratchpadKey, arguments=("session",), helps={"key": "Delete only this key."})
+def clear_scratchpad(
+    context: typer.Context, call: ClearScratchpad | DeleteScratchpadKey, as_json: AsJson = False
+) -> None:
+    """Delete the list and all keys of a scratchpad, or one key."""
+    command = invocation(context)
+    store, agent, session = command.store, command.agent, call.session
+    if isinstance(call, DeleteScratchpadKey):
+        cleared = stored.delete_keys(store, agent=agent, session=session, key=call.key)
+    else:
+        cleared = stored.delete_keys(store, agent=agent, session=session)
+        cleared += stored.clear_items(store, agent=agent, session=session)
+    print_result({"cleared": cleared}, as_json, f"{cleared} deleted.")

@@ -1,0 +1,52 @@
+"""`reverie sessions summary` and `compact`: show the rolling summary of a session, and condense a session now."""
+
+from __future__ import annotations
+
+import typer
+
+from cli.application import invocation
+from cli.options import takes
+from cli.output import AsJson, counted, print_json, print_result, say
+from cli.sessions.sessions import sessions
+from memory.sessions.summary_jobs import compact_session, read_summary
+from reverie.sessions.calls import CompactSession, GetSummary
+from reverie.sessions.types import SessionSummary
+from worker.composition import build_condenser, summary_rules
+
+
+@sessions.command("summary")
+@takes(GetSummary, arguments=("session",))
+def show_summary(context: typer.Context, call: GetSummary, as_json: AsJson = False) -> None:
+    """Show the rolling summary of a session, and how many of its messages it covers."""
+    command = invocation(context)
+    summary = read_summary(command.store, command.runtime.tokens, agent=command.agent, session=call.session)
+    if as_json:
+        print_json(summary)
+        return
+    if summary.text:
+        say(summary.text)
+    say(_coverage(summary))
+
+
+@sessions.command("compact")
+@takes(CompactSession, arguments=("session",), options={"token_budget": "--budget"})
+def compact(context: typer.Context, call: CompactSession, as_json: AsJson = False) -> None:
+    """Condense the oldest turns of a session now, until it fits into a token budget; no message is removed."""
+    command = invocation(context)
+    compacted = compact_session(
+        command.store,
+        build_condenser(command.runtime),
+        summary_rules(command.settings),
+        agent=command.agent,
+        session=call.session,
+        token_budget=call.token_budget,
+        now=command.runtime.now(),
+    )
+    text = f"{counted(compacted.condensed, 'message')} condensed. {_coverage(compacted.summary)}"
+    print_result(compacted, as_json, text)
+
+
+def _coverage(summary: SessionSummary) -> str:
+    if not summary.epoch:
+        return f"No summary yet; {summary.uncovered} messages."
+    return f"({summary.tokens:,} tokens for {summary.covers} messages; {summary.uncovered} newer ones are not in it)"

@@ -1,0 +1,204 @@
+"""`reverie curation`: list, show and undo what jobs changed. These commands open the data folder."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import Annotated, Any, Final
+
+import typer
+from msgspec import Meta
+
+from cli.application import Invocation, application, invocation
+from cli.options import takes
+from cli.output import (
+    AsJson,
+    Yes,
+    confirm,
+    encoded,
+    print_json,
+    print_list,
+    progress_bar,
+    say,
+    shortened,
+    when,
+)
+from memory.memories.agent_memories import AgentMemories
+from memory.upkeep.curation_logs import list_entries, show_entry, undo_all, undo_entry
+from reverie.calls import Call
+from reverie.clock import from_micros, now_micros, to_micros
+from reverie.errors import Conflict, NotFound, Rejected
+from reverie.upkeep.calls import GetCurationEntry, ListCuration, UndoAll
+from reverie.upkeep.curation_types import CurationChange, CurationEntry, Undone
+from storage.upkeep.curation import CurationFilter
+
+curation = typer.Typer(help="List and undo what jobs changed.", no_args_is_help=True)
+application.add_typer(curation, name="curation")
+
+_UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
+_DURATION: Final = re.compile(r"(\d{1,6})([smhdw])")
+# Stages to notify after an undo: memories to chunk again, chunks to embed with another model.
+_STAGES: Final = ("chunk", "embed")
+
+
+class _UndoEntries(Call[Undone], frozen=True):
+    """Undo several entries. Only the command line has this call; clients undo them one by one."""
+
+    entries: Annotated[Sequence[str], Meta(description="The ids of entries.")]
+
+
+def _time_since(text: str) -> datetime:
+    """Return a time given as a duration before now, or as a date and time. Raises `Rejected`."""
+    duration = _DURATION.fullmatch(text)
+    if duration:
+        return from_micros(max(0, now_micros() - int(duration[1]) * _UNITS[duration[2]] * 1_000_000))
+    try:
+        time = datetime.fromisoformat(text)
+    except ValueError:
+        raise Rejected(
+            f"since is {text[:80]!r}; give a time like 90m, 2h or 3d, or a date and time", field="since"
+        ) from None
+    return time if time.tzinfo else time.replace(tzinfo=UTC)
+
+
+@curation.command("list")
+@takes(ListCuration)
+def list_curation(context: typer.Context, call: ListCuration, as_json: AsJson = False) -> None:
+    """List what jobs changed, newest first. Ids that begin with account- are of the account tier."""
+    command = invocation(context)
+    matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
+    entries = list_entries(command.memories, matching, limit=call.limit, offset=call.offset)
+    print_list(
+        entries,
+        as_json,
+        ("id", "at", "job", "action", "undone", "about", "why"),
+        (
+            (e.id, when(e.at), _job_of(e), e.action, when(e.undone_at), shortened(_about(e), 44), shortened(e.why, 100))
+            for e in entries
+        ),
+        empty=_empty_text(command, call),
+    )
+
+
+@curation.command("show")
+@takes(GetCurationEntry, arguments=("entry",))
+def show_curation(context: typer.Context, call: GetCurationEntry, as_json: AsJson = False) -> None:
+    """Show an entry with the rows that it changed, before and after."""
+    entry = show_entry(invocation(context).memories, call.entry)
+    if as_json:
+        print_json(entry)
+        return
+    say(f"{entry.id}  {when(entry.at)}  {_job_of(entry)}  {entry.action}: {entry.why}")
+    say(f"about {_about(entry)}" + (f"; undone {when(entry.undone_at)}" if entry.undone_at else ""))
+    for change in entry.changes:
+        _say_change(change)
+
+
+@curation.command("undo")
+@takes(
+    _UndoEntries,
+    UndoAll,
+    arguments=("entries",),
+    options={"everything": "--all"},
+    helps={
+        "since": "Only entries since this time: 2h, 3d, or a date and time.",
+        "everything": "Undo all entries of the agent.",
+    },
+    parsers={"since": _time_since},
+    usage="name entries, or say which with --job, --action, --since or --all",
+)
+def undo_curation(
+    context: typer.Context, call: _UndoEntries | UndoAll, yes: Yes = False, as_json: AsJson = False
+) -> None:
+    """Undo what jobs changed: entries by id, or all of a job, an action or a time, newest first."""
+    command = invocation(context)
+    if isinstance(call, UndoAll):
+        confirm(_question(command, call), yes)
+        result = _undo_all(command, call)
+    else:
+        result = _undo_each(command.memories, call.entries, command.runtime.now())
+    _print_undone(command, result, as_json=as_json)
+
+
+def _undo_all(command: Invocation, call: UndoAll) -> Undone:
+    since = to_micros(call.since) if call.since is not None else 0
+    with progress_bar("entries") as bar:
+        task = bar.add_task("entries", total=None)
+        return undo_all(
+            command.memories,
+            CurationFilter(job=call.job, action=call.action, since=since),
+            now=command.runtime.now(),
+            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        )
+
+
+def _undo_each(memories: AgentMemories, entries: Sequence[str], now: int) -> Undone:
+    undone: list[str] = []
+    failed: dict[str, str] = {}
+    for entry in dict.fromkeys(entries):
+        try:
+            undone.append(undo_entry(memories, entry, now=now)[1].id)
+        except (Conflict, NotFound) as error:
+            failed[entry] = str(error)
+    return Undone(undone=undone, failed=failed)
+
+
+def _print_undone(command: Invocation, result: Undone, *, as_json: bool) -> None:
+    for store in command.memories.existing_stores() if result.undone else ():
+        for stage in _STAGES:
+            command.runtime.notify_stage(stage, store.name)
+    if as_json:
+        print_json(result)
+    else:
+        if result.undone or not result.failed:
+            say(f"{len(result.undone)} undone." if result.undone else "There was nothing to undo.")
+        for entry, error_text in result.failed.items():
+            prefix = f"{entry} cannot be undone: "
+            say(prefix + error_text.removeprefix(f"entry {prefix}"))
+    raise typer.Exit(1 if result.failed else 0)
+
+
+def _question(command: Invocation, call: UndoAll) -> str:
+    parts = [
+        f"Undo all changes to the memories of agent {command.agent}",
+        f"by {call.job}" if call.job else "",
+        f"({call.action})" if call.action else "",
+        f"since {when(call.since)} UTC" if call.since else "",
+    ]
+    return " ".join(filter(None, parts)) + "?"
+
+
+def _say_change(change: CurationChange) -> None:
+    name = (change.after or change.before or {}).get("id", "")
+    if change.before is None or change.after is None:
+        say(f"{change.table} {name} {'made' if change.before is None else 'removed'}:")
+        for column, value in (change.after or change.before or {}).items():
+            if value not in (None, "", "[]", 0):
+                say(f"    {column}: {_value(value)}")
+        return
+    different = [column for column in change.after if change.before.get(column) != change.after[column]]
+    if different:
+        say(f"{change.table} {name} changed:")
+    for column in different:
+        say(f"    {column}: {_value(change.before.get(column))} -> {_value(change.after[column])}")
+
+
+def _value(value: Any) -> str:
+    return shortened(value if isinstance(value, str) else encoded(value), 100)
+
+
+def _empty_text(command: Invocation, call: ListCuration) -> str:
+    agent = f"agent {command.agent} in workspace {command.settings.workspace}"
+    if call.memory or call.job or call.action or call.offset:
+        return f"No entry of {agent} matches."
+    return f"No job has changed memories of {agent} yet."
+
+
+def _job_of(entry: CurationEntry) -> str:
+    return entry.job.removeprefix("reverie.").replace("_", "-")
+
+
+def _about(entry: CurationEntry) -> str:
+    ids = ", ".join(entry.memories[:3]) + (f" and {len(entry.memories) - 3} more" if len(entry.memories) > 3 else "")
+    return ids or f"session {entry.session}"
