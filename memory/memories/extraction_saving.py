@@ -18,6 +18,7 @@ from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSessi
 from storage.memories.records import USER_SOURCE, NewMemory
 from storage.stores import Store
 from storage.transaction import Transaction
+from storage.upkeep.curation import EntryDraft
 
 SOURCE: Final = "extraction"
 ACTION: Final = "extract"
@@ -95,15 +96,12 @@ class FindingSaver:
         return list(rivals.values())
 
     def _store(self, finding: Finding, memory_id: str, older: Sequence[KnownMemory]) -> None:
-        with self._tx.curation.entry(
-            job=self._job,
-            agent=self._session.agent,
-            action=ACTION,
-            why=f"said in message {finding.message.id}, found by {finding.method}",
-            at=self._now,
+        draft = EntryDraft(
+            f"said in message {finding.message.id}, found by {finding.method}",
             memories=[memory_id, *(one.id for one in older)],
             session=self._session.id,
-        ):
+        )
+        with self._tx.curation.entry(draft, job=self._job, agent=self._session.agent, action=ACTION, at=self._now):
             memory = self._memory(finding, memory_id)
             added = add_superseding(self._memories, memory, [one.row_id for one in older], now=self._now)
             # It has just been learnt, however long ago it was said: it must not decay at once.

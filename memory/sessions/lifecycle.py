@@ -22,6 +22,7 @@ from storage.sessions.lifecycle import CLEAR, CLOSE
 from storage.sessions.records import SessionName, SessionRecord
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
+from storage.upkeep.curation import EntryDraft
 
 # The job name in the curation log for a session that a call ended.
 CALL_JOB: Final = "reverie.close_session"
@@ -217,7 +218,8 @@ def _check_transition(session: SessionRecord, status: str, force: bool) -> None:
 def _end(tx: Transaction, session: SessionRecord, status: str, *, job: str, why: str, now: int) -> int:
     """Clear a session and set its state, both logged; return how many memories were cleared."""
     cleared = _clear(tx, session, job=job, why=why, now=now)
-    with tx.curation.entry(job=job, agent=session.agent, action=CLOSE, why=why, session=session.id, at=now):
+    draft = EntryDraft(why, session=session.id)
+    with tx.curation.entry(draft, job=job, agent=session.agent, action=CLOSE, at=now):
         ended_at = session.ended_at if session.ended_at is not None else now
         tx.for_agent(session.agent).session_lifecycle.set_status(session.row_id, status, ended_at=ended_at)
     return cleared
@@ -229,6 +231,7 @@ def _clear(tx: Transaction, session: SessionRecord, *, job: str, why: str, now: 
     clearable = rows.session_lifecycle.clearable(session.row_id)
     if not clearable:
         return 0
-    with tx.curation.entry(job=job, agent=session.agent, action=CLEAR, why=why, session=session.id, at=now):
+    draft = EntryDraft(why, session=session.id)
+    with tx.curation.entry(draft, job=job, agent=session.agent, action=CLEAR, at=now):
         rows.memories.detach_superseded(clearable)
         return rows.memories.delete(clearable)

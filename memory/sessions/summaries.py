@@ -26,6 +26,7 @@ from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState
 from storage.sessions.summary_text import format_summary, parse_summary
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
+from storage.upkeep.curation import EntryDraft
 
 # What one step reads and condenses at most; the next one continues.
 STEP_MESSAGES: Final = 2_000
@@ -155,12 +156,11 @@ def condense(
         with (
             writing() as tx,
             tx.curation.entry(
+                EntryDraft(_log_text(due, condensed), session=state.session),
                 job=job,
                 agent=state.agent,
                 action=SUMMARISE,
-                why=_log_text(due, condensed),
                 at=now,
-                session=state.session,
             ),
         ):
             if not tx.for_agent(state.agent).summaries.write(state, format_summary(lines), covered, now=now):

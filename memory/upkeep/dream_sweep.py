@@ -27,6 +27,7 @@ from storage.memories.records import MemoryRecord, NewMemory
 from storage.pipeline.records import MessageRecord
 from storage.stores import Stores
 from storage.transaction import AgentRepositories, Transaction
+from storage.upkeep.curation import EntryDraft
 from storage.upkeep.dreams import DreamEvent, DreamSource, Promotion
 
 ACTION: Final = "promote"
@@ -220,9 +221,8 @@ def _keep(tx: Transaction, rows: AgentRepositories, one: Candidate, now: int) ->
         or refuse_memory(memory, _source_message(rows, memory)) is not None
     ):
         return None
-    with tx.curation.entry(
-        job=DREAM_SWEEP, agent=rows.agent, action=ACTION, why=one.signals.explanation, memories=[memory.id], at=now
-    ):
+    draft = EntryDraft(one.signals.explanation, memories=[memory.id])
+    with tx.curation.entry(draft, job=DREAM_SWEEP, agent=rows.agent, action=ACTION, at=now):
         rows.memories.change(memory.row_id, now=now, lifetime="long_term", concept_tags=concept_tags(memory.content))
         _add_to_ledger(rows, memory.id, one.signals, "kept", now)
     return "kept"
@@ -237,9 +237,8 @@ def _make(tx: Transaction, rows: AgentRepositories, one: Candidate, memory_id: s
     if found is None or found.id != message.id:
         return None
     session = rows.sessions.get(message.session)
-    with tx.curation.entry(
-        job=DREAM_SWEEP, agent=rows.agent, action=ACTION, why=one.signals.explanation, memories=[memory_id], at=now
-    ):
+    draft = EntryDraft(one.signals.explanation, memories=[memory_id])
+    with tx.curation.entry(draft, job=DREAM_SWEEP, agent=rows.agent, action=ACTION, at=now):
         memory = rows.memories.add(
             NewMemory(
                 id=memory_id,

@@ -49,10 +49,14 @@ class RowChange:
 
 @dataclass(frozen=True, slots=True)
 class EntryDraft:
-    """One of many entries that are recorded together: the reason, and the memories it is about."""
+    """An entry to record: the reason, and what it is about.
+
+    `memories` and `session` need to name only what the recorded changes do not touch: triggers add what they change.
+    """
 
     why: str
-    memories: tuple[str, ...]
+    memories: Sequence[str] = ()
+    session: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,21 +86,11 @@ class CurationLog(Repository):
         self._agent = agent
 
     @contextmanager
-    def entry(
-        self,
-        *,
-        job: str,
-        agent: str,
-        action: str,
-        why: str,
-        at: int,
-        memories: Sequence[str] = (),
-        session: str | None = None,
-    ) -> Iterator[int]:
+    def entry(self, draft: EntryDraft, *, job: str, agent: str, action: str, at: int) -> Iterator[int]:
         """Record what the block changes as one entry; a block that changes nothing leaves none. Entries do not nest.
 
-        `memories` and `session` name only what the block does not change: triggers name what it changes. A block that
-        fails also ends the recording, so that later statements of the transaction are not attributed to the job.
+        A block that fails also ends the recording, so that later statements of the transaction are not attributed to
+        the job.
         """
         self._check_not_recording()
         entry_id = int(
@@ -107,13 +101,13 @@ class CurationLog(Repository):
                 job=job,
                 agent=agent,
                 action=action,
-                why=why,
-                session=session,
+                why=draft.why,
+                session=draft.session,
             )
         )
         self._execute_many(
             "INSERT INTO curation_items (entry_id, agent_id, memory_id) VALUES (:entry, :agent, :memory)",
-            [{"entry": entry_id, "agent": agent, "memory": memory} for memory in dict.fromkeys(memories)],
+            [{"entry": entry_id, "agent": agent, "memory": memory} for memory in dict.fromkeys(draft.memories)],
         )
         self._execute("INSERT INTO curation_recording (entry_id) VALUES (:id)", id=entry_id)
         with self._recording_ended():
@@ -135,8 +129,11 @@ class CurationLog(Repository):
         last = int(self._value("SELECT seq FROM sqlite_sequence WHERE name = 'curation_log'") or 0)
         ids = range(last + 1, last + 1 + len(drafts))
         self._connection.exec_driver_sql(
-            "INSERT INTO curation_log (id, at, job, agent_id, action, why) VALUES (?, ?, ?, ?, ?, ?)",
-            [(entry, at, job, agent, action, draft.why) for entry, draft in zip(ids, drafts, strict=True)],
+            "INSERT INTO curation_log (id, at, job, agent_id, action, why, session_id) VALUES (?, ?, ?, ?, ?, ?, ?)",
+            [
+                (entry, at, job, agent, action, draft.why, draft.session)
+                for entry, draft in zip(ids, drafts, strict=True)
+            ],
         )
         self._connection.exec_driver_sql(
             "INSERT INTO curation_items (entry_id, agent_id, memory_id) VALUES (?, ?, ?)",

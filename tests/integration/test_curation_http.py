@@ -16,6 +16,7 @@ from reverie.client import AsyncReverie, Reverie
 from reverie.clock import from_micros
 from reverie.errors import Conflict, NotFound, Rejected
 from storage.memories.records import NewMemory
+from storage.upkeep.curation import EntryDraft
 from support.command_line import CommandLine
 from support.http import running_server
 from support.stages import drain
@@ -68,9 +69,8 @@ def prune(here: Runtime, *names: str, store: str = "default", at: int | None = N
     with here.store(store).writing() as tx:
         rows = tx.for_agent("ana")
         for name in names:
-            with tx.curation.entry(
-                job=contract.PRUNE_DECAYED, agent="ana", action="prune", why="it faded away", at=at or here.now()
-            ):
+            draft = EntryDraft("it faded away")
+            with tx.curation.entry(draft, job=contract.PRUNE_DECAYED, agent="ana", action="prune", at=at or here.now()):
                 rows.memories.delete([rows.memories.get(name).row_id])
 
 
@@ -189,7 +189,8 @@ def test_why_not_is_told_once_and_by_ids_that_can_be_given(here: Runtime, reveri
     with here.store(contract.ACCOUNT_STORE).writing() as tx:
         memories = tx.for_agent("ana").memories
         for importance in (0.6, 0.7):
-            with tx.curation.entry(job=contract.DREAM_SWEEP, agent="ana", action="promote", why="often", at=here.now()):
+            draft = EntryDraft("often")
+            with tx.curation.entry(draft, job=contract.DREAM_SWEEP, agent="ana", action="promote", at=here.now()):
                 memories.change(memories.get("manners").row_id, now=here.now(), importance=importance)
     refused = reverie("curation", "undo", "account-1", "account-9")
     assert refused.code == 1

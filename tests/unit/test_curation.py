@@ -24,6 +24,7 @@ from reverie.errors import Conflict, NotFound
 from storage.memories.records import NewMemory
 from storage.pipeline.records import NewChunk, SourceText
 from storage.transaction import AgentRepositories, Transaction
+from storage.upkeep.curation import EntryDraft
 from storage.upkeep.undo import undo
 from storage.upkeep.verify import verify
 from support.curating import NOW, everything, recalled, remember
@@ -61,8 +62,8 @@ def curate(pipe: Pipeline, change: Change, *, action: str = "change", agent: str
 
 
 def entry(tx: Transaction, *, action: str = "change", agent: str = "ana", **more: Any) -> AbstractContextManager[int]:
-    fields = {"job": "reverie.test", "agent": agent, "action": action, "why": "a test", "at": LATER, **more}
-    return tx.curation.entry(**fields)
+    fields = {"job": "reverie.test", "agent": agent, "action": action, "at": LATER, **more}
+    return tx.curation.entry(EntryDraft("a test"), **fields)
 
 
 def put_back(pipe: Pipeline, entry_id: int) -> None:

@@ -24,6 +24,7 @@ from storage.memories import records as memory_records
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.pipeline.records import NewChunk, SourceText
 from storage.stores import Stores
+from storage.upkeep.curation import EntryDraft
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -299,7 +300,7 @@ def test_forgetting_leaves_nothing(ana: Knowing, pipe: Pipeline) -> None:
     pipe.settle()
     with (
         pipe.store.writing() as tx,
-        tx.curation.entry(job="test", agent="ana", action="promote", why="test", at=now_micros(), memories=["new"]),
+        tx.curation.entry(EntryDraft("test", ["new"]), job="test", agent="ana", action="promote", at=now_micros()),
     ):
         tx.for_agent("ana").memories.change(kept.row_id, now=now_micros(), lifetime="long_term")
     assert pipe.count("curation_changes") > 0
@@ -335,7 +336,7 @@ def test_what_is_forgotten_after_its_making_was_undone_is_still_known_as_undone(
     the job must not make it again is not."""
     with (
         pipe.store.writing() as tx,
-        tx.curation.entry(job="test", agent="ana", action="promote", why="test", at=now_micros()) as entry_id,
+        tx.curation.entry(EntryDraft("test"), job="test", agent="ana", action="promote", at=now_micros()) as entry_id,
     ):
         made = NewMemory(id="made", content="a violet umbrella", created_at=now_micros())
         tx.for_agent("ana").memories.add(made, now=now_micros())
@@ -355,7 +356,7 @@ def test_forgetting_one_leaves_the_log_of_others(ana: Knowing, pipe: Pipeline) -
         memory = ana.remember(name, id=name)
         with (
             pipe.store.writing() as tx,
-            tx.curation.entry(job="test", agent="ana", action="promote", why="test", at=now_micros(), memories=[name]),
+            tx.curation.entry(EntryDraft("test", [name]), job="test", agent="ana", action="promote", at=now_micros()),
         ):
             tx.for_agent("ana").memories.change(memory.row_id, now=now_micros(), lifetime="long_term")
     forget(ana.memories, "a")
@@ -474,6 +475,6 @@ def _forget(ana: Knowing, memory_id: str) -> None:
 def removed_by_a_job(pipe: Pipeline, memory: MemoryRecord) -> None:
     with (
         pipe.store.writing() as tx,
-        tx.curation.entry(job="test", agent=memory.agent, action="prune", why="test", at=now_micros()),
+        tx.curation.entry(EntryDraft("test"), job="test", agent=memory.agent, action="prune", at=now_micros()),
     ):
         tx.for_agent(memory.agent).memories.delete([memory.row_id])
