@@ -21,7 +21,7 @@ import psutil
 from reverie import Reverie, contract
 from reverie.errors import Unavailable
 from worker.settings import PREFIX
-from worker.supervision.embedded_broker import embedded_broker_url
+from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.processes import private_folder, spawn
 from worker.supervision.run_file import read_run_file, supervisor_pid
 

@@ -27,7 +27,8 @@ from memory.scheduling.executing import LEASE_MARGIN_SECONDS
 from reverie.clock import now_micros, to_micros
 from worker.runtime import Runtime
 from worker.settings import PREFIX, Settings
-from worker.supervision.embedded_broker import broker_command, embedded_broker_url
+from worker.supervision.broker_address import embedded_broker_url
+from worker.supervision.embedded_broker import broker_command
 
 BEATS: Final = ("beat-1", "beat-2", "beat-3")
 WORKERS: Final = ("schedules-1", "schedules-2")

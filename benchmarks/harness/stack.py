@@ -34,7 +34,7 @@ from reverie.contract import MessagePayload
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import connect
 from reverie.pipeline.producer import Producer
-from worker.supervision.embedded_broker import embedded_broker_url
+from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.processes import kill_group, spawn
 from worker.supervision.run_file import RunFileEntry, read_run_file
 

@@ -19,7 +19,7 @@ from reverie import Reverie
 from reverie.errors import NotFound, Unavailable, WaitTimeout
 from storage.stores import Stores
 from storage.upkeep.verify import verify
-from worker.supervision.embedded_broker import embedded_broker_url
+from worker.supervision.broker_address import embedded_broker_url
 
 WORKSPACE = "story"
 CONVERSATION = [

@@ -18,15 +18,14 @@ import pytest
 import redis
 
 from reverie.errors import Conflict, Unavailable
-from worker.supervision import embedded_broker as broker
+from worker.supervision import broker_address
+from worker.supervision.broker_address import embedded_broker_url, embedded_socket_path
 from worker.supervision.broker_sync import flush_changed
 from worker.supervision.embedded_broker import (
     broker_answers,
     broker_command,
     broker_log_path,
     broker_processes,
-    embedded_broker_url,
-    embedded_socket_path,
     refuse_second_broker,
     wait_until_ready,
 )
@@ -175,7 +174,7 @@ def test_every_length_of_a_data_folder_works_at_the_limit(length: int) -> None:
 def test_a_short_socket_folder_that_others_can_enter_is_refused(
     data_dir: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(broker, "_SHORT_SOCKET_FOLDER", data_dir)
+    monkeypatch.setattr(broker_address, "_SHORT_SOCKET_FOLDER", data_dir)
     trap = data_dir / f"reverie-{os.geteuid()}"
     trap.mkdir()
     trap.chmod(0o755)

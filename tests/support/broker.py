@@ -9,7 +9,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from worker.supervision.embedded_broker import broker_command, embedded_broker_url, wait_until_ready
+from worker.supervision.broker_address import embedded_broker_url
+from worker.supervision.embedded_broker import broker_command, wait_until_ready
 
 
 @contextmanager

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -86,3 +88,12 @@ def test_a_summary_aims_below_what_makes_it_due() -> None:
     """Given a target that is not below the trigger, then it is refused: each summary would make the next one due."""
     assert "less than summary_trigger_ratio" in mistake(summary_trigger_ratio=0.5, summary_target_ratio=0.5)
     assert load_settings(summary_trigger_ratio=0.5, summary_target_ratio=0.4).summary_target_ratio == 0.4
+
+
+def test_reading_the_settings_loads_no_heavy_library() -> None:
+    """Given a fresh interpreter, when it reads the settings, then no database, broker or array library is imported:
+    every process and every command reads the settings first."""
+    heavy = {"sqlalchemy", "numpy", "redis", "structlog", "psutil", "celery", "torch", "dulwich", "Stemmer"}
+    code = "import sys; from worker.settings import load_settings; load_settings(); print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert heavy.isdisjoint(done.stdout.split())

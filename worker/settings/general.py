@@ -9,7 +9,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings
 
 from reverie import contract
-from worker.supervision.embedded_broker import embedded_broker_url
+from worker.supervision.broker_address import embedded_broker_url
 
 
 class GeneralSettings(BaseSettings):

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from memory.scheduling.rules import ScheduleRules
+if TYPE_CHECKING:
+    from memory.scheduling.rules import ScheduleRules
 
 
 class SchedulingSettings(BaseSettings):
@@ -77,6 +78,8 @@ class SchedulingSettings(BaseSettings):
     @property
     def schedule_rules(self) -> ScheduleRules:
         """The limits of schedules and their reaction to failures."""
+        from memory.scheduling.rules import ScheduleRules  # here: it imports the storage layer, which takes 0.4 s
+
         return ScheduleRules(
             min_interval_seconds=self.schedule_min_interval_seconds,
             max_per_user=self.schedules_per_user,

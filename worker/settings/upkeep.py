@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import ClassVar, Literal
+from typing import TYPE_CHECKING, ClassVar, Literal
 
 from pydantic import Field
 from pydantic_settings import BaseSettings
 
-from memory.upkeep.dreaming import DreamRules
 from memory.upkeep.relevance import CurationPolicy
 from storage.memories.decay import RATES
 from storage.memories.records import TIERS, Tier
+
+if TYPE_CHECKING:
+    from memory.upkeep.dreaming import DreamRules
 
 
 class UpkeepSettings(BaseSettings):
@@ -131,6 +133,8 @@ class UpkeepSettings(BaseSettings):
     @property
     def dream_rules(self) -> DreamRules:
         """What a dream sweep reads and promotes."""
+        from memory.upkeep.dreaming import DreamRules  # here: it imports numpy and a stemmer
+
         return DreamRules(
             lookback_days=self.dream_lookback_days,
             min_hits=self.dream_min_hits,

@@ -7,57 +7,30 @@ a data folder.
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import importlib.util
 import os
 import platform
 import socket
-import stat
 import sys
 import time
 from pathlib import Path
-from urllib.parse import quote
 
 import redis
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from reverie.errors import Unavailable
+from worker.supervision.broker_address import embedded_broker_url, embedded_socket_path
 from worker.supervision.child import ProcessSpec
 from worker.supervision.processes import private_folder
 from worker.supervision.run_file import already_running
 
-# sizeof(sockaddr_un.sun_path), less the NUL that valkey-server keeps room for.
-_SOCKET_PATH_LIMIT_BYTES = (104 if sys.platform == "darwin" else 108) - 1
-# Not tempfile.gettempdir(): it follows TMPDIR, which differs between the shells and services of one user, but every
-# process must find the same socket. On macOS it also uses up half of the limit.
-_SHORT_SOCKET_FOLDER = Path("/tmp")  # noqa: S108 - the folder made in it is checked to be private
 _ASK_TIMEOUT_SECONDS = 1.0
 _POLL_SECONDS = 0.05
 _ORDER = 0  # starts before the processes that use it
 _AOF_FOLDER = "appendonlydir"
 _READY_TIMEOUT_SECONDS = 60.0  # loading an append-only file of 1 GB takes about ten seconds
 _STOP_GRACE_SECONDS = 15.0  # it flushes its file, possibly to a slow disk
-
-
-def embedded_socket_path(data_dir: Path) -> Path:
-    """Return the path of the broker's socket: in the data folder, or a short one in /tmp if that is too long.
-
-    The same data folder always gives the same path. Raises Unavailable: when the folder of the short path is not owned
-    by this user.
-    """
-    folder = data_dir.resolve()
-    path = folder / "run" / "broker.sock"
-    if len(os.fsencode(path)) <= _SOCKET_PATH_LIMIT_BYTES:
-        return path
-    short_folder = _SHORT_SOCKET_FOLDER / f"reverie-{os.geteuid()}"
-    _refuse_foreign_folder(short_folder)
-    return short_folder / f"{hashlib.sha256(os.fsencode(folder)).hexdigest()[:16]}.sock"
-
-
-def embedded_broker_url(data_dir: Path) -> str:
-    """Return the broker's URL for redis-py: `unix://<path>?db=0`."""
-    return f"unix://{quote(os.fsencode(embedded_socket_path(data_dir)))}?db=0"
 
 
 def broker_log_path(data_dir: Path) -> Path:
@@ -211,16 +184,3 @@ def _valkey_server_path() -> Path:
     if not os.access(binary, os.X_OK):
         raise Unavailable(f"no embedded broker: {binary} is missing or not executable: {advice}")
     return binary
-
-
-def _refuse_foreign_folder(folder: Path) -> None:
-    """Raise Unavailable if `folder` exists but another user may control it."""
-    try:
-        found = folder.lstat()
-    except FileNotFoundError:
-        return
-    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
-        raise Unavailable(
-            f"{folder} must be a folder that you own and only you can enter: remove it, or choose a data folder"
-            " with a shorter path"
-        )
