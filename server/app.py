@@ -11,7 +11,7 @@ from starlette.exceptions import HTTPException
 from reverie import __version__
 from reverie.errors import ReverieError
 from server.gate import Gate
-from server.memories import facts, memories, notes
+from server.memories import facts, memories, notes, transfer
 from server.openapi import describe
 from server.pipeline import dead_letters, messages, operations
 from server.recall import context, recall
@@ -20,7 +20,7 @@ from server.responses import on_http_error, on_reverie_error
 from server.scheduling import notifications, reminders, schedules
 from server.scheduling import runs as schedule_runs
 from server.services import Services
-from server.sessions import channels, scratchpads, sessions, summaries
+from server.sessions import channels, scratchpads, sessions, summaries, workspaces
 from server.sessions import lifecycle as session_life
 from server.upkeep import curation, notebooks
 from worker.runtime import Runtime
@@ -35,12 +35,14 @@ _ROOMS: Final = (
     session_life,
     scratchpads,
     channels,
+    workspaces,
     curation,
     summaries,
     dead_letters,
     operations,
     notebooks,
     memories,
+    transfer,
     facts,
     notes,
     schedules,

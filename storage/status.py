@@ -6,7 +6,8 @@ evicts no other workspace from those kept open.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -27,6 +28,15 @@ _CURRENT_MEMORIES: Final = (
     "SELECT (SELECT count(*) FROM memories) - (SELECT count(*) FROM memories WHERE superseded_by IS NOT NULL)"
 )
 
+_AGENTS: Final = """
+    SELECT agent_id, sum(sessions), sum(memories) FROM (
+        SELECT agent_id, count(*) AS sessions, 0 AS memories FROM sessions GROUP BY agent_id
+        UNION ALL
+        SELECT agent_id, 0, count(*) FROM memories
+        WHERE superseded_by IS NULL AND (expires_at IS NULL OR expires_at > ?) GROUP BY agent_id
+    ) GROUP BY agent_id ORDER BY agent_id
+"""
+
 
 @dataclass(frozen=True, slots=True)
 class StoreCounts:
@@ -38,11 +48,33 @@ class StoreCounts:
     scheduling: SchedulingCounts
 
 
+@dataclass(frozen=True, slots=True)
+class AgentCounts:
+    """The numbers of one agent's sessions, and of its memories that are neither superseded nor expired."""
+
+    agent: str
+    sessions: int
+    memories: int
+
+
 def read_counts(path: Path, kind: Kind = "workspace") -> StoreCounts:
     """Return the counts of a store.
 
     Raises `NotFound`, `StoreUnavailable`, or `StoreUnusable` (damaged, newer than this code).
     """
+    with _reading(path, kind) as raw:
+        return _counts(raw)
+
+
+def read_agents(path: Path, kind: Kind = "workspace", *, now: int) -> list[AgentCounts]:
+    """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `read_counts`."""
+    with _reading(path, kind) as raw:
+        return [AgentCounts(str(agent), int(count), int(known)) for agent, count, known in raw.execute(_AGENTS, (now,))]
+
+
+@contextmanager
+def _reading(path: Path, kind: Kind) -> Iterator[Any]:
+    """Open a read-only transaction of a connection of its own on a store with the schema of this code."""
     check_sqlite_version()
     if not path.exists():
         raise NotFound(f"{path} does not exist", field="workspace")
@@ -50,15 +82,15 @@ def read_counts(path: Path, kind: Kind = "workspace") -> StoreCounts:
         raw = pysqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_SECONDS)
         try:
             raw.execute("PRAGMA query_only = ON")
-            return _counts(raw, path, kind)
+            raw.execute("BEGIN")
+            for line, table in LINES[kind].items():
+                _check_schema(raw, path, line, table)
+            yield raw
         finally:
             raw.close()
 
 
-def _counts(raw: Any, path: Path, kind: Kind) -> StoreCounts:
-    raw.execute("BEGIN")
-    for line, table in LINES[kind].items():
-        _check_schema(raw, path, line, table)
+def _counts(raw: Any) -> StoreCounts:
     backlogs = {stage: _backlog(raw, stage) for stage in STAGES}
     letters = raw.execute("SELECT count(*) FROM dead_letters").fetchone()
     memories = raw.execute(_CURRENT_MEMORIES).fetchone()

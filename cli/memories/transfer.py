@@ -11,7 +11,8 @@ from cli.application import invocation
 from cli.memories.memories import memory
 from cli.output import AsJson, ExportFile, counted, print_result, progress_bar, write_export
 from cli.pipeline.ingest import input_of
-from memory.memories.transfer import export_memories, import_memories, read_export
+from memory.memories.transfer import export_memories, import_memories
+from reverie.memories.transfer import read_export
 
 
 @memory.command("export")

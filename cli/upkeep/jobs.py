@@ -61,7 +61,7 @@ _BY_STORE: Final = ("stores", "workspaces")
 
 
 @dead.command("list")
-@takes(ListDeadLetters, leave_out=("offset",))
+@takes(ListDeadLetters, leave_out=("offset", "all_agents"))
 def list_dead_letters(context: typer.Context, call: ListDeadLetters, as_json: AsJson = False) -> None:
     """List the dead letters of all agents in the workspace, newest first."""
     command = invocation(context)

@@ -7,6 +7,7 @@ needed.
 from __future__ import annotations
 
 from reverie.memories import calls as memory_calls
+from reverie.memories.transfer import import_memories
 from reverie.methods import AsyncClient, Method, SyncClient, method
 from reverie.pipeline import calls as pipeline_calls
 from reverie.pipeline.ingesting import ingest, ingest_file
@@ -27,8 +28,9 @@ def _deleted(answer: Deleted) -> bool:
 class _Calls:
     """The methods of both clients."""
 
-    ingest = Method(ingest)
-    ingest_file = Method(ingest_file)
+    ingest = Method(ingest, pipeline_calls.IngestMessages)
+    ingest_file = Method(ingest_file, pipeline_calls.IngestFile)
+    files = method(pipeline_calls.ListFiles, lambda answer: answer.files)
     status = method(pipeline_calls.GetStatus)
     dead_letters = method(pipeline_calls.ListDeadLetters, lambda answer: answer.dead_letters)
     dead_letter = method(pipeline_calls.GetDeadLetter)
@@ -47,6 +49,8 @@ class _Calls:
     messages = method(session_calls.ListMessages, lambda answer: answer.messages)
     export_session = method(session_calls.ExportSession)
     forget_session = method(session_calls.ForgetSession, _deleted)
+    workspaces = method(session_calls.ListWorkspaces, lambda answer: answer.workspaces)
+    agents = method(session_calls.ListAgents, lambda answer: answer.agents)
     delete_workspace = method(session_calls.DeleteWorkspace, _deleted)
     start_session = method(session_calls.StartSession)
     close_session = method(session_calls.CloseSession)
@@ -68,7 +72,7 @@ class _Calls:
     delete_scratchpad_key = method(session_calls.DeleteScratchpadKey, _deleted)
     clear_scratchpad_keys = method(session_calls.ClearScratchpadKeys, lambda answer: answer.cleared)
 
-    working = Method(read_working_memory)
+    working = Method(read_working_memory, session_calls.GetWorkingMemory)
 
     remember = method(memory_calls.Remember)
     memory = method(memory_calls.GetMemory)
@@ -77,6 +81,8 @@ class _Calls:
     update_memory = method(memory_calls.UpdateMemory)
     forget = method(memory_calls.Forget, _deleted)
     memory_stats = method(memory_calls.GetMemoryStats)
+    export_memories = method(memory_calls.ExportMemories)
+    import_memories = Method(import_memories, memory_calls.ImportMemories)
     set_fact = method(memory_calls.SetFact)
     fact = method(memory_calls.GetFact)
     facts = method(memory_calls.ListFacts, lambda answer: answer.facts)
@@ -115,7 +121,7 @@ class _Calls:
     reminder = method(reminder_calls.GetReminder)
     reminders = method(reminder_calls.ListReminders)
     claim_reminders = method(reminder_calls.ClaimReminders, lambda answer: answer.claimed)
-    reminder_delivered = Method(confirm_delivery)
+    reminder_delivered = Method(confirm_delivery, reminder_calls.ConfirmReminder)
     cancel_reminder = method(reminder_calls.CancelReminder, _deleted)
     notifications = method(reminder_calls.ListNotifications)
     acknowledge_notifications = method(reminder_calls.AcknowledgeNotifications, lambda answer: answer.acknowledged)

@@ -32,11 +32,22 @@ _P = ParamSpec("_P")
 
 
 class Method(Generic[_P, _T]):
-    """A descriptor that turns a function of a connection into a method of both clients; see also `method`."""
+    """A descriptor that turns a function of a connection into a method of both clients; see also `method`.
 
-    def __init__(self, run: Callable[Concatenate[Connection, _P], _T], call: Callable[..., Any] | None = None) -> None:
+    `sends` is the declared call that the method sends; with `described_by_call` it has the arguments of that call, else
+    those of the function.
+    """
+
+    def __init__(
+        self,
+        run: Callable[Concatenate[Connection, _P], _T],
+        sends: Callable[..., Any],
+        *,
+        described_by_call: bool = False,
+    ) -> None:
+        self.sends = sends
         self._run = run
-        self._described_by = call or run
+        self._described_by = sends if described_by_call else run
         self._name = ""
 
     def __set_name__(self, _: type, name: str) -> None:
@@ -75,7 +86,7 @@ def method(call: Any, result: Callable[[Any], Any] | None = None) -> Any:
         response = connection.send(validated(call(*args, **kwargs)))
         return response if result is None else result(response)
 
-    return Method(run, call)
+    return Method(run, call, described_by_call=True)
 
 
 def _sync_function(run: Callable[..., Any]) -> Callable[..., Any]:

@@ -9,24 +9,17 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-import msgspec
-
 from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import to_memory
-from reverie.calls import validated
-from reverie.checks import check_label
 from reverie.clock import to_micros
-from reverie.errors import Rejected
-from reverie.memories.calls import SetFact
-from reverie.memories.checks import check_memory
-from reverie.memories.types import Memory, MemoryDraft, MemoryExport, MemoryImport
+from reverie.memories.transfer import check_export, check_version
+from reverie.memories.types import Memory, MemoryExport, MemoryImport
 from storage.memories.records import NewMemory
 from storage.stores import Store
 from storage.transaction import AgentRepositories
 
-SCHEMA_VERSION: Final = 1
 # Memories per transaction: some 100 ms of writing, so that other writers do not wait longer.
 _BATCH: Final = 500
 
@@ -37,21 +30,7 @@ def export_memories(memories: AgentMemories) -> MemoryExport:
     for store in memories.existing_stores():
         with store.reading() as tx:
             found += map(to_memory, tx.for_agent(memories.agent).memories.iterate())
-    return MemoryExport(memories=sorted(found, key=lambda memory: memory.created_at), schema_version=SCHEMA_VERSION)
-
-
-def read_export(document: bytes) -> MemoryExport:
-    """Decode a document that `export_memories` made. Raises `Rejected` for anything else and for a newer version."""
-    try:
-        version = msgspec.json.decode(document, type=_Versioned).schema_version
-        if version > SCHEMA_VERSION:
-            raise Rejected(
-                f"the document has schema version {version}, newer than {SCHEMA_VERSION}: upgrade Reverie",
-                field="schema_version",
-            )
-        return msgspec.json.decode(document, type=MemoryExport)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Rejected(f"this is no export of memories: {error}", field="file") from None
+    return MemoryExport(memories=sorted(found, key=lambda memory: memory.created_at))
 
 
 def import_memories(
@@ -66,13 +45,8 @@ def import_memories(
     Everything is checked before anything is stored. `progress` is called with (done, total). Raises `Rejected` naming
     the memory at fault.
     """
-    for position, memory in enumerate(document.memories):
-        try:
-            _check(memory, now)
-        except Rejected as error:
-            raise Rejected(
-                f"memory {position} ({memory.id}): {error}; nothing was imported", field=error.field
-            ) from error
+    check_version(document.schema_version)
+    check_export(document.memories)
     added = done = 0
     written: dict[str, Store] = {}
     for tier in ("workspace", "account"):
@@ -88,28 +62,6 @@ def import_memories(
                 progress(done, len(document.memories))
             written[store.name] = store
     return MemoryImport(added=added, present=len(document.memories) - added), list(written.values())
-
-
-class _Versioned(msgspec.Struct):
-    schema_version: int
-
-
-def _check(memory: Memory, now: int) -> None:
-    if memory.superseded_by is not None:
-        raise Rejected("it is superseded: only current memories can be imported", field="superseded_by")
-    # Without its end: a memory that has expired since may be imported.
-    draft = convert(memory, MemoryDraft, expires_at=None)
-    if memory.tags != check_memory(draft, now=now).tags:
-        raise Rejected("tags must be trimmed, lower case and different", field="tags")
-    if memory.access_count < 0:
-        raise Rejected("access_count must not be negative", field="access_count")
-    for field in ("created_at", "updated_at", "accessed_at", "expires_at"):
-        moment = getattr(memory, field)
-        if moment is not None and moment.tzinfo is None:
-            raise Rejected(f"{field} needs a time zone", field=field)
-    check_label("note_id", memory.note_id)
-    if (memory.category, memory.key, memory.value) != (None, None, None):
-        validated(SetFact(memory.category or "", memory.key or "", memory.value or ""))
 
 
 def _add(rows: AgentRepositories, memory: Memory, now: int) -> bool:

@@ -23,7 +23,8 @@ def _list_dead_letters(services: Services, caller: Caller, call: calls.ListDeadL
     if store is None:
         return DeadLetterList(dead_letters=[])
     with store.reading() as tx:
-        letters = tx.for_agent(caller.agent).dead_letters.list(limit=call.limit, offset=call.offset)
+        listed = tx.dead_letters if call.all_agents else tx.for_agent(caller.agent).dead_letters
+        letters = listed.list(limit=call.limit, offset=call.offset)
     return DeadLetterList(dead_letters=[to_dead_letter(record, with_payload=False) for record in letters])
 
 

@@ -1,14 +1,15 @@
-"""POST /v1/messages and POST /v1/files: put the messages and files of agents into the inbox."""
+"""/v1/messages and /v1/files: put the messages and files of agents into the inbox, and list the files."""
 
 from __future__ import annotations
 
 from typing import Final
 
+from memory.conversion import convert
 from reverie.checks import check_wait
 from reverie.pipeline import calls
 from reverie.pipeline.items import build_file, build_session
 from reverie.pipeline.submission import Submission, enqueue, prepare_messages, single
-from reverie.pipeline.types import Receipt
+from reverie.pipeline.types import File, FileList, Receipt
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
@@ -47,6 +48,16 @@ def _ingest_file(services: Services, caller: Caller, call: calls.IngestFile) -> 
         item_id=call.id,
     )
     return _deliver(services, caller, single(payload), call)
+
+
+@endpoints.serves(calls.ListFiles)
+def _list_files(services: Services, caller: Caller, call: calls.ListFiles) -> FileList:
+    store = services.existing_store(caller.workspace)
+    if store is None:
+        return FileList(files=[])
+    with store.reading() as tx:
+        found = tx.for_agent(caller.agent).files.page(session=call.session, limit=call.limit, offset=call.offset)
+    return FileList(files=[convert(record, File) for record in found])
 
 
 def _deliver(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
 from storage.recall.index import SearchIndex
@@ -19,6 +20,25 @@ class FileVersion(NamedTuple):
     accepted_at: int
 
 
+@dataclass(frozen=True, slots=True)
+class FileRecord:
+    """A stored file without its text. `bytes` is the length of the text in UTF-8; times are microseconds."""
+
+    id: str
+    source_uri: str
+    session: str | None
+    bytes: int
+    tags: list[str]
+    metadata: dict[str, Any]
+    created_at: int
+
+
+_SELECT: Final = (
+    f"SELECT {select_list(FileRecord, 'f', session='s.id', bytes='octet_length(f.content)')} FROM files AS f"
+    " LEFT JOIN sessions AS s ON s.row_id = f.session_row"
+)
+
+
 class Files(AgentRepository):
     """The files of one agent within one transaction."""
 
@@ -26,6 +46,12 @@ class Files(AgentRepository):
         """Return the stored version of a source, or None."""
         sql = f"SELECT {select_list(FileVersion)} FROM files WHERE {_OF_SOURCE}"
         return self._record(FileVersion, sql, uri=source_uri, session_row=session_row)
+
+    def page(self, *, session: str | None = None, limit: int = 50, offset: int = 0) -> list[FileRecord]:
+        """Return files, the newest first; with `session` only those of that session."""
+        condition = "" if session is None else " AND s.id = :session"
+        sql = f"{_SELECT} WHERE f.agent_id = :agent{condition} ORDER BY f.row_id DESC LIMIT :limit OFFSET :offset"
+        return self._records(FileRecord, sql, session=session, limit=limit, offset=offset)
 
     def is_searchable(self, row_id: int, *, with_vectors: bool) -> bool:
         """Return whether recall can find a file: it is chunked, and with `with_vectors` every chunk is indexed."""

@@ -10,10 +10,11 @@ import msgspec
 import pytest
 
 from memory.memories.memories import memory_stats
-from memory.memories.transfer import export_memories, import_memories, read_export
+from memory.memories.transfer import export_memories, import_memories
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected
+from reverie.memories.transfer import read_export
 from storage.stores import Stores
 from support.knowing import Knowing
 

@@ -11,6 +11,7 @@ from reverie.calls import Call, Paged, Queried
 from reverie.fields import ChannelId, Limit, Metadata, Offset, SessionId, check_tags, checked, label
 from reverie.memories.checks import check_any, check_changes, check_fact_key, check_memory, check_note
 from reverie.memories.types import (
+    EXPORT_VERSION,
     Confidence,
     Content,
     Fact,
@@ -24,6 +25,8 @@ from reverie.memories.types import (
     Memory,
     MemoryChanges,
     MemoryDraft,
+    MemoryExport,
+    MemoryImport,
     MemoryList,
     MemoryStats,
     Note,
@@ -39,6 +42,8 @@ from reverie.types import Deleted
 
 # The client waits this much longer than the server for the response to a call that waits for workers.
 _MARGIN_SECONDS = 5.0
+# Some 100,000 memories are read or written in this time.
+_TRANSFER_SECONDS = 120.0
 
 MemoryId = Annotated[str, label("The id of a memory, fact or note.")]
 NoteId = Annotated[str, label("The id of a note.")]
@@ -134,6 +139,25 @@ class GetMemoryStats(Call[MemoryStats], frozen=True):
     """Return how many memories there are, by tier, lifetime, kind and source."""
 
     route: ClassVar = "GET /v1/memories/stats"
+
+
+class ExportMemories(Call[MemoryExport], frozen=True):
+    """Return all current memories, facts and notes, also those of the account, the oldest first."""
+
+    route: ClassVar = "GET /v1/export"
+    response_timeout_seconds: ClassVar = _TRANSFER_SECONDS
+
+
+class ImportMemories(Call[MemoryImport], frozen=True):
+    """Add the memories of an export that are not stored yet; an existing id, note or fact stays as it is.
+
+    Raises `Rejected` naming the memory that cannot be imported; then nothing was imported.
+    """
+
+    route: ClassVar = "POST /v1/import"
+    response_timeout_seconds: ClassVar = _TRANSFER_SECONDS
+    memories: list[Memory]
+    schema_version: int = EXPORT_VERSION
 
 
 class _Fact(Call[Fact], frozen=True):

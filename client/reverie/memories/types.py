@@ -11,12 +11,15 @@ from msgspec import UNSET, Meta, UnsetType
 
 from reverie.contract import MAX_NAME_CHARACTERS
 from reverie.fields import Metadata, OwnId, bounded_text, check_tags, checked, label
+from reverie.types import ListResult
 
 # A memory is a statement, not a document: documents are ingested as files.
 MAX_MEMORY_BYTES: Final = 64 * 1024
 MAX_VALUE_BYTES: Final = 8 * 1024
 MAX_KEY_CHARACTERS: Final = 128
 MAX_SOURCE_CHARACTERS: Final = 64
+# The version of the document that an export is.
+EXPORT_VERSION: Final = 1
 
 Tier = Literal["conversation", "channel", "workspace", "account"]
 Lifetime = Literal["long_term", "short_term", "conversation"]
@@ -136,22 +139,14 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
     ok: bool = True
 
 
-class FoundMemories(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FoundMemories(ListResult[Memory], frozen=True, kw_only=True, omit_defaults=True):
     """The response to `search_memories`, best first. `degraded` is why results are fewer or worse than requested."""
 
     results: list[Memory]
     degraded: str = ""
 
-    def __iter__(self) -> Any:
-        """Iterate over the memories."""
-        return iter(self.results)
 
-    def __len__(self) -> int:
-        """Return the number of memories."""
-        return len(self.results)
-
-
-class MemoryList(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryList(ListResult[Memory], frozen=True, kw_only=True):
     """A page of memories, newest first."""
 
     memories: list[Memory]
@@ -176,11 +171,11 @@ class MemoryStats(msgspec.Struct, frozen=True, kw_only=True):
     newest: datetime | None = None
 
 
-class MemoryExport(msgspec.Struct, frozen=True, kw_only=True):
+class MemoryExport(ListResult[Memory], frozen=True, kw_only=True):
     """The current memories, facts and notes, oldest first."""
 
     memories: list[Memory]
-    schema_version: int = 1
+    schema_version: int = EXPORT_VERSION
 
 
 class MemoryImport(msgspec.Struct, frozen=True, kw_only=True):
@@ -209,7 +204,7 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     superseded_at: datetime | None = None
 
 
-class FactList(msgspec.Struct, frozen=True, kw_only=True):
+class FactList(ListResult[Fact], frozen=True, kw_only=True):
     """A page of facts."""
 
     facts: list[Fact]
@@ -242,7 +237,7 @@ class NoteDraft(_Content, kw_only=True, frozen=True):
     metadata: Metadata = {}
 
 
-class NoteList(msgspec.Struct, frozen=True, kw_only=True):
+class NoteList(ListResult[Note], frozen=True, kw_only=True):
     """A page of notes, newest first."""
 
     notes: list[Note]

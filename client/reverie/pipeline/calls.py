@@ -10,9 +10,9 @@ from msgspec import Meta, field
 from reverie import contract
 from reverie.calls import Call, Paged
 from reverie.contract import WaitFor
-from reverie.fields import MAX_COUNT
+from reverie.fields import MAX_COUNT, SessionId
 from reverie.pipeline.status import PipelineStatus
-from reverie.pipeline.types import DeadLetter, DeadLetterList, Receipt
+from reverie.pipeline.types import DeadLetter, DeadLetterList, FileList, Receipt
 from reverie.types import Deleted
 
 Wait = Annotated[WaitFor, Meta(description="Return once the messages are queued, stored or searchable.")]
@@ -54,16 +54,24 @@ class IngestFile(Call[Receipt], kw_only=True, frozen=True):
     timeout_seconds: float = 30.0
 
 
+class ListFiles(Paged[FileList], kw_only=True, frozen=True):
+    """List the documents that were ingested, newest first, without their text."""
+
+    route: ClassVar = "GET /v1/files"
+    session: Annotated[SessionId | None, Meta(description="Only of this session.")] = None
+
+
 class GetStatus(Call[PipelineStatus], frozen=True):
     """Return the status of the pipeline."""
 
     route: ClassVar = "GET /v1/status"
 
 
-class ListDeadLetters(Paged[DeadLetterList], frozen=True):
+class ListDeadLetters(Paged[DeadLetterList], kw_only=True, frozen=True):
     """List this agent's dead letters, which are work that failed for good, newest first and without payloads."""
 
     route: ClassVar = "GET /v1/dead-letters"
+    all_agents: Annotated[bool, Meta(description="List those of all agents of the workspace.")] = False
 
 
 class GetDeadLetter(Call[DeadLetter], frozen=True):

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
 from reverie.errors import Rejection
+from reverie.types import ListResult
 
 
 class Receipt(msgspec.Struct, frozen=True, kw_only=True):
@@ -21,6 +22,24 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     rejected: list[Rejection] = []
     trace: str = ""
     degraded: str = ""
+
+
+class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A document that was ingested; its text is found by `recall`."""
+
+    id: str
+    source_uri: str
+    created_at: datetime
+    bytes: int
+    session: str | None = None
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+
+
+class FileList(ListResult[File], frozen=True, kw_only=True):
+    """A page of files, newest first."""
+
+    files: list[File]
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -39,7 +58,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     payload: str | None = None
 
 
-class DeadLetterList(msgspec.Struct, frozen=True, kw_only=True):
+class DeadLetterList(ListResult[DeadLetter], frozen=True, kw_only=True):
     """A page of dead letters, newest first."""
 
     dead_letters: list[DeadLetter]

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from reverie.sessions.types import Message
+from reverie.types import ListResult
 
 
 class RetrieverScore(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,20 +64,12 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     explanation: Explanation | None = None
 
 
-class RecallResponse(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class RecallResponse(ListResult[RecallResult], frozen=True, kw_only=True, omit_defaults=True):
     """The results of a recall, best first. `degraded` says why they are fewer or worse than requested."""
 
     results: list[RecallResult]
     mode: Literal["keyword", "vector", "hybrid"]
     degraded: str = ""
-
-    def __iter__(self) -> Any:
-        """Iterate over the results."""
-        return iter(self.results)
-
-    def __len__(self) -> int:
-        """Return the number of results."""
-        return len(self.results)
 
 
 class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -154,7 +147,7 @@ class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
     excerpt: str
 
 
-class FoundSessions(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FoundSessions(ListResult[FoundSession], frozen=True, kw_only=True, omit_defaults=True):
     """The response to `search_sessions`, best first."""
 
     results: list[FoundSession]
@@ -179,7 +172,7 @@ class RecallEvent(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     account: bool = False
 
 
-class RecallEventList(msgspec.Struct, frozen=True, kw_only=True):
+class RecallEventList(ListResult[RecallEvent], frozen=True, kw_only=True):
     """A page of recall events: newest recall first, the best result of each first."""
 
     recall_events: list[RecallEvent]

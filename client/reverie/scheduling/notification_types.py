@@ -7,6 +7,8 @@ from typing import Literal
 
 import msgspec
 
+from reverie.types import ListResult
+
 NotificationKind = Literal["run", "alert", "disabled"]
 
 
@@ -33,7 +35,7 @@ class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     acknowledged_at: datetime | None = None
 
 
-class NotificationPage(msgspec.Struct, frozen=True, kw_only=True):
+class NotificationPage(ListResult[Notification], frozen=True, kw_only=True):
     """A page of notifications, oldest first, and the total number that match."""
 
     notifications: list[Notification]

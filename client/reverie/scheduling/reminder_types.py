@@ -8,6 +8,7 @@ from typing import Annotated, Final, Literal
 import msgspec
 
 from reverie.fields import ChannelId, OwnId, SessionId, bounded_text, label
+from reverie.types import ListResult
 
 MAX_MESSAGE_BYTES: Final = 16 * 1024
 
@@ -63,7 +64,7 @@ class ReminderDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     delivery: Delivery = "auto"
 
 
-class ReminderPage(msgspec.Struct, frozen=True, kw_only=True):
+class ReminderPage(ListResult[Reminder], frozen=True, kw_only=True):
     """A page of reminders in the order in which they are due, and the total number that match."""
 
     reminders: list[Reminder]
@@ -77,7 +78,7 @@ class ClaimedReminder(msgspec.Struct, frozen=True, kw_only=True):
     token: str
 
 
-class ClaimedReminders(msgspec.Struct, frozen=True, kw_only=True):
+class ClaimedReminders(ListResult[ClaimedReminder], frozen=True, kw_only=True):
     """The claimed reminders, in the order in which they were due."""
 
     claimed: list[ClaimedReminder]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import datetime
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 from msgspec import UNSET, Meta, UnsetType
@@ -13,6 +13,7 @@ from reverie.contract import MAX_CONTENT_BYTES
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, OwnId, SessionId, bounded_text, checked, label
 from reverie.scheduling.cadence_types import Cadence
+from reverie.types import ListResult
 
 MAX_GOAL_BYTES: Final = 16 * 1024
 MAX_OUTPUT_BYTES: Final = MAX_CONTENT_BYTES
@@ -134,19 +135,11 @@ class ScheduleChanges(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
     recall_limit: RecallLimit | UnsetType = UNSET
 
 
-class SchedulePage(msgspec.Struct, frozen=True, kw_only=True):
+class SchedulePage(ListResult[Schedule], frozen=True, kw_only=True):
     """A page of schedules, newest first, and the total number that match."""
 
     schedules: list[Schedule]
     total: int
-
-    def __iter__(self) -> Any:
-        """Iterate over the schedules of this page."""
-        return iter(self.schedules)
-
-    def __len__(self) -> int:
-        """Return the number of schedules of this page."""
-        return len(self.schedules)
 
 
 class ScheduleCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -181,7 +174,7 @@ class ScheduleRun(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     notified: bool = False
 
 
-class ScheduleRunList(msgspec.Struct, frozen=True, kw_only=True):
+class ScheduleRunList(ListResult[ScheduleRun], frozen=True, kw_only=True):
     """Runs of a schedule, newest first."""
 
     runs: list[ScheduleRun]
@@ -202,7 +195,7 @@ class RunReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, f
     notify: bool | None = None
 
 
-class NextRuns(msgspec.Struct, frozen=True, kw_only=True):
+class NextRuns(ListResult[datetime], frozen=True, kw_only=True):
     """The next times of a schedule, in UTC and in the time zone of its cadence."""
 
     at: list[datetime]

@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from reverie.calls import Call, InSession
+from reverie.calls import Call, InSession, Paged
 from reverie.checks import check_depth, check_json, check_label, check_text
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, Limit, Metadata, Offset, checked, label
@@ -16,6 +16,7 @@ from reverie.recall.calls import TokenBudget
 from reverie.sessions.channel_types import Channel, ChannelList
 from reverie.sessions.scratchpad_types import Cleared, ScratchpadEntries, ScratchpadEntry, ScratchpadList
 from reverie.sessions.types import Compacted, MessageList, Session, SessionExport, SessionList, SessionSummary
+from reverie.sessions.workspace_types import AgentList, WorkspaceList
 from reverie.types import Deleted
 
 # A scratchpad is for what an agent needs while it works: a page, not a store.
@@ -142,6 +143,18 @@ class DeleteWorkspace(Call[Deleted], frozen=True):
     """Delete the whole workspace of this client permanently, for all agents; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/workspace"
+
+
+class ListWorkspaces(Paged[WorkspaceList], frozen=True):
+    """List all workspaces with the numbers of their agents, sessions and memories, by name."""
+
+    route: ClassVar = "GET /v1/workspaces"
+
+
+class ListAgents(Paged[AgentList], frozen=True):
+    """List the agents of this client's workspace with the numbers of their sessions and memories, by name."""
+
+    route: ClassVar = "GET /v1/agents"
 
 
 class StartSession(InSession[Session], kw_only=True, frozen=True):

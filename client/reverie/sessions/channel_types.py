@@ -6,6 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from reverie.types import ListResult
+
 
 class Channel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A channel with the number of its sessions and memories.
@@ -21,7 +23,7 @@ class Channel(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     created_at: datetime | None = None
 
 
-class ChannelList(msgspec.Struct, frozen=True, kw_only=True):
+class ChannelList(ListResult[Channel], frozen=True, kw_only=True):
     """All channels: the default first, then by id."""
 
     channels: list[Channel]

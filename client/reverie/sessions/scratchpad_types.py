@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from reverie.types import ListResult
 
-class ScratchpadList(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+
+class ScratchpadList(ListResult[str], frozen=True, kw_only=True, omit_defaults=True):
     """The list of a session and when it was last written; empty if it never was."""
 
     items: list[str]
@@ -24,7 +26,7 @@ class ScratchpadEntry(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: datetime
 
 
-class ScratchpadEntries(msgspec.Struct, frozen=True, kw_only=True):
+class ScratchpadEntries(ListResult[ScratchpadEntry], frozen=True, kw_only=True):
     """All keys of a session, sorted by key."""
 
     entries: list[ScratchpadEntry]

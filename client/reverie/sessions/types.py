@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from reverie.types import ListResult
+
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One message of a session."""
@@ -29,7 +31,7 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     consolidated_at: datetime | None = None
 
 
-class MessageList(msgspec.Struct, frozen=True, kw_only=True):
+class MessageList(ListResult[Message], frozen=True, kw_only=True):
     """A page of messages, oldest first."""
 
     messages: list[Message]
@@ -53,7 +55,7 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
 
 
-class SessionList(msgspec.Struct, frozen=True, kw_only=True):
+class SessionList(ListResult[Session], frozen=True, kw_only=True):
     """A page of sessions, most recently active first."""
 
     sessions: list[Session]

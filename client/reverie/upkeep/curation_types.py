@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 
+from reverie.types import ListResult
+
 
 class CurationChange(msgspec.Struct, frozen=True, kw_only=True):
     """A row before and after the change: `before` is null for an added row, `after` for a deleted one."""
@@ -34,14 +36,14 @@ class CurationEntry(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     changes: list[CurationChange] = []
 
 
-class CurationList(msgspec.Struct, frozen=True, kw_only=True):
+class CurationList(ListResult[CurationEntry], frozen=True, kw_only=True):
     """A page of entries, newest first."""
 
     entries: list[CurationEntry]
 
 
-class Undone(msgspec.Struct, frozen=True, kw_only=True):
+class Undone(ListResult[str], frozen=True, kw_only=True):
     """The response to `undo_all`: ids of undone entries, and the reason for each that could not be undone."""
 
     undone: list[str]
-    failed: dict[str, str] = {}
+    failed: dict[str, str] = {}  # noqa: RUF012 - msgspec copies it

@@ -6,6 +6,8 @@ from datetime import datetime
 
 import msgspec
 
+from reverie.types import ListResult
+
 
 class Commit(msgspec.Struct, frozen=True, kw_only=True):
     """A commit of an agent's memory files: its id, time, message and changed files."""
@@ -30,7 +32,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     refused: list[RefusedFile] = []
 
 
-class CommitList(msgspec.Struct, frozen=True, kw_only=True):
+class CommitList(ListResult[Commit], frozen=True, kw_only=True):
     """Commits, newest first."""
 
     commits: list[Commit]
@@ -60,7 +62,7 @@ class Promotion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     content: str | None = None
 
 
-class PromotionList(msgspec.Struct, frozen=True, kw_only=True):
+class PromotionList(ListResult[Promotion], frozen=True, kw_only=True):
     """A page of promotions, newest first."""
 
     promotions: list[Promotion]

@@ -1,0 +1,160 @@
+"""Calls about whole workspaces, through the client: workspaces, agents, files, exports, dead letters."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx2
+import msgspec
+import pytest
+
+from reverie import AsyncReverie, Reverie
+from reverie.errors import Rejected
+from reverie.memories.transfer import _PART_ITEMS
+from reverie.sessions.workspace_types import AgentSummary, WorkspaceSummary
+from storage.pipeline.records import NewDeadLetter
+from support.http import running_server
+from support.stages import drain
+from worker.runtime import Runtime
+
+_HELLO = [{"role": "user", "content": "hello"}]
+
+
+@pytest.fixture
+def url(runtime: Runtime) -> Iterator[str]:
+    """A server over an empty data folder."""
+    with running_server(runtime) as address:
+        yield address
+
+
+@pytest.fixture
+def ana(url: str) -> Iterator[Reverie]:
+    """A client of ana's."""
+    with Reverie("ana", url=url) as client:
+        yield client
+
+
+def test_workspaces_and_agents_are_listed_with_what_they_hold(ana: Reverie, url: str, runtime: Runtime) -> None:
+    """Given two agents and two workspaces, then each is listed with its sessions and current memories."""
+    assert (ana.workspaces(), ana.agents()) == ([], [])
+    ana.remember("Kate takes oat milk")
+    ana.remember("Answers are to be short", tier="account", kind="preference")
+    over = ana.remember("It is over tomorrow", expires_at=datetime.now(UTC) + timedelta(days=1)).id
+    with runtime.store("default").writing() as tx:
+        memories = tx.for_agent("ana").memories
+        memories.change(memories.get(over).row_id, now=runtime.now(), expires_at=runtime.now() - 1)
+    with Reverie("lif", url=url) as lif, Reverie("lif", url=url, workspace="trips") as there:
+        lif.ingest("s1", _HELLO)
+        there.remember("The ferry leaves at nine")
+        drain(runtime)
+        assert ana.workspaces() == [
+            WorkspaceSummary(name="default", agents=2, sessions=1, memories=1),
+            WorkspaceSummary(name="trips", agents=1, sessions=0, memories=1),
+        ]
+        assert ana.workspaces(limit=1, offset=1) == [WorkspaceSummary(name="trips", agents=1, sessions=0, memories=1)]
+        assert ana.agents() == [
+            AgentSummary(name="ana", sessions=0, memories=2),
+            AgentSummary(name="lif", sessions=1, memories=0),
+        ]
+        assert there.agents() == [
+            AgentSummary(name="ana", sessions=0, memories=1),
+            AgentSummary(name="lif", sessions=0, memories=1),
+        ]
+    assert httpx2.get(f"{url}/v1/workspaces").json()["workspaces"][0]["agents"] == 2
+
+
+def test_a_workspace_that_cannot_be_read_is_listed_with_its_error(ana: Reverie, runtime: Runtime) -> None:
+    """Given a damaged file, then the list names the error, and the other workspaces have their numbers."""
+    ana.remember("Kate takes oat milk")
+    path = runtime.stores.database_path("broken")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"this is no database" * 100)
+    broken, good = ana.workspaces()
+    assert (broken.name, broken.memories) == ("broken", 0)
+    assert broken.error
+    assert good == WorkspaceSummary(name="default", agents=1, sessions=0, memories=1)
+
+
+def test_files_are_listed_without_their_text(ana: Reverie, url: str, runtime: Runtime) -> None:
+    """Given files of two sessions, then they are listed newest first, with the size of the text, for their agent."""
+    assert ana.files() == []
+    ana.ingest_file("file:///a.md", "Größe", tags=["x"], metadata={"page": 1})
+    ana.ingest_file("file:///b.md", "other", session="s")
+    drain(runtime)
+    newest, oldest = ana.files()
+    assert (newest.source_uri, newest.session, newest.bytes) == ("file:///b.md", "s", 5)
+    assert (oldest.source_uri, oldest.bytes, oldest.tags, oldest.metadata) == ("file:///a.md", 7, ["x"], {"page": 1})
+    assert ana.files(session="s") == [newest]
+    assert ana.files(limit=1, offset=1) == [oldest]
+    with Reverie("lif", url=url) as lif:
+        assert lif.files() == []
+
+
+def test_an_export_is_imported_by_another_agent_in_requests_of_bounded_size(
+    ana: Reverie, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given more memories than a request takes, then all arrive once, by both clients."""
+    monkeypatch.setattr("reverie.memories.transfer._PART_ITEMS", 2)
+    assert _PART_ITEMS > 2
+    for number in range(5):
+        ana.remember(f"number {number}", id=f"m{number}")
+    ana.set_fact("a", "b", "c")
+    document = ana.export_memories()
+    assert [memory.id for memory in document][:5] == [f"m{number}" for number in range(5)]
+    with Reverie("lif", url=url, workspace="other") as lif:
+        imported = lif.import_memories(document)
+        assert (imported.added, imported.present) == (6, 0)
+        assert [memory.id for memory in lif.export_memories()] == [memory.id for memory in document]
+
+    async def again() -> Any:
+        async with AsyncReverie("lif", url=url, workspace="other") as client:
+            return await client.import_memories(msgspec.json.encode(document))
+
+    imported = asyncio.run(again())
+    assert (imported.added, imported.present) == (0, 6)
+
+
+def test_an_import_with_a_mistake_sends_nothing(ana: Reverie, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a mistake in the last of several requests, then nothing is imported; the server checks it, too."""
+    monkeypatch.setattr("reverie.memories.transfer._PART_ITEMS", 1)
+    for number in range(3):
+        ana.remember(f"number {number}", id=f"m{number}")
+    document = msgspec.to_builtins(ana.export_memories())
+    document["memories"][2]["importance"] = 2.0
+    body = msgspec.json.encode(document)
+    with Reverie("lif", url=url) as lif:
+        with pytest.raises(Rejected, match=r"memory 2 \(m2\): .*importance.*; nothing was imported"):
+            lif.import_memories(body)
+        assert lif.memories() == []
+    answer = httpx2.post(f"{url}/v1/import", content=body, headers={"X-Reverie-Agent": "lif"})
+    assert (answer.status_code, answer.json()["field"]) == (422, "importance")
+    newer = httpx2.post(
+        f"{url}/v1/import", json={"memories": [], "schema_version": 2}, headers={"X-Reverie-Agent": "lif"}
+    )
+    assert newer.status_code == 422
+    assert "newer than 1" in newer.json()["detail"]
+
+
+def test_dead_letters_of_a_workspace_are_those_of_all_its_agents(ana: Reverie, runtime: Runtime) -> None:
+    """Given a dead letter of each of two agents, then the list has both only if all agents are asked for."""
+    with runtime.store("default").writing() as tx:
+        letters = [
+            NewDeadLetter(
+                agent=agent,
+                stage="ingest",
+                item_id="i",
+                payload=b"{}",
+                error_type="Rejected",
+                error="no",
+                attempts=1,
+                session=None,
+                trace="t",
+            )
+            for agent in ("ana", "lif")
+        ]
+        tx.dead_letters.add(letters, now=runtime.now())
+    assert [letter.agent for letter in ana.dead_letters()] == ["ana"]
+    assert [letter.agent for letter in ana.dead_letters(all_agents=True)] == ["lif", "ana"]

@@ -1,0 +1,73 @@
+"""Every declared call has the same faces: a method of both clients, a route of the server, and its description."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import pkgutil
+from collections import Counter
+from typing import Any, get_origin, get_type_hints
+
+import pytest
+
+import reverie
+from reverie import AsyncReverie, Reverie
+from reverie.calls import Call, response_type, route_of
+from reverie.client import _Calls
+from reverie.methods import Method
+from reverie.types import ListResult
+from server.app import _ROOMS
+
+
+def _declared(kind: type[Call[Any]] = Call) -> set[type[Call[Any]]]:
+    """Return all calls with a route that the modules of the client declare."""
+    for module in pkgutil.walk_packages(reverie.__path__, "reverie."):
+        if module.name.rpartition(".")[2].endswith("calls"):
+            importlib.import_module(module.name)
+    found = {kind} if kind.route and kind.__module__.startswith("reverie.") else set()
+    return found.union(*(_declared(below) for below in kind.__subclasses__()))
+
+
+def _methods() -> dict[str, Method[Any, Any]]:
+    return {name: value for name, value in vars(_Calls).items() if isinstance(value, Method)}
+
+
+def test_every_call_is_a_method_of_the_clients() -> None:
+    """Given the declared calls, then each is sent by exactly one method of the clients."""
+    sent = Counter(method.sends for method in _methods().values())
+    assert set(sent) == _declared()
+    assert set(sent.values()) == {1}
+
+
+@pytest.mark.parametrize("client", [Reverie, AsyncReverie])
+def test_both_clients_have_every_method(client: type) -> None:
+    """Given the methods, then both clients have each of them with its documentation and without an open argument."""
+    for name in _methods():
+        method = getattr(client, name)
+        assert method.__doc__, name
+        kinds = {parameter.kind for parameter in inspect.signature(method).parameters.values()}
+        assert not kinds & {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}, name
+        assert inspect.iscoroutinefunction(method) == (client is AsyncReverie), name
+
+
+def test_all_results_that_are_lists_behave_alike() -> None:
+    """Given the responses whose first field is a list, then each can be iterated, indexed and counted."""
+    lists = {
+        kind
+        for kind in map(response_type, _declared())
+        if get_origin(get_type_hints(kind)[kind.__struct_fields__[0]]) is list
+    }
+    assert {kind for kind in map(response_type, _declared()) if issubclass(kind, ListResult)} == lists
+    for kind in lists:
+        others = dict.fromkeys(kind.__struct_fields__[1:])
+        result = kind(**{kind.__struct_fields__[0]: ["a", "b", "c"]}, **others)
+        assert (list(result), len(result), result[0], result[1:]) == (["a", "b", "c"], 3, "a", ["b", "c"]), kind
+
+
+def test_every_call_is_served_once() -> None:
+    """Given the rooms of the server, then each declared call is served, under a route of its own."""
+    served = Counter(kind for room in _ROOMS for kind in room.endpoints.kinds)
+    assert set(served) == _declared()
+    assert set(served.values()) == {1}
+    routes = Counter(route_of(kind)[:2] for kind in served)
+    assert set(routes.values()) == {1}
