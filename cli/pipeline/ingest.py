@@ -41,9 +41,10 @@ def ingest(
     ] = 60.0,
     as_json: AsJson = False,
 ) -> None:
-    """Hand over messages: a JSON list, one per line, or objects with `session` and `messages`.
+    """Hand over messages: a JSON list, one message per line, or conversations with `session` and `messages`.
 
-    Both may name `session`, `user`, `provider`, `chat_id` and `channel`; the options are for those that do not.
+    A message or a conversation may name `session`, `user`, `provider`, `chat_id` and `channel`; the options are for
+    those that do not.
     """
     if wait not in contract.WAITS:
         raise Rejected(f"--wait is {wait!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")

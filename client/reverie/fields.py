@@ -78,7 +78,7 @@ def check_fields(struct: _S) -> _S:
 
 @cache
 def _checks_of(kind: type[Struct]) -> tuple[tuple[str, str, Check], ...]:
-    """Return the checks of a struct: the field, its name in JSON, which errors use, and the check."""
+    """Return the checks of a struct, each as the field, its name in JSON (for errors) and the check."""
     hints = get_type_hints(kind, include_extras=True)
     names = zip(kind.__struct_fields__, kind.__struct_encode_fields__, strict=True)
     return tuple((field, name, check) for field, name in names for check in _checks_in(hints[field]))
