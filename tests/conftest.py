@@ -9,11 +9,16 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from reverie.clock import now_micros
 from support.broker import running_valkey
 from worker.runtime import Runtime
 from worker.settings import Settings
+
+# By default a test fails when an example takes 200 ms, or making examples a second: that depends on the machine.
+settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("untimed")
 
 
 @pytest.fixture(autouse=True)

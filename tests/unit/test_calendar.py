@@ -137,7 +137,7 @@ def expressions(draw: st.DrawFn) -> str:
     return f"{field(0, 59)} {field(0, 23)} {field(1, 28)} {month} {weekday}"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(expression=expressions(), zone=st.sampled_from(ZONES), minute=st.integers(0, 700 * 1_440))
 def test_any_expression_fires_as_on_the_walked_clock(expression: str, zone: str, minute: int) -> None:
     """Given any expression and any moment, then the next ten firings and the last one are those expected."""
@@ -153,7 +153,7 @@ def test_any_expression_fires_as_on_the_walked_clock(expression: str, zone: str,
         assert last_due(cron, before[0], now) == (before[-1], len(before))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 @given(
     expression=expressions(),
     zone=st.sampled_from([*ZONES, "Pacific/Apia", "Asia/Kathmandu", "Africa/Casablanca", "Africa/Monrovia"]),

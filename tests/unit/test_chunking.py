@@ -210,7 +210,7 @@ def test_what_there_is_no_time_to_cut_is_left_for_the_next(pipe: Pipeline, monke
 
 
 @given(TEXTS)
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_of_any_text_no_chunk_is_too_long_and_no_word_is_lost(text: str) -> None:
     """Given any Unicode, then each chunk is within the limit, and each word up to half of it is in one of them."""
     chunks = texts(text)
@@ -221,7 +221,7 @@ def test_of_any_text_no_chunk_is_too_long_and_no_word_is_lost(text: str) -> None
 
 
 @given(PROSE, st.none() | st.text(st.characters(categories=["L"]), min_size=1, max_size=256))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_cutting_is_the_same_each_time_and_keeps_every_word_of_prose(words: list[str], name: str | None) -> None:
     """Given prose, then two cuts are equal to the hash, and every word is in some chunk."""
     text = " ".join(words)
@@ -232,7 +232,7 @@ def test_cutting_is_the_same_each_time_and_keeps_every_word_of_prose(words: list
 
 
 @given(TEXTS)
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_normalising_twice_is_normalising_once(text: str) -> None:
     """Given any text, then its normal form is its own normal form, in NFC and without blanks at the ends."""
     once = normalise(text)

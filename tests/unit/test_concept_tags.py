@@ -33,14 +33,14 @@ def assert_within_bounds(text: str) -> None:
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_tags_of_any_text_keep_the_bounds(text: str) -> None:
     """Given any text, when its tags are derived twice, then both are the same and within every bound."""
     assert_within_bounds(text)
 
 
 @given(st.text(alphabet=_ALPHABET, max_size=120))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_the_tags_of_texts_made_of_awkward_characters_keep_the_bounds(text: str) -> None:
     """Given joiners, marks, digits of several scripts and ligatures in any order, then the bounds hold."""
     assert_within_bounds(text)

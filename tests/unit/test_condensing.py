@@ -54,7 +54,7 @@ def test_sentences_are_found_as_a_reader_would(text: str, sentences: list[str]) 
 
 
 @given(st.text(max_size=400))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_any_text_gives_sentences_of_one_line_each(text: str) -> None:
     """Given any text, then its sentences are not empty, on one line, and of bounded length."""
     for sentence in split_sentences(text):
@@ -209,7 +209,7 @@ def test_a_summary_over_its_most_loses_of_its_oldest_part_alone() -> None:
 
 
 @given(st.lists(st.integers(0, 90), max_size=30), st.lists(st.integers(0, 90), max_size=12), st.integers(20, 400))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_is_appended_the_most_is_kept_and_the_newest_line_stays(
     old: list[int], new: list[int], most: int
 ) -> None:

@@ -269,7 +269,7 @@ def test_candidates_obey_the_filter_before_they_are_chosen(pipe: Pipeline, monke
     assert texts(pipe, "violin strings", session="here") == ["one violin in an orchestra"]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(
     st.lists(st.tuples(st.integers(1, 3), st.lists(st.sampled_from("abcdef"), min_size=1, max_size=6)), max_size=30),
     st.lists(st.sampled_from("abcdef"), min_size=1, max_size=4, unique=True),

@@ -139,7 +139,7 @@ _EVENTS = st.lists(
 
 
 @given(_EVENTS, st.sampled_from(["fact", "preference", "event"]))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_every_signal_and_the_score_lie_between_zero_and_one(events: list[Event], kind: str) -> None:
     """Given any events, then no signal and no score leaves [0, 1]."""
     found = signals(*events, kind=kind)

@@ -127,7 +127,7 @@ def test_a_long_question_is_cut_to_its_first_words() -> None:
 @example("NEAR(" * 500)
 @example("same OR text")
 @example("\u0345\u200d\U000e0001 a")
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=150, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 def test_no_question_makes_full_text_search_raise(pipe: Pipeline, query: str) -> None:
     """Given any text at all, then FTS5 takes its expression, and what shares a word with it is found, nothing else."""
     match = match_expression(query)

@@ -113,7 +113,7 @@ def test_the_facts_stay_within_what_may_be_committed() -> None:
 
 
 @given(st.text(max_size=300))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_no_text_breaks_out_of_its_line_or_its_quotation(text: str) -> None:
     """Given any text, then on one line it is one line, and quoted every line of it begins with the mark."""
     assert len(on_one_line(text).splitlines()) <= 1

@@ -16,7 +16,7 @@ words = st.one_of(st.integers(0, 5), st.sampled_from([2**31, 2**32 - 1]))
 batches = st.lists(st.lists(st.lists(words, max_size=8), max_size=6), max_size=8)
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(batches)
 def test_a_word_has_the_rows_that_hold_it_and_how_often(given_batches: list[list[list[int]]]) -> None:
     """Given rows added in any batches, then each word's postings are those of a plain count, ascending by row."""

@@ -165,7 +165,7 @@ STEPS = st.lists(
 # An id that is used again after its result.
 @example(said=[call("a"), {"role": "user", "content": TEN}, result("a"), call("a")], budget=41)
 @given(said=STEPS, budget=st.integers(1, 400))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_whatever_was_said_the_budget_is_kept_and_no_answer_comes_first(
     pipe: Pipeline, said: list[dict[str, Any]], budget: int
 ) -> None:

@@ -409,7 +409,7 @@ def test_several_secrets_are_all_redacted() -> None:
     assert redacted(text) == f"password: {REDACTED}, card {REDACTED}, and export TOKEN={REDACTED} for CI"
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 @given(
     st.lists(
         st.one_of(st.sampled_from([*KEYS.values(), CARD, IBAN, "my password is hunter2", BLOCK]), st.text(max_size=20)),

@@ -100,7 +100,7 @@ def test_counting_needs_no_torch() -> None:
 
 @pytest.mark.parametrize("counter", COUNTERS, ids=["model", "estimate"])
 @given(text=st.text(st.characters(exclude_categories=["Cs"]), max_size=400), limit=st.integers(1, 60))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=150)
 def test_a_cut_text_fits_and_is_a_beginning(counter: TokenCounter, text: str, limit: int) -> None:
     """Given any text and limit, when it is truncated, then it is the text itself or a beginning of it, and fits."""
     shorter = truncate(text, limit, counter)

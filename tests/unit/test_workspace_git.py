@@ -412,7 +412,7 @@ def test_gits_own_settings_of_the_person_do_not_matter(
 
 
 @given(st.lists(st.text(st.characters(codec="utf-8"), min_size=1, max_size=256), unique=True, max_size=20))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_names_of_files_are_safe_and_never_the_same(texts: list[str]) -> None:
     """Given any texts, then each gives a name of its own, also where capitals do not count, that fits every disk."""
     names = [file_name(text) for text in texts]
