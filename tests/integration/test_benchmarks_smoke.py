@@ -18,7 +18,7 @@ from benchmarks.harness.texts import load_texts
 from benchmarks.report import BEGIN, END, placed, render
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("chaos", "accept", "ingest", "lag", "writers", "footprint", "consolidate", "schedules")
+NAMES = ("chaos", "accept", "ingest", "lag", "writers", "footprint", "consolidate", "schedules", "long_texts")
 FIGURES: dict[str, dict[str, int | None]] = {
     "chaos": {"acknowledged": 300, "lost": 0, "doubled": 0, "kills": 3},
     "accept": {"queued_single": None, "queued_batch": None, "stored_batch": None},
@@ -28,6 +28,7 @@ FIGURES: dict[str, dict[str, int | None]] = {
     "consolidate": {"200_seconds": None, "200_merged": 15, "200_pruned": 16, "200_said_twice": 15},
     "schedules": {"runs": 20, "runs_that_succeeded": 20, "started_p99": None, "received_p99": None},
     "footprint": {"all_rss": None, "disk_a_message": None, "client_import_and_construct": None},
+    "long_texts": {"chunk_growth": None, "secrets_growth": None, "statements_growth": None, "count_tokens": None},
 }
 Runs = dict[str, "Future[tuple[int, str, dict[str, Any]]]"]
 
