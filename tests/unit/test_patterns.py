@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from itertools import pairwise
-from time import perf_counter
+from functools import partial
 
 import pytest
 
+from benchmarks.harness.hostile_texts import SEARCHED_FOR_STATEMENTS
 from memory.memories.patterns import Statement, find_statements
+from memory.memories.patterns.sentences import MAX_MESSAGE_CHARACTERS
 from reverie.clock import from_micros, to_micros
+from support.work import count_calls
 
 # A Wednesday.
 AT = to_micros(datetime(2026, 5, 6, 15, 30, tzinfo=UTC))
@@ -378,15 +380,14 @@ def test_a_long_message_or_a_pasted_form_is_left_alone() -> None:
     assert found("Name: Ana\nCity: Porto\nMy name is Ana.") == []
 
 
-@pytest.mark.parametrize(
-    "character", ["I ", "my ", "'", '"', "and I ", "a", ", ", "(", "`", "I love ", "\n", "remember "]
-)
-def test_no_text_takes_long(character: str) -> None:
-    """Given the longest message of one repeated thing, then twice the length takes no more than some times as long."""
-    took = []
-    for characters in (1_000, 2_000, 4_000):
-        message = (character * characters)[:characters]
-        start = perf_counter()
-        find_statements(message, at=AT)
-        took.append(perf_counter() - start)
-    assert all(later < max(0.2, 8 * earlier) for earlier, later in pairwise(took)), took
+@pytest.mark.parametrize("piece", SEARCHED_FOR_STATEMENTS)
+def test_a_repetitive_message_is_searched_in_proportion_to_its_length(piece: str) -> None:
+    """Given the longest message of one repeated thing, then twice the length takes twice the calls, or no more.
+
+    How the time of the patterns themselves grows is measured by the benchmark `long_texts`.
+    """
+    half, whole = (
+        count_calls(partial(find_statements, (piece * characters)[:characters], at=AT))
+        for characters in (MAX_MESSAGE_CHARACTERS // 2, MAX_MESSAGE_CHARACTERS)
+    )
+    assert whole < 2.2 * half
