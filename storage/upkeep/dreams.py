@@ -12,7 +12,8 @@ from typing import Final
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
 
-# In index order (time, then row), so that a page costs what it contains. Events of one recall are adjacent.
+# In index order (time, then row), events of one recall adjacent. SQLite finds the first row by `at` alone: with the
+# time of the last event as its lower bound, a page costs what it contains.
 _EVENTS: Final = """
     SELECT id, chunk_id, recall, query, score, at FROM recall_events
     WHERE agent_id = :agent AND at >= :since AND at <= :until AND (at, id) > (:after_at, :after_id)
@@ -76,7 +77,7 @@ class Dreams(AgentRepository):
         return self._records(
             DreamEvent,
             _EVENTS,
-            since=since,
+            since=max(since, after.at) if after else since,
             until=until,
             after_at=after.at if after else since - 1,
             after_id=after.id if after else 0,
