@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Engine, event
@@ -27,16 +28,37 @@ def count_calls(work: Callable[[], object]) -> int:
     return calls
 
 
+@dataclass(slots=True)
+class SqlWork:
+    """What SQLite was asked for: statements, and steps of its virtual machine in hundreds."""
+
+    statements: int = 0
+    hundreds_of_steps: int = 0
+
+
 @contextmanager
-def counted_statements(engine: Engine) -> Iterator[list[str]]:
-    """The SQL that is executed, in order; a statement for many rows is there once."""
-    executed: list[str] = []
+def counted_sql(engine: Engine) -> Iterator[SqlWork]:
+    """Counts the statements that are executed on an engine, one for many rows once, and the steps they take."""
+    work = SqlWork()
 
-    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
-        executed.append(statement)
+    def note_statement(*_: object) -> None:
+        work.statements += 1
 
-    event.listen(engine, "before_cursor_execute", note)
+    def note_steps() -> int:
+        work.hundreds_of_steps += 1
+        return 0
+
+    def begin(raw: Any, *_: object) -> None:
+        raw.set_progress_handler(note_steps, 100)
+
+    def end(raw: Any, *_: object) -> None:
+        raw.set_progress_handler(None, 0)
+
+    listeners = {"before_cursor_execute": note_statement, "checkout": begin, "checkin": end}
+    for name, listener in listeners.items():
+        event.listen(engine, name, listener)
     try:
-        yield executed
+        yield work
     finally:
-        event.remove(engine, "before_cursor_execute", note)
+        for name, listener in listeners.items():
+            event.remove(engine, name, listener)

@@ -22,6 +22,7 @@ from storage.transaction import Transaction
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 from support.scheduled import SECOND, SKEW, START
+from support.work import counted_sql
 
 SCRIPTS = Path(migrate.__file__).parent / "migrations"
 COUNT = 10_000
@@ -148,25 +149,12 @@ def test_what_the_sweep_asks_is_answered_by_an_index_of_what_is_open(many: Store
 
 def test_a_claim_of_one_among_ten_thousand_touches_that_one_only(many: Store) -> None:
     """Given 10,000 schedules of which one is due, when it is claimed, then SQLite has taken a few hundred steps."""
-    steps = 0
-
-    def count() -> int:
-        nonlocal steps
-        steps += 1
-        return 0
-
-    def watch(raw: Any, *_: object) -> None:
-        raw.set_progress_handler(count, 100)
-
-    event.listen(many.database.engine, "checkout", watch)
-    try:
+    with counted_sql(many.database.engine) as work:
         (batch,) = claim_due(many, now=START, clock=START + SKEW)
         assert list(claim_due(many, now=START, clock=START + SKEW)) == []
-    finally:
-        event.remove(many.database.engine, "checkout", watch)
     assert len(batch) == 1
-    # Reading 10,000 rows takes at least as many steps; the handler is called for each hundred of them.
-    assert steps * 100 < COUNT
+    # Reading 10,000 rows takes at least as many steps.
+    assert work.hundreds_of_steps * 100 < COUNT
 
 
 def plan_of(store: Store, ask: Callable[[Transaction], Any]) -> str:
