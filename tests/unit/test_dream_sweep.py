@@ -6,7 +6,6 @@ import multiprocessing
 import os
 import signal
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -30,6 +29,7 @@ from storage.upkeep.curation import CurationLog
 from storage.upkeep.dreams import Dreams
 from support.dreams import QUESTIONS, Dreamer
 from support.pipeline import WORKSPACE
+from support.work import count_calls, counted_sql
 
 LISBON = "I moved to Lisbon in May and work on sqlite-vec"
 
@@ -540,10 +540,10 @@ def test_a_repository_that_cannot_be_used_is_an_error_and_the_next_sweep_makes_i
 # --- limits ---
 
 
-def test_ten_thousand_events_are_read_and_weighed_in_a_second(dreamer: Dreamer) -> None:
-    """Given 10,000 events of 500 memories, then a sweep takes no more than a second, read in pages."""
+def fill(dreamer: Dreamer, *, memories: int, recalls: int) -> None:
+    """Memories of which each recall finds five, each of them by several queries on several days."""
     with dreamer.store.writing() as tx:
-        for number in range(500):
+        for number in range(memories):
             tx.connection.execute(
                 text(
                     "INSERT INTO memories (id, agent_id, tier, lifetime, kind, source, content, importance, created_at,"
@@ -560,21 +560,35 @@ def test_ten_thousand_events_are_read_and_weighed_in_a_second(dreamer: Dreamer) 
             )
         )
         chunks = [int(row) for row in tx.connection.execute(text("SELECT id FROM chunks ORDER BY id")).scalars()]
-        recalls = [
+        made = [
             NewRecall(
                 "ana", new_id(), f"question {n % 37}", dreamer.today - (n % 25) * DAY_MICROS - n,
-                tuple((chunk, 0.5) for chunk in chunks[(n * 5) % 500 : (n * 5) % 500 + 5]),
+                tuple((chunk, 0.5) for chunk in chunks[(n * 5) % memories : (n * 5) % memories + 5]),
             )
-            for n in range(2_000)
+            for n in range(recalls)
         ]  # fmt: skip
-        assert tx.recalls.record(recalls) == 10_000
+        assert tx.recalls.record(made) == 5 * recalls
 
-    began = time.perf_counter()
-    counts = dreamer.dream()
 
-    assert counts["candidates"] == 500
-    assert counts["promoted"] == 20
-    assert time.perf_counter() - began < 2.0
+def test_the_work_of_a_sweep_grows_with_the_events_and_no_faster(tmp_path: Path) -> None:
+    """Given 5,000 events of 250 memories and 10,000 of 500, then the second sweep does twice the work, or less: it
+    reads the events in pages, each of which costs what it contains."""
+    calls, statements, steps = [], [], []
+    for memories in (250, 500):
+        dreamer = Dreamer(tmp_path / str(memories))
+        fill(dreamer, memories=memories, recalls=4 * memories)
+        counts: dict[str, Any] = {}
+        with counted_sql(dreamer.store.database.engine) as work:
+            calls.append(count_calls(lambda dreamer=dreamer, counts=counts: counts.update(dreamer.dream())))
+        statements.append(work.statements)
+        steps.append(work.hundreds_of_steps)
+        dreamer.close()
+        assert counts["candidates"] == memories
+        assert counts["promoted"] == 20
+    for few, many in (calls, statements, steps):
+        assert many < 2.2 * few
+    # The candidates are read in batches, and 20 of them promoted: far from a statement for each.
+    assert max(statements) < 500
 
 
 def test_whom_the_time_does_not_reach_comes_another_time(dreamer: Dreamer, monkeypatch: pytest.MonkeyPatch) -> None:
