@@ -24,7 +24,7 @@ from benchmarks.harness.made_up_schedules import MadeUpSchedules
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
-from benchmarks.harness.run_audit import RunAudit, audit_deliveries, audit_rows, audit_told
+from benchmarks.harness.run_audit import RunAudit, audit_deliveries, audit_notifications, audit_rows
 from benchmarks.harness.schedule_operator import AGENT, WORKSPACE, Operator
 from benchmarks.harness.watch import Watch
 from benchmarks.harness.webhook_receiver import Delivery, Receiver
@@ -162,8 +162,8 @@ def _conclude(
     result.add("due_times_coalesced", times.folded_in)
     result.add("due_times_given_up_by_the_operator", times.given_up)
     result.add("runs_of_dead_workers", sum(run.crashes for run in runs))
-    result.add("ends_of_superseded_workers", days.said("superseded"))
-    result.add("tasks_crashed", days.said("task_crashed"))
+    result.add("ends_of_superseded_workers", days.count_log_lines("superseded"))
+    result.add("tasks_crashed", days.count_log_lines("task_crashed"))
     result.add("webhooks_received", len(deliveries))
     result.add("webhooks_received_again", found.sent_again)
     _add_lag(result, days.clock, runs)
@@ -184,7 +184,7 @@ def _audit(
         record, runs = rows.schedules[one.id], rows.runs[one.id]
         auditor.look_at(one, record, runs)
         audit_rows(one, record, runs, rules, found)
-        audit_told(one, runs, notifications[one.id], rules, found)
+        audit_notifications(one, runs, notifications[one.id], rules, found)
     by_id = {run.id: run for runs in rows.runs.values() for run in runs}
     audit_deliveries(deliveries, rows.schedules, by_id, set(operator.known) - set(known), found)
     return auditor.found, found

@@ -185,15 +185,15 @@ def _limit(asked_for: int | None, quick: bool, tiny: int) -> int | None:
 
 
 def _note_ingest(result: Result, name: str, haystacks: Sequence[Haystack], seconds: float) -> None:
-    messages = sum(len(haystack.said) for haystack in haystacks)
+    messages = sum(len(haystack.messages) for haystack in haystacks)
     result.add(f"{name}_agents", len(haystacks))
     result.add(f"{name}_messages", messages)
     result.add(f"{name}_ingest", rounded(messages / seconds), "messages/s")
 
 
-def _note_degraded(result: Result, name: str, strategy: Strategy, said: Iterable[str]) -> None:
+def _note_degraded(result: Result, name: str, strategy: Strategy, reasons: Iterable[str]) -> None:
     """Record degraded responses: keyword-only results measure something else."""
-    degraded = [why for why in said if why]
+    degraded = [reason for reason in reasons if reason]
     if degraded:
         result.notes.append(f"{name}{strategy.suffix}: {len(degraded)} responses were degraded: {degraded[0]}")
 
@@ -236,7 +236,7 @@ def _conclude(result: Result) -> None:
 
 
 def _print_published(result: Result) -> None:
-    table = Table(title="beside what is published", title_justify="left", header_style="bold")
+    table = Table(title="compared with published figures", title_justify="left", header_style="bold")
     for column in ("measure", "here", "there", "who", "on"):
         table.add_column(column, justify="right" if column in ("here", "there") else "left")
     for published in PUBLISHED:

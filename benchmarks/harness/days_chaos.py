@@ -105,7 +105,7 @@ class Days:
         records = (msgspec.json.decode(line) for line in lines if line.startswith("{") and _READY in line)
         return [to_micros(datetime.fromisoformat(line["timestamp"])) for line in records]
 
-    def said(self, word: str) -> int:
+    def count_log_lines(self, word: str) -> int:
         """Count the lines of the workers' logs that contain a word."""
         logs = [path.read_text(encoding="utf-8", errors="replace") for path in (self.data / "logs").glob("*.log")]
         return sum(word in line for log in logs for line in log.splitlines())

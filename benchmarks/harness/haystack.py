@@ -33,7 +33,7 @@ _Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class DatasetMessage:
     """One message of a data set. Without `created_at` it gets the time at which it is sent."""
 
     id: str
@@ -55,13 +55,13 @@ class Haystack:
     """All messages of one agent."""
 
     agent: str
-    said: Sequence[Said]
+    messages: Sequence[DatasetMessage]
 
-    def by_session(self) -> dict[str, list[Said]]:
+    def by_session(self) -> dict[str, list[DatasetMessage]]:
         """Return the messages by session, in order."""
-        sessions: dict[str, list[Said]] = defaultdict(list)
-        for said in self.said:
-            sessions[said.session].append(said)
+        sessions: dict[str, list[DatasetMessage]] = defaultdict(list)
+        for message in self.messages:
+            sessions[message.session].append(message)
         return sessions
 
 
@@ -76,7 +76,7 @@ def take_up(stack: Stack, workspace: str, haystacks: Sequence[Haystack], tell: P
     Raises RuntimeError: if a message is rejected. Raises TimeoutError: if there is no progress for two minutes.
     """
     started = time.monotonic()
-    count = sum(len(haystack.said) for haystack in haystacks)
+    count = sum(len(haystack.messages) for haystack in haystacks)
     with ThreadPoolExecutor(max_workers=_PRODUCERS) as pool:
         handed = [pool.submit(_hand_over, stack, workspace, haystack) for haystack in haystacks]
         with stack.watch(workspace) as watch:
@@ -110,9 +110,9 @@ def ask(
 
 def _hand_over(stack: Stack, workspace: str, haystack: Haystack) -> None:
     with client_of(stack, haystack.agent, workspace) as client:
-        for session, said in haystack.by_session().items():
-            for start in range(0, len(said), MAX_MESSAGES_PER_CALL):
-                batch = [message.as_message() for message in said[start : start + MAX_MESSAGES_PER_CALL]]
+        for session, messages in haystack.by_session().items():
+            for start in range(0, len(messages), MAX_MESSAGES_PER_CALL):
+                batch = [message.as_message() for message in messages[start : start + MAX_MESSAGES_PER_CALL]]
                 receipt = client.ingest(session, batch)
                 if receipt.rejected:
                     raise RuntimeError(f"session {session} of {haystack.agent}: {receipt.rejected[0].error}")

@@ -13,7 +13,7 @@ from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.haystack import Haystack, Said
+from benchmarks.harness.haystack import DatasetMessage, Haystack
 from benchmarks.harness.options import UnusableData
 
 DEPTHS: Final = (5, 10, 20)
@@ -75,18 +75,18 @@ def turn_measures(found: Sequence[str], evidence: frozenset[str]) -> dict[str, f
 
 
 def _conversation(entry: Mapping[str, Any], form: Form) -> Conversation:
-    said = list(_turns(entry["conversation"], form))
-    return Conversation(Haystack(str(entry["sample_id"]), said), list(_questions(entry["qa"])))
+    messages = list(_turns(entry["conversation"], form))
+    return Conversation(Haystack(str(entry["sample_id"]), messages), list(_questions(entry["qa"])))
 
 
-def _turns(conversation: Mapping[str, Any], form: Form) -> Iterator[Said]:
+def _turns(conversation: Mapping[str, Any], form: Form) -> Iterator[DatasetMessage]:
     for session in sorted(filter(_SESSION.fullmatch, conversation), key=lambda key: (len(key), key)):
         began = datetime.strptime(f"{conversation[f'{session}_date_time']} +0000", f"{_DATE} %z")
         for number, turn in enumerate(conversation[session]):
             speaker = turn["speaker"]
             caption = turn.get("blip_caption")
             text = f"{turn['text']} {caption}" if caption else turn["text"]
-            yield Said(
+            yield DatasetMessage(
                 id=turn["dia_id"],
                 session="conversation" if form.one_session else session,
                 role="user" if speaker == conversation["speaker_a"] else "assistant",

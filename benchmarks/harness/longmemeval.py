@@ -13,7 +13,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.harness.haystack import Haystack, Said
+from benchmarks.harness.haystack import DatasetMessage, Haystack
 from benchmarks.harness.options import UnusableData
 
 # Depths in distinct sessions.
@@ -76,20 +76,20 @@ def _questions(path: Path, dates: bool) -> Iterator[SessionQuestion]:
 
 
 def _question(entry: Mapping[str, Any], dates: bool) -> SessionQuestion:
-    haystack = Haystack(str(entry["question_id"]), list(_said(entry, dates)))
+    haystack = Haystack(str(entry["question_id"]), list(_messages(entry, dates)))
     return SessionQuestion(
         entry["question"], entry["question_type"], haystack, frozenset(map(str, entry["answer_session_ids"]))
     )
 
 
-def _said(entry: Mapping[str, Any], dates: bool) -> Iterator[Said]:
+def _messages(entry: Mapping[str, Any], dates: bool) -> Iterator[DatasetMessage]:
     sessions = zip(entry["haystack_session_ids"], entry["haystack_dates"], entry["haystack_sessions"], strict=True)
     # A session may occur twice in a haystack, at two dates: the position tells its messages apart.
     for place, (session, date, turns) in enumerate(sessions):
         began = datetime.strptime(_WEEKDAY.sub(" ", date), "%Y/%m/%d %H:%M").replace(tzinfo=UTC)
         for number, turn in enumerate(turns):
             if turn["content"].strip():
-                yield Said(
+                yield DatasetMessage(
                     id=f"{place}:{number}",
                     session=str(session),
                     role=turn["role"],

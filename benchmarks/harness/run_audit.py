@@ -46,24 +46,24 @@ def audit_rows(
         found.inconsistent.append(f"schedule {record.id}: cancelled {known.cancelled}, there are {cancelled}")
 
 
-def audit_told(
+def audit_notifications(
     known: Known,
     runs: Sequence[RunRecord],
-    told: Sequence[tuple[str, str | None]],
+    notifications: Sequence[tuple[str, str | None]],
     rules: ScheduleRules,
     found: RunAudit,
 ) -> None:
     """Check that each run was notified once, and failures in a row when their number required it.
 
-    `told` has the kind and the run of each notification. Two workers that ended one run would have notified twice.
+    `notifications` are pairs of kind and run. If two workers had ended one run, it would have been notified twice.
     """
-    times = Counter(run for kind, run in told if kind == "run")
+    times = Counter(run for kind, run in notifications if kind == "run")
     for run in runs:
         expected = 0 if run.status in ("cancelled", *OPEN_STATUSES) else 1
         if times[run.id] != expected:
-            found.inconsistent.append(f"run {run.id}, {run.status}, was told {times[run.id]} times")
+            found.inconsistent.append(f"run {run.id}, {run.status}, was notified {times[run.id]} times")
     rows = [_failures_at(known, run, runs) for run in runs if run.status in _FAILURES]
-    counts = Counter(kind for kind, _ in told)
+    counts = Counter(kind for kind, _ in notifications)
     once = isinstance(known.cadence, Once)
     for kind, number in (
         ("alert", rules.alert_after_failures),
@@ -86,8 +86,8 @@ def audit_deliveries(
         run = runs.get(delivery.id)
         if run is None and delivery.data["schedule_id"] not in deleted:
             found.unknown_to_us.append(f"{delivery.id} of schedule {delivery.data['schedule_id']}")
-        elif run is not None and _said(delivery) != _meant(run):
-            found.inconsistent.append(f"run {run.id} was sent as {_said(delivery)}, and is {_meant(run)}")
+        elif run is not None and (sent := _sent_content(delivery)) != (stored := _stored_content(run)):
+            found.inconsistent.append(f"run {run.id} was sent as {sent}, and is {stored}")
         found.sent_again += delivery.id in well
         if delivery.status == 200:
             well.add(delivery.id)
@@ -113,7 +113,7 @@ def _wrong_with(
 ) -> Iterator[str]:
     last = ended[-1] if ended else None
     if last is not None and (record.last_run_status, record.last_run_at) != (last.status, last.finished_at):
-        yield f"its last run is said to be {record.last_run_status}, and is {last.status}"
+        yield f"its last run is recorded as {record.last_run_status}, and is {last.status}"
     resumed_since = last is not None and any(asked > (last.finished_at or 0) for asked, _ in known.resumed)
     failures = 0 if last is None or resumed_since else _failures_at(known, last, ended)
     if record.consecutive_failures != failures:
@@ -138,12 +138,12 @@ def _failures_at(known: Known, run: RunRecord, runs: Sequence[RunRecord]) -> int
     return count
 
 
-def _said(delivery: Delivery) -> tuple[object, ...]:
+def _sent_content(delivery: Delivery) -> tuple[object, ...]:
     data = delivery.data
     return (data["schedule_id"], rfc3339(delivery.due_at), data["coalesced"], data["trigger"], data["attempt"])
 
 
-def _meant(run: RunRecord) -> tuple[object, ...]:
+def _stored_content(run: RunRecord) -> tuple[object, ...]:
     return (run.schedule, rfc3339(run.due_at), run.coalesced, run.trigger, run.attempt)
 
 

@@ -17,14 +17,14 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
-from benchmarks.harness.haystack import Haystack, Said
+from benchmarks.harness.haystack import DatasetMessage, Haystack
 from benchmarks.harness.locomo import DEPTHS, Conversation, Form, TurnQuestion, load_locomo, turn_measures
 from benchmarks.harness.longmemeval import SessionQuestion, load_longmemeval
 from benchmarks.harness.options import ROOT, UnusableData, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, console, settings_of
 from benchmarks.story.census import Day
-from benchmarks.story.example import ASKED_TOO, example_lines, told_by
+from benchmarks.story.example import ASKED_TOO, answers_of, example_lines
 from benchmarks.story.month import DAY, Life, Month
 from benchmarks.story.observed import Observation, load_observations
 from benchmarks.story.page import write_page
@@ -105,14 +105,14 @@ def _conversations(options: argparse.Namespace, result: Result) -> list[Conversa
 
 def _demo_conversation() -> Conversation:
     lines = CONVERSATION.read_text(encoding="utf-8").splitlines()
-    said = [
-        Said(
+    messages = [
+        DatasetMessage(
             id=turn["id"], session=turn["session"], role=turn["role"], content=turn["content"],
             created_at=datetime.fromisoformat(turn["created_at"]),
         )
         for turn in map(json.loads, lines)
     ]  # fmt: skip
-    return Conversation(Haystack("demo", said), [TurnQuestion(text, 0, frozenset()) for text in QUESTIONS])
+    return Conversation(Haystack("demo", messages), [TurnQuestion(text, 0, frozenset()) for text in QUESTIONS])
 
 
 @contextmanager
@@ -124,10 +124,8 @@ def _world(options: argparse.Namespace) -> Iterator[World]:
 
 def _start(conversations: Sequence[Conversation]) -> int:
     """Return the midnight after the newest message, in microseconds, so that all messages lie in the past."""
-    newest = max(
-        (said.created_at for one in conversations for said in one.haystack.said if said.created_at is not None),
-        default=datetime.now(UTC),
-    )
+    times = (message.created_at for one in conversations for message in one.haystack.messages)
+    newest = max((time for time in times if time is not None), default=datetime.now(UTC))
     return (micros(newest) // DAY + 1) * DAY
 
 
@@ -193,14 +191,14 @@ def _session_rows(of_sessions: tuple[Measures, Measures] | None) -> list[tuple[s
 def _example(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterator[str]:
     """Yield the section about the month with our own conversation."""
     conversation = _demo_conversation()
-    told = []
+    answers = []
     for maintained in (False, True):
         with _world(options) as world:
             asks = [*(asked.text for asked in conversation.questions), *ASKED_TOO]
             life = Life(conversation.haystack, asks)
             Month(world, [life], _start([conversation]), options.seed, tell, maintained).live()
-            told.append(told_by(world, conversation))
-    return example_lines(*told)
+            answers.append(answers_of(world, conversation))
+    return example_lines(*answers)
 
 
 def _rows(before: Measures, after: Measures, before_seen: Measures, after_seen: Measures) -> list[tuple[str, str, str]]:

@@ -22,7 +22,7 @@ ASKED_TOO: Final = (
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
+class Answer:
     """A question, the first result of its recall, and the memory made from that result, or None.
 
     `lifetime` and `accessed` are that memory's lifetime and access count.
@@ -36,12 +36,12 @@ class Told:
     accessed: int = 0
 
 
-def told_by(world: World, conversation: Conversation) -> list[Told]:
+def answers_of(world: World, conversation: Conversation) -> list[Answer]:
     """Return the present answer to each question of a conversation."""
-    return [_told(world, conversation.haystack.agent, asked.text) for asked in conversation.questions]
+    return [_answer(world, conversation.haystack.agent, asked.text) for asked in conversation.questions]
 
 
-def example_lines(before: Sequence[Told], after: Sequence[Told]) -> Iterator[str]:
+def example_lines(before: Sequence[Answer], after: Sequence[Answer]) -> Iterator[str]:
     """Yield the lines of the section."""
     yield "## An example"
     yield ""
@@ -61,17 +61,17 @@ def example_lines(before: Sequence[Told], after: Sequence[Told]) -> Iterator[str
     yield ""
 
 
-def _told(world: World, agent: str, question: str) -> Told:
+def _answer(world: World, agent: str, question: str) -> Answer:
     first = next(iter(world.recall(agent, question, limit=1, noted=False).response.results), None)
     if first is None:
-        return Told(question, "nothing")
-    said = _short(first.text)
+        return Answer(question, "nothing")
+    first_text = _short(first.text)
     with world.store.reading() as tx:
         made = tx.for_agent(agent).memories.page(MemoryFilter(source_message=first.id), limit=1)
     if not made:
-        return Told(question, said)
+        return Answer(question, first_text)
     kept = made[0]
-    return Told(question, said, _short(kept.content), kept.source, kept.lifetime, kept.access_count)
+    return Answer(question, first_text, _short(kept.content), kept.source, kept.lifetime, kept.access_count)
 
 
 def _short(text: str) -> str:

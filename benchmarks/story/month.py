@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
-from benchmarks.harness.haystack import Haystack, Said
+from benchmarks.harness.haystack import DatasetMessage, Haystack
 from benchmarks.story.census import Day, done_since, standing_of
 from benchmarks.story.observed import Observation
 from benchmarks.story.world import World
@@ -73,8 +73,8 @@ class Month:
             day = Day(number)
             events = [
                 event
-                for life, said in zip(self.lives, spread, strict=True)
-                for event in self._of_agent(day, life, said.get(number, ()), chance)
+                for life, sessions_by_day in zip(self.lives, spread, strict=True)
+                for event in self._of_agent(day, life, sessions_by_day.get(number, ()), chance)
             ]
             events += self._later.pop(number, [])
             events += [_Event(hour, partial(self._job, job)) for hour, jobs in JOBS.items() for job in jobs]
@@ -87,14 +87,14 @@ class Month:
         return self.days
 
     def _of_agent(
-        self, day: Day, life: Life, sessions: Sequence[Sequence[Said]], chance: random.Random
+        self, day: Day, life: Life, sessions: Sequence[Sequence[DatasetMessage]], chance: random.Random
     ) -> list[_Event]:
         agent = life.haystack.agent
         events = []
-        for said in sessions:
+        for messages in sessions:
             hour = chance.uniform(7.0, 21.0)
-            events.append(_Event(hour, partial(self._say, day, agent, said)))
-            events += self._noting(day, life, said[0].session, hour)
+            events.append(_Event(hour, partial(self._say, day, agent, messages)))
+            events += self._noting(day, life, messages[0].session, hour)
             # Half a minute without a message, and the next sweep.
             events.append(_Event(hour + 0.02, partial(self._job, contract.EXTRACT_MEMORIES)))
         for _ in range(ASKED_A_DAY if life.asks else 0):
@@ -133,9 +133,9 @@ class Month:
         )
         self.world.remember(agent, draft)
 
-    def _say(self, day: Day, agent: str, said: Sequence[Said]) -> None:
-        self.world.say(agent, said[0].session, said)
-        day.messages += len(said)
+    def _say(self, day: Day, agent: str, messages: Sequence[DatasetMessage]) -> None:
+        self.world.say(agent, messages[0].session, messages)
+        day.messages += len(messages)
 
     def _ask(self, day: Day, agent: str, question: str) -> None:
         found = self.world.recall(agent, question)
@@ -156,11 +156,11 @@ class Month:
         self.days.append(day)
 
 
-def _spread(life: Life) -> dict[int, list[list[Said]]]:
+def _spread(life: Life) -> dict[int, list[list[DatasetMessage]]]:
     """Distribute the sessions as evenly as possible over the days, except for the last days."""
     sessions = list(life.haystack.by_session().values())
-    spread: dict[int, list[list[Said]]] = {}
+    spread: dict[int, list[list[DatasetMessage]]] = {}
     last = DAYS - 5
-    for place, said in enumerate(sessions):
-        spread.setdefault(1 + place * last // max(len(sessions), 1), []).append(said)
+    for place, messages in enumerate(sessions):
+        spread.setdefault(1 + place * last // max(len(sessions), 1), []).append(messages)
     return spread

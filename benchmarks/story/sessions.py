@@ -15,12 +15,13 @@ def sessions_before_and_after(
     world: World, questions: Sequence[SessionQuestion], tell: Callable[[str], None]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the measures of session search in percent, on one store: before any job ran, and after the month."""
-    newest = max(said.created_at for one in questions for said in one.haystack.said if said.created_at is not None)
+    times = (message.created_at for one in questions for message in one.haystack.messages)
+    newest = max(time for time in times if time is not None)
     start = (micros(newest) // DAY + 1) * DAY
     world.at(start)
     for place, one in enumerate(questions, start=1):
-        for session, said in one.haystack.by_session().items():
-            world.say(one.haystack.agent, session, said)
+        for session, messages in one.haystack.by_session().items():
+            world.say(one.haystack.agent, session, messages)
         tell(f"stored {place} of {len(questions)} haystacks")
     before = _ask(world, questions)
     for day in range(DAYS):

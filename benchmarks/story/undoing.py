@@ -62,12 +62,14 @@ def _differing_memories(world: World, agents: Sequence[str]) -> int:
                 found |= {memory.id: memory for memory in tx.for_agent(agent).memories.iterate(EVERYTHING)}
     expected = world.remembered
     return sum(
-        memory_id not in found or memory_id not in expected or _said(found[memory_id]) != _said(expected[memory_id])
+        memory_id not in found
+        or memory_id not in expected
+        or _own_fields(found[memory_id]) != _own_fields(expected[memory_id])
         for memory_id in found.keys() | expected.keys()
     )
 
 
-def _said(memory: MemoryRecord) -> dict[str, Any]:
+def _own_fields(memory: MemoryRecord) -> dict[str, Any]:
     return {name: value for name, value in asdict(memory).items() if name not in _OF_OTHERS}
 
 

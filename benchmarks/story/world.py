@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, Final
 
-from benchmarks.harness.haystack import Said
+from benchmarks.harness.haystack import DatasetMessage
 from benchmarks.harness.local import LocalInbox, NoWorkingMemory
 from memory.memories.agent_memories import AgentMemories
 from memory.memories.memories import remember
@@ -93,11 +93,11 @@ class World:
         """Set the time; it never goes back."""
         self.runtime.moment = max(self.runtime.moment, moment)
 
-    def say(self, agent: str, session: str, said: Sequence[Said]) -> None:
+    def say(self, agent: str, session: str, messages: Sequence[DatasetMessage]) -> None:
         """Store turns now and make them searchable."""
         inbox, working = LocalInbox(), NoWorkingMemory()
         payloads, rejected = build_messages(
-            [turn.as_message() for turn in said if turn.content],
+            [message.as_message() for message in messages if message.content],
             agent=agent,
             where=build_session({"session": session}),
             trace="story",

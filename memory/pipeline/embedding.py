@@ -163,7 +163,7 @@ def _schedule_retry(store: Store, claim: Claim, now: int, error: str) -> None:
 
 
 def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, hooks: EmbedHooks) -> int:
-    """Make dead letters of refused chunks: they stay searchable by keyword, and waiting producers are told so."""
+    """Make dead letters of refused chunks: they stay searchable by keyword, and waiting producers are notified."""
     if not refused:
         return 0
     with store.writing() as tx:

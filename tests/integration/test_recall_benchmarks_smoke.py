@@ -133,7 +133,7 @@ def test_recall_quality_asks_what_counts_through_the_product(locomo: Path, longm
     assert figures["longmemeval_all_at_5 (keyword)"] == 100
     assert set(figures["locomo_groups"]) == {"all", "conv-1", "category 1", "category 4"}
     assert "locomo_any_at_10 (rrf)" in figures
-    assert "beside what is published" in said
+    assert "compared with published figures" in said
     assert len(figures["published"]) == len(PUBLISHED)
     assert [goal["goal"] for goal in result["goals"]] == list(GOALS.values())
 
@@ -163,7 +163,7 @@ def test_recall_speed_measures_each_store_in_process_and_over_http(tmp_path: Pat
 def test_a_conversation_is_handed_over_as_it_is_or_with_less(locomo: Path) -> None:
     """Given a conversation, when it is read in several forms, then names, dates and sessions are there or not."""
     [conversation] = load_locomo(locomo, Form())
-    first, photo, _ = conversation.haystack.said
+    first, photo, _ = conversation.haystack.messages
     assert (first.name, first.role, first.session) == ("Ana", "user", "session_1")
     assert first.created_at is not None
     assert first.created_at.isoformat() == "2023-05-08T13:56:00+00:00"
@@ -173,8 +173,10 @@ def test_a_conversation_is_handed_over_as_it_is_or_with_less(locomo: Path) -> No
     assert [question.evidence for question in conversation.questions] == [{"D1:1", "D2:1"}, {"D1:2"}]
 
     [bare] = load_locomo(locomo, Form(names=False, dates=False, one_session=True))
-    assert bare.haystack.said[0].content == "Ana: The harbour was full of boats."
-    assert {(said.name, said.created_at, said.session) for said in bare.haystack.said} == {(None, None, "conversation")}
+    assert bare.haystack.messages[0].content == "Ana: The harbour was full of boats."
+    assert {(message.name, message.created_at, message.session) for message in bare.haystack.messages} == {
+        (None, None, "conversation")
+    }
 
 
 def test_a_haystack_keeps_a_session_that_stands_in_it_twice(longmemeval: Path) -> None:
@@ -182,7 +184,7 @@ def test_a_haystack_keeps_a_session_that_stands_in_it_twice(longmemeval: Path) -
     [question] = load_longmemeval(longmemeval)
 
     assert question.gold == {"gold"}
-    assert [said.id for said in question.haystack.said] == ["0:0", "1:0", "2:0"]
+    assert [message.id for message in question.haystack.messages] == ["0:0", "1:0", "2:0"]
 
 
 def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:

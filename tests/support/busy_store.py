@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from adapters.workspace_git import GitFolders
-from benchmarks.harness.haystack import Said
+from benchmarks.harness.haystack import DatasetMessage
 from benchmarks.story.world import WORKSPACE, ClockedRuntime, World
 from memory.memories.secrets import looks_secret
 from reverie.clock import from_micros, to_micros
@@ -131,7 +131,7 @@ def end_leases(data: Path) -> None:
     stores.close()
 
 
-def _talk(agent: str, number: int, at: int) -> list[Said]:
+def _talk(agent: str, number: int, at: int) -> list[DatasetMessage]:
     city, food = _CITIES[number], _FOOD[number]
     lines = (
         ("user", f"I moved to {city} last week and the flat is still full of boxes."),
@@ -144,7 +144,9 @@ def _talk(agent: str, number: int, at: int) -> list[Said]:
         ("user", f"My dentist is Doctor {city}son, two streets from the station."),
     )
     return [
-        Said(f"{agent}-{number}-{place}", f"{agent}-{number}", role, text, created_at=from_micros(at + place * MINUTE))
+        DatasetMessage(
+            f"{agent}-{number}-{place}", f"{agent}-{number}", role, text, created_at=from_micros(at + place * MINUTE)
+        )
         for place, (role, text) in enumerate(lines)
     ]
 
@@ -153,7 +155,7 @@ def _speak_of_the_demo(world: World) -> None:
     turns = [json.loads(line) for line in _DEMO.read_text(encoding="utf-8").splitlines()]
     for session in dict.fromkeys(turn["session"] for turn in turns):
         said = [
-            Said(
+            DatasetMessage(
                 turn["id"],
                 session,
                 turn["role"],

@@ -11,7 +11,7 @@ from benchmarks.harness.calendar_audit import CalendarAudit, CalendarAuditor
 from benchmarks.harness.fast_clock import AFTERWARDS, FastClock
 from benchmarks.harness.made_up_schedules import Known, Stretch
 from benchmarks.harness.plain_calendar import cron_firings, interval_firings
-from benchmarks.harness.run_audit import RunAudit, audit_deliveries, audit_rows, audit_told
+from benchmarks.harness.run_audit import RunAudit, audit_deliveries, audit_notifications, audit_rows
 from benchmarks.harness.webhook_receiver import Delivery
 from memory.scheduling.rules import ScheduleRules
 from reverie.clock import from_micros, rfc3339, to_micros
@@ -149,7 +149,9 @@ def test_a_run_that_was_told_twice_or_not_at_all_is_found() -> None:
     """Given runs, when one of them is told twice, another never, and an alert too many, then each is named."""
     found = RunAudit()
 
-    audit_told(known_with(), [run_at(1), run_at(2)], [("run", "r1"), ("run", "r1"), ("alert", "r2")], RULES, found)
+    audit_notifications(
+        known_with(), [run_at(1), run_at(2)], [("run", "r1"), ("run", "r1"), ("alert", "r2")], RULES, found
+    )
 
     assert len(found.inconsistent) == 3
 

@@ -156,7 +156,7 @@ def _relation_works(match: PatternMatch) -> Statement:
 
 
 def _lives(match: PatternMatch) -> Statement | None:
-    # With whom is left out; `in winter` or `for now` is not.
+    # A companion (`with Sam`) is left out; `in winter` or `for now` is not.
     place = re.split(r"\swith\s", match.value)[0]
     return _fact(match, "lives in", place, f"User lives in {place}.") if _is_place(place) else None
 

@@ -173,7 +173,7 @@ def _dated_change(text: str, quote: str, _at: int) -> Statement | None:
 def _task(text: str, quote: str, at: int) -> Statement | None:
     end = end_of(text, at)
     is_own = _OWN.search(text) is not None
-    # A reminder about something that is not their own is a wish to be told of it again.
+    # "Remind me about X" without a time asks for information on X; it is a task only if X is the user's own.
     if re.match(r"about\b", text, re.IGNORECASE) and not is_own and end is None:
         return None
     # In the third person, `my` would refer to somebody else.

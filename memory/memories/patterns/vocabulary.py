@@ -77,7 +77,7 @@ INSTRUCTIONS: Final = (
     r"|list|cite|follow|round|sign|greet|mention|suggest|recommend|spell|test|commit|deploy|prefer|leave)"
 )
 NO_ALLERGY_TO: Final = r"(?:strange|weird|new|nasty|terrible|horrible|slight|little|food|skin|seasonal|severe|known)\b"
-# "Moved to" is also said of tools and chapters, not only of towns.
+# "Moved to" is also used of tools and chapters, not only of towns.
 NO_PLACES: Final = (
     r"(?:linux|windows|mac(?:os)?|vim|neovim|emacs|python|rust|go|java|kotlin|typescript|javascript|react|vue|git|github"
     r"|gitlab|docker|kubernetes|aws|azure|gcp|firefox|chrome|android|ios|iphone|slack|teams|notion|vs code|postgres\w*"
