@@ -1,27 +1,33 @@
-"""The Typer application, and what every command needs: the settings, the agent, and the stores of the data folder."""
+"""The Typer application, and what every command needs: the agent, the settings, and a way to send calls."""
 
 from __future__ import annotations
 
-import os
-from dataclasses import dataclass
+from contextlib import ExitStack
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
+from cli.commands import LazyGroup
+from cli.sending import Sender
+from cli.target import Target
 from reverie import __version__
+from reverie.calls import Call
 from reverie.checks import check_agent, check_workspace
 from reverie.errors import NotFound
-from worker.data_folder import find_data_folder, nearest_data_folder, url_of_running_stack
-from worker.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from memory.memories.agent_memories import AgentMemories
     from storage.stores import Store
     from worker.runtime import Runtime
+    from worker.settings import Settings
+
+_A = TypeVar("_A")
 
 application = typer.Typer(
+    cls=LazyGroup,
     name="reverie",
     help="A memory pipeline for AI agents.",
     no_args_is_help=True,
@@ -32,35 +38,61 @@ application = typer.Typer(
 
 @dataclass
 class Invocation:
-    """One run of the command line: its flags, and the settings and stores that follow from them, made on first use."""
+    """One run of the command line: its flags, and what follows from them, made on first use."""
 
     flags: dict[str, Any]
     agent_name: str
     # A command that starts a stack must not take the data folder of a stack that already runs elsewhere.
     starts_stack: bool = False
+    _closing: ExitStack = field(default_factory=ExitStack)
+
+    def override(self, name: str, value: str) -> None:
+        """Set a flag that was given after the command."""
+        if name == "agent":
+            self.agent_name = value
+        else:
+            self.flags[name] = value
+
+    @cached_property
+    def target(self) -> Target:
+        """Which Reverie the command is for."""
+        return Target(self.flags, look_elsewhere=not self.starts_stack)
 
     @cached_property
     def settings(self) -> Settings:
-        """The settings, overridden by the flags, with the data folder found from the current directory."""
-        settings = load_settings(**self.flags)
-        if "data" not in settings.model_fields_set:
-            folder = nearest_data_folder(Path.cwd()) if self.starts_stack else find_data_folder(Path.cwd())
-            if folder is not None:
-                settings = load_settings(**{**self.flags, "data": folder})
+        """The settings, overridden by the flags, with the data folder found from the current directory.
+
+        Loading them takes longer than a call to the server, which needs none of them.
+        """
+        from worker.settings import load_settings
+
+        folder = self.target.data
+        settings = load_settings(**self.flags if folder is None else {**self.flags, "data": folder})
         check_workspace(settings.workspace)
         return settings
-
-    @property
-    def server_url(self) -> str:
-        """The URL of the server: REVERIE_URL, or the server that runs on the data folder."""
-        from cli.stack import local_url
-
-        return os.environ.get("REVERIE_URL") or url_of_running_stack(self.settings.data) or local_url(self.settings)
 
     @cached_property
     def agent(self) -> str:
         """The agent that the command works on."""
         return check_agent(self.agent_name)
+
+    @property
+    def workspace(self) -> str:
+        """The workspace that the command works on."""
+        return self.target.workspace
+
+    @cached_property
+    def _sender(self) -> Sender:
+        sender = Sender(self.target, lambda: self.runtime, agent=self.agent)
+        self._closing.callback(sender.close)
+        return sender
+
+    def send(self, call: Call[_A]) -> _A:
+        """Send a call to the running server; where none runs, answer it from the files of the data folder.
+
+        Raises what the server raises, `NotFound` where there is no data folder, and `Unavailable`.
+        """
+        return self._sender.send(call)
 
     @cached_property
     def runtime(self) -> Runtime:
@@ -101,13 +133,17 @@ class Invocation:
             raise self.missing(name, id, field=field)
         return store
 
+    def close(self) -> None:
+        """Close what the command has opened."""
+        self._closing.close()
+
     def missing(self, name: str, id: object, *, field: str = "id") -> NotFound:
         """Return the error for something that the agent does not have."""
         return NotFound(f"agent {self.agent} has no {name} {id!r}", field=field)
 
     def none_of(self, names: str) -> str:
         """Return the text shown for an empty list."""
-        return f"Agent {self.agent} has no such {names} in workspace {self.settings.workspace}."
+        return f"Agent {self.agent} has no such {names} in workspace {self.workspace}."
 
 
 def _show_version(requested: bool) -> None:
@@ -135,7 +171,9 @@ def _common(
 ) -> None:
     """A memory pipeline for AI agents."""
     del version  # handled by its callback
-    context.obj = Invocation({"data": data, "workspace": workspace, "broker": broker}, agent)
+    current = Invocation({"data": data, "workspace": workspace, "broker": broker}, agent)
+    context.obj = current
+    context.call_on_close(current.close)
 
 
 def invocation(context: typer.Context) -> Invocation:

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import typer.main
 
-from cli import register_commands
 from cli.application import application
+from cli.commands import COMMANDS, import_command
 from worker.settings_docs import write_or_check
 
 _HEAD: Final = """\
@@ -22,9 +22,10 @@ progress bar on a terminal. The exit code is 0 for success, 1 for a failure, and
 An error is one line on standard error that says what to do; for a wrong option or a missing argument, the usage of the
 command is shown as well.
 
-Most commands read and write the data folder or the broker directly, whether `reverie up` is running or not. `recall`,
-`context`, `memory search` and `sessions search` send a request to the running server, at `REVERIE_URL` or on the port
-from the settings. `ingest` sends messages to the running broker.
+A command sends its call to the server that runs on the data folder, and finds both from any folder: `--data`, else
+`REVERIE_DATA` or `reverie.toml`, else the nearest `.reverie` upwards, else the folder of the Reverie that runs on this
+machine. `REVERIE_URL` names a server anywhere. Where no server runs, the command opens the files of the data folder
+itself and says so; reading creates nothing. `run`, `db` and `health` always work on the data folder and the broker.
 
 """
 
@@ -34,7 +35,8 @@ def page() -> str:
     root = _root()
     parts = [
         _HEAD,
-        "## Options of every command\n\nPut them before the command: `reverie --agent ana recall ...`.\n\n",
+        "## Options of every command\n\n",
+        "They stand before the command or after it: `reverie recall ... --agent ana`.\n\n",
     ]
     parts.append(_parameters(root))
     for path, command in commands():
@@ -49,7 +51,9 @@ def commands() -> Iterator[tuple[tuple[str, ...], Any]]:
 
 
 def _root() -> Any:
-    register_commands()
+    for name in COMMANDS:
+        import_command(name)
+    # The commands as they are declared, without the common options, which have a table of their own.
     return typer.main.get_command(application)
 
 

@@ -21,6 +21,7 @@ from reverie.errors import Rejected, ReverieError, Unavailable
 from worker.data_folder import registered
 from worker.settings import PREFIX, Settings
 from worker.supervision.processes import end_with_supervisor, give_way
+from worker.supervision.server_file import local_url
 
 if TYPE_CHECKING:
     from worker.supervision.supervisor import ProcessEvent, ProcessSpec
@@ -65,7 +66,7 @@ def up(
     _open_stores(command.runtime.stores)
     printer = _EventPrinter(settings)
     specs = process_specs(settings, show_logs=show_logs)
-    with registered(settings.data, local_url(settings)):
+    with registered(settings.data):
         code = Supervisor(specs, settings.data, on_event=printer.show).run()
     raise typer.Exit(code)
 
@@ -185,16 +186,10 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
 
 def _serves(settings: Settings) -> bool:
     try:
-        with urllib.request.urlopen(f"{local_url(settings)}/healthz", timeout=1.0) as answer:  # noqa: S310 - our own
+        with urllib.request.urlopen(f"{local_url(settings.host, settings.port)}/healthz", timeout=1.0) as answer:  # noqa: S310 - our own
             return bool(answer.status == 200)
     except OSError:  # refused, timed out, or not healthy yet
         return False
-
-
-def local_url(settings: Settings) -> str:
-    """Return the URL at which this host reaches the server, also when it listens on all addresses."""
-    host = "127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host  # noqa: S104 - compared, not bound
-    return f"http://{host}:{settings.port}"
 
 
 class _EventPrinter:
@@ -216,14 +211,16 @@ class _EventPrinter:
             say(f"  {event.name:<12} pid {event.pid}")
         elif event.kind == "process_ready" and event.name == "server":
             settings = self._settings
-            say(f"Reverie is up: {local_url(settings)} (data in {settings.data.resolve()}). Ctrl-C stops everything.")
+            url = local_url(settings.host, settings.port)
+            say(f"Reverie is up: {url} (data in {settings.data.resolve()}). Ctrl-C stops everything.")
         elif event.kind in ("process_killed", "process_stopping"):
             say(f"  {event.name} {event.kind.removeprefix('process_')}")
 
 
 def _refuse_second(settings: Settings) -> None:
     """Raise the error for a second `up` on the same data folder, before its port is checked."""
-    from worker.supervision.run_file import already_running, supervisor_pid
+    from worker.supervision.data_lock import supervisor_pid
+    from worker.supervision.run_file import already_running
 
     pid = supervisor_pid(settings.data)
     if pid is not None:

@@ -22,8 +22,9 @@ from reverie import Reverie, contract
 from reverie.errors import Unavailable
 from worker.settings import PREFIX
 from worker.supervision.broker_address import embedded_broker_url
+from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.processes import private_folder, spawn
-from worker.supervision.run_file import read_run_file, supervisor_pid
+from worker.supervision.run_file import read_run_file
 
 DEFAULT_PORT = 7437
 START_TIMEOUT_SECONDS = 120.0

@@ -11,6 +11,7 @@ import threading
 import structlog
 import uvicorn
 
+from reverie import __version__
 from reverie.errors import NotFound, Rejected, ReverieError, Unavailable
 from server.app import create_app
 from server.gate import is_loopback
@@ -18,6 +19,7 @@ from worker.logs import configure_logging
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
 from worker.supervision.processes import end_with_supervisor
+from worker.supervision.server_file import ServerFile, announced, local_url
 
 # The supervisor allows a process 10 s to stop; calls that wait for workers are cancelled before that.
 _GRACEFUL_SECONDS = 5
@@ -64,8 +66,10 @@ def _serve(settings: Settings, runtime: Runtime, token: str | None, listening: s
     # be lost either.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
-    log.info("serving", host=settings.host, port=settings.port)
-    server.run(sockets=[listening])
+    url = local_url(settings.host, settings.port)
+    with announced(settings.data, ServerFile(url, __version__, settings.workspace)):
+        log.info("serving", host=settings.host, port=settings.port)
+        server.run(sockets=[listening])
     log.info("stopped")
 
 

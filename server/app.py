@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Final
 
 from fastapi import FastAPI
@@ -10,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from reverie import __version__
 from reverie.errors import ReverieError
+from server.endpoints import Endpoint
 from server.gate import Gate
 from server.memories import facts, memories, notes, transfer
 from server.openapi import describe
@@ -52,6 +54,12 @@ _ROOMS: Final = (
 )
 
 
+def endpoints() -> Iterator[Endpoint]:
+    """Yield the endpoints of all rooms."""
+    for part in _ROOMS:
+        yield from part.endpoints
+
+
 def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
     """Return the application. Requests below /v1 need the token; without one, only loopback addresses are served."""
     # A redirect for a trailing slash would change session ids that end with one.
@@ -71,5 +79,5 @@ def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
     app.add_exception_handler(HTTPException, on_http_error)
     app.add_middleware(Gate, token=token, metrics=services.metrics)
     app.include_router(operations.probes(services))
-    describe(app, [kind for part in _ROOMS for kind in part.endpoints.kinds])
+    describe(app, [endpoint.kind for endpoint in endpoints()])
     return app

@@ -11,7 +11,7 @@ A handler is a plain function that runs in a thread. It gets the validated call,
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
@@ -80,10 +80,8 @@ class Endpoints:
 
         return add
 
-    @property
-    def kinds(self) -> list[type[Call[Any]]]:
-        """Return the calls that are served."""
-        return [endpoint.kind for endpoint in self._endpoints]
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(self._endpoints)
 
     def router(self, services: Services) -> APIRouter:
         """Return the routes of all endpoints."""

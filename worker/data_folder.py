@@ -1,6 +1,6 @@
-"""Find the data folder of a command from wherever its user stands, and the server that runs on it.
+"""Find the data folder of a command from wherever its user stands.
 
-A running supervisor registers its data folder and URL in the user's state folder (`$XDG_STATE_HOME/reverie/running`).
+A running supervisor registers its data folder in the user's state folder (`$XDG_STATE_HOME/reverie/running`).
 An entry counts only while a supervisor holds the lock of its data folder, so one left by a SIGKILL does no harm.
 """
 
@@ -16,16 +16,15 @@ from typing import Final
 import msgspec
 
 from reverie.errors import Conflict
-from worker.supervision.run_file import supervisor_pid
+from worker.supervision.data_lock import supervisor_pid
 
 DEFAULT_NAME: Final = ".reverie"
 
 
 class RunningStack(msgspec.Struct, frozen=True):
-    """A data folder on which a supervisor runs, and the URL of its server."""
+    """A data folder on which a supervisor runs."""
 
     data: str
-    url: str
 
 
 def nearest_data_folder(start: Path) -> Path | None:
@@ -59,19 +58,13 @@ def running_stacks() -> list[RunningStack]:
     return [stack for stack in stacks if stack is not None and _is_running(stack)]
 
 
-def url_of_running_stack(data: Path) -> str | None:
-    """Return the URL of the server that runs on a data folder, None when none does."""
-    stack = _read(_entry(data))
-    return stack.url if stack is not None and _is_running(stack) else None
-
-
 @contextlib.contextmanager
-def registered(data: Path, url: str) -> Iterator[None]:
+def registered(data: Path) -> Iterator[None]:
     """Register a stack while it runs. A state folder that cannot be written is no reason not to run."""
     entry = _entry(data)
     with contextlib.suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        entry.write_bytes(msgspec.json.encode(RunningStack(str(data.resolve()), url)))
+        entry.write_bytes(msgspec.json.encode(RunningStack(str(data.resolve()))))
     try:
         yield
     finally:

@@ -26,7 +26,6 @@ from cli.output import (
     shortened,
     when,
 )
-from cli.pipeline.ingest import client
 from cli.upkeep import jobs as upkeep
 from memory.memories.agent_memories import StoredMemory
 from memory.memories.memories import (
@@ -62,8 +61,7 @@ def list_of_memories(context: typer.Context, call: ListMemories, as_json: AsJson
 @takes(SearchMemories, arguments=("query",))
 def search_memories(context: typer.Context, call: SearchMemories, as_json: AsJson = False) -> None:
     """Search memories, facts and notes, best first. Asks the running server."""
-    with client(invocation(context), over_http=True) as reverie:
-        response = reverie.connection.send(call)
+    response = invocation(context).send(call)
     if as_json:
         print_json(response)
         return

@@ -14,6 +14,7 @@ from cli.application import application, invocation
 from cli.output import say
 from reverie import contract
 from reverie.errors import Rejected, Unavailable
+from worker.supervision.server_file import local_url
 
 # A worker with waiting tasks that has finished none for this long is stuck: tasks are limited to 300 s.
 _STUCK_SECONDS = 330.0
@@ -32,7 +33,8 @@ def broker(context: typer.Context) -> None:
 @health.command("server")
 def server(context: typer.Context) -> None:
     """Check that the HTTP server answers and reaches the broker."""
-    url = f"{invocation(context).server_url}/healthz"
+    command = invocation(context)
+    url = f"{command.target.url or local_url(command.settings.host, command.settings.port)}/healthz"
     try:
         with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own address
             answer.read()

@@ -10,19 +10,13 @@ from typing import Annotated, Any
 import typer
 
 from cli.application import Invocation, application, invocation
-from cli.options import takes
-from cli.output import AsJson, print_json, progress_bar, say, shortened, when
+from cli.output import AsJson, print_json, progress_bar, say
 from reverie import contract
 from reverie.client import Reverie
 from reverie.errors import Rejected, Rejection
 from reverie.pipeline.conversation_files import SESSION_FIELDS, ingest_calls, read_items
-from reverie.recall.calls import Recall
-from reverie.recall.types import Explanation, RecallResponse
 
 _BATCH = 500
-
-files = typer.Typer(help="Hand over text files.", no_args_is_help=True)
-application.add_typer(files, name="files")
 
 
 @application.command()
@@ -86,61 +80,14 @@ def ingest(
     raise typer.Exit(1 if rejected else 0)
 
 
-@application.command()
-@takes(Recall, arguments=("query",), leave_out=("query_embedding", "fts_weight"))
-def recall(context: typer.Context, call: Recall, as_json: AsJson = False) -> None:
-    """Recall messages, files and memories that fit a query, best first. Asks the running server."""
-    with client(invocation(context), over_http=True) as reverie:
-        response = reverie.connection.send(call)
-    if as_json:
-        print_json(response)
-    else:
-        _print_recall(response)
-
-
-@files.command("add")
-def add_files(
-    context: typer.Context,
-    paths: list[Path],
-    session: Annotated[str | None, typer.Option(help="The session of the files.")] = None,
-    tag: Annotated[list[str] | None, typer.Option(help="A tag for all files.")] = None,
-    wait: Annotated[str, typer.Option(help="Wait until they are queued, stored or searchable.")] = "stored",
-    as_json: AsJson = False,
-) -> None:
-    """Hand over text files; an unchanged file is not indexed again."""
-    done, failed = [], {}
-    with client(invocation(context)) as memory, progress_bar("files") as bar:
-        for path in bar.track(paths):
-            try:
-                content = _text_of(path)
-                receipt = memory.ingest_file(
-                    path.resolve().as_uri(),
-                    content,
-                    session=session,
-                    tags=tag or [],
-                    wait=wait,  # type: ignore[arg-type]
-                )
-                done += receipt.accepted
-            except Rejected as error:
-                failed[str(path)] = str(error)
-    if as_json:
-        print_json({"accepted": done, "failed": failed})
-    else:
-        say(f"{len(done)} of {len(paths)} files {wait}.")
-        for path_text, reason in failed.items():
-            say(f"  {path_text}: {reason}")
-    raise typer.Exit(1 if failed else 0)
-
-
-def client(command: Invocation, *, over_http: bool = False) -> Reverie:
-    """Return a client for the agent, workspace and addresses of this command."""
+def client(command: Invocation) -> Reverie:
+    """Return a client that hands over messages: through the broker of the data folder, or the server that is named."""
     settings = command.settings
     return Reverie(
         agent=command.agent,
-        workspace=settings.workspace,
-        broker=None if over_http else settings.broker_url,
+        workspace=command.workspace,
+        broker=settings.broker_url,
         prefix=settings.broker_prefix,
-        url=command.server_url if over_http else None,
     )
 
 
@@ -156,41 +103,12 @@ def _rejected(faults: Iterable[Rejection], place: int) -> list[dict[str, Any]]:
 
 def input_of(path: Path) -> bytes:
     """Return the content of a file, or of standard input for `-`. Raises `Rejected`."""
-    return sys.stdin.buffer.read() if str(path) == "-" else _bytes_of(path)
+    return sys.stdin.buffer.read() if str(path) == "-" else bytes_of(path)
 
 
-def _bytes_of(path: Path) -> bytes:
+def bytes_of(path: Path) -> bytes:
+    """Return the content of a file. Raises `Rejected`."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise Rejected(f"{path} cannot be read: {error.strerror}", field="file") from error
-
-
-def _text_of(path: Path) -> str:
-    try:
-        return _bytes_of(path).decode()
-    except UnicodeDecodeError as error:
-        raise Rejected(f"{path} is not UTF-8 text: byte {error.start} is invalid", field="file") from error
-
-
-def _print_recall(response: RecallResponse) -> None:
-    if response.degraded:
-        say(f"({response.degraded})")
-    for place, memory in enumerate(response.results, start=1):
-        who = memory.name or memory.role or " ".join(part for part in (memory.tier, memory.kind) if part)
-        for turn in memory.before:
-            say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
-        say(f"{place}. {when(memory.created_at)}  {who}: {shortened(memory.excerpt or memory.text, 200)}")
-        for turn in memory.after:
-            say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
-        if memory.explanation is not None:
-            say(f"     {_explained(memory.explanation)}")
-    if not response.results:
-        say("Nothing found.")
-
-
-def _explained(explanation: Explanation) -> str:
-    names = ("keyword", "keyword_around", "vector", "vector_around", "speaker", "date")
-    scores = [(name.replace("_", " "), getattr(explanation, name)) for name in names]
-    parts = [f"{name} rank {one.rank} ({one.normalised:.3f})" for name, one in scores if one is not None]
-    return f"score {explanation.score:.3f}: " + (", ".join(parts) or "-")

@@ -12,7 +12,7 @@ from cli.application import Invocation, application, invocation
 from cli.output import AsJson, counted, print_json, print_table, say, size, when
 from memory.pipeline.status import StatusReader
 from reverie.pipeline.status import LanguageModelUse, PipelineStatus, TimeStatus
-from worker.supervision.run_file import supervisor_pid
+from worker.supervision.data_lock import supervisor_pid
 
 _WORKSPACES_SHOWN: Final = 5
 # Due schedules and reminders are checked every few seconds: one this late is not being processed.

@@ -7,7 +7,6 @@ import typer
 from cli.application import application, invocation
 from cli.options import takes
 from cli.output import AsJson, counted, messages, print_json, say
-from cli.pipeline.ingest import client
 from reverie.recall.calls import GetContext
 from reverie.recall.types import Context
 
@@ -16,8 +15,7 @@ from reverie.recall.types import Context
 @takes(GetContext, arguments=("session", "query"), options={"token_budget": "--budget"})
 def show_context(context: typer.Context, call: GetContext, as_json: AsJson = False) -> None:
     """Show what an agent should know before it answers in a session. Asks the running server."""
-    with client(invocation(context), over_http=True) as reverie:
-        document = reverie.connection.send(call)
+    document = invocation(context).send(call)
     if as_json:
         print_json(document)
         return

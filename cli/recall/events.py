@@ -14,7 +14,7 @@ from reverie.recall.calls import ListRecallEvents
 @application.command()
 @takes(ListRecallEvents, leave_out=("offset",), helps={"explain": "Show scores."})
 def recalls(context: typer.Context, call: ListRecallEvents, as_json: AsJson = False) -> None:
-    """List what the agent's recalls found, newest first, and how often each result has been found."""
+    """List what the agent's recalls found, newest first, and how often."""
     command = invocation(context)
     store, account = command.store, command.runtime.stores.account_store()
     events = recent_recalls(store, agent=command.agent, limit=call.limit, explain=call.explain, account=account)

@@ -27,7 +27,6 @@ from cli.output import (
     when,
     write_export,
 )
-from cli.pipeline.ingest import client
 from memory.sessions.forgetting import forget_session
 from memory.sessions.lifecycle import session_by_ref
 from memory.sessions.restoring import restore_session as restore
@@ -94,8 +93,7 @@ def show_session(context: typer.Context, call: ListMessages, as_json: AsJson = F
 @takes(SearchSessions, arguments=("query",), leave_out=("tags", "mode"))
 def search_sessions(context: typer.Context, call: SearchSessions, as_json: AsJson = False) -> None:
     """Search for sessions, best first. Asks the running server."""
-    with client(invocation(context), over_http=True) as reverie:
-        response = reverie.connection.send(call)
+    response = invocation(context).send(call)
     if as_json:
         print_json(response)
         return

@@ -25,9 +25,10 @@ from msgspec.structs import replace
 from reverie.errors import Conflict
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.child import restart_delay_seconds
+from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.embedded_broker import broker_answers, wait_until_ready
 from worker.supervision.processes import parent_pid_from, watch_parent
-from worker.supervision.run_file import hold_data_dir, read_run_file, run_file_path, supervisor_pid, write_run_file
+from worker.supervision.run_file import hold_data_dir, read_run_file, run_file_path, write_run_file
 
 ROOT = Path(__file__).resolve().parents[2]
 TIMEOUT_SECONDS = 20.0

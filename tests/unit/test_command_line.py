@@ -12,9 +12,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import pytest
+import typer.main
 
 import cli
-from cli.pipeline.ingest import _explained, _read
+from cli.application import application
+from cli.commands import COMMANDS, import_command
+from cli.pipeline.ingest import _read
+from cli.recall.recall import _explained
 from reverie.pipeline.types import Receipt
 from reverie.recall.types import Explanation, RetrieverScore
 from support.pipeline import Pipeline
@@ -62,12 +66,12 @@ def free_port() -> int:
 
 def test_ctrl_c_while_it_still_loads_is_one_line(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given Ctrl-C in the half second of importing, then there is no traceback."""
-    monkeypatch.delitem(sys.modules, "cli.stack")
-    monkeypatch.delattr(cli, "stack")
+    monkeypatch.delitem(sys.modules, "cli.application")
+    monkeypatch.delattr(cli, "application")
 
     class Interrupting:
         def find_spec(self, name: str, *_: object) -> None:
-            if name == "cli.stack":
+            if name == "cli.application":
                 raise KeyboardInterrupt
 
     monkeypatch.setattr(sys, "meta_path", [Interrupting(), *sys.meta_path])
@@ -80,7 +84,7 @@ def test_a_file_that_fails_unforeseen_is_named_in_one_line(reverie: Reverie, mon
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied", "/a/file")
 
-    monkeypatch.setattr("cli.application.load_settings", refuse)
+    monkeypatch.setattr("worker.settings.load_settings", refuse)
     assert reverie("status") == Ended(1, "", "reverie: /a/file: Permission denied\n")
 
 
@@ -210,7 +214,7 @@ def test_ingest_hands_over_what_a_conversation_names(
             given.append({"session": session, **fields})
             return Receipt(state="queued", accepted=["id"] * len(messages), rejected=[], trace="t")
 
-    monkeypatch.setattr("worker.cli.pipeline.ingest.client", lambda _: Memory())
+    monkeypatch.setattr("cli.pipeline.ingest.client", lambda _: Memory())
     message = '{"role": "user", "content": "x"}'
     (tmp_path / "in").write_text(
         f'[{{"session": "z1", "user": "kate", "provider": "tg", "chat_id": "9", "messages": [{message}]}}]'
@@ -256,3 +260,47 @@ def test_each_message_at_fault_is_told_by_itself(reverie: Reverie, tmp_path: Pat
     first, second = ended.out.splitlines()[1:]
     assert first.startswith("  message 0: content")
     assert second.startswith("  message 1: role")
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_the_table_of_commands_has_the_help_of_each(name: str) -> None:
+    """Given a command, then the table that `reverie --help` prints has the first sentence of its own help."""
+    root: Any = typer.main.get_command(application)
+    command = root.get_command(None, name)
+    assert command.help.split("\n")[0].startswith(COMMANDS[name].help)
+
+
+def test_every_command_is_in_the_table(reverie: Reverie) -> None:
+    """Given all modules of commands, then what they register is what the table names."""
+    for name in COMMANDS:
+        import_command(name)
+    root: Any = typer.main.get_command(application)
+    assert set(root.commands) == set(COMMANDS)
+    listed = reverie("--help").out
+    assert [name for name in COMMANDS if f"\n  {name} " not in listed] == []
+
+
+def test_a_common_option_may_stand_after_the_command(reverie: Reverie, tmp_path: Path) -> None:
+    """Given an agent before and after the command, then the one after it counts."""
+    (tmp_path / "d").mkdir()
+    ended = reverie("--agent", "kim", "memory", "list", "--agent", "ana", "--data", str(tmp_path / "d"))
+    assert ended.code == 0
+    assert "Agent ana has no such memories" in ended.out
+
+
+def test_an_unknown_command_is_answered_with_the_nearest(reverie: Reverie) -> None:
+    """Given a command that is misspelt, then the error names the right one."""
+    ended = reverie("memry")
+    assert (ended.code, ended.out) == (2, "")
+    assert "Did you mean 'memory'?" in ended.err
+
+
+@pytest.mark.parametrize("arguments", [("memory", "search", "x"), ("recall", "x"), ("sessions", "search", "x")])
+def test_without_a_data_folder_a_search_says_how_to_get_one(
+    reverie: Reverie, tmp_path: Path, arguments: tuple[str, ...]
+) -> None:
+    """Given an empty folder and nothing that runs, then the one line names `reverie up`, and nothing is created."""
+    ended = reverie(*arguments)
+    assert (ended.code, ended.err.count("\n")) == (1, 1)
+    assert "start Reverie with `reverie up`" in ended.err
+    assert list(tmp_path.iterdir()) == []

@@ -8,10 +8,9 @@ import pytest
 
 from reverie.errors import Conflict
 from support.command_line import CommandLine
-from worker.data_folder import find_data_folder, registered, running_stacks, url_of_running_stack
+from worker.data_folder import find_data_folder, registered, running_stacks
 from worker.supervision.run_file import hold_data_dir
 
-URL = "http://127.0.0.1:7999"
 NO_BROKER = "redis://127.0.0.1:1/0"
 
 
@@ -32,20 +31,18 @@ def test_the_nearest_data_folder_upwards_is_found(tmp_path: Path) -> None:
 
 
 def test_a_running_stack_is_found_from_any_folder(tmp_path: Path) -> None:
-    """Given a stack that runs elsewhere, then its folder and URL are found; afterwards they are not."""
+    """Given a stack that runs elsewhere, then its folder is found; afterwards it is not."""
     data, elsewhere = tmp_path / "data", tmp_path / "elsewhere"
     elsewhere.mkdir()
-    with hold_data_dir(data), registered(data, URL):
+    with hold_data_dir(data), registered(data):
         assert find_data_folder(elsewhere) == data
-        assert url_of_running_stack(data) == URL
     assert find_data_folder(elsewhere) is None
-    assert url_of_running_stack(data) is None
 
 
 def test_what_a_killed_stack_left_does_not_count(tmp_path: Path) -> None:
     """Given an entry whose supervisor has died, then nothing runs."""
     data = tmp_path / "data"
-    with registered(data, URL):
+    with registered(data):
         assert running_stacks() == []
         assert find_data_folder(tmp_path) is None
 
@@ -63,9 +60,9 @@ def test_of_two_running_stacks_one_must_be_named(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     with (
         hold_data_dir(one),
-        registered(one, URL),
+        registered(one),
         hold_data_dir(other),
-        registered(other, URL),
+        registered(other),
         pytest.raises(Conflict, match="name one with --data") as caught,
     ):
         find_data_folder(tmp_path)
@@ -84,7 +81,7 @@ def test_a_command_finds_the_memories_from_another_folder(
     assert here("memory", "add", "Kate takes oat milk").code == 0
     reverie = CommandLine(monkeypatch, capsys, "--agent", "ana", "--broker", NO_BROKER)
     assert reverie("memory", "list", "--json").json == []
-    with hold_data_dir(data), registered(data, URL):
+    with hold_data_dir(data), registered(data):
         listed = reverie("memory", "list", "--json")
     assert [memory["content"] for memory in listed.json] == ["Kate takes oat milk"]
     assert not (elsewhere / ".reverie").exists()

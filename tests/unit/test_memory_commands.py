@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 import pytest
 
 import cli
+from support.command_line import CommandLine
 
 
 class Ended(NamedTuple):
@@ -177,10 +178,13 @@ def test_a_session_in_which_nothing_was_said_is_shown_as_that(reverie: Reverie) 
     assert reverie("sessions", "show", "s").out == "Session s has no messages yet.\n"
 
 
-def test_a_search_without_a_server_says_so(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given no server, when memories are searched, then the one line says that it does not answer."""
-    monkeypatch.setenv("REVERIE_PORT", "1")
-    ended = reverie("memory", "search", "oat milk")
+def test_a_search_without_a_server_says_so(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """Given the URL of no server, when memories are searched, then the one line says that it does not answer."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("REVERIE_URL", "http://127.0.0.1:1")
+    ended = CommandLine(monkeypatch, capsys)("memory", "search", "oat milk")
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "does not answer" in ended.err
     assert "Start it with `reverie up`" in ended.err

@@ -19,6 +19,7 @@ import psutil
 import structlog
 
 from reverie.errors import Conflict
+from worker.supervision.data_lock import lock_path, written_pid
 from worker.supervision.processes import kill_group, private_folder
 
 log = structlog.get_logger(__name__)
@@ -63,29 +64,12 @@ def write_run_file(data_dir: Path, content: RunFile) -> None:
 def read_run_file(data_dir: Path) -> RunFile | None:
     """Return the run file of the last supervisor, or None if there is none or it cannot be decoded.
 
-    After a SIGKILL of the supervisor it is out of date: see `supervisor_pid`.
+    After a SIGKILL of the supervisor it is out of date: see `data_lock.supervisor_pid`.
     """
     try:
         return msgspec.json.decode(run_file_path(data_dir).read_bytes(), type=RunFile)
     except (FileNotFoundError, msgspec.DecodeError):
         return None
-
-
-def supervisor_pid(data_dir: Path) -> int | None:
-    """Return the pid of the supervisor that runs on `data_dir` now, or None; 0 if it has not written its pid yet."""
-    try:
-        descriptor = os.open(_lock_path(data_dir), os.O_RDWR)
-    except FileNotFoundError:
-        return None
-    try:
-        # A shared lock, so that two callers do not take each other for a supervisor.
-        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return _written_pid(descriptor)
-    else:
-        return None
-    finally:
-        os.close(descriptor)
 
 
 @contextlib.contextmanager
@@ -96,12 +80,12 @@ def hold_data_dir(data_dir: Path) -> Iterator[None]:
     """
     private_folder(data_dir / "run")
     # Never unlinked: two processes could then hold locks on two files of one name.
-    descriptor = os.open(_lock_path(data_dir), os.O_RDWR | os.O_CREAT, 0o600)
+    descriptor = os.open(lock_path(data_dir), os.O_RDWR | os.O_CREAT, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise already_running(data_dir, _written_pid(descriptor)) from error
+            raise already_running(data_dir, written_pid(descriptor)) from error
         os.ftruncate(descriptor, 0)
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         _end_leftovers(data_dir)
@@ -122,15 +106,6 @@ def already_running(data_dir: Path, pid: int | None) -> Conflict:
         f"Reverie is already running on {data_dir} ({pid_text}): {advice}, or choose another data folder",
         field="data_dir",
     )
-
-
-def _lock_path(data_dir: Path) -> Path:
-    return data_dir / "run" / "up.lock"
-
-
-def _written_pid(descriptor: int) -> int:
-    text = os.pread(descriptor, 32, 0)
-    return int(text) if text.isdigit() else 0
 
 
 def _end_leftovers(data_dir: Path) -> None:

@@ -1,0 +1,114 @@
+"""The table of commands, and the group that imports the modules of a command only when it is used.
+
+Importing all of them takes longer than a command does. The help of each stands here, too, so that `reverie --help`
+imports none; a test holds it to the command's own.
+"""
+
+from __future__ import annotations
+
+import difflib
+from importlib import import_module
+from typing import Any, Final, NamedTuple
+
+import typer
+import typer.core
+import typer.main
+
+
+class Entry(NamedTuple):
+    """A command or group of commands: the modules that define it, below `cli`, and the first line of its help."""
+
+    modules: tuple[str, ...]
+    help: str
+
+
+COMMANDS: Final = {
+    "up": Entry(("stack",), "Run everything until Ctrl-C: broker, workers, beat and HTTP server."),
+    "status": Entry(("pipeline.status",), "Show the state of the pipeline: backlog, workers, jobs and latency."),
+    "ingest": Entry(
+        ("pipeline.ingest",),
+        "Hand over messages: a JSON list, one message per line, or conversations with `session` and `messages`.",
+    ),
+    "recall": Entry(("recall.recall",), "Recall messages, files and memories that fit a query, best first."),
+    "context": Entry(("recall.context",), "Show what an agent should know before it answers in a session."),
+    "memory": Entry(("memories.memories", "memories.transfer"), "List, search and change what an agent knows."),
+    "facts": Entry(("memories.facts",), "Keep one current value for each category and key."),
+    "notes": Entry(("memories.notes",), "Keep notes, each under its own id."),
+    "files": Entry(("pipeline.files",), "Hand over text files."),
+    "sessions": Entry(
+        ("sessions.sessions", "sessions.lifecycle", "sessions.summaries"), "List, search, restore and delete sessions."
+    ),
+    "channels": Entry(("sessions.channels",), "Group sessions and memories by channel."),
+    "scratchpads": Entry(("sessions.scratchpads",), "Show and change the working notes of a session."),
+    "schedules": Entry(
+        ("scheduling.schedules", "scheduling.lifecycle", "scheduling.runs"), "Run goals once at a time, or repeatedly."
+    ),
+    "reminders": Entry(("scheduling.reminders",), "Deliver a message once, at a time."),
+    "notifications": Entry(("scheduling.notifications",), "List and acknowledge what schedules report."),
+    "recalls": Entry(
+        ("recall.events",),
+        "List what the agent's recalls found, newest first, and how often.",
+    ),
+    "curation": Entry(("upkeep.curation",), "List and undo what jobs changed."),
+    "promotions": Entry(
+        ("upkeep.notebooks",), "List what dream sweeps promoted, newest first, with the present content of each memory."
+    ),
+    "checkpoint": Entry(("upkeep.notebooks",), "Commit the agent's memory files as they are now."),
+    "history": Entry(("upkeep.notebooks",), "List the commits of the agent's memory files, newest first."),
+    "diff": Entry(("upkeep.notebooks",), "Show the difference between two commits of the agent's memory files."),
+    "run": Entry(("upkeep.jobs",), "Run a periodic job now, in this process, whether it is due or not."),
+    "dead-letters": Entry(("pipeline.dead_letters",), "List, replay and drop work that failed for good."),
+    "db": Entry(("upkeep.database", "upkeep.reembed"), "Check, rebuild and delete the databases."),
+    "health": Entry(("pipeline.health",), "Check the health of a process (exit code 0 means healthy)."),
+    "broker-url": Entry(("broker",), "Print the URL of the broker: `export REVERIE_BROKER=$(reverie broker-url)`."),
+    "worker": Entry(
+        ("stack",),
+        "Run a worker that takes tasks from queues, on any host that reaches the broker and the data folder.",
+    ),
+    "beat": Entry(("stack",), "Run the scheduler that sends periodic jobs."),
+    "serve": Entry(("stack",), "Run the HTTP server."),
+}
+
+
+def import_command(name: str) -> None:
+    """Import the modules of a command, which register it with the application."""
+    for module in COMMANDS[name].modules:
+        import_module(f"cli.{module}")
+
+
+class LazyGroup(typer.core.TyperGroup):
+    """The root of all commands. It knows their names and help from the table, and imports a command when it is used."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        """Return the names in the order of the table."""
+        del ctx
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """Return a command, imported now; None if there is none of this name."""
+        del ctx
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name not in self.commands:
+            import_command(cmd_name)
+            from cli.application import application
+
+            built: Any = typer.main.get_command(application)
+            self.commands[cmd_name] = built.commands[cmd_name]
+        from cli.common_options import add_common_options
+
+        add_common_options(self.commands[cmd_name])
+        return self.commands[cmd_name]
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Return the command that the arguments name. Raises the usage error for an unknown one, with the nearest."""
+        if args and args[0] not in COMMANDS:
+            near = difflib.get_close_matches(args[0], COMMANDS, n=1)
+            ctx.fail(f"No such command {args[0]!r}." + (f" Did you mean {near[0]!r}?" if near else ""))
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        """Write the names and help of all commands, without importing any."""
+        del ctx
+        with formatter.section("Commands"):
+            formatter.write_dl([(name, entry.help) for name, entry in COMMANDS.items()])

@@ -1,0 +1,57 @@
+"""`reverie files`: hand over text files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cli.application import application, invocation
+from cli.output import AsJson, print_json, progress_bar, say
+from cli.pipeline.ingest import bytes_of, client
+from reverie.errors import Rejected
+
+files = typer.Typer(help="Hand over text files.", no_args_is_help=True)
+application.add_typer(files, name="files")
+
+
+@files.command("add")
+def add_files(
+    context: typer.Context,
+    paths: list[Path],
+    session: Annotated[str | None, typer.Option(help="The session of the files.")] = None,
+    tag: Annotated[list[str] | None, typer.Option(help="A tag for all files.")] = None,
+    wait: Annotated[str, typer.Option(help="Wait until they are queued, stored or searchable.")] = "stored",
+    as_json: AsJson = False,
+) -> None:
+    """Hand over text files; an unchanged file is not indexed again."""
+    done, failed = [], {}
+    with client(invocation(context)) as memory, progress_bar("files") as bar:
+        for path in bar.track(paths):
+            try:
+                content = _text_of(path)
+                receipt = memory.ingest_file(
+                    path.resolve().as_uri(),
+                    content,
+                    session=session,
+                    tags=tag or [],
+                    wait=wait,  # type: ignore[arg-type]
+                )
+                done += receipt.accepted
+            except Rejected as error:
+                failed[str(path)] = str(error)
+    if as_json:
+        print_json({"accepted": done, "failed": failed})
+    else:
+        say(f"{len(done)} of {len(paths)} files {wait}.")
+        for path_text, reason in failed.items():
+            say(f"  {path_text}: {reason}")
+    raise typer.Exit(1 if failed else 0)
+
+
+def _text_of(path: Path) -> str:
+    try:
+        return bytes_of(path).decode()
+    except UnicodeDecodeError as error:
+        raise Rejected(f"{path} is not UTF-8 text: byte {error.start} is invalid", field="file") from error

@@ -1,0 +1,103 @@
+"""Find which Reverie a command is for: the data folder, and the server that answers for it.
+
+Reads only what this takes, not all settings: loading those costs more than a whole call to the server.
+"""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Final
+
+from reverie import contract
+from reverie.checks import check_workspace
+from reverie.errors import NotFound
+from worker.data_folder import find_data_folder, nearest_data_folder
+from worker.supervision.data_lock import supervisor_pid
+from worker.supervision.server_file import ServerFile, running_server
+
+_PREFIX: Final = "REVERIE_"
+
+
+@dataclass(frozen=True)
+class Target:
+    """What the flags, the environment, `reverie.toml` and the current folder say about the Reverie to use."""
+
+    flags: Mapping[str, Any]
+    # Whether to find a stack that runs elsewhere, if no data folder is near: not for a command that starts one.
+    look_elsewhere: bool = True
+
+    @cached_property
+    def named_data(self) -> Path | None:
+        """The data folder that a flag, the environment or `reverie.toml` names."""
+        named = self._setting("data")
+        return None if named is None else Path(named)
+
+    @cached_property
+    def data(self) -> Path | None:
+        """The data folder: the named one, the nearest upwards, or that of the running stack; None if there is none.
+
+        Raises `Conflict` when none is near and several stacks run.
+        """
+        if self.named_data is not None:
+            return self.named_data
+        return find_data_folder(Path.cwd()) if self.look_elsewhere else nearest_data_folder(Path.cwd())
+
+    @cached_property
+    def server(self) -> ServerFile | None:
+        """The server that runs on the data folder."""
+        return None if self.data is None else running_server(self.data)
+
+    @property
+    def is_starting(self) -> bool:
+        """Whether a stack runs on the data folder whose server does not answer yet, or not at this moment."""
+        return self.data is not None and self.server is None and supervisor_pid(self.data) is not None
+
+    @cached_property
+    def url(self) -> str | None:
+        """The URL of the server to ask; None if none is running.
+
+        `REVERIE_URL` names one, unless `--data` names a data folder: then only the server on that folder is asked.
+        """
+        if self.flags.get("data") is None and (url := os.environ.get(_PREFIX + "URL")):
+            return url
+        return None if self.server is None else self.server.url
+
+    @cached_property
+    def workspace(self) -> str:
+        """The named workspace, or else the default one of the server that runs."""
+        default = contract.DEFAULT_WORKSPACE if self.server is None else self.server.workspace
+        return check_workspace(self._setting("workspace") or default)
+
+    def existing_data(self) -> Path:
+        """Return the data folder. Raises `NotFound`, saying how to get one, when there is none."""
+        if self.data is not None and self.data.is_dir():
+            return self.data
+        place = f"in {Path.cwd()} or above it, and none is running" if self.data is None else f"at {self.data}"
+        raise NotFound(
+            f"there is no data folder {place}: start Reverie with `reverie up`, or name a folder with --data",
+            field="data",
+        )
+
+    def _setting(self, name: str) -> Any:
+        """Return the value of a setting from the flags, the environment or the file; None if none names it."""
+        return self.flags.get(name) or os.environ.get(_PREFIX + name.upper()) or self._file.get(name)
+
+    @cached_property
+    def _file(self) -> dict[str, Any]:
+        """The settings in the file; loading all settings says what is wrong with one that cannot be read."""
+        try:
+            return tomllib.loads(Path(os.environ.get(_PREFIX + "CONFIG") or "reverie.toml").read_text("utf-8"))
+        except FileNotFoundError:
+            if not os.environ.get(_PREFIX + "CONFIG"):
+                return {}
+        except (OSError, ValueError):
+            pass
+        from worker.settings import load_settings
+
+        load_settings()
+        return {}

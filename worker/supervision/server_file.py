@@ -1,0 +1,67 @@
+"""The file `<data>/run/server.json`, in which a server says where it answers.
+
+It counts only while the server holds the lock on it, which the kernel releases however the server ends. With it, a
+command finds the server of a data folder, also one that no supervisor of this host has started.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import msgspec
+
+
+class ServerFile(msgspec.Struct, frozen=True):
+    """Where a server answers, its version, and the workspace of requests that name none."""
+
+    url: str
+    version: str
+    workspace: str
+
+
+@contextlib.contextmanager
+def announced(data_dir: Path, content: ServerFile) -> Iterator[None]:
+    """Announce a server while it runs. A second server on the same data folder is not announced.
+
+    A folder that cannot be written is no reason not to serve.
+    """
+    with contextlib.ExitStack() as closing:
+        with contextlib.suppress(OSError):
+            path = _path(data_dir)
+            path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o600)
+            closing.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            os.ftruncate(descriptor, 0)
+            os.pwrite(descriptor, msgspec.json.encode(content), 0)
+        yield
+
+
+def running_server(data_dir: Path) -> ServerFile | None:
+    """Return where the server on a data folder answers, or None if none is running."""
+    try:
+        descriptor = os.open(_path(data_dir), os.O_RDONLY)
+    except OSError:
+        return None
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        with contextlib.suppress(msgspec.DecodeError):
+            return msgspec.json.decode(os.pread(descriptor, 65_536, 0), type=ServerFile)
+    finally:
+        os.close(descriptor)
+    return None
+
+
+def local_url(host: str, port: int) -> str:
+    """Return the URL at which this host reaches a server, also when it listens on all addresses."""
+    host = "127.0.0.1" if host in ("0.0.0.0", "::") else host  # noqa: S104 - compared, not bound
+    return f"http://{f'[{host}]' if ':' in host else host}:{port}"
+
+
+def _path(data_dir: Path) -> Path:
+    return data_dir / "run" / "server.json"
