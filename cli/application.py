@@ -158,7 +158,7 @@ def _common(
     data: Annotated[
         Path | None,
         typer.Option(
-            help="The data folder. Default: the nearest .reverie upwards, else that of a running Reverie.",
+            help="The data folder. Default: the nearest .reverie here or above, else that of a running Reverie.",
             show_default=".reverie",
         ),
     ] = None,

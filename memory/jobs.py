@@ -66,7 +66,7 @@ class JobRun:
         with self.store.writing() as tx:
             # By the system clock: `now` is the time that the job works for, which may differ.
             if not tx.leases.renew(self.job, self.token, now=now_micros(), seconds=LEASE_SECONDS):
-                raise LeaseLost(f"another instance of {self.job} works on {self.store.name}: nothing to do")
+                raise LeaseLost(f"another instance of {self.job} is working on {self.store.name}: nothing to do")
             yield tx
 
     def renew_lease(self) -> None:

@@ -108,4 +108,4 @@ def crash_error(claim: Claim) -> WorkerCrashed | None:
     """Return the error of a claim whose workers died too often, or None."""
     if claim.crashes < MAX_CRASHES:
         return None
-    return WorkerCrashed(f"the worker died {claim.crashes} times while it processed this item at stage {claim.stage}")
+    return WorkerCrashed(f"the worker died {claim.crashes} times while processing this item at stage {claim.stage}")

@@ -34,7 +34,7 @@ def query_vector(
         if (embedder.model, embedder.dimension) != (generation.model, generation.dim):
             return (
                 None,
-                f"keyword only: the store holds vectors of {generation.model}, the settings name {embedder.model}",
+                f"keyword only: the store has vectors of {generation.model}, but the settings select {embedder.model}",
             )
         return np.asarray(embedder.embed_query(text), dtype="<f4"), ""
     except (Unavailable, Permanent) as error:
@@ -60,5 +60,5 @@ def _unit_vector(values: Sequence[float], dim: int) -> NDArray[np.float32]:
         )
     length = float(np.linalg.norm(vector))
     if not math.isfinite(length) or length == 0.0:
-        raise Rejected("query_embedding must hold finite numbers that are not all 0", field="query_embedding")
+        raise Rejected("query_embedding must contain finite numbers that are not all 0", field="query_embedding")
     return np.asarray(vector / length, dtype="<f4")

@@ -62,7 +62,7 @@ class StoreQuery:
         """
         request = prepared.request
         if prepared.vector is not None and not _same_model(tx.index.active("vector"), prepared.generation):
-            why = "keyword only: the model was changed at this very moment, ask again"
+            why = "keyword only: the model has just been changed, try again"
             prepared = replace(prepared, vector=None, degraded=why)
         repositories = tx.for_agent(request.agent)
         snapshot = indexes.snapshot(store, tx, request.agent)
@@ -71,7 +71,7 @@ class StoreQuery:
     @property
     def degraded(self) -> str:
         """Why the answer is less than requested; empty if it is not."""
-        building = "plain ranking: the index of this many chunks is still being made, ask again in a while"
+        building = "plain ranking: the index of this many chunks is still being built, try again later"
         return self.prepared.degraded or ("" if self.snapshot else building)
 
 

@@ -41,7 +41,7 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     except msgspec.ValidationError as error:
         raise rejected(error, kind, name="body", raw=_object(body)) from None
     except RecursionError:
-        raise Malformed("the body is nested too deep") from None
+        raise Malformed("the body is nested too deeply") from None
     except msgspec.DecodeError as error:
         # A lone surrogate (`\ud800`) is valid JSON but not valid text: only the item that contains it is rejected.
         return _decode_leniently(text, kind, str(error))

@@ -44,7 +44,7 @@ def find_data_folder(start: Path) -> Path | None:
     running = running_stacks()
     if len(running) > 1:
         folders = ", ".join(stack.data for stack in running)
-        raise Conflict(f"several Reveries are running, on {folders}: name one with --data", field="data")
+        raise Conflict(f"several instances of Reverie are running, in {folders}: name one with --data", field="data")
     return Path(running[0].data) if running else None
 
 

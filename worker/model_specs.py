@@ -1,4 +1,4 @@
-"""The models that the settings name, as the adapters take them."""
+"""The models that the settings select, as the adapters take them."""
 
 from __future__ import annotations
 

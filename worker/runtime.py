@@ -187,7 +187,7 @@ class Runtime:
 
     @cached_property
     def extraction_model(self) -> GuardedLanguageModel | None:
-        """The language model that extracts memories: `language_model`, unless the settings name another."""
+        """The language model that extracts memories: `language_model`, unless the settings select another."""
         name = self.settings.extraction_model
         spec = language_model_spec(self.settings)
         if spec is None or name in (None, "", spec.model):

@@ -1,4 +1,4 @@
-"""Selects the embedder of each store: the one that made its vectors, even if the settings name another.
+"""Selects the embedder of each store: the one that made its vectors, even if the settings select another.
 
 Every process notices a change of model on its next use, without a restart. Invariant: a model is loaded once in a
 process, however many workspaces and revisions use it.

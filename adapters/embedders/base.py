@@ -96,6 +96,6 @@ def normalised(matrix: NDArray[np.float32], *, source: str) -> NDArray[np.float3
     """
     lengths = np.linalg.norm(matrix.astype(np.float64), axis=1, keepdims=True)
     if not np.isfinite(lengths).all() or not lengths.all():
-        raise EmbeddingRefused(f"{source} gave a vector that is not finite or is all zeros")
+        raise EmbeddingRefused(f"{source} returned a vector that is not finite or is all zeros")
     unit: NDArray[np.float32] = (matrix / lengths).astype(np.float32)
     return unit

@@ -75,6 +75,6 @@ def _read_static_model(name: str) -> Any:
         return StaticModel.from_pretrained(str(folder), force_download=False)
     except (ImportError, OSError, ValueError, KeyError) as error:
         raise EmbedderUnavailable(
-            f"model2vec could not read {folder}: {error}. It must hold config.json, tokenizer.json and"
+            f"model2vec could not read {folder}: {error}. It must contain config.json, tokenizer.json and"
             " model.safetensors; fetch it again or name another folder"
         ) from error

@@ -70,7 +70,7 @@ class OpenAICompatibleEmbedder:
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of texts, shape (n, dimension), from requests of at most 128 texts.
 
-        Raises EmbedderUnavailable for 401, 403, 429, 5xx, timeouts, lost connections and broken JSON;
+        Raises EmbedderUnavailable for 401, 403, 429, 5xx, timeouts, lost connections and invalid JSON;
         EmbeddingRefused for 400, 413, 422 and for a response with the wrong count, dimension or NaN.
         """
         checked = require_text(texts)
@@ -95,19 +95,19 @@ class OpenAICompatibleEmbedder:
         """Return the rows of a response, in the order of the texts. Raises as `embed` does."""
         rows = _decode(self._url, body)
         if sorted(row.index for row in rows) != list(range(count)):
-            raise EmbeddingRefused(f"{self._url} gave {len(rows)} vectors for {count} texts, or wrong indexes")
+            raise EmbeddingRefused(f"{self._url} returned {len(rows)} vectors for {count} texts, or wrong indexes")
         rows.sort(key=lambda row: row.index)
         lengths = {len(row.embedding) for row in rows}
         expected = self.dimension or min(lengths)
         if lengths != {expected} or not expected:
             raise EmbeddingRefused(
-                f"{self._url} gave vectors of {sorted(lengths)} numbers instead of {expected}."
+                f"{self._url} returned vectors of {sorted(lengths)} numbers instead of {expected}."
                 f" Is {self.model!r} still the same model?"
             )
         # float64 first: a value outside float32 must be refused, not become infinity with a warning.
         matrix = np.array([row.embedding for row in rows], dtype=np.float64)
         if not (np.abs(matrix) < np.finfo(np.float32).max).all():
-            raise EmbeddingRefused(f"{self._url} gave a vector that is not finite")
+            raise EmbeddingRefused(f"{self._url} returned a vector that is not finite")
         return normalised(matrix.astype(np.float32), source=self._url)
 
 
@@ -119,5 +119,5 @@ def _decode(url: str, body: bytes) -> list[_Row]:
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         # NaN is not valid JSON, but Python's json module writes it: a lasting error, not a truncated response.
         if b"NaN" in body or b"Infinity" in body:
-            raise EmbeddingRefused(f"{url} gave a vector that is not finite") from error
-        raise EmbedderUnavailable(f"{url} answered with broken JSON ({len(body)} bytes): {error}") from error
+            raise EmbeddingRefused(f"{url} returned a vector that is not finite") from error
+        raise EmbedderUnavailable(f"{url} answered with invalid JSON ({len(body)} bytes): {error}") from error

@@ -63,7 +63,7 @@ class OpenAICompatibleLanguageModel:
     def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
         """Return the completion of one prompt.
 
-        Raises LanguageModelUnavailable for 401, 403, 404, 429, 5xx, timeouts, lost connections and broken JSON;
+        Raises LanguageModelUnavailable for 401, 403, 404, 429, 5xx, timeouts, lost connections and invalid JSON;
         LanguageModelRefused for 400, 413, 422 and for a response that is too long, empty or of another format.
         """
         del purpose  # the endpoint does not need it
@@ -129,12 +129,12 @@ class OpenAICompatibleLanguageModel:
             raise LanguageModelRefused(f"{self._url} answered with unexpected JSON: {error}") from error
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             size = len(response.body)
-            raise LanguageModelUnavailable(f"{self._url} answered with broken JSON ({size} bytes): {error}") from error
+            raise LanguageModelUnavailable(f"{self._url} answered with invalid JSON ({size} bytes): {error}") from error
         choice = found.choices[0] if found.choices else _Choice(_Message())
         text = choice.message.content or ""
         completion = Completion(text, _tokens(found.usage, "prompt_tokens"), _tokens(found.usage, "completion_tokens"))
         if not text.strip():
-            raise LanguageModelRefused(f"{self._url} gave an empty answer", completion=completion)
+            raise LanguageModelRefused(f"{self._url} returned an empty answer", completion=completion)
         return completion, choice.finish_reason == "length"
 
     def close(self) -> None:

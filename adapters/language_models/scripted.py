@@ -37,7 +37,7 @@ class ScriptedLanguageModel:
             self.prompts.append((system, prompt))
             self.purposes.append(purpose)
             if not self._answers:
-                raise LanguageModelUnavailable("the script holds no answer")
+                raise LanguageModelUnavailable("the script has no more answers")
             answer = self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]
         if isinstance(answer, Exception):
             raise answer

@@ -74,7 +74,7 @@ class AllowedHosts:
                 names.add(text)
             elif text != "*":
                 raise Rejected(
-                    f"{SETTING} has {entry!r:.80}, which is no host name, address, network (10.0.0.0/8) or *:"
+                    f"{SETTING} has {entry!r:.80}, which is not a host name, address, network (10.0.0.0/8) or *:"
                     " give hosts alone, without scheme, port or path",
                     field=SETTING,
                 )

@@ -15,5 +15,5 @@ class Deadline:
         """Return the remaining seconds, divided by `share`. Raises TimeoutError after the deadline."""
         left = self._end - time.monotonic()
         if left <= 0:
-            raise TimeoutError("the time allowed is over")
+            raise TimeoutError("the time limit has passed")
         return left / share

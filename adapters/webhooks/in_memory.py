@@ -60,5 +60,5 @@ class ScriptedWebhookSender:
         with self._lock:
             self.posted.append(posted)
             if not self._answers:
-                raise WebhookFailed("the script has no answer", passing=True)
+                raise WebhookFailed("the script has no more answers", passing=True)
             return self._answers.pop(0) if len(self._answers) > 1 else self._answers[0]

@@ -63,7 +63,7 @@ class Resolver:
                 self._slots.release()
 
         if not self._slots.acquire(timeout=deadline.left()):
-            raise TimeoutError("all look-ups hang")
+            raise TimeoutError("too many lookups are hanging")
         try:
             threading.Thread(target=look_up, name="webhook-look-up", daemon=True).start()
         except RuntimeError as error:  # the system has no thread left
@@ -72,7 +72,7 @@ class Resolver:
         try:
             answer = outcome.get(timeout=deadline.left())
         except queue.Empty:
-            raise TimeoutError("the look-up hangs") from None
+            raise TimeoutError("the lookup hangs") from None
         if isinstance(answer, OSError):
             raise answer
         return answer

@@ -32,8 +32,8 @@ def installation_secret(data_dir: Path) -> str:
             found = _read(path)
     except OSError as error:
         raise StoreUnavailable(
-            f"{path} cannot be read or made ({error.strerror or error}): check the space and the rights on its disk,"
-            f" or set {SETTING}"
+            f"{path} cannot be read or created ({error.strerror or error}): check the free space and permissions of its"
+            f" disk, or set {SETTING}"
         ) from error
     return _checked(found or "", path)
 
@@ -50,7 +50,7 @@ def _checked(secret: str, path: Path) -> str:
     try:
         decode_secret(secret, source=str(path))
     except Rejected as error:
-        raise StoreUnusable(f"{error}; or remove the file, and tell the new secret to every receiver") from None
+        raise StoreUnusable(f"{error}; or remove the file, and give the new secret to every receiver") from None
     return secret
 
 

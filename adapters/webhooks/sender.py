@@ -77,7 +77,7 @@ class HttpWebhookSender:
         except OSError as error:
             raise WebhookFailed(f"{where.host} has no address ({error}): check the URL's host", passing=True) from error
         if not all(self._allow.allows(where.host, resolved.address) for resolved in addresses):
-            raise WebhookRefused(f"{where.origin} leads to an address within: {not_allowed(where.host)}")
+            raise WebhookRefused(f"{where.origin} leads to a private address: {not_allowed(where.host)}")
         return addresses
 
     def _exchange(
@@ -105,7 +105,7 @@ class HttpWebhookSender:
         except ssl.SSLError as error:
             why = getattr(error, "verify_message", None) or error.reason or "no TLS"
             raise WebhookFailed(
-                f"{where.origin} is not who it should be, or speaks no TLS ({why}): check its certificate and the URL",
+                f"{where.origin} did not prove its identity by TLS ({why}): check its certificate and the URL",
                 passing=False,
             ) from error
         except (OSError, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
@@ -147,13 +147,13 @@ def _answer(where: WebhookUrl, response: httpcore2.Response) -> WebhookAnswer:
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity") and delivered:
         raise WebhookFailed(
-            f"{where.origin} answered in {encoding:.40}, though asked for a plain body: switch compression off there",
+            f"{where.origin} answered in {encoding:.40}, which was not requested: turn off compression there",
             passing=False,
         )
     body = _read_bounded(response.iter_stream()) if encoding in ("", "identity") else b""
     if len(body) > MAX_ANSWER_BYTES and delivered:
         raise WebhookFailed(
-            f"{where.origin} answered with more than {MAX_ANSWER_BYTES:,} bytes: let it answer less", passing=False
+            f"{where.origin} answered with more than {MAX_ANSWER_BYTES:,} bytes: make it answer less", passing=False
         )
     return WebhookAnswer(
         response.status,

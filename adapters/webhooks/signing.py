@@ -71,6 +71,6 @@ def decode_secret(secret: str, *, source: str) -> bytes:
         raise Rejected(f"{source} is not base64 after {PREFIX}: {_HOW}", field=SETTING) from None
     if not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
         raise Rejected(
-            f"{source} holds {len(key)} bytes; it must be {MIN_KEY_BYTES} to {MAX_KEY_BYTES}: {_HOW}", field=SETTING
+            f"{source} has {len(key)} bytes; it must have {MIN_KEY_BYTES} to {MAX_KEY_BYTES}: {_HOW}", field=SETTING
         )
     return key

@@ -69,7 +69,7 @@ def _parsed(url: str) -> WebhookUrl:
     if len(url) > MAX_URL_CHARACTERS:
         raise ValueError(f"it has {len(url):,} characters; at most {MAX_URL_CHARACTERS:,} are allowed")
     if not all(character.isprintable() and not character.isspace() for character in url):
-        raise ValueError("it has a blank or a control character in it")
+        raise ValueError("it contains a blank or a control character")
     try:
         parts = httpx2.URL(url)
     except (httpx2.InvalidURL, ValueError) as error:
@@ -77,7 +77,7 @@ def _parsed(url: str) -> WebhookUrl:
     if parts.scheme not in _DEFAULT_PORTS:
         raise ValueError("it must begin with http:// or https://")
     if parts.userinfo:
-        raise ValueError("it must not hold a user or a password: messages are signed instead")
+        raise ValueError("it must not contain a user name or a password: messages are signed instead")
     port = parts.port if parts.port is not None else _DEFAULT_PORTS[parts.scheme]
     if not 1 <= port <= 65535:
         raise ValueError(f"its port is {port}; it must be from 1 to 65535")

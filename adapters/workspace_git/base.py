@@ -95,7 +95,7 @@ def screen_files(
             why = f"it has {len(content):,} bytes; the limit is {MAX_FILE_BYTES:,}"
             refused.append(RefusedFile(path, why))
         elif secret := looks_secret(text):
-            refused.append(RefusedFile(path, f"it looks like it holds a secret ({secret})"))
+            refused.append(RefusedFile(path, f"it looks like it contains a secret ({secret})"))
         else:
             accepted[path] = content
     return accepted, tuple(refused)
@@ -119,5 +119,5 @@ def resolve(revision: str, ids: Iterable[str], *, field: str) -> str:
     if not found:
         raise NotFound(f"there is no commit {revision}: see the history", field=field)
     if len(found) > 1:
-        raise Rejected(f"{field}: {len(found)} commits begin with {revision}; give more of it", field=field)
+        raise Rejected(f"{field}: {len(found)} commits begin with {revision}; give more of its characters", field=field)
     return found[0]

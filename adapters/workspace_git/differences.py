@@ -22,7 +22,7 @@ def unified(before: Mapping[str, bytes], after: Mapping[str, bytes]) -> str:
         for line in _file_diff(path, before.get(path), after.get(path)):
             room -= len(line) + 1
             if room < 0:
-                return "".join(parts) + "... the rest is left out: it is too long\n"
+                return "".join(parts) + "... the rest is omitted: it is too long\n"
             parts.append(line + "\n")
     return "".join(parts)
 

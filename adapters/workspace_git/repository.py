@@ -96,7 +96,7 @@ class GitRepository:
         try:
             return (self._folder / ".git").is_dir()
         except OSError as error:
-            raise StoreUnavailable(f"{self._folder} cannot be read ({error}): check its rights") from error
+            raise StoreUnavailable(f"{self._folder} cannot be read ({error}): check its permissions") from error
 
     def _create_commit(self, repo: Repo, files: Mapping[str, bytes], message: str, at: int) -> Commit | None:
         fresh = MemoryObjectStore()
@@ -114,7 +114,7 @@ class GitRepository:
         commit = _new_commit(tree, head, message, at)
         repo.object_store.add_object(commit)
         if not repo.refs.set_if_equals(_BRANCH, head.id if head is not None else None, commit.id):
-            raise StoreUnavailable(f"{self._folder} was changed by something else at this moment: try again")
+            raise StoreUnavailable(f"{self._folder} was changed by another process at the same time: try again")
         return _to_commit(repo, commit)
 
     def _make_parent(self) -> None:
@@ -124,7 +124,7 @@ class GitRepository:
         except FileNotFoundError:
             raise NotFound(f"there is no workspace {self._within.name!r}", field="workspace") from None
         except OSError as error:
-            raise StoreUnavailable(f"{self._folder.parent} cannot be made ({error}): check the disk") from error
+            raise StoreUnavailable(f"{self._folder.parent} cannot be created ({error}): check the disk") from error
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -133,7 +133,7 @@ class GitRepository:
         try:
             lock.acquire()
         except Timeout as error:
-            raise StoreUnavailable(f"{self._folder} is held by another process: try again") from error
+            raise StoreUnavailable(f"{self._folder} is locked by another process: try again") from error
         except OSError as error:
             raise StoreUnavailable(f"{self._folder} cannot be locked ({error}): try again") from error
         try:
@@ -153,7 +153,7 @@ class GitRepository:
         ) as error:  # fmt: skip
             # dulwich raises KeyError for a missing object.
             raise StoreUnavailable(
-                f"the git repository {self._folder} cannot be used ({error}): check its disk and rights; if it is"
+                f"the git repository {self._folder} cannot be used ({error}): check its disk and permissions; if it is"
                 " damaged, move it away, and the next commit starts a new history"
             ) from error
 
@@ -195,7 +195,7 @@ class GitFolders:
             written = [path for path in folder.glob(f"*/.git/{_AGENT_FILE}") if path.parents[1].suffix != _UNMADE]
             return sorted(path.read_text(encoding="utf-8") for path in written)
         except OSError as error:
-            raise StoreUnavailable(f"{folder} cannot be read ({error}): check its rights, or try again") from error
+            raise StoreUnavailable(f"{folder} cannot be read ({error}): check its permissions, or try again") from error
 
     def _within(self, workspace: str) -> Path:
         if workspace == ACCOUNT_STORE:

@@ -137,7 +137,9 @@ def show_stats(context: typer.Context, as_json: AsJson = False) -> None:
 @memory.command("gc")
 def collect_garbage(
     context: typer.Context,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be removed, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be removed, without changing anything.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Delete memories that have expired, decayed or exceed max_entries; `reverie curation undo` restores them."""

@@ -17,7 +17,8 @@ def seconds_of(text: str, option: str) -> int:
     match = _DURATION.fullmatch(text.strip().lower())
     if match is None:
         raise Rejected(
-            f"{option} {text[:40]!r} is no duration: give whole seconds, or as in 90s, 15m, 2h, 1d", field=option
+            f"{option} {text[:40]!r} is not a duration: give whole seconds, or a text such as 90s, 15m, 2h or 1d",
+            field=option,
         )
     return int(match[1]) * _UNITS[match[2]]
 

@@ -15,7 +15,7 @@ from reverie.scheduling.calls import DeleteSchedule, PauseSchedule, ResumeSchedu
 @schedules.command("pause")
 @takes(PauseSchedule, arguments=("id",))
 def pause_schedule(context: typer.Context, call: PauseSchedule, as_json: AsJson = False) -> None:
-    """Pause a schedule until it is resumed; a run in progress goes on."""
+    """Pause a schedule until it is resumed; a run in progress continues."""
     command = invocation(context)
     store, now = command.store_with("schedule", call.id), command.runtime.now()
     print_status(stored.pause_schedule(store, call.id, agent=command.agent, now=now), as_json)
@@ -53,6 +53,6 @@ def show_secret(context: typer.Context, as_json: AsJson = False) -> None:
         say(secret)
     typer.echo(
         "This secret signs the webhooks of this installation (Standard Webhooks): receivers check the header"
-        " webhook-signature with it. Keep it from everybody else.",
+        " webhook-signature with it. Keep it secret.",
         err=True,
     )

@@ -103,7 +103,7 @@ def show_reminder(context: typer.Context, call: GetReminder, as_json: AsJson = F
 @takes(
     ClaimReminders,
     options={"lease_seconds": "--lease"},
-    helps={"lease_seconds": "Keep them from other claims for this time: 1s to 1h."},
+    helps={"lease_seconds": "Exclude them from other claims for this time: 1s to 1h."},
     defaults={"lease_seconds": "60s"},
     parsers={"lease_seconds": _lease_seconds},
 )

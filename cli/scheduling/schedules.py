@@ -201,7 +201,7 @@ def _preview(command: Invocation, call: _PreviewRuns) -> NextRuns:
 def _warn_without_model(command: Invocation, schedule: Schedule) -> None:
     if isinstance(schedule.executor, LlmExecutor) and not command.settings.has_language_model:
         typer.echo(
-            "reverie: no language model is configured: a run puts out what is recalled for the goal; set"
+            "reverie: no language model is configured: a run returns what is recalled for the goal; set"
             " language_model_base_url and language_model for an answer",
             err=True,
         )

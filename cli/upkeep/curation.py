@@ -106,7 +106,7 @@ def show_curation(context: typer.Context, call: GetCurationEntry, as_json: AsJso
         "everything": "Undo all entries of the agent.",
     },
     parsers={"since": _time_since},
-    usage="name entries, or say which with --job, --action, --since or --all",
+    usage="name entries, or select them with --job, --action, --since or --all",
 )
 def undo_curation(
     context: typer.Context, call: _UndoEntries | UndoAll, yes: Yes = False, as_json: AsJson = False

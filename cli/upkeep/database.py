@@ -25,7 +25,7 @@ database = typer.Typer(help="Check, rebuild and delete the databases.", no_args_
 application.add_typer(database, name="db")
 
 Everything = Annotated[bool, typer.Option("--all", help="All workspaces and the account.")]
-OfAccount = Annotated[bool, typer.Option("--account", help="The account, whose memories hold in every workspace.")]
+OfAccount = Annotated[bool, typer.Option("--account", help="The account, whose memories apply in every workspace.")]
 
 
 @database.command("migrate")

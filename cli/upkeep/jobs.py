@@ -47,7 +47,9 @@ _BY_STORE: Final = ("stores", "workspaces")
 def run(
     context: typer.Context,
     job: Annotated[str, typer.Argument(help="One of: " + ", ".join(_JOBS) + ".")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and change nothing.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show what would be done, without changing anything.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Run a periodic job now, in this process, whether it is due or not."""
@@ -77,7 +79,7 @@ def run(
         _print_counts(counts, dry_run=dry_run)
     if counts.get("held_elsewhere"):
         typer.echo(
-            f"reverie: note: another copy of {job} is at work there, or was killed within the last"
+            f"reverie: note: another instance of {job} is running there, or was killed within the last"
             f" {LEASE_SECONDS / 60:g} minutes: run it again later",
             err=True,
         )

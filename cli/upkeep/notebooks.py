@@ -27,7 +27,7 @@ def checkpoint(context: typer.Context, call: MakeCheckpoint, as_json: AsJson = F
     else:
         say(f"{done.commit.id[:10]}  {', '.join(done.commit.changed)}")
     for refused in done.refused:
-        say(f"kept out: {refused.path}: {refused.why}")
+        say(f"left out: {refused.path}: {refused.why}")
 
 
 @application.command()
@@ -57,7 +57,7 @@ def diff(context: typer.Context, call: GetDiff, as_json: AsJson = False) -> None
 @application.command()
 @takes(ListPromotions)
 def promotions(context: typer.Context, call: ListPromotions, as_json: AsJson = False) -> None:
-    """List what dream sweeps promoted, newest first, with the present content of each memory."""
+    """List what dream sweeps promoted, newest first, with the current content of each memory."""
     command = invocation(context)
     store = command.store
     listed = notebook.promotions(store, agent=command.agent, limit=call.limit, offset=call.offset)
@@ -66,5 +66,5 @@ def promotions(context: typer.Context, call: ListPromotions, as_json: AsJson = F
         as_json,
         ("at", "score", "phase", "memory", "content"),
         ((when(p.at), f"{p.score:.3f}", p.phase, p.memory, shortened(p.content or "(deleted)", 80)) for p in listed),
-        empty=f"Dreams have promoted nothing of agent {command.agent} in workspace {store.name} yet.",
+        empty=f"Dream sweeps have promoted nothing of agent {command.agent} in workspace {store.name} yet.",
     )

@@ -1,4 +1,4 @@
-"""`reverie db reembed`: embed a workspace with another model, or again with the same one, while recall goes on."""
+"""`reverie db reembed`: embed a workspace with another model, or again with the same one, while recall continues."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def reembed(
     account: OfAccount = False,
     as_json: AsJson = False,
 ) -> None:
-    """Embed again, with another model or the same one, while recall goes on. An interrupted run can be continued."""
+    """Embed again, with another model or the same one, while recall continues. An interrupted run can be continued."""
     command = invocation(context)
     options = _Options(provider, model, dimension, base_url)
     settings = embedder_spec(command.settings)
@@ -157,7 +157,9 @@ def _check_endpoint(spec: EmbedderSpec, options: _Options) -> None:
     if url.scheme not in ("http", "https") or not url.hostname:
         raise Rejected("--base-url: the provider openai needs it, as in http://localhost:11434/v1", field="base_url")
     if url.username or url.password:  # it is written into the database, and into every copy of it
-        raise Rejected("--base-url must hold no password: set REVERIE_EMBEDDING_API_KEY instead", field="base_url")
+        raise Rejected(
+            "--base-url must not contain a password: set REVERIE_EMBEDDING_API_KEY instead", field="base_url"
+        )
 
 
 def _resolved(model: str) -> str:
@@ -174,7 +176,7 @@ def _spec_of_workspace(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
     if record is not None:
         return record.spec(settings)
     if settings.provider == "none":
-        raise Rejected("the settings name no embedder: name one with --provider and --model", field="provider")
+        raise Rejected("the settings select no embedder: select one with --provider and --model", field="provider")
     return settings
 
 
@@ -211,18 +213,18 @@ def _progress_text(progress: _Progress) -> str:
     if not progress.total:
         return "nothing was embedded"
     count = f"{progress.done:,} of {progress.total:,} chunks done"
-    return f"{progress.workspace}: {count}, `reverie db reembed` goes on from there"
+    return f"{progress.workspace}: {count}, `reverie db reembed` continues from there"
 
 
 def _print_start(store: Store, start: ReembedStart) -> None:
     """Print what happens to an unfinished change before embedding starts."""
     lines = []
     if start.dropped:
-        lines.append(f"{store.name}: the half-done change to {start.dropped} is given up")
+        lines.append(f"{store.name}: the unfinished change to {start.dropped} is abandoned")
     if start.resumed and start.change is None:
-        lines.append(f"{store.name}: removing what is left of the change to {start.new}, nothing is embedded anew")
+        lines.append(f"{store.name}: removing the remains of the change to {start.new}; nothing is embedded")
     elif start.resumed:
-        lines.append(f"{store.name}: going on with the half-done change to {start.new}")
+        lines.append(f"{store.name}: resuming the unfinished change to {start.new}")
     for line in lines:
         messages.print(line, markup=False, highlight=False, soft_wrap=True)
 
@@ -241,7 +243,9 @@ def _show(reports: dict[str, ReembedReport], command: Invocation) -> None:
         {r.new for r in reports.values() if configured is None or not _is_revision(r.new, configured.model)}
     )
     if others:
-        say(f"New workspaces still get what the settings name: set embedding_model to {', '.join(others)} there too.")
+        say(
+            f"New workspaces still use the model in the settings: set embedding_model to {', '.join(others)} there too."
+        )
 
 
 def _is_revision(name: str, model: str) -> bool:

@@ -31,7 +31,7 @@ def check_workspace(name: object) -> str:
     """Return the name of a workspace, or raise `Rejected`: it becomes a folder name and must not escape its parent."""
     if not isinstance(name, str) or not is_workspace_name(name):
         raise Rejected(
-            f"workspace {str(name)[:80]!r} is not a name: use 1 to 63 of a-z, 0-9, - and _, a letter or digit first",
+            f"workspace {str(name)[:80]!r} is not a name: use 1 to 63 of a-z, 0-9, - and _, first a letter or digit",
             field="workspace",
         )
     return name
@@ -78,7 +78,7 @@ def normalise_tags(tags: Iterable[object], *, field: str = "tags") -> list[str]:
     seen: dict[str, None] = {}
     for tag in tags:
         if not isinstance(tag, str):
-            raise Rejected(f"{field} must hold texts, not {type(tag).__name__}", field=field)
+            raise Rejected(f"{field} must contain texts, not {type(tag).__name__}", field=field)
         clean = tag.strip().lower()
         if not clean:
             continue
@@ -103,10 +103,10 @@ def check_payload(payload: Payload) -> None:
     check_label("id", payload.id, required=True)
     check_label("agent", payload.agent, required=True)
     if not MICROS_RANGE[0] <= payload.created_at <= MICROS_RANGE[1]:
-        raise Rejected("created_at lies outside the years 1 to 9999", field="created_at")
+        raise Rejected("created_at is outside the years 1 to 9999", field="created_at")
     check_json("metadata", payload.metadata, contract.MAX_METADATA_BYTES)
     if payload.tags != normalise_tags(payload.tags):
-        raise Rejected("tags must be trimmed, lower case and different", field="tags")
+        raise Rejected("tags must be trimmed, lower case and without duplicates", field="tags")
     if isinstance(payload, FilePayload):
         check_label("session", payload.session)
         check_label("source_uri", payload.source_uri, required=True, limit=2_048)
@@ -125,7 +125,7 @@ def _check_turn(payload: MessagePayload) -> None:
     if payload.tool_calls:
         check_json("tool_calls", payload.tool_calls, contract.MAX_TOOL_CALLS_BYTES)
     if payload.importance is not None and not 0.0 <= payload.importance <= 1.0:
-        raise Rejected(f"importance is {payload.importance}; it must lie in [0, 1]", field="importance")
+        raise Rejected(f"importance is {payload.importance}; it must be from 0 to 1", field="importance")
     if payload.token_count is not None and not 0 <= payload.token_count < 2**31:
         raise Rejected("token_count must not be negative", field="token_count")
     if payload.sequence is not None and not 0 < payload.sequence < 2**53:
@@ -147,7 +147,7 @@ def _check_text(field: str, text: str) -> bytes:
             f"{field} is not valid Unicode: a lone surrogate at character {error.start}", field=field
         ) from None
     if b"\x00" in encoded:
-        raise Rejected(f"{field} holds a NUL character at byte {encoded.index(0)}", field=field)
+        raise Rejected(f"{field} contains a NUL character at byte {encoded.index(0)}", field=field)
     return encoded
 
 
@@ -160,7 +160,7 @@ def check_label(field: str, value: object, *, required: bool = False, limit: int
     if len(value) > limit:
         raise Rejected(f"{field} has {len(value):,} characters; the limit is {limit:,}", field=field)
     if _CONTROL.search(value):
-        raise Rejected(f"{field} holds a control character", field=field)
+        raise Rejected(f"{field} contains a control character", field=field)
     _check_text(field, value)
     return value
 

@@ -38,7 +38,9 @@ def resolve_config(
     """Return the configuration from arguments and, for those left out, the environment. Raises `Rejected`."""
     agent = agent or os.environ.get("REVERIE_AGENT")
     if not agent:
-        raise Rejected("name the agent whose memory this is: Reverie(agent=...), or set REVERIE_AGENT", field="agent")
+        raise Rejected(
+            "name the agent that the memory belongs to: Reverie(agent=...), or set REVERIE_AGENT", field="agent"
+        )
     url = url or os.environ.get("REVERIE_URL") or None
     if not timeout_seconds > 0:
         raise Rejected(f"timeout_seconds is {timeout_seconds}; it must be more than 0", field="timeout_seconds")
@@ -59,7 +61,7 @@ def resolve_broker(broker: str | None, prefix: str | None) -> tuple[str, str]:
     known = broker or os.environ.get("REVERIE_BROKER")
     if not known:
         raise Rejected(
-            "name the broker that Reverie sends tasks to: AgentWorker(broker=...), or REVERIE_BROKER; "
+            "name the broker that Reverie sends tasks to: AgentWorker(broker=...), or set REVERIE_BROKER; "
             "`reverie broker-url` prints it",
             field="broker",
         )

@@ -60,7 +60,7 @@ def rejected(
         return Rejected(f"{field} must be a whole number{f' from {bounds}' if bounds else ''}", field=field)
     if _BOUND.match(text) and bounds:
         shown = f"{field} is {value}" if isinstance(value, (int, float, str)) else field
-        return Rejected(f"{shown}; it must lie in {bounds}", field=field)
+        return Rejected(f"{shown}; it must be from {bounds}", field=field)
     if text.startswith("Invalid RFC3339"):
         shown = f"{field} {value[:80]!r}" if isinstance(value, str) else field
         return Rejected(f"{shown} is not RFC 3339: write it as in 2027-05-01T09:30:00Z", field=field)

@@ -69,7 +69,7 @@ class NotFound(Rejected):
 
 
 class Conflict(Rejected):
-    """The request conflicts with the present state, such as a sequence that is taken."""
+    """The request conflicts with the current state, such as a sequence that is taken."""
 
 
 class StoreUnavailable(Transient):

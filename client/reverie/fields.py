@@ -98,13 +98,13 @@ def _checks_in(hint: Any) -> Iterator[Check]:
 
 def _check_bounds(low: float, high: float, field: str, number: float) -> float:
     if not low <= number <= high:
-        raise Rejected(f"{field} is {number}; it must lie in {bounds_text(low, high)}", field=field)
+        raise Rejected(f"{field} is {number}; it must be from {bounds_text(low, high)}", field=field)
     return number
 
 
 def bounds_text(low: float, high: float) -> str:
-    """Return the range of a number as errors show it: "1 to 100" for integers, "[0, 1]" for floats."""
-    return f"{low:,} to {high:,}" if isinstance(high, int) else f"[{low:g}, {high:g}]"
+    """Return the range of a number as errors show it: such as "1 to 100"."""
+    return f"{low:,} to {high:,}" if isinstance(high, int) else f"{low:g} to {high:g}"
 
 
 SessionId = Annotated[str, label("The id of a session.")]

@@ -57,7 +57,7 @@ _KINDS: Final[tuple[tuple[type[ReverieError], str, int, str], ...]] = (
     (Malformed, "rejected", 400, "The body is not valid"),
     (Unauthorised, "unauthorised", 401, "A token is required"),
     (NotFound, "not-found", 404, "Not found"),
-    (Conflict, "conflict", 409, "Conflict with the present state"),
+    (Conflict, "conflict", 409, "Conflict with the current state"),
     (TooLarge, "too-large", 413, "The body is too large"),
     (Rejected, "rejected", 422, "The request is not valid"),
     (WaitTimeout, "wait-timeout", 504, "Accepted, but not in the requested state in time"),

@@ -24,7 +24,7 @@ _MAX_PAUSE_SECONDS: Final = 0.25
 
 @dataclass(frozen=True, slots=True)
 class StoredMemory:
-    """A memory and the store that holds it, whose pipeline has to be notified."""
+    """A memory and the store that contains it, whose pipeline has to be notified."""
 
     store: Store
     record: MemoryRecord
@@ -63,7 +63,7 @@ class AgentMemories:
         return found
 
     def forget_removed(self, memory_id: str) -> bool:
-        """Erase a memory that a job or an undo has already removed from the curation logs; False if none has it."""
+        """Erase from the curation logs a memory that a job or an undo has removed; False if no log has it."""
         erased = 0
         for store in self.existing_stores():
             with store.writing() as tx:
@@ -99,7 +99,7 @@ class AgentMemories:
             yield store, tx.for_agent(self.agent)
 
     def _existing(self, name: str) -> Store | None:
-        # The account database holds the runs of jobs, too; opening it would create it.
+        # Unlike a workspace, the account database is created when it is opened.
         if name == ACCOUNT_STORE and not self.stores.database_path(name).exists():
             return None
         try:

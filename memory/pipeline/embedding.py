@@ -152,7 +152,9 @@ def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
     if generation is None:
         tx.index.create("vector", now=now, model=embedder.model, dim=embedder.dimension, active=True)
     elif (generation.model, generation.dim) != (embedder.model, embedder.dimension):
-        raise ModelChanged(f"the store's model became {generation.model} during a batch of {embedder.model}")
+        raise ModelChanged(
+            f"the store's model was changed to {generation.model} while a batch was embedded with {embedder.model}"
+        )
 
 
 def _schedule_retry(store: Store, claim: Claim, now: int, error: str) -> None:
@@ -187,9 +189,9 @@ def _blocked(store: Store, embedder: Embedder) -> str:
     if generation is None or (generation.model, generation.dim) == (embedder.model, embedder.dimension):
         return ""
     return (
-        f"workspace {store.name} holds vectors of {generation.model} ({generation.dim}), the settings name"
-        f" {embedder.model} ({embedder.dimension}): new chunks wait until the settings name the store's model again, or"
-        " `reverie db reembed` has brought the store to theirs"
+        f"workspace {store.name} has vectors of {generation.model} ({generation.dim}), but the settings select"
+        f" {embedder.model} ({embedder.dimension}): new chunks wait until the settings select the store's model again,"
+        " or `reverie db reembed` has changed the store to theirs"
     )
 
 

@@ -56,9 +56,13 @@ class Item:
 def decode(taken: Taken) -> Item:
     """Decode and check one taken item; an item whose worker died too often is not decoded."""
     if taken.tries > MAX_CRASHES:
-        return Item(taken, None, WorkerCrashed(f"the worker died {taken.tries - 1} times while it stored this item"))
+        return Item(taken, None, WorkerCrashed(f"the worker died {taken.tries - 1} times while storing this item"))
     if not taken.accepted_at:
-        return Item(taken, None, Rejected("it was not put into the inbox by Reverie: it has no time", field="payload"))
+        return Item(
+            taken,
+            None,
+            Rejected("it has no acceptance time: it was not put into the inbox by Reverie", field="payload"),
+        )
     try:
         payload = _decoder.decode(taken.payload)
         if (payload.agent, payload.id) != parse_inbox_field(taken.field):

@@ -61,9 +61,9 @@ class ReembedTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReembedStart:
-    """The state at the start of a change: old and new model, and whether a half-done change is resumed.
+    """The state at the start of a change: old and new model, and whether a unfinished change is resumed.
 
-    `change` is None if nothing has to be embedded. `dropped` names the model of an abandoned half-done change to
+    `change` is None if nothing has to be embedded. `dropped` names the model of an abandoned unfinished change to
     another model.
     """
 
@@ -112,7 +112,7 @@ def reembed(
 ) -> ReembedReport:
     """Re-embed a workspace with the target embedder.
 
-    A half-done change to this embedder is resumed; one to another model is abandoned.
+    A unfinished change to this embedder is resumed; one to another model is abandoned.
 
     Raises `EmbedderUnavailable`, `EmbeddingRefused` if the model refuses too many texts, and `Conflict` if another
     process started another change; recall is then unchanged.
@@ -196,7 +196,7 @@ class _Change:
         if self._change.is_done(tx):
             return False
         raise Conflict(
-            f"workspace {self._store.name}: another process started another change of model: run one at a time",
+            f"workspace {self._store.name}: another process has started a different change of model: run one at a time",
             field="model",
         )
 
@@ -205,8 +205,8 @@ class _Change:
         wrong = [blob for _, blob in vectors if len(blob) != 4 * self._change.target.dim]
         if wrong:
             raise EmbeddingRefused(
-                f"{self._change.target.model} gave {len(wrong[0]) // 4} numbers instead of {self._change.target.dim}:"
-                " start again with its dimension"
+                f"{self._change.target.model} returned vectors of {len(wrong[0]) // 4} numbers instead of"
+                f" {self._change.target.dim}: start again with its real dimension"
             )
         self._refused |= refused
         if len(self._refused) > max(_MAX_REFUSED, _MAX_REFUSED_SHARE * self._total):
@@ -226,7 +226,7 @@ class _Change:
 
 
 def _start(store: Store, target: ReembedTarget, *, now: Callable[[], int]) -> ReembedStart:
-    """Resume a half-done change, or remove leftovers and start one."""
+    """Resume a unfinished change, or remove leftovers and start one."""
     record = target.record
     dropped = ""
     while True:

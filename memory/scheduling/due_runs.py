@@ -180,7 +180,7 @@ def _recover(tx: Transaction, run: OpenRun, rules: ScheduleRules, now: int, cloc
     if record is None:
         return
     if run.deadline is not None and run.deadline <= clock:
-        error = f"it was not done within its timeout{f': {record.error}' if record.error else ''}"
+        error = f"it did not finish within its timeout{f': {record.error}' if record.error else ''}"
         end_run(rows, record, RunResult("timed_out", error=error), now=now, rules=rules)
     elif run.crashes + 1 >= MAX_CRASHES:
         error = f"{MAX_CRASHES} workers died while executing it"

@@ -144,7 +144,7 @@ class Executors:
 def result_of(answer: WebhookAnswer) -> RunResult:
     """Return the result that a receiver's successful answer describes: a report as JSON, a text, or nothing.
 
-    JSON that is no report fails the run: the receiver meant to say something that was not understood.
+    JSON that is not a report fails the run: the receiver meant to say something that was not understood.
     """
     kind = (answer.content_type or "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):
@@ -154,5 +154,5 @@ def result_of(answer: WebhookAnswer) -> RunResult:
     try:
         report = check_fields(convert(msgspec.json.decode(answer.body), RunReport, name="report"))
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, Rejected) as error:
-        return RunResult("failed", error=f"the receiver answered with JSON that is no report of a run: {error}")
+        return RunResult("failed", error=f"the receiver answered with JSON that is not a report of a run: {error}")
     return to_result(report)

@@ -23,7 +23,7 @@ def check_delivery(draft: ReminderDraft, *, notifier: bool) -> ReminderDraft:
     """Return the draft. Raises `Rejected` for one that is to be pushed if there is no notifier."""
     if draft.delivery == "push" and not notifier:
         raise Rejected(
-            "delivery is push, but this server has no notifier: set notifier_webhook_url, or leave it at auto",
+            "delivery is push, but this server has no notifier: set notifier_webhook_url, or leave delivery at auto",
             field="delivery",
         )
     return draft
@@ -105,7 +105,7 @@ def reminder_delivered(store: Store, reminder_id: str, token: str, *, agent: str
         if not is_number or not rows.mark_delivered(reminder_id, int(token), now=now):
             raise Conflict(
                 f"the token does not match the claim on reminder {reminder_id}: your claim has expired, and it may be"
-                " delivered again; claim for longer",
+                " delivered again; claim it for longer",
                 field="token",
             )
         return to_reminder(rows.get(reminder_id), now=now)

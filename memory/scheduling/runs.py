@@ -79,8 +79,8 @@ def wait_until_ended(
         remaining = deadline - monotonic()
         if remaining <= 0:
             raise WaitTimeout(
-                f"run {run_id} is {run.status} after {timeout_seconds:g} s: it goes on, if workers run; see reverie"
-                " status"
+                f"run {run_id} is {run.status} after {timeout_seconds:g} s: it continues if workers are running;"
+                " see `reverie status`"
             )
         pause(min(_POLL_SECONDS, remaining))
 
@@ -117,7 +117,7 @@ def complete_run(
             return to_run(run)
         # A delegated run stays the workers', also if the schedule has another executor by now.
         if not (rows.runs.is_delegated(run_id) or _has_task_executor(rows.schedules.get(run.schedule))):
-            raise Conflict(f"run {run_id} is executed by Reverie itself: it cannot be reported", field="run")
+            raise Conflict(f"run {run_id} is executed by Reverie itself: its result cannot be reported", field="run")
         end_run(rows, run, to_result(report), now=now, rules=rules)
         return to_run(rows.runs.get(run_id))
 

@@ -204,7 +204,7 @@ def upcoming(store: Store, schedule_id: str, *, agent: str, count: int, now: int
     Raises `NotFound` and `Rejected`.
     """
     if not 1 <= count <= MAX_NEXT_RUNS:
-        raise Rejected(f"count is {count}; it must lie in 1 to {MAX_NEXT_RUNS}", field="count")
+        raise Rejected(f"count is {count}; it must be from 1 to {MAX_NEXT_RUNS}", field="count")
     with store.reading() as tx:
         record = tx.for_agent(agent).schedules.get(schedule_id)
     if record.next_run_at is None:

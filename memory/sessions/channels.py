@@ -36,7 +36,7 @@ def create_channel(store: Store, *, agent: str, channel: str, description: str =
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         if name == DEFAULT_CHANNEL or rows.channels.has_row(name):
-            raise Conflict(f"agent {agent} has a channel {name!r} already: describe that one", field="id")
+            raise Conflict(f"agent {agent} already has a channel {name!r}: update that one", field="id")
         _ensure_default(rows, now)
         rows.channels.ensure(name, now=now, description=checked)
         return _to_channel(_get(rows, name))
@@ -59,10 +59,10 @@ def delete_channel(store: Store, *, agent: str, channel: str) -> None:
         rows = tx.for_agent(agent)
         found = _get(rows, channel)
         if found.is_default:
-            raise Conflict(f"channel {channel!r} is the default one: it cannot be deleted", field="id")
+            raise Conflict(f"channel {channel!r} is the default channel: it cannot be deleted", field="id")
         if found.sessions or found.memories:
             raise Conflict(
-                f"channel {channel!r} holds {found.sessions} sessions and {found.memories} memories:"
+                f"channel {channel!r} has {found.sessions} sessions and {found.memories} memories:"
                 " move or forget them first",
                 field="id",
             )

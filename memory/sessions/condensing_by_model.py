@@ -87,13 +87,13 @@ def _checked(answer: str, turns: Sequence[_Turn], limit_tokens: int, counter: To
     """Return the lines of an answer. Raises `NoSummary` unless each has a date and a speaker of the conversation."""
     lines = parse_summary(answer)
     if not lines:
-        raise NoSummary("the language model gave an empty summary")
+        raise NoSummary("the language model returned an empty summary")
     dates, speakers = {turn.date for turn in turns}, {turn.speaker.casefold() for turn in turns}
     for line in lines:
         if line.date not in dates or line.speaker.casefold() not in speakers:
             raise NoSummary("the language model did not answer with dated lines of this conversation")
     if counter.count([format_summary(lines)])[0] > limit_tokens:
-        raise NoSummary(f"the language model wrote more than the {limit_tokens} tokens that it was given")
+        raise NoSummary(f"the language model exceeded its limit of {limit_tokens} tokens that it was given")
     # The model may have joined the parts of a secret: redact again.
     return [replace(line, text=redacted(line.text)) for line in sorted(lines, key=lambda line: line.date)]
 

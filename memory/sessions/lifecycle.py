@@ -212,7 +212,7 @@ def _check_transition(session: SessionRecord, status: str, force: bool) -> None:
             f"session {session.id!r} is active: let it go idle first, or archive it with force", field="session"
         )
     if session.status == status or session.status == "archived":
-        raise Conflict(f"session {session.id!r} is {session.status}: it cannot be made {status}", field="session")
+        raise Conflict(f"session {session.id!r} is {session.status}: it cannot become {status}", field="session")
 
 
 def _end(tx: Transaction, session: SessionRecord, status: str, *, job: str, why: str, now: int) -> int:

@@ -100,7 +100,7 @@ class _Steps:
 
     def reason_to_expire(self, memory: MemoryOutline) -> str:
         """Return why a memory expires; empty if it does not."""
-        return "its time was over" if has_expired(memory, now=self._run.now) else ""
+        return "it had expired" if has_expired(memory, now=self._run.now) else ""
 
     def reason_to_prune(self, memory: MemoryOutline) -> str:
         """Return why a memory is pruned; empty if it is not."""

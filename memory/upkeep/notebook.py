@@ -172,7 +172,8 @@ def _check_message(message: str | None) -> str:
         raise Rejected(f"message has {len(line):,} characters; the limit is {_MAX_MESSAGE_CHARACTERS}", field="message")
     if kind := looks_secret(line):
         raise Rejected(
-            f"message looks like it holds a secret ({kind}): remove it, a history keeps it for ever", field="message"
+            f"message looks like it contains a secret ({kind}): remove it, because the history would keep it forever",
+            field="message",
         )
     return line
 

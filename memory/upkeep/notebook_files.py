@@ -162,5 +162,5 @@ def _is_secret(path: str, memory: MemoryRecord, refused: list[RefusedFile]) -> b
     kind = looks_secret(text)
     if kind is not None:
         memory_id = on_one_line(memory.note_id or memory.id, 128)
-        refused.append(RefusedFile(path, f"{memory_id} is left out: it looks like it holds a secret ({kind})"))
+        refused.append(RefusedFile(path, f"{memory_id} is left out: it looks like it contains a secret ({kind})"))
     return kind is not None

@@ -40,7 +40,7 @@ Recall = Callable[[RecallRequest], RecallOutcome]
 
 # A turn used as the query may be a whole document: its beginning says what it is about.
 _QUERY_CHARACTERS: Final = 2_000
-_NO_QUERY: Final = "no query, and the session has no turn of a user's: nothing was looked up"
+_NO_QUERY: Final = "there is no query and no user message in the session: nothing was searched"
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ _BATCH: Final = 500
 # The vectors that an index is built from: chunks have two from the start of a change of model until the old are gone.
 _OF_ACTIVE_MODEL: Final = "model = (SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active')"
 
-CHANGE_UNDER_WAY: Final = "a change of model is going on: finish it with `reverie db reembed`"
+CHANGE_UNDER_WAY: Final = "a change of model is in progress: finish it with `reverie db reembed`"
 
 Progress = Callable[[int, int], None]
 

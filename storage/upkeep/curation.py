@@ -276,7 +276,7 @@ class CurationLog(Repository):
 
     def _check_not_recording(self) -> None:
         if self._value("SELECT 1 FROM curation_recording") is not None:
-            raise ValueError("an entry of the curation log is open already: end it before the next one")
+            raise ValueError("an entry of the curation log is already open: end it before the next one")
 
     @contextmanager
     def _recording_ended(self) -> Iterator[None]:

@@ -62,24 +62,25 @@ _ORPHANS: Final = {
 def undo(connection: Connection, entry: CurationEntry, *, at: int, prefix: str = "") -> None:
     """Restore what an entry changed and mark it as undone; errors name entries with `prefix` before their numbers.
 
-    Raises `Conflict` when it is undone already, when a row was changed again (naming the later entry to undo first, if
-    there is one), or when what a row belongs to is gone. The caller must then roll back: rows may be restored in part.
+    Raises `Conflict` when it has already been undone, when a row was changed again (naming the later entry to undo
+    first, if there is one), or when what a row belongs to is gone. The caller must then roll back: rows may be restored
+    in part.
     """
     log = CurationLog(connection)
     if entry.undone_at is not None:
-        raise Conflict(f"entry {prefix}{entry.id} is undone already", field="id")
+        raise Conflict(f"entry {prefix}{entry.id} has already been undone", field="id")
     changes = _merged(log.changes(entry.id))
     for change in changes:
         if not _is_unchanged(connection, change):
             later = log.later_entry(entry.id, change.table, dict(_key_parameters(change)))
-            raise _cannot(prefix, entry, f"a row of {change.table} was changed since", later)
+            raise _cannot(prefix, entry, f"a row of {change.table} has been changed since", later)
     _refuse_if_successor(connection, log, entry, changes, prefix)
     # A memory and its successor refer to each other, in whatever order they are restored.
     connection.exec_driver_sql("PRAGMA defer_foreign_keys = ON")
     try:
         _restore(connection, changes)
     except exc.IntegrityError as error:
-        raise _cannot(prefix, entry, "something else has taken the place of what it removed") from error
+        raise _cannot(prefix, entry, "what it removed has been replaced since") from error
     _refuse_orphans(connection, entry, changes, prefix)
     log.mark_undone(entry.id, at=at)
 
@@ -141,7 +142,7 @@ def _refuse_if_successor(
         ).scalar()
         if superseded is not None:
             later = log.later_entry(entry.id, "memories", {"row_id": superseded})
-            what = "what it added has taken the place of another memory since"
+            what = "what it added has replaced another memory since"
             raise _cannot(prefix, entry, what, later)
 
 

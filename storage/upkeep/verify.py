@@ -33,7 +33,7 @@ _CHECKS: Final[dict[str, str]] = {
         f" AND trim(m.content, char({_BLANKS})) <> ''"
         " AND NOT EXISTS (SELECT 1 FROM chunks WHERE memory_row = m.row_id)"
     ),
-    "chunks of memories whose place was taken": (
+    "chunks of superseded memories": (
         "SELECT count(*) FROM chunks AS c JOIN memories AS m ON m.row_id = c.memory_row"
         " WHERE m.superseded_by IS NOT NULL"
     ),
@@ -45,11 +45,11 @@ _CHECKS: Final[dict[str, str]] = {
     "vectors of chunks not marked as embedded": (
         "SELECT count(*) FROM chunks_vec AS v JOIN chunks AS c ON c.id = v.chunk_id WHERE c.embedded_at IS NULL"
     ),
-    "chunks of another agent than their message": (
+    "chunks whose agent is not that of their message": (
         "SELECT count(*) FROM message_chunks AS l JOIN messages AS m ON m.row_id = l.message_row"
         " JOIN chunks AS c ON c.id = l.chunk_id WHERE c.agent_id <> m.agent_id"
     ),
-    "vectors of another model than the index": (
+    "vectors whose model is not that of the index": (
         # During a change of model there are two models, each with an index: one that no index names is left over.
         f"SELECT count(*) FROM chunks_vec AS v WHERE {_ACTIVE_MODEL} IS NOT NULL AND NOT EXISTS"
         " (SELECT 1 FROM indexes AS i WHERE i.kind = 'vector' AND i.model = v.model AND i.dim = v.dim)"
@@ -62,7 +62,7 @@ _CHECKS: Final[dict[str, str]] = {
         "SELECT count(*) FROM forward_index AS f WHERE NOT EXISTS"
         " (SELECT 1 FROM chunks AS c WHERE c.id = f.chunk_id AND c.agent_id = f.agent_id)"
     ),
-    "sessions whose last sequence lies below their messages'": (
+    "sessions whose last sequence is below that of their messages": (
         "SELECT count(*) FROM sessions AS s WHERE s.last_sequence <"
         " (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_row = s.row_id)"
     ),

@@ -245,7 +245,7 @@ def test_a_report_that_comes_too_late_is_dropped_quietly(
     agent.wait_for("begun")
     late = ended(client, run, meanwhile=lambda: fire(runtime))
     assert late.status == "timed_out"
-    assert "not done within its timeout" in late.error
+    assert "did not finish within its timeout" in late.error
     client.pause_schedule(schedule)
 
     (agent.folder / "go").touch()

@@ -201,7 +201,7 @@ def test_without_refine_no_language_model_is_asked(url: str, endpoint: Endpoint)
         ("slow", "within 0.5 s"),
         ("429", "answered 429"),
         ("500", "answered 500"),
-        ("half a JSON", "broken JSON"),
+        ("half a JSON", "invalid JSON"),
         ("10 MB", "more than"),
         ("ids out of range", "chose item 99"),
         ("its own text", "did not answer with a selection"),

@@ -88,7 +88,7 @@ def test_a_pruned_memory_is_recalled_again_after_its_undo(here: Runtime, ana: Re
     assert (undone.id, undone.undone_at is not None) == (entry.id, True)
     assert found(ana, "walnuts") == [WALNUTS]
     assert ana.recall(WALNUTS, mode="vector", limit=1).results[0].text == WALNUTS
-    with pytest.raises(Conflict, match="undone already"):
+    with pytest.raises(Conflict, match="already been undone"):
         ana.undo(entry.id)
 
 
@@ -179,7 +179,7 @@ def test_the_command_line_lists_shows_and_undoes(here: Runtime, reverie: Command
     assert (undone.code, undone.json) == (0, {"undone": ["1", "account-1"], "failed": {}})
     again = reverie("curation", "undo", "1", "2", "nothing")
     assert (again.code, again.out.splitlines()[0]) == (1, "1 undone.")
-    assert "1 cannot be undone: entry 1 is undone already" in again.out
+    assert "1 cannot be undone: entry 1 has already been undone" in again.out
     assert "No entry" in reverie("curation", "list", "--action", "capped").out
     assert "no entry 'nothing'" in again.out
 
@@ -195,7 +195,7 @@ def test_why_not_is_told_once_and_by_ids_that_can_be_given(here: Runtime, reveri
     refused = reverie("curation", "undo", "account-1", "account-9")
     assert refused.code == 1
     assert refused.out.splitlines() == [
-        "account-1 cannot be undone: a row of memories was changed since; undo entry account-2 first",
+        "account-1 cannot be undone: a row of memories has been changed since; undo entry account-2 first",
         "account-9 cannot be undone: there is no entry 'account-9' in the curation log",
     ]
 
@@ -211,8 +211,8 @@ def test_the_command_line_undoes_all_since_a_moment(here: Runtime, reverie: Comm
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "name entries, or say which"),
-        (["1", "--all"], "name entries, or say which"),
+        ([], "name entries, or select them"),
+        (["1", "--all"], "name entries, or select them"),
         (["--since", "yesterday", "--yes"], "give a time like 90m"),
     ],
 )

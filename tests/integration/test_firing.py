@@ -121,7 +121,7 @@ def test_without_a_broker_runs_are_made_and_sent_later(
     schedule = overdue(here, store)
 
     def refuse(*_: Any, **__: Any) -> None:
-        raise Unavailable("the broker took no task")
+        raise Unavailable("the broker did not accept the task")
 
     with monkeypatch.context() as patched:
         patched.setattr(here.task_sender, "send", refuse)

@@ -41,7 +41,7 @@ Reembed = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def reembed(runtime: Runtime) -> Iterator[Reembed]:
-    """Starts the command on the runtime's data folder, whose settings name the hash; what still runs is killed."""
+    """Start the command on the runtime's data folder, whose settings select the hash embedder; kill what still runs."""
     started: list[subprocess.Popen[str]] = []
     settings = runtime.settings
 
@@ -175,7 +175,7 @@ def test_a_killed_change_goes_on_and_a_running_server_answers_throughout(runtime
 
             second = reembed()
             out, errors = second.communicate(timeout=300)
-            assert (second.returncode, errors) == (0, f"default: going on with the half-done change to {NEW_MODEL}\n")
+            assert (second.returncode, errors) == (0, f"default: resuming the unfinished change to {NEW_MODEL}\n")
             assert texts(ask(url, ASKED, mode="vector", limit=1)) == [SAID], "the running server knows the new model"
         assert wrong == []
 

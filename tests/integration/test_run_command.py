@@ -28,9 +28,9 @@ def test_a_job_that_another_copy_holds_says_so_and_changes_nothing(tmp_path: Pat
     free = run(tmp_path / "data", "prune-decayed")
 
     assert (held.returncode, free.returncode) == (0, 0), held.stderr + free.stderr
-    assert "another copy of consolidate-memories is at work there" in held.stderr
+    assert "another instance of consolidate-memories is running there" in held.stderr
     assert "within the last 2 minutes" in held.stderr
-    assert "another copy" not in free.stderr
+    assert "another instance" not in free.stderr
     stores.close()
 
 

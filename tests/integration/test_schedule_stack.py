@@ -114,7 +114,7 @@ EXPECTED = {
     "runs out of time": ("timed_out", "no time is left to try again"),
     "answers 500": ("failed", "answered 500: out of order (2 attempts)"),
     "says too much": ("failed", "1,048,576 bytes"),
-    "invalid JSON": ("failed", "JSON that is no report of a run"),
+    "invalid JSON": ("failed", "JSON that is not a report of a run"),
     "redirects": ("failed", "redirect to http://10.0.0.1/internal: redirects are never followed"),
     "refused": ("failed", "10.1.2.3"),
     "nobody there": ("failed", "refused"),

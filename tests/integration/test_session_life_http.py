@@ -67,7 +67,7 @@ def test_a_session_is_started_ended_and_put_aside(here: Runtime, ana: Reverie) -
     say(here, ana, "My favourite colour is turquoise, remember that.", ODD)
     closed = ana.close_session(ODD)
     assert (closed.status, closed.ended_at is not None) == ("idle", True)
-    with pytest.raises(Conflict, match="is idle: it cannot be made idle"):
+    with pytest.raises(Conflict, match="is idle: it cannot become idle"):
         ana.close_session(ODD)
     assert ana.archive_session(ODD).status == "archived"
     with pytest.raises(Conflict, match="is archived"):

@@ -67,11 +67,11 @@ def test_a_large_index_is_made_beside_the_answers(pipe: Pipeline, monkeypatch: p
     request = RecallRequest(query="ana was in the harbour 7", agent="ana")
     for _ in range(3):
         found = recall(pipe.store, pipe.embedder, request, indexes=indexes)
-        assert "still being made" in found.degraded
+        assert "still being built" in found.degraded
         assert len(found) == 5
         sessions = search_sessions(pipe.store, pipe.embedder, request, indexes=indexes)
         assert [session.session for session in sessions.results] == ["s"]
-        assert "still being made" in sessions.degraded
+        assert "still being built" in sessions.degraded
     assert len(making()) == 1
     go_on.set()
     made()

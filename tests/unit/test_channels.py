@@ -51,7 +51,7 @@ def test_a_channel_is_made_once(pipe: Pipeline) -> None:
     made = topics.create_channel(pipe.store, agent="ana", channel="garden", description="beds", now=NOW)
     assert (made.description, made.sessions, made.is_default) == ("beds", 1, False)
     for taken in ("garden", "general"):
-        with pytest.raises(Conflict, match=f"has a channel '{taken}' already"):
+        with pytest.raises(Conflict, match=f"already has a channel '{taken}'"):
             topics.create_channel(pipe.store, agent="ana", channel=taken, now=NOW)
     topics.create_channel(pipe.store, agent="bob", channel="garden", now=NOW)
     default = topics.read_channel(pipe.store, agent="ana", channel="general")
@@ -72,9 +72,9 @@ def test_a_channel_is_described(pipe: Pipeline) -> None:
 def test_only_an_empty_channel_is_deleted_and_never_the_default(pipe: Pipeline) -> None:
     """Given channels that hold something, then deleting one is an error that says what; an empty one goes."""
     remember(pipe, "m", tier="channel", channel="garden")
-    with pytest.raises(Conflict, match="holds 1 sessions and 1 memories"):
+    with pytest.raises(Conflict, match="has 1 sessions and 1 memories"):
         topics.delete_channel(pipe.store, agent="ana", channel="garden")
-    with pytest.raises(Conflict, match="is the default one"):
+    with pytest.raises(Conflict, match="is the default channel"):
         topics.delete_channel(pipe.store, agent="ana", channel="general")
     with pytest.raises(NotFound):
         topics.delete_channel(pipe.store, agent="ana", channel="cellar")

@@ -264,7 +264,7 @@ def test_what_a_person_changed_since_is_not_overwritten(pipe: Pipeline) -> None:
         rows = tx.for_agent("ana")
         rows.memories.change(row_of(rows, "walnuts"), now=LATER + 5, importance=1.0)
     before = everything(pipe.store)
-    with pytest.raises(Conflict, match=f"entry {entry_id} cannot be undone: a row of memories was changed since$"):
+    with pytest.raises(Conflict, match=f"entry {entry_id} cannot be undone: a row of memories has been changed since$"):
         undo_entry(pipe.store, agent="ana", entry=entry_id, now=LATER)
     assert everything(pipe.store) == before
 
@@ -286,7 +286,7 @@ def test_an_undone_entry_is_not_undone_again(pipe: Pipeline) -> None:
     """Given an entry that was undone, when undone again, then that is an error."""
     entry_id = curate(pipe, promote)
     put_back(pipe, entry_id)
-    with pytest.raises(Conflict, match="is undone already"):
+    with pytest.raises(Conflict, match="has already been undone"):
         undo_entry(pipe.store, agent="ana", entry=entry_id, now=LATER)
     with pipe.store.reading() as tx:
         assert tx.curation.undone("change") == {("ana", "walnuts")}
@@ -300,7 +300,7 @@ def test_a_memory_that_has_taken_anothers_place_since_is_not_taken_away(pipe: Pi
         rows.memories.supersede(row_of(rows, "old"), by=row_of(rows, "m"), now=LATER)
 
     second = curate(pipe, give_way)
-    with pytest.raises(Conflict, match=f"has taken the place of another memory since; undo entry {second} first"):
+    with pytest.raises(Conflict, match=f"has replaced another memory since; undo entry {second} first"):
         undo_entry(pipe.store, agent="ana", entry=added, now=LATER)
     put_back(pipe, second)
     put_back(pipe, added)
@@ -311,7 +311,7 @@ def test_a_fact_that_was_set_anew_is_not_displaced(pipe: Pipeline) -> None:
     """Given a fact that was pruned, when its key was set since, then the undo is refused and the new one stands."""
     entry_id = curate(pipe, prune("home"))
     remember(pipe, "again", "home city: Faro", category="home", key="city", value="Faro")
-    with pytest.raises(Conflict, match="something else has taken the place of what it removed"):
+    with pytest.raises(Conflict, match="what it removed has been replaced since"):
         undo_entry(pipe.store, agent="ana", entry=entry_id, now=LATER)
     with pipe.store.reading() as tx:
         fact = tx.for_agent("ana").memories.fact("home", "city")
@@ -429,7 +429,7 @@ def test_a_block_that_changes_nothing_leaves_no_entry(pipe: Pipeline) -> None:
 
 def test_entries_do_not_lie_in_one_another(pipe: Pipeline) -> None:
     """Given an open entry, when another is begun, then that is refused: both would hold the changes of both."""
-    with pytest.raises(ValueError, match="open already"), pipe.store.writing() as tx, entry(tx), entry(tx):
+    with pytest.raises(ValueError, match="already open"), pipe.store.writing() as tx, entry(tx), entry(tx):
         pass
     assert pipe.count("curation_log") == 0
 

@@ -231,13 +231,13 @@ def test_vectors_of_two_models_are_never_mixed(pipe: Pipeline) -> None:
     pipe.chunk()
     other = Embedder("other-model")
     report = pipe.embed(other)
-    assert "holds vectors of hash-64 (64), the settings name other-model (64)" in report.blocked
+    assert "has vectors of hash-64 (64), but the settings select other-model (64)" in report.blocked
     assert other.batches == []
     assert pipe.count("chunks_vec", "model <> 'hash-64'") == 0
     assert pipe.told_degraded[0] == pipe.messages()[-1].id
     pipe.embedder = other
     answer = pipe.recall("zanzibar", limit=100)
-    assert (len(answer), "the settings name other-model" in answer.degraded) == (11, True)
+    assert (len(answer), "the settings select other-model" in answer.degraded) == (11, True)
 
 
 def test_a_model_chosen_by_another_worker_meanwhile_is_not_mixed_either(pipe: Pipeline) -> None:

@@ -223,9 +223,9 @@ def test_an_endpoint_needs_a_url_and_a_key_that_a_header_can_carry() -> None:
         (status(401, b"bad key sk-secret"), "api_key"),
         (status(403), "api_key"),
         (status(302, Location="http://127.0.0.1:1/"), "answered 302"),
-        (status(200, b'{"data": [{"index": 0, "embedding": [0.1, 0.'), "broken JSON"),
-        (status(200, b""), "broken JSON"),
-        (status(200, b"\xff" * 10_000_000), "broken JSON"),
+        (status(200, b'{"data": [{"index": 0, "embedding": [0.1, 0.'), "invalid JSON"),
+        (status(200, b""), "invalid JSON"),
+        (status(200, b"\xff" * 10_000_000), "invalid JSON"),
     ],
 )
 def test_what_may_pass_is_unavailable(

@@ -185,7 +185,7 @@ def test_json_that_is_no_report_has_failed_the_run(here: CarryingOut, body: byte
     """Given JSON of another form, then the run has failed, at once, and says what was wrong with it."""
     run = fired(here, answered(body))
     assert run.status == "failed"
-    assert run.error.startswith("the receiver answered with JSON that is no report of a run: ")
+    assert run.error.startswith("the receiver answered with JSON that is not a report of a run: ")
     assert len(run.error) < 500
 
 

@@ -50,7 +50,7 @@ def payload(**changes: object) -> bytes:
         (payload(importance=1.5), "importance is 1.5"),
         (payload(sequence=0), "sequence must be a positive whole number"),
         (payload(sequence=2**70), "sequence must be a positive whole number"),
-        (payload(created_at=2**62), "created_at lies outside"),
+        (payload(created_at=2**62), "created_at is outside"),
         (payload(tags=["Not Trimmed "]), "tags must be trimmed"),
         (payload(session=""), "session must be a text that is not blank"),
         (payload(type="spell"), "cannot be read: Invalid value 'spell'"),
@@ -179,7 +179,7 @@ def test_a_replay_that_is_cut_off_between_its_steps_doubles_nothing(
     [
         (b"nonsense", "cannot be read"),
         (payload(v=2, news="only version 2 knows this"), "upgrade this one first"),
-        (payload(agent="mallory"), "holds a message of agent 'mallory'"),
+        (payload(agent="mallory"), "contains a message of agent 'mallory'"),
     ],
     ids=["unreadable", "newer", "another agent's"],
 )

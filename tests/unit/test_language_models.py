@@ -178,7 +178,7 @@ def test_one_that_is_not_there_is_named() -> None:
         (reset, "did not answer"),
         (half_a_body, "did not answer"),
         (redirect_to("http://127.0.0.1:1/elsewhere"), "302"),
-        (send(b"<html>Bad gateway</html>", Content_Type="text/html"), "broken JSON"),
+        (send(b"<html>Bad gateway</html>", Content_Type="text/html"), "invalid JSON"),
         (send(b"", 500), "500"),
     ],
 )

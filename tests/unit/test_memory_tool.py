@@ -73,7 +73,7 @@ def test_the_three_actions() -> None:
         ({"action": "remember", "content": 3}, "remember needs content"),
         (
             {"action": "remember", "content": "x", "query": "y"},
-            "remember takes no query; it takes content, tags, context",
+            "remember does not take query; it takes content, tags, context",
         ),
         ({"action": "remember", "content": "x", "tags": "a, b"}, 'tags must be a list of texts, such as ["coffee"]'),
         ({"action": "remember", "content": "x", "context": {}}, "context must be a text"),
@@ -83,7 +83,7 @@ def test_the_three_actions() -> None:
         ({"action": "recall", "query": "x", "limit": "5"}, "limit must be a whole number"),
         ({"action": "recall", "query": "x", "mode": "magic"}, "mode must be one of keyword, vector, hybrid"),
         ({"action": "forget"}, "forget needs id"),
-        ({"action": "forget", "id": "m", "content": "x"}, "forget takes no content; it takes id"),
+        ({"action": "forget", "id": "m", "content": "x"}, "forget does not take content; it takes id"),
     ],
 )
 def test_a_call_at_fault_is_answered_with_what_to_do(arguments: dict[str, Any], said: str) -> None:

@@ -87,12 +87,12 @@ def test_an_import_at_fault_stores_nothing(ana: Knowing, stores: Stores, change:
 @pytest.mark.parametrize(
     ("document", "said"),
     [
-        (b"", "no export of memories"),
-        (b"\xff\xfe", "no export of memories"),
-        (b"[]", "no export of memories"),
+        (b"", "not an export of memories"),
+        (b"\xff\xfe", "not an export of memories"),
+        (b"[]", "not an export of memories"),
         (b'{"memories": []}', "schema_version"),
         (b'{"schema_version": 2, "memories": "?"}', "newer than 1: upgrade"),
-        (b'{"schema_version": 1, "memories": [{"id": "x"}]}', "no export of memories"),
+        (b'{"schema_version": 1, "memories": [{"id": "x"}]}', "not an export of memories"),
     ],
 )
 def test_what_is_no_export_is_refused(document: bytes, said: str) -> None:

@@ -68,7 +68,7 @@ def test_modes_keyword_and_vector_are_the_same_on_disk(pipe: Pipeline) -> None:
     assert {m.text for m in memory if "violin" in m.text and "garden" in m.text} == {
         m.text for m in disk if "violin" in m.text and "garden" in m.text
     }
-    assert "still being made" in disk.degraded
+    assert "still being built" in disk.degraded
     assert memory.degraded == ""
 
 
@@ -134,7 +134,7 @@ class Broken(BagOfWords):
     [
         (Broken(EmbedderUnavailable("the endpoint is down")), "the endpoint is down"),
         (Broken(EmbeddingRefused("the endpoint refused it")), "the endpoint refused it"),
-        (Broken(model="another"), "the store holds vectors of bag-of-words, the settings name another"),
+        (Broken(model="another"), "the store has vectors of bag-of-words, but the settings select another"),
         (None, "no embedder is configured"),
     ],
 )

@@ -299,7 +299,7 @@ def test_what_a_death_after_the_switch_leaves_is_cleaned_up(
     die_removing(pipe, monkeypatch)
     assert vectors.remove_leftovers(pipe.store, deadline=0.0) == 0
     assert {memory.text for memory in recall(pipe, "zanzibar")} == {text_of(number) for number in range(MESSAGES)}
-    assert verify(pipe.store).wrong == ["25 vectors of another model than the index"]
+    assert verify(pipe.store).wrong == ["25 vectors whose model is not that of the index"]
     if cleaner == "the daily upkeep":
         assert optimize(pipe.store, now=pipe.now())["old_vectors_removed"] == 25
     else:
@@ -392,7 +392,7 @@ def test_a_query_embedded_just_before_the_switch_is_not_compared_with_vectors_of
     assert active(pipe).model == "new-model"
     assert answer.results[0].text == text_of(3)
     assert all(memory.explanation and memory.explanation.vector is None for memory in answer)
-    assert "the model was changed at this very moment" in answer.degraded
+    assert "the model has just been changed" in answer.degraded
 
 
 def test_a_stream_of_new_messages_does_not_hold_up_the_switch(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -581,7 +581,7 @@ def test_a_change_that_another_process_gives_up_stops_with_a_reason(pipe: Pipeli
     """Given another change begun in the middle of this one, even with its number, then this one writes no more."""
     new = WordEmbedder("new-model", 96)
     new.before_embedding = lambda: change_until(pipe, 1, OTHER) and None
-    with pytest.raises(Conflict, match="another process started another change"):
+    with pytest.raises(Conflict, match="another process has started a different change"):
         change(pipe, new)
     assert_true_to_one_model(pipe)
     change(pipe, OTHER)
@@ -589,9 +589,9 @@ def test_a_change_that_another_process_gives_up_stops_with_a_reason(pipe: Pipeli
 
 
 def test_a_rebuild_of_the_vectors_is_refused_while_the_model_is_changed(pipe: Pipeline) -> None:
-    """Given a half-done change, then reindex says what to do, upkeep leaves it alone, and words can be rebuilt."""
+    """Given an unfinished change, then reindex says what to do, upkeep leaves it alone, and words can be rebuilt."""
     change_until(pipe, 1)
-    with pytest.raises(Conflict, match="a change of model is going on: finish it with `reverie db reembed`"):
+    with pytest.raises(Conflict, match="a change of model is in progress: finish it with `reverie db reembed`"):
         reindex(pipe.store, "vector", now=1)
     assert reindex(pipe.store, "text", now=1) == 25
     assert pipe.count("chunks_vec", "model = 'new-model'") == 10
@@ -604,11 +604,11 @@ def test_a_rebuild_of_the_vectors_is_refused_while_the_model_is_changed(pipe: Pi
 def test_upkeep_skips_the_rebuild_of_a_half_empty_index_while_the_model_is_changed(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given an index over half empty and a half-done change, then upkeep says why it did not rebuild it."""
+    """Given an index over half empty and a unfinished change, then upkeep says why it did not rebuild it."""
     monkeypatch.setattr("memory.upkeep.store_files.wasted_vectors", lambda _: active(pipe))
     change_until(pipe, 1)
     counts = optimize_stores(pipe.stores, now=pipe.now, recall_events_days=90)["workspaces"][WORKSPACE]
-    assert "a change of model is going on" in counts["not_reindexed"]
+    assert "a change of model is in progress" in counts["not_reindexed"]
     assert_true_to_one_model(pipe)
 
 
@@ -640,7 +640,7 @@ def test_a_workspace_without_vectors_gets_its_model_named(tmp_path: Path) -> Non
     say(pipe, 1)
     pipe.ingest()
     pipe.chunk()
-    assert "holds vectors of new-model" in pipe.embed(OLD).blocked
+    assert "has vectors of new-model" in pipe.embed(OLD).blocked
     pipe.settle()
     assert_true_to_one_model(pipe, [1])
     pipe.close()
@@ -653,7 +653,7 @@ def test_an_answer_of_another_dimension_is_refused(pipe: Pipeline) -> None:
         def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
             return super().embed(texts)[:, :50]
 
-    with pytest.raises(EmbeddingRefused, match="gave 50 numbers instead of 96"):
+    with pytest.raises(EmbeddingRefused, match="returned vectors of 50 numbers instead of 96"):
         change(pipe, Changing("new-model", 96))
     assert pipe.count("chunks_vec", "model = 'new-model'") == 0
     assert_true_to_one_model(pipe)

@@ -145,11 +145,11 @@ def test_an_interruption_says_how_far_it_came_and_without_options_it_is_gone_on_
         patch.setattr(Model, "fails", KeyboardInterrupt)
         patch.setattr(Model, "after", 1)
         ended = reverie("--provider", "model2vec", "--model", "mine")
-    line = "reverie: interrupted; ws: 10 of 20 chunks done, `reverie db reembed` goes on from there\n"
+    line = "reverie: interrupted; ws: 10 of 20 chunks done, `reverie db reembed` continues from there\n"
     assert ended == Ended(130, "", line)
     assert models(pipe) == [("hash-64", "active", 20), ("mine", "building", 10)]
     ended = reverie("--json")
-    assert ended.err == "ws: going on with the half-done change to mine\n"
+    assert ended.err == "ws: resuming the unfinished change to mine\n"
     report = json.loads(ended.out)[WORKSPACE]
     assert (report["embedded"], report["resumed"], report["new"]) == (10, True, "mine")
     assert models(pipe) == [("mine", "active", 20)]
@@ -175,13 +175,13 @@ def test_an_endpoint_that_goes_away_is_one_line_with_how_far_it_came(
 def test_a_half_done_change_is_given_up_with_a_line(
     reverie: Reverie, pipe: Pipeline, monkeypatch: pytest.MonkeyPatch, wanted: list[str], model: str
 ) -> None:
-    """Given a half-done change, when another model is named, or the one that is searched, then that one it is."""
+    """Given an unfinished change, when another model is named, or the one that is searched, then that one it is."""
     with monkeypatch.context() as patch:
         patch.setattr(Model, "fails", KeyboardInterrupt)
         patch.setattr(Model, "after", 1)
         reverie("--provider", "model2vec", "--model", "mine")
     ended = reverie(*wanted)
-    assert (ended.code, ended.err) == (0, "ws: the half-done change to mine is given up\n")
+    assert (ended.code, ended.err) == (0, "ws: the unfinished change to mine is abandoned\n")
     assert models(pipe) == [(model, "active", 20)]
     assert verify(pipe.store).wrong == []
 
@@ -198,7 +198,7 @@ def test_a_half_done_change_is_given_up_with_a_line(
         (
             ["--provider", "openai", "--model", "m", "--base-url", "http://me:secret@x/v1"],
             2,
-            "--base-url must hold no password: set REVERIE_EMBEDDING_API_KEY instead",
+            "--base-url must not contain a password: set REVERIE_EMBEDDING_API_KEY instead",
         ),
         (["--provider", "model2vec", "--model", "m", "--dimension", "65"], 2, "--dimension: m has 64, not 65"),
     ],
@@ -219,7 +219,7 @@ def test_settings_without_an_embedder_need_one_on_the_command_line(
     """Given the provider none, then it is asked for."""
     monkeypatch.setenv("REVERIE_EMBEDDING_PROVIDER", "none")
     ended = reverie()
-    assert (ended.code, "name one with --provider and --model" in ended.err) == (2, True)
+    assert (ended.code, "select one with --provider and --model" in ended.err) == (2, True)
 
 
 def test_a_folder_is_written_down_with_its_whole_path(reverie: Reverie, pipe: Pipeline, tmp_path: Path) -> None:

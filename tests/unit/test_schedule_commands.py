@@ -222,18 +222,18 @@ def test_schedules_are_the_agents_and_the_workspaces_own(reverie: CommandLine, d
         (("add", "x", "--cron", "0 0 30 2 *"), 2, "never fires"),
         (("add", "x", "--cron", "*/30 * * * * *"), 2, "seconds and years are not supported"),
         (("add", "x", "--cron", "@daily", "--tz", "Europe/Lissabon"), 2, "did you mean Europe/Lisbon?"),
-        (("add", "x", "--at", "2020-01-01T00:00:00Z"), 2, "which is past"),
+        (("add", "x", "--at", "2020-01-01T00:00:00Z"), 2, "which is in the past"),
         (("add", "x", "--at", "2999-01-01T00:00:00"), 2, "no offset from UTC"),
         (("add", "x", "--at", "tomorrow"), 2, "is not RFC 3339"),
         (("add", "x", "--every", "-5m"), 2, "more than 0"),
-        (("add", "x", "--every", "1.5h"), 2, "every '1.5h' is no duration"),
+        (("add", "x", "--every", "1.5h"), 2, "every '1.5h' is not a duration"),
         (("add", "x", "--every", "30s"), 2, "at least 60"),
         (("add", "x", "--every", "1h", "--webhook", "http://127.0.0.1/"), 2, "not a public address"),
         (("add", "x", "--every", "1h", "--webhook", "https://x.org", "--task", "a"), 2, "not both"),
         (("add", "x", "--every", "1h", "--task", "work"), 2, "needs the queue"),
         (("add", "x", "--every", "1h", "--queue", "q"), 2, "needs the task"),
         (("add", "x", "--every", "1h", "--task", "reverie.ingest", "--queue", "q"), 2, "not your workers' own"),
-        (("add", "x", "--every", "1h", "--task", "a", "--queue", "ingest"), 2, "queue 'ingest' is taken"),
+        (("add", "x", "--every", "1h", "--task", "a", "--queue", "ingest"), 2, "queue 'ingest' is reserved"),
         (("add", "x", "--every", "1h", "--notify", "often"), 2, "always, on_failure, conditional, never"),
         (("add", "x", "--every", "1h", "--timeout", "0"), 2, "--timeout is 0"),
         (("add", "x", "--every", "1h", "--id", "count"), 2, "choose another"),
@@ -286,7 +286,7 @@ def test_spans_are_read(text: str, seconds: int) -> None:
 @pytest.mark.parametrize("text", ["", "m", "1w", "1.5h", "1h30m", "٣s", "9" * 13, "1e3"])
 def test_what_is_no_span_is_refused(text: str) -> None:
     """Given anything else, then the option is named."""
-    with pytest.raises(Rejected, match="is no duration") as caught:
+    with pytest.raises(Rejected, match="is not a duration") as caught:
         seconds_of(text, "every")
     assert caught.value.field == "every"
 

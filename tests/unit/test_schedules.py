@@ -152,7 +152,7 @@ def test_an_interval_remembers_where_it_began(time: Scheduled) -> None:
         (Cron("0 0 30 2 *"), "cron", "never fires"),
         (Cron("*/30 * * * * *"), "cron", "seconds and years are not supported"),
         (Cron("0 9 * * *", "Lisbon"), "tz", "did you mean Europe/Lisbon"),
-        (Once(datetime(2027, 3, 1, 8, tzinfo=UTC)), "at", "which is past"),
+        (Once(datetime(2027, 3, 1, 8, tzinfo=UTC)), "at", "which is in the past"),
         (Once(datetime(2027, 3, 2, 8)), "at", "no offset from UTC"),
         (Interval(0), "every", "more than 0"),
         (Interval(-60), "every", "more than 0"),
@@ -204,7 +204,7 @@ def test_a_url_that_webhooks_may_not_go_to_makes_no_schedule(time: Scheduled) ->
 def test_a_workspace_comes_into_being_with_a_schedule_that_is_right(time: Scheduled) -> None:
     """Given a new workspace, then a schedule at fault leaves none behind, and the next one makes it."""
     more: dict[str, Any] = {"agent": "ana", "rules": time.rules, "now": time.now}
-    with pytest.raises(Rejected, match="which is past"):
+    with pytest.raises(Rejected, match="which is in the past"):
         create_in_workspace(time.stores, "new", draft(Once(from_micros(time.now))), **more, check_url=lambda _: None)
     with pytest.raises(Rejected, match="not allowed"):
         create_in_workspace(time.stores, "new", draft(executor=HOOK), **more, check_url=refuse)

@@ -98,13 +98,13 @@ def test_a_step_out_of_order_is_an_error_that_names_the_state(pipe: Pipeline, se
     with pytest.raises(Conflict, match="is active: let it go idle first, or archive it with force"):
         archive_session(pipe.store, seen.ending, **call)
     idle_session(pipe.store, seen.ending, **call)
-    with pytest.raises(Conflict, match="'s' is idle: it cannot be made idle"):
+    with pytest.raises(Conflict, match="'s' is idle: it cannot become idle"):
         idle_session(pipe.store, seen.ending, **call)
     archive_session(pipe.store, seen.ending, **call)
     for step in (idle_session, archive_session):
-        with pytest.raises(Conflict, match="'s' is archived: it cannot be made"):
+        with pytest.raises(Conflict, match="'s' is archived: it cannot become"):
             step(pipe.store, seen.ending, **call)
-    with pytest.raises(Conflict, match="archived: it cannot be made archived"):
+    with pytest.raises(Conflict, match="archived: it cannot become archived"):
         archive_session(pipe.store, seen.ending, **call, force=True)
     with pytest.raises(Conflict, match="cannot be started again"):
         start_session(pipe.store, StartSession("s"), agent="ana", now=pipe.now())
@@ -207,7 +207,7 @@ def test_an_end_cannot_be_undone_once_somebody_has_spoken(pipe: Pipeline, seen: 
     pipe.say("hello again")
     pipe.settle()
     entry = next(entry for entry in list_entries(pipe.store, agent="ana") if entry.action == "close")
-    with pytest.raises(Conflict, match="a row of sessions was changed since"):
+    with pytest.raises(Conflict, match="a row of sessions has been changed since"):
         undo_entry(pipe.store, agent="ana", entry=entry.id, now=pipe.now())
 
 

@@ -125,7 +125,7 @@ def test_a_task_that_the_agents_workers_never_report_has_timed_out(time: Schedul
     time.advance(0.000_001)
     assert time.sweep() == []
     run = time.run(sent.run)
-    assert (run.status, run.error) == ("timed_out", "it was not done within its timeout")
+    assert (run.status, run.error) == ("timed_out", "it did not finish within its timeout")
     assert run.finished_at == time.now
     assert time.schedule(schedule).consecutive_failures == 1
     assert time.sweep() == []
@@ -141,7 +141,7 @@ def test_a_run_that_is_past_its_deadline_while_it_waits_has_timed_out_with_its_l
     time.advance(60)
     assert time.execute(sent.run) == {"skipped": 1}, "a task that comes too late begins nothing"
     assert time.sweep() == []
-    assert time.run(sent.run).error == "it was not done within its timeout: 503"
+    assert time.run(sent.run).error == "it did not finish within its timeout: 503"
 
 
 def test_a_taken_back_run_whose_deadline_comes_before_its_task_counts_as_lost_ends_at_its_deadline(

@@ -109,18 +109,24 @@ def take_the_place_of_a_memory_with_chunks(tx: Transaction) -> None:
             sql("UPDATE chunks SET embedded_at = NULL, indexed_at = NULL WHERE id = 1"),
             "1 vectors of chunks not marked as embedded",
         ),
-        (sql("UPDATE chunks SET agent_id = 'mallory' WHERE id = 2"), "1 chunks of another agent than their message"),
-        (sql("UPDATE chunks_vec SET model = 'other' WHERE chunk_id = 1"), "1 vectors of another model than the index"),
+        (
+            sql("UPDATE chunks SET agent_id = 'mallory' WHERE id = 2"),
+            "1 chunks whose agent is not that of their message",
+        ),
+        (
+            sql("UPDATE chunks_vec SET model = 'other' WHERE chunk_id = 1"),
+            "1 vectors whose model is not that of the index",
+        ),
         (
             sql("UPDATE sessions SET last_sequence = 1 WHERE agent_id = 'bob'"),
-            "1 sessions whose last sequence lies below their messages'",
+            "1 sessions whose last sequence is below that of their messages",
         ),
         (drop_a_vector_from_the_index, "1 chunks marked as indexed are not in the vector index"),
         (put_an_unknown_vector_into_the_index, "1 entries of the vector index have no vector"),
         (change_a_text_behind_the_index, "the full-text index differs from the chunks: run `reverie db reindex`"),
         (lose_the_full_text_index, "there is no full-text index: run `reverie db reindex`"),
         (remember_without_chunks, "1 memories marked as chunked whose text has no chunk"),
-        (take_the_place_of_a_memory_with_chunks, "1 chunks of memories whose place was taken"),
+        (take_the_place_of_a_memory_with_chunks, "1 chunks of superseded memories"),
         (sql("INSERT INTO curation_recording VALUES (1)"), "1 entries of the curation log left open"),
         (sql("DELETE FROM forward_index WHERE chunk_id = 1"), "1 chunks without their row in the forward index"),
         (sql("UPDATE chunks SET agent_id = 'mallory' WHERE id = 2"), "1 chunks without their row in the forward index"),
@@ -138,7 +144,7 @@ def take_the_place_of_a_memory_with_chunks(tx: Transaction) -> None:
             begin_a_change_with(vector=False, entry=True, chunk_id=99),
             "1 entries of the vector index that is being built have no chunk",
         ),
-        (leave_a_vector_of_a_change_that_is_over, "1 vectors of another model than the index"),
+        (leave_a_vector_of_a_change_that_is_over, "1 vectors whose model is not that of the index"),
     ],
 )
 def test_each_planted_inconsistency_is_found(

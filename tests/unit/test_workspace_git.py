@@ -436,7 +436,7 @@ def test_a_difference_is_bounded_in_length_and_time() -> None:
     shown = unified(before, after)
 
     assert len(shown) <= MAX_CHARACTERS + 100
-    assert shown.endswith("left out: it is too long\n")
+    assert shown.endswith("omitted: it is too long\n")
 
 
 def test_lines_end_where_git_has_them_end() -> None:

@@ -38,7 +38,9 @@ def check_memory(draft: _D, *, now: int) -> _D:
     """Return a memory as it will be stored, with an id and a lifetime. `now` in microseconds. Raises `Rejected`."""
     draft = check_fields(draft)
     if draft.id == _RESERVED_ID:
-        raise Rejected(f"id {_RESERVED_ID!r} is taken by /v1/memories/{_RESERVED_ID}: choose another", field="id")
+        raise Rejected(
+            f"id {_RESERVED_ID!r} is reserved by the path /v1/memories/{_RESERVED_ID}: choose another", field="id"
+        )
     if draft.expires_at is not None:
         _check_expiry(draft.expires_at, now)
     return replace(draft, id=draft.id if draft.id is not None else new_id(), lifetime=check_place(draft))
@@ -63,7 +65,8 @@ def check_note(draft: _N) -> _N:
     draft = check_fields(draft)
     if draft.note_id == _RESERVED_ID:
         raise Rejected(
-            f"note_id {_RESERVED_ID!r} is taken by /v1/memories/{_RESERVED_ID}: choose another", field="note_id"
+            f"note_id {_RESERVED_ID!r} is reserved by the path /v1/memories/{_RESERVED_ID}: choose another",
+            field="note_id",
         )
     return replace(draft, note_id=draft.note_id if draft.note_id is not None else f"note-{new_id()}")
 
@@ -72,7 +75,7 @@ def check_account_kind(kind: str) -> None:
     """Raise `Rejected` unless a memory of this kind may be in the account tier."""
     if kind not in ACCOUNT_KINDS:
         raise Rejected(
-            f"the account tier takes preferences and procedures only, and this is a {kind}: "
+            f"the account tier accepts only preferences and procedures, and this is a {kind}: "
             "use the workspace tier, or set the kind",
             field="tier",
         )
@@ -89,7 +92,8 @@ def _check_expiry(expires_at: datetime, now: int) -> None:
         raise Rejected("expires_at needs a time zone, as in 2027-05-01T09:30:00Z", field="expires_at")
     if to_micros(expires_at) <= now:
         raise Rejected(
-            f"expires_at is {expires_at.isoformat()}, which has passed: give a time in the future", field="expires_at"
+            f"expires_at is {expires_at.isoformat()}, which is in the past: give a time in the future",
+            field="expires_at",
         )
 
 
@@ -111,7 +115,9 @@ def _lifetime(draft: MemoryDraft) -> Lifetime:
     """Return the requested lifetime, or the default of its tier, source and pin. Raises `Rejected` if they conflict."""
     if draft.tier == "conversation":
         if draft.pinned:
-            raise Rejected("a pinned memory stays: choose a wider tier than conversation", field="pinned")
+            raise Rejected(
+                "a pinned memory cannot end with its session: choose a wider tier than conversation", field="pinned"
+            )
         if draft.lifetime not in (None, "conversation"):
             raise Rejected(
                 f"the conversation tier ends with its session: choose a wider tier for lifetime {draft.lifetime}",
@@ -119,7 +125,7 @@ def _lifetime(draft: MemoryDraft) -> Lifetime:
             )
         return "conversation"
     if draft.lifetime == "conversation":
-        raise Rejected("lifetime conversation is that of the conversation tier: choose that tier", field="lifetime")
+        raise Rejected("lifetime conversation requires the conversation tier: choose that tier", field="lifetime")
     if draft.pinned and draft.lifetime == "short_term":
         raise Rejected("a pinned memory is long_term: leave the lifetime out", field="lifetime")
     return draft.lifetime or ("long_term" if draft.pinned or draft.source == "user" else "short_term")

@@ -104,7 +104,7 @@ def _prepared(action: object, arguments: Mapping[str, object]) -> tuple[str, dic
     for name in given:
         if name != required and name not in optional:
             known = ", ".join((required, *optional))
-            raise Rejected(f"{action} takes no {name[:80]}; it takes {known}", field=name[:80])
+            raise Rejected(f"{action} does not take {name[:80]}; it takes {known}", field=name[:80])
     if not isinstance(given.get(required), str) or not str(given[required]).strip():
         raise Rejected(f"{action} needs {required}, a text that is not blank", field=required)
     return _METHODS[action](given)

@@ -27,7 +27,7 @@ def read_export(document: bytes) -> MemoryExport:
         check_version(version)
         return msgspec.json.decode(document, type=MemoryExport)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise Rejected(f"this is no export of memories: {error}", field="file") from None
+        raise Rejected(f"this is not an export of memories: {error}", field="file") from None
 
 
 def check_version(version: int) -> None:
@@ -77,7 +77,7 @@ def _check(memory: Memory) -> None:
     # Without its end: a memory that has expired since may be imported.
     fields = {name: getattr(memory, name) for name in MemoryDraft.__struct_fields__ if name != "expires_at"}
     if memory.tags != check_memory(MemoryDraft(**fields), now=0).tags:
-        raise Rejected("tags must be trimmed, lower case and different", field="tags")
+        raise Rejected("tags must be trimmed, lower case and without duplicates", field="tags")
     if memory.access_count < 0:
         raise Rejected("access_count must not be negative", field="access_count")
     for field in ("created_at", "updated_at", "accessed_at", "expires_at"):

@@ -111,7 +111,9 @@ class MemoryDraft(_Content, kw_only=True, frozen=True):
     session: Annotated[str | None, label("The session it comes from.")] = None
     source_message: Annotated[str | None, label("The id of the message it comes from.")] = None
     channel: Channel | None = None
-    subject: Annotated[str | None, label("Its subject: a newer memory supersedes an older one of the same.")] = None
+    subject: Annotated[
+        str | None, label("Its subject: a newer memory supersedes an older one with the same subject.")
+    ] = None
     confidence: Confidence | None = None
     pinned: Pinned = False
     metadata: Metadata = {}

@@ -48,7 +48,7 @@ class TaskSender:
                 task_name, kwargs={"workspace": workspace, **ids}, headers={contract.TRACE_HEADER: trace}, retry=False
             )
         except (OperationalError, OSError) as error:
-            raise Unavailable(f"the broker took no task ({error})") from error
+            raise Unavailable(f"the broker did not accept the task ({error})") from error
 
     def prepare(self) -> None:
         """Import and configure Celery, once. This takes a quarter of a second: call it before accepting payloads."""

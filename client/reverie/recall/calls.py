@@ -51,10 +51,10 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     ] = None
     fusion: Annotated[Fusion, Meta(description="How keyword and vector scores are fused.")] = "contextual"
     vector_weight: Annotated[
-        Share | None, Meta(description="The weight of vector search; keyword search has the rest.")
+        Share | None, Meta(description="The weight of vector search, from 0 to 1; keyword search has the rest.")
     ] = None
     fts_weight: Annotated[
-        Share | None, Meta(description="The weight of keyword search; vector search has the rest.")
+        Share | None, Meta(description="The weight of keyword search, from 0 to 1; vector search has the rest.")
     ] = None
     neighbours: Annotated[
         int, Meta(ge=0, le=10, description="The number of messages to return before and after each result.")

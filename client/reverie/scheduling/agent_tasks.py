@@ -1,4 +1,4 @@
-"""Sends tasks to the agents' own Celery workers, under their task names and Reverie's run ids."""
+"""Sends tasks to the agents' own Celery workers. The id of a task is that of its run."""
 
 from __future__ import annotations
 
@@ -55,7 +55,9 @@ class AgentTasks:
                 retry=False,
             )
         except (OperationalError, OSError) as error:
-            raise Unavailable(f"the agents' broker accepted no task ({error}): check agent_broker_url") from error
+            raise Unavailable(
+                f"the agents' broker did not accept the task ({error}): check agent_broker_url"
+            ) from error
 
     def close(self) -> None:
         """Close the connections; the next task opens them again."""

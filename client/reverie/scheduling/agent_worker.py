@@ -36,9 +36,9 @@ from reverie.scheduling.schedule_types import RunReport, TaskExecutor
 if TYPE_CHECKING:
     from reverie.client import Reverie
 
-# Pauses between attempts to report while the server is unavailable: 1 s, 2 s, up to a minute.
+# The longest pause between attempts to report while the server is unavailable; the first is 1 s, then they double.
 _MAX_WAIT_SECONDS: Final = 60.0
-# Added to the time of the function: for the report, also if the server restarts meanwhile.
+# Added to the maximum time of the function: enough to report even if the server restarts meanwhile.
 _REPORT_SECONDS: Final = 120
 _ERROR_CHARACTERS: Final = 2_000
 
@@ -86,7 +86,7 @@ class AgentWorker:
         broker, prefix = resolve_broker(broker, prefix)
         self.app: Any = agent_app(f"{agent}-agent", broker, prefix=prefix)
         self.app.conf.broker_transport_options.update(
-            # Separate from Reverie's keys: its workers would redeliver a task after their own ten minutes.
+            # Not the default keys: Reverie's workers use them and would redeliver a task after their own ten minutes.
             {f"{name}_key": f"{name}:{queue}" for name in ("unacked", "unacked_index", "unacked_mutex")},
             visibility_timeout=longest_seconds + _REPORT_SECONDS,
         )
@@ -111,10 +111,10 @@ class AgentWorker:
                 run = _run_of(task.request, schedule_id, run_id, goal, self.agent)
                 self._report(run, _report_of(function, run))
 
-            # What Celery displays. Not __name__: that of a lambda is no valid name.
+            # Celery displays these. __name__ is not copied: that of a lambda is not a valid name.
             execute.__qualname__ = getattr(function, "__qualname__", name)
             execute.__doc__ = function.__doc__
-            return self.app.task(name=name, bind=True, shared=False)(execute)  # only with this app of the process
+            return self.app.task(name=name, bind=True, shared=False)(execute)  # not with other apps of the process
 
         return register
 

@@ -38,8 +38,8 @@ def parse_cadence(
 ) -> Cadence:
     """Return the cadence of exactly one of a cron expression, a time and a number of seconds.
 
-    `at` is a datetime with an offset or RFC 3339 text. `validate_cadence` checks what depends on the present: that a
-    time is not past, and the minimum interval. Raises `Rejected` naming the argument.
+    `at` is a datetime with an offset or RFC 3339 text. `validate_cadence` checks what depends on the current time:
+    that `at` is in the future, and the minimum interval. Raises `Rejected` naming the argument.
     """
     arguments = [name for name, value in (("cron", cron), ("at", at), ("every", every)) if value is not None]
     if len(arguments) != 1:
@@ -69,7 +69,7 @@ def validate_cadence(cadence: Cadence, *, now: datetime, min_interval_seconds: i
     if isinstance(cadence, Once):
         if as_utc(cadence.at, "at") <= now:
             raise Rejected(
-                f"at is {cadence.at.isoformat()}, which is past: give a time after {now.isoformat()}", field="at"
+                f"at is {cadence.at.isoformat()}, which is in the past: give a time after {now.isoformat()}", field="at"
             )
     elif isinstance(cadence, Interval):
         if cadence.seconds < min_interval_seconds:
@@ -93,11 +93,11 @@ def format_in_timezone(at: datetime, cadence: Cadence | str) -> str:
     try:
         return show_in_zone(as_utc(at, "at"), zone)
     except OverflowError:
-        raise Rejected(f"at lies outside the years 1 to 9999 in {zone.key}", field="at") from None
+        raise Rejected(f"at is outside the years 1 to 9999 in {zone.key}", field="at") from None
 
 
 def _check_form(cadence: Cadence) -> None:
-    """Raise `Rejected` for errors of a cadence that do not depend on the present."""
+    """Raise `Rejected` for an error of a cadence that does not depend on the current time."""
     if not isinstance(cadence, (Cron, Once, Interval)):
         raise Rejected(f"cadence must be a Cron, Once or Interval, not {type(cadence).__name__}", field="cadence")
     if isinstance(cadence, Cron):

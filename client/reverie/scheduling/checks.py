@@ -65,7 +65,9 @@ def check_schedule(draft: ScheduleDraft, *, agent: str) -> ScheduleDraft:
     draft = check_fields(draft)
     check_executor(draft.executor)
     if draft.id == _TAKEN_ID:
-        raise Rejected(f"id {_TAKEN_ID!r} is taken by /v1/schedules/{_TAKEN_ID}: choose another", field="id")
+        raise Rejected(
+            f"id {_TAKEN_ID!r} is reserved by the path /v1/schedules/{_TAKEN_ID}: choose another", field="id"
+        )
     return replace(draft, id=draft.id or new_id(), user=draft.user or agent)
 
 

@@ -19,7 +19,7 @@ from typing import Any, Final, NoReturn
 
 from reverie.errors import Rejected
 
-# An expression with every field written out as a list has some 400 characters; nobody writes that.
+# Far more than people write: with every field written out as a list, an expression has some 400 characters.
 MAX_EXPRESSION_CHARACTERS: Final = 256
 
 ALIASES: Final = {
@@ -34,7 +34,7 @@ ALIASES: Final = {
 
 _MONTHS: Final = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 _WEEKDAYS: Final = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-_LONGEST: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
+_MAX_DAYS_OF_MONTHS: Final = (31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31)
 _SUNDAY: Final = 7
 
 _BLANKS = re.compile(r"[ \t]+")
@@ -64,7 +64,7 @@ _FIELDS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class CronFields:
-    """The values of each field (Sunday is 0). With `either`, a day matches by its date or its weekday, else by both."""
+    """The values of each field (Sunday is 0). A day matches by date or weekday if `either`, otherwise by both."""
 
     minutes: tuple[int, ...]
     hours: tuple[int, ...]
@@ -72,11 +72,11 @@ class CronFields:
     months: tuple[int, ...]
     weekdays: tuple[int, ...]
     either: bool
-    # The firings of a day that matches, in minutes after midnight.
+    # The firings on a matching day, in minutes after midnight.
     times: tuple[int, ...]
 
     def matches(self, day: date) -> bool:
-        """Return whether it fires on a day."""
+        """Return whether the cron fires on a day."""
         if day.month not in self.months:
             return False
         by_date, by_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
@@ -106,7 +106,9 @@ def plain_expression(expression: object) -> str:
             f"cron has {len(expression):,} characters; the limit is {MAX_EXPRESSION_CHARACTERS}", field="cron"
         )
     if _UNPRINTABLE.search(expression):
-        raise Rejected("cron holds a control character or one that is not ASCII: write it in plain text", field="cron")
+        raise Rejected(
+            "cron contains a control character or one that is not ASCII: write it in plain text", field="cron"
+        )
     plain = _BLANKS.sub(" ", expression).strip()
     if not plain.startswith("@"):
         return plain
@@ -129,12 +131,12 @@ def _read_plain(plain: str) -> CronFields:
         _read_field(field, text) for field, text in zip(_FIELDS, texts, strict=True)
     )
     either = not texts[2].startswith("*") and not texts[4].startswith("*")
-    if not either and min(days) > max(_LONGEST[month - 1] for month in months):
+    if not either and min(days) > max(_MAX_DAYS_OF_MONTHS[month - 1] for month in months):
         raise Rejected(
             f"cron {plain!r} never fires: none of its months has a day {min(days)}; change the day or the month",
             field="cron",
         )
-    # If either is enough and one of them allows every day, every day matches.
+    # If date or weekday is enough and one of them allows every day, every day matches.
     if either and (len(days) == 31 or len(weekdays) == 7):
         days, weekdays, either = tuple(range(1, 32)), tuple(range(7)), False
     times = tuple(hour * 60 + minute for hour in hours for minute in minutes)
@@ -169,7 +171,7 @@ def _read_part(field: _Field, part: str) -> Iterable[int]:
     step = int(found["step"] or 1)
     if not 1 <= step <= field.size:
         raise Rejected(
-            f"cron: the step of {part!r} in {field.name} must lie in 1 to {field.size}; "
+            f"cron: the step of {part!r} in {field.name} must be from 1 to {field.size}; "
             "for longer steps use an interval in seconds",
             field="cron",
         )
@@ -190,9 +192,9 @@ def _read_end(field: _Field, low: int, text: str, part: str) -> int:
     if high == 0 and low > 0 and field.high == _SUNDAY:
         return _SUNDAY
     if high < low:
-        two = f"{low}-{field.low + field.size - 1},{field.low}-{high}"
+        ranges = f"{low}-{field.low + field.size - 1},{field.low}-{high}"
         raise Rejected(
-            f"cron: the range {part!r} in {field.name} runs backwards: write it as two, {two}",
+            f"cron: the range {part!r} in {field.name} runs backwards: write it as two ranges, {ranges}",
             field="cron",
         )
     return high
@@ -204,7 +206,7 @@ def _read_value(field: _Field, text: str, part: str) -> int:
     if not text.isdigit():
         _reject_part(field, part)
     if not field.low <= int(text) <= field.high:
-        raise Rejected(f"cron: {text} in {field.name} must lie in {field.low} to {field.high}", field="cron")
+        raise Rejected(f"cron: {text} in {field.name} must be from {field.low} to {field.high}", field="cron")
     return int(text)
 
 

@@ -23,7 +23,7 @@ from reverie.scheduling.wall_time import as_utc, is_steady, latest_wall_minute, 
 MAX_COUNTED: Final = 10_000
 MAX_INTERVAL_SECONDS: Final = 10 * 366 * 86_400
 
-# The number of firings checked for the shortest gap: two may be far apart and the next ones close together.
+# The number of firings checked for the shortest gap: two may be far apart, and the next ones close together.
 CHECKED_FIRINGS: Final = 50
 
 _MINUTE: Final = timedelta(minutes=1)
@@ -45,8 +45,8 @@ def next_runs(cadence: Cadence, after: datetime, count: int) -> list[datetime]:
 def last_due(cadence: Cadence, first: datetime, now: datetime) -> tuple[datetime, int]:
     """Return the latest firing up to `now`, in UTC, and the number of firings from `first` on, at most 10,000.
 
-    `first` is a firing and not after `now`. It counts as one also if it no longer is because the rules of its time zone
-    changed, and no earlier time is returned. Raises `Rejected` as `next_run_for_cadence`.
+    `first` is a firing, and not after `now`. It still counts if changed time zone rules mean that the cadence would no
+    longer fire then, and no earlier time is returned. Raises `Rejected` for an invalid cadence.
     """
     first, now = as_utc(first, "first"), as_utc(now, "now")
     if isinstance(cadence, Once):
@@ -67,7 +67,7 @@ def shortest_gap_seconds(cadence: Cron, after: datetime) -> int | None:
     Measured in wall time, not in elapsed time: an hourly cron stays hourly when the clocks change.
     """
     fields = read_fields(cadence.expression)
-    walls = islice(_walls(fields, read_zone(cadence.tz), after), CHECKED_FIRINGS)
+    walls = islice(_wall_times(fields, read_zone(cadence.tz), after), CHECKED_FIRINGS)
     gaps = [int((later - wall).total_seconds()) for wall, later in pairwise(walls)]
     gaps += [60 * (later - minute) for minute, later in pairwise(fields.times)]
     return min(gaps, default=None)
@@ -84,7 +84,7 @@ def _firings(cadence: Cadence, after: datetime) -> Iterator[datetime]:
 
 def _cron_firings(fields: CronFields, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     """Yield the firings after a time; all wall times in a gap share one instant and fire once."""
-    for wall in _walls(fields, zone, after):
+    for wall in _wall_times(fields, zone, after):
         try:
             instant = wall_to_utc(wall, zone)
         except OverflowError:
@@ -94,7 +94,7 @@ def _cron_firings(fields: CronFields, zone: ZoneInfo, after: datetime) -> Iterat
             after = instant
 
 
-def _walls(fields: CronFields, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
+def _wall_times(fields: CronFields, zone: ZoneInfo, after: datetime) -> Iterator[datetime]:
     """Yield the wall times of a cron that the clocks of the time zone have not shown yet, in order."""
     try:
         search = fields.search_from(latest_wall_minute(after, zone))

@@ -1,8 +1,8 @@
 """Time zones by name, and conversions between wall times and UTC.
 
 A wall time is a datetime without a time zone. It maps to the first instant at which the clocks of a time zone show it
-or, if a clock change skips it, first show a later time. This map is monotonic, so that "fires at the first instant
-after the gap" and "fires once, the first time" are one rule.
+or, if a clock change skips it, first show a later time. This map is monotonic, so that one rule covers both cases: a
+skipped time fires at the first instant after the gap, and a repeated time fires once, the first time.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from reverie.errors import Rejected
 
 # The longest name in the time zone database has 32 characters.
 _MAX_ZONE_CHARACTERS: Final = 64
-# Names for the local clock of a machine, and for a time zone that is not set: they mean different things elsewhere.
+# These names stand for a machine's local time or an unset time zone: they mean different things on other machines.
 _NOT_ZONES: Final = frozenset({"localtime", "posixrules", "Factory"})
 _SECOND: Final = timedelta(seconds=1)
 _WEEKDAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
@@ -31,11 +31,13 @@ def _zone_names() -> frozenset[str]:
 def read_zone(name: object) -> ZoneInfo:
     """Return the time zone of an IANA name such as Europe/Lisbon. Raises `Rejected`, naming the most similar one."""
     if not isinstance(name, str):
-        raise Rejected(f"tz must be the name of a zone, as in Europe/Lisbon, not {type(name).__name__}", field="tz")
-    # Compared as text, not opened as a file: `../x` must not leave the folder, and `europe/lisbon` not depend on the
-    # case sensitivity of the disk.
+        raise Rejected(
+            f"tz must be the name of a time zone, as in Europe/Lisbon, not {type(name).__name__}", field="tz"
+        )
+    # Compared as text, not opened as a file: `../x` must not leave the folder, and whether `europe/lisbon` is
+    # accepted must not depend on the case sensitivity of the disk.
     if name not in _zone_names():
-        raise Rejected(f"tz {name[:_MAX_ZONE_CHARACTERS]!r} is not a zone: {_advice(name)}", field="tz")
+        raise Rejected(f"tz {name[:_MAX_ZONE_CHARACTERS]!r} is not a time zone: {_advice(name)}", field="tz")
     return ZoneInfo(name)
 
 
@@ -69,7 +71,7 @@ def as_utc(moment: object, field: str) -> datetime:
     try:
         return moment.astimezone(UTC)
     except OverflowError:
-        raise Rejected(f"{field} lies outside the years 1 to 9999 in UTC", field=field) from None
+        raise Rejected(f"{field} is outside the years 1 to 9999 in UTC", field=field) from None
 
 
 def wall_to_utc(wall: datetime, zone: ZoneInfo) -> datetime:
@@ -103,7 +105,7 @@ def latest_wall_minute(at: datetime, zone: ZoneInfo) -> datetime:
 
 
 def is_steady(day: date, zone: ZoneInfo) -> bool:
-    """Return whether the clocks of a time zone do not change on a day or next to it."""
+    """Return whether the clocks of a time zone do not change on a day, the day before or the day after."""
     try:
         # A day starts between 14 hours before and 12 hours after the same day in UTC.
         midnight = datetime.combine(day, time(), UTC)

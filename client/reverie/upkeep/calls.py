@@ -107,6 +107,6 @@ class GetDiff(Call[Difference], frozen=True):
 
 
 class ListPromotions(Paged[PromotionList], frozen=True):
-    """List the promotions by dream sweeps, newest first, with the present content of each memory."""
+    """List the promotions by dream sweeps, newest first, with the current content of each memory."""
 
     route: ClassVar = "GET /v1/promotions"
