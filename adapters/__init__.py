@@ -1,1 +1,1 @@
-"""What lies outside: embedders, and the broker's small side services. Each behind a Protocol, each with a fake."""
+"""Adapters to what is outside the process: embedders, language models, webhooks, git, and data kept in the broker."""

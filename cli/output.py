@@ -25,7 +25,7 @@ ExportFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to this file. Default: standard output.")
 ]
 
-# Output that is no terminal is read by a program, to which text wrapped at 80 columns would be lost.
+# Output that does not go to a terminal is read by a program, to which text wrapped at 80 columns would be lost.
 console = Console(width=None if sys.stdout.isatty() else 240)
 messages = Console(stderr=True)
 
@@ -178,7 +178,7 @@ def _plural(noun: str) -> str:
 
 
 def write_export(document: Any, output: Path | None, noun: str, number: int, *, as_json: bool) -> None:
-    """Write an export to a file, and print how many items it holds; or print it to standard output.
+    """Write an export to a file, and print how many items it contains; or print it to standard output.
 
     Raises `Rejected` when the file cannot be written.
     """

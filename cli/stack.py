@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from worker.supervision.supervisor import ProcessEvent, ProcessSpec
 
 _PIPELINE_QUEUES = (contract.QUEUE_INGEST, contract.QUEUE_INDEX)
-# -P: the current folder may hold an agent's own tasks.py or storage.py, which must not shadow our packages.
+# -P: the current folder may contain an agent's own tasks.py or storage.py, which must not shadow our packages.
 _PYTHON = (sys.executable, "-P", "-m")
 # Embedding takes longest: the short steps of other workers, and recalls, have priority.
 _EMBED_NICENESS = 10

@@ -44,7 +44,7 @@ def convert(source: object, target: type[_T], /, **overrides: Any) -> _T:
     `overrides` are used as they are, in place of the attributes of `source`. A field that neither has keeps its
     default; `TypeError` where it has none.
     """
-    kinds: Any = type(source), target  # mypy takes no class for hashable
+    kinds: Any = type(source), target  # mypy does not treat a class as hashable
     plan = _plan(*kinds)
     values = dict(zip(plan.names, plan.read(source), strict=True))
     for name, change in plan.conversions:

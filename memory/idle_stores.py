@@ -1,7 +1,7 @@
 """Skip the stores in which a job had nothing to do since they were last written and in which nothing became due.
 
-A workspace without activity costs two file look-ups a run. It is opened only where something may be due, and its lease,
-which is a write, is taken only where something is due.
+A workspace without activity costs two file lookups per run. It is opened only where something may be due, and its
+lease, which is a write, is taken only where something is due.
 """
 
 from __future__ import annotations

@@ -79,7 +79,7 @@ def run_batches(
 def retry_at(now: int, attempts: int) -> int:
     """Return when to retry after `attempts` failures: 1 s, doubling up to 5 min, each with 10 % jitter, without end."""
     delay = min(_RETRY_MAX_SECONDS, _RETRY_FIRST_SECONDS * 2.0 ** min(attempts, 16))
-    return now + int(delay * random.uniform(0.9, 1.1) * 1_000_000)  # noqa: S311 - spreads retries, guards nothing
+    return now + int(delay * random.uniform(0.9, 1.1) * 1_000_000)  # noqa: S311 - spreads retries, not for security
 
 
 def bury(

@@ -86,7 +86,7 @@ def prepare_query(
     with store.reading() as tx:
         generation = tx.index.active("vector")
         snapshot = None if by_words else indexes.snapshot(store, tx, request.agent)
-        # Without need no embedder is made: some processes bring their own vectors.
+        # The embedder is created only if it is needed: a request may bring its own vector.
         needed = not by_words and (request.query_embedding is None or generation is None)
         embedder = embedder_for(tx) if needed else None
     query = without_names(request.query, snapshot.names if snapshot else ())

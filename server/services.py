@@ -55,7 +55,7 @@ class Services:
         )
 
     def recall(self, caller: Caller, request: RecallRequest) -> RecallResponse:
-        """Recall in the caller's workspace and record the hits. Raises as `Recaller.recall`."""
+        """Recall in the caller's workspace and record the hits. Raises as `Recaller.recall` does."""
         outcome = self.runtime.recaller.recall(caller.workspace, request)
         self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded))
         return outcome.response

@@ -1,1 +1,1 @@
-"""Where memories lie: SQLite files, their schema, their indexes, and one repository per aggregate."""
+"""Storage: SQLite files, their schema, their indexes, and one repository per aggregate."""

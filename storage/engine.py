@@ -182,7 +182,7 @@ def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:
             except pysqlite3.OperationalError as error:
                 if error.sqlite_errorcode & 0xFF != pysqlite3.SQLITE_BUSY or time.monotonic() > deadline:
                     raise
-            time.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - spreads the waiters, no secret
+            time.sleep(random.uniform(*_RETRY_SECONDS))  # noqa: S311 - spreads the waiters, not for security
     finally:
         raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
 

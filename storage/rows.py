@@ -84,7 +84,7 @@ def select_list(record: type, table: str = "", **expressions: str) -> str:
 def insert_sql(table: str, record: type, *, exclude: Sequence[str] = (), **columns: str) -> str:
     """Return an INSERT that stores the fields of a record, each bound by its name (see `to_parameters`).
 
-    `columns` gives SQL for columns that are no field; `exclude` names fields that are not stored.
+    `columns` gives SQL for columns that are not fields; `exclude` names fields that are not stored.
     """
     values = {column_name(name): f":{name}" for name in field_names(record) if name not in exclude} | columns
     return f"INSERT INTO {table} ({', '.join(values)}) VALUES ({', '.join(values.values())})"
@@ -103,7 +103,7 @@ def to_json(value: Any) -> str:
 
 
 def from_json(value: str) -> Any:
-    """Return what JSON text stands for."""
+    """Return the value of JSON text."""
     try:
         return _decode_json(value)
     except msgspec.DecodeError:  # NaN and lone surrogates, which `json` writes

@@ -151,7 +151,7 @@ class Stores:
         return self._data_dir / "workspaces" / check_workspace(name) / "memory.db"
 
     def stamp(self, name: str) -> FileStamp | None:
-        """Return when a store was last written, at the cost of two file look-ups; None when it does not exist."""
+        """Return when a store was last written, at the cost of two file lookups; None when it does not exist."""
         path = self.database_path(name)
         try:
             main = path.stat()

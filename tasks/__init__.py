@@ -1,1 +1,1 @@
-"""Wire to call: each task fetches the runtime, calls one function of `memory`, and returns its report."""
+"""The tasks: each fetches the runtime, calls one function of `memory`, and returns its report."""

@@ -1,4 +1,4 @@
-"""Find the data folder of a command from wherever its user stands.
+"""Finds the data folder of a command.
 
 A running supervisor registers its data folder in the user's state folder (`$XDG_STATE_HOME/reverie/running`).
 An entry counts only while a supervisor holds the lock of its data folder, so one left by a SIGKILL does no harm.
@@ -34,9 +34,9 @@ def nearest_data_folder(start: Path) -> Path | None:
 
 
 def find_data_folder(start: Path) -> Path | None:
-    """Return the data folder for a user who stands in `start` and names none, or None where there is none yet.
+    """Return the data folder for a command run in `start` without naming one, or None if there is none yet.
 
-    The nearest `.reverie` upwards wins over the stack that runs elsewhere. Raises `Conflict` when several run.
+    The nearest `.reverie` in `start` or above takes precedence over a running stack. Raises `Conflict` when several run.
     """
     nearest = nearest_data_folder(start)
     if nearest is not None:
@@ -60,7 +60,7 @@ def running_stacks() -> list[RunningStack]:
 
 @contextlib.contextmanager
 def registered(data: Path) -> Iterator[None]:
-    """Register a stack while it runs. A state folder that cannot be written is no reason not to run."""
+    """Register a stack while it runs. A state folder that cannot be written does not keep it from running."""
     entry = _entry(data)
     with contextlib.suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

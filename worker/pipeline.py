@@ -17,7 +17,7 @@ from worker.runtime import Runtime
 def embed_batch_size(configured: int, embedder: Embedder) -> int:
     """Return how many chunks to claim and embed together: the configured number, or less for a remote embedder.
 
-    A remote embedder gets one request a claim: the timeout of one request is below the lease, that of several is not.
+    A remote embedder gets one request per claim: the timeout of one request is below the lease, that of several is not.
     """
     return min(configured, BATCH_INPUTS) if embedder.device == "remote" else configured
 

@@ -19,7 +19,7 @@ BUNDLED_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4f
 
 # Long enough for the handshake on a slow link; an unreachable hub must not block a worker.
 HUB_ANSWER_SECONDS: Final = 5
-# The same weights for other runtimes: several times the size of the files that are read.
+# Not downloaded: the same weights for other runtimes, several times the size of the files that are read.
 HUB_IGNORED: Final = [
     "onnx/*",
     "openvino/*",

@@ -13,7 +13,7 @@ import msgspec
 
 from adapters.language_models.base import Completion, Form, LanguageModelRefused, Structured
 
-# Enough to locate the error; the text of the answer, which some errors contain, does not belong into logs.
+# Enough to locate the error; the text of the answer, which some errors contain, must not appear in logs.
 _MAX_REASON_CHARACTERS: Final = 200
 # Keywords that OpenAI's strict schemas do not support; msgspec checks the limits when the answer is decoded.
 _NOT_STRICT: Final = frozenset({"default", "title", "minLength", "maxLength"})

@@ -13,7 +13,7 @@ from adapters.webhooks.addresses import Address
 from adapters.webhooks.deadline import Deadline
 from adapters.webhooks.urls import WebhookUrl
 
-# A look-up that hangs blocks its thread until the system times out (about 30 s); at most this many at a time.
+# A lookup that hangs blocks its thread until the system times out (about 30 s); at most this many at a time.
 LOOK_UPS_AT_ONCE: Final = 32
 
 _Found: TypeAlias = list[tuple[Any, Any, int, str, tuple[Any, ...]]]
@@ -65,7 +65,7 @@ class Resolver:
         if not self._slots.acquire(timeout=deadline.left()):
             raise TimeoutError("too many lookups are hanging")
         try:
-            threading.Thread(target=look_up, name="webhook-look-up", daemon=True).start()
+            threading.Thread(target=look_up, name="webhook-lookup", daemon=True).start()
         except RuntimeError as error:  # the system has no thread left
             self._slots.release()
             raise OSError(str(error)) from error

@@ -1,4 +1,4 @@
-"""The client's way over HTTP. httpx2 is imported with the first call; every failure becomes one of our errors."""
+"""The client's HTTP transport. httpx2 is imported with the first call; every failure becomes one of our errors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Check a language model's answer against what users said: only memories that hold become findings.
+"""Check a language model's answer against what users said: only memories that pass become findings.
 
 The answer is untrusted. A text hidden in a conversation can make a model claim anything, but not that a user said it.
 """
@@ -54,7 +54,7 @@ _USER: Final = frozenset({"user", "users"})
 def checked_findings(
     answer: Extraction, window: Window, rules: ExtractionRules, *, now: int
 ) -> tuple[list[Finding], Counter[str]]:
-    """Return the memories of an answer that hold, oldest evidence first, and counts of the others by reason."""
+    """Return the memories of an answer that pass the checks, oldest evidence first; count the others by reason."""
     evidence_by_label = {
         message_label(message): message for message in window.new if is_evidence(message, rules.min_characters)
     }
@@ -80,7 +80,7 @@ def checked_findings(
 def _rejection(
     extracted: ExtractedMemory, evidence: Sequence[SourceMessage], other_words: set[int], threshold: float
 ) -> str | None:
-    """Return why a memory is dropped; None if it holds."""
+    """Return why a memory is dropped; None if it is kept."""
     content = _clean(extracted.content)
     if not evidence:
         return "no_evidence"
@@ -99,7 +99,7 @@ def _rejection(
 
 
 def _is_grounded(content: str, value: str | None, evidence_text: str, other_words: set[int]) -> bool:
-    """Return whether the user's words hold the value, names and numbers, and the conversation enough of the rest."""
+    """Return whether the user said the value, names and numbers, and the conversation contains enough of the rest."""
     user_words = {hash_of(word) for word in words_of(evidence_text)}
     exact = [word for token in _EXACT.findall(content) for word in words_of(token) if word not in _USER]
     if any(hash_of(word) not in user_words for word in exact) or not _words(value or "") <= user_words:

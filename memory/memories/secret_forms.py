@@ -165,7 +165,7 @@ CARD = re.compile(
     r"|\d{4}([ .\u00a0\u202f-]?)\d{6}\2\d{4,5}|\d{14,19})"
     r"(?![\d_]|[.,/-]\d)"
 )
-# First digits and lengths assigned to card networks (ISO/IEC 7812): other numbers are no cards.
+# First digits and lengths assigned to card networks (ISO/IEC 7812): other numbers are not cards.
 CARD_ISSUERS = re.compile(
     r"4(?:\d{15}|\d{18})|5[0-8]\d{14}|2(?:22[1-9]|2[3-9]\d|[3-6]\d\d|7[01]\d|720|20[0-4])\d{12}|3[47]\d{13}|3(?:0[0-5]|[68]\d)\d{11}"
     r"|35(?:2[89]|[3-8]\d)\d{12}|6(?:011|4[4-9]\d|5\d\d)\d{12}(?:\d{3})?|62\d{14,17}|6[0-9]\d{14}"

@@ -1,7 +1,7 @@
 """Find secrets in texts: keys, tokens, passwords, card numbers.
 
 A heuristic on the text alone. Where a statement names a secret ("my password is ...") it prefers to redact; where none
-is named it prefers to keep: dates, ids, hashes and long names are no secrets.
+is named it prefers to keep: dates, ids, hashes and long names are not secrets.
 """
 
 from __future__ import annotations

@@ -58,10 +58,10 @@ def _accept_again(store: Store, inbox: WorkerInbox, letter: DeadLetter) -> None:
         raise Conflict(f"dead letter {letter.id} was written by a newer Reverie: upgrade this one first", field="id")
     if payload.agent != letter.agent:
         raise Conflict(
-            f"dead letter {letter.id} of agent {letter.agent!r} holds a message of agent {payload.agent!r}: drop it",
+            f"dead letter {letter.id} of agent {letter.agent!r} contains a message of agent {payload.agent!r}: drop it",
             field="id",
         )
-    # With its old time: a session that is forgotten at this moment must not come back.
+    # With its original time: if its session has been forgotten since, the item must not bring it back.
     inbox.accept(store.name, [payload], accepted_at=letter.created_at)
     # `accept` sets the notification flag, but it is the caller who sends the task, and claims the flag to do so.
     inbox.clear_notification(INGEST_MESSAGES, store.name)

@@ -90,7 +90,7 @@ def _embed_batch(
     hooks: EmbedHooks,
     report: StageReport,
 ) -> bool:
-    """Embed one claimed batch; return whether to go on with the next."""
+    """Embed one claimed batch; return whether to continue with the next."""
     error = crash_error(claim)
     if error is not None:
         report.buried += _bury(store, claim, {chunk.id: error for chunk in chunks}, now(), hooks)

@@ -53,7 +53,7 @@ def drain_inbox(
     deadline = time.monotonic() + budget_seconds
     looks, flag_cleared = 0, False
     while time.monotonic() < deadline:
-        # Look first: a task that arrives after its workspace was deleted must not create it anew.
+        # Look first: a task that arrives after its workspace was deleted must not create it again.
         has_items = inbox.stats(workspace).size > 0
         batch = ingest_batch(inbox, open_store(), working, now=now()) if has_items else IngestReport()
         if batch.taken:

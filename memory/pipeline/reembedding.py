@@ -61,9 +61,9 @@ class ReembedTarget:
 
 @dataclass(frozen=True, slots=True)
 class ReembedStart:
-    """The state at the start of a change: old and new model, and whether a unfinished change is resumed.
+    """The state at the start of a change: old and new model, and whether an unfinished change is resumed.
 
-    `change` is None if nothing has to be embedded. `dropped` names the model of an abandoned unfinished change to
+    `change` is None if nothing has to be embedded. `dropped` names the model of an unfinished, abandoned change to
     another model.
     """
 
@@ -112,7 +112,7 @@ def reembed(
 ) -> ReembedReport:
     """Re-embed a workspace with the target embedder.
 
-    A unfinished change to this embedder is resumed; one to another model is abandoned.
+    An unfinished change to this embedder is resumed; one to another model is abandoned.
 
     Raises `EmbedderUnavailable`, `EmbeddingRefused` if the model refuses too many texts, and `Conflict` if another
     process started another change; recall is then unchanged.
@@ -128,7 +128,7 @@ def reembed(
 
 
 class _Change:
-    """One run of a change: from its present state to the switch, or until it is stopped."""
+    """One run of a change: from its current state to the switch, or until it is stopped."""
 
     def __init__(
         self, store: Store, embedder: Embedder, change: ModelChange, report: ReembedReport, control: ReembedControl
@@ -226,7 +226,7 @@ class _Change:
 
 
 def _start(store: Store, target: ReembedTarget, *, now: Callable[[], int]) -> ReembedStart:
-    """Resume a unfinished change, or remove leftovers and start one."""
+    """Resume an unfinished change, or remove leftovers and start one."""
     record = target.record
     dropped = ""
     while True:

@@ -20,7 +20,7 @@ from storage.stores import Store, Stores
 
 # A store with much to push gives way to the others after this time.
 TURN_SECONDS: Final = 1.0
-# Rows removed in one transaction, of one store in one run: the next run goes on.
+# Rows removed in one transaction, of one store in one run: the next run continues.
 PRUNED_AT_ONCE: Final = 500
 _PRUNE: Final = f"{contract.DELIVER_REMINDERS}.prune"
 
@@ -28,13 +28,13 @@ _PRUNE: Final = f"{contract.DELIVER_REMINDERS}.prune"
 def deliver_due(loop: DueLoop, pushing: Pushing, *, budget_seconds: float, wait_seconds: float = 0.0) -> dict[str, Any]:
     """Push what is due and, for `wait_seconds`, what becomes due; returns counts, as `DueLoop.run` does.
 
-    Starts nothing after `budget_seconds`, nor once the notifier is away: the rest is left to the next run.
+    Starts nothing after `budget_seconds`, nor once the notifier is unavailable: the rest is left to the next run.
     """
     job = LoopJob(
         contract.DELIVER_REMINDERS,
         push_due_at,
         lambda store, run: _push_in(store, pushing, run),
-        should_stop=lambda run: run.counts["away"] > 0,
+        should_stop=lambda run: run.counts["unavailable"] > 0,
     )
     return loop.run(lambda: job, wait_seconds=wait_seconds, budget_seconds=budget_seconds)
 

@@ -21,11 +21,11 @@ from reverie.clock import now_micros
 from reverie.errors import ReverieError
 from storage.stores import Store, Stores
 
-# Work that is added during a nap is found this soon.
-MAX_NAP_SECONDS: Final = 0.5
-_MIN_NAP_SECONDS: Final = 0.001
-# With very many workspaces a check takes its time: the nap may then be 50 times as long as the check took.
-_NAP_SHARE: Final = 50
+# The longest pause: work that is added during a pause is found this soon.
+MAX_PAUSE_SECONDS: Final = 0.5
+_MIN_PAUSE_SECONDS: Final = 0.001
+# With very many workspaces a check takes its time: the pause may then be 50 times as long as the check took.
+_PAUSE_SHARE: Final = 50
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,8 +46,8 @@ class LoopDueAt(Protocol):
 class LoopJob:
     """What a run does. Idle stores are remembered under `name`; `work` adds to the counts of the run.
 
-    `should_stop` is asked before each store. After `max_rounds` over the due stores without a nap in between, the run
-    naps or ends although more may be due.
+    `should_stop` is asked before each store. After `max_rounds` over the due stores without a pause in between, the run
+    pauses or ends although more may be due.
     """
 
     name: str
@@ -77,7 +77,7 @@ class DueLoop:
     def run(
         self, next_job: Callable[[], LoopJob], *, wait_seconds: float, budget_seconds: float = math.inf
     ) -> dict[str, Any]:
-        """Do what is due and, for `wait_seconds`, what becomes due, each in its moment.
+        """Do what is due and, for `wait_seconds`, what becomes due, each at its time.
 
         `next_job` is called before each check. Starts no work after `budget_seconds`. Returns counts, and in
         `unreadable` the errors by workspace; a workspace with an error is left to the next run.
@@ -110,12 +110,12 @@ class DueLoop:
             if remaining <= 0:
                 break
             next_due = (self.idle_stores.next_at(job.name) - self.now()) / 1_000_000
-            max_nap = max(MAX_NAP_SECONDS, _NAP_SHARE * (present - round_started))
-            self.sleep(min(max(next_due, _MIN_NAP_SECONDS), max_nap, remaining))
+            max_pause = max(MAX_PAUSE_SECONDS, _PAUSE_SHARE * (present - round_started))
+            self.sleep(min(max(next_due, _MIN_PAUSE_SECONDS), max_pause, remaining))
         return {**+run.counts, **({"unreadable": errors} if errors else {})}
 
     def _due(self, job: LoopJob) -> tuple[list[str], dict[str, str]]:
-        # One moment for all stores: what is overdue counts as due at `now`, which must not pass during the check.
+        # The same time for all stores: what is overdue counts as due at `now`, which must not pass during the check.
         now, clock = self.now(), self.clock()
         due_at = partial(job.due_at, now=now, clock=clock)
         return self.idle_stores.due(job.name, self.stores, due_at, now=now)

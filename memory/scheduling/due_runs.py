@@ -35,7 +35,7 @@ MAX_CRASHES: Final = 5
 LOCK_WAIT_SECONDS: Final = 1.0
 # Rows in one transaction: if 1,000 are due at once, the first are executed while the last are being claimed.
 _BATCH: Final = 100
-# Checks in a row that find something due; the next sweep goes on.
+# Checks in a row that find something due; the next sweep continues.
 _MAX_ROUNDS: Final = 20
 
 

@@ -60,7 +60,7 @@ class ExecutorBusy:
 
 Outcome = RunResult | Delegated | RetryAfter | ExecutorBusy
 Execute = Callable[[Execution], Outcome]
-# Returns the present in microseconds.
+# Returns the current time in microseconds.
 Clock = Callable[[], int]
 
 
@@ -81,7 +81,7 @@ class AttemptLimits:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ExecutionSettings:
-    """What a process executes runs by; `now` is the time schedules go by, `clock` the machine's, for leases.
+    """How a process executes runs; `now` is the time that schedules go by, `clock` the machine's, for leases.
 
     `busy_seconds` returns how long a run has to wait because its executor is busy, None for not at all.
     `slots` limits how many threads read and write at the same time; waiting for an executor takes no slot.
@@ -106,7 +106,7 @@ def execute_run(store: Store, run_id: str, execute: Execute, settings: Execution
         outcome = execute(execution)
     except Transient as error:  # a full disk, an unavailable broker
         outcome = RetryAfter(str(error), _TRANSIENT_WAIT_SECONDS)
-    except Exception as error:  # noqa: BLE001 - the boundary of the run: a bug fails it, and the schedule goes on
+    except Exception as error:  # noqa: BLE001 - the boundary of the run: a bug fails it, and the schedule continues
         outcome = RunResult("failed", error=f"{type(error).__name__}: {error}")
     retry_until = time.monotonic() + LEASE_MARGIN_SECONDS
     while True:

@@ -43,8 +43,8 @@ _BROKER_WAIT_SECONDS: Final = 5.0
 class Executors:
     """Executes the runs of one workspace, each by the executor of its schedule.
 
-    `recall` finds the context of a schedule's goal, within `slots`. The senders are callables because making one may
-    fail: then the run fails that needs it.
+    `recall` finds the context of a schedule's goal, within `slots`. The senders are callables because creating one
+    may fail: then only the runs that need it fail.
     """
 
     workspace: str
@@ -57,7 +57,7 @@ class Executors:
     webhook_attempts: int
 
     def __call__(self, execution: Execution) -> Outcome:
-        """Execute a run; errors of the other side are part of the outcome."""
+        """Execute a run; errors of a receiver or model are part of the outcome."""
         executor = execution.executor
         if isinstance(executor, TaskExecutor):
             return self._send_task(execution, executor)
@@ -119,7 +119,7 @@ class Executors:
         return Delegated()
 
     def _run_data(self, execution: Execution, context: GoalContext) -> dict[str, Any]:
-        """Return what the body of a webhook says of a run."""
+        """Return the data about a run for the body of a webhook."""
         schedule, run = execution.schedule, execution.run
         return {
             "schedule_id": schedule.id,
@@ -144,7 +144,7 @@ class Executors:
 def result_of(answer: WebhookAnswer) -> RunResult:
     """Return the result that a receiver's successful answer describes: a report as JSON, a text, or nothing.
 
-    JSON that is not a report fails the run: the receiver meant to say something that was not understood.
+    JSON that is not a report fails the run: the receiver meant to report something that cannot be read.
     """
     kind = (answer.content_type or "").partition(";")[0].strip().lower()
     if kind != "application/json" and not kind.endswith("+json"):

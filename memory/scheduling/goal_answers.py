@@ -53,7 +53,7 @@ class GoalContext:
 
 @dataclass(frozen=True, slots=True)
 class GoalAnswers:
-    """Answers goals by `model`. With `deterministic_fallback`, the context is the answer if the model stays away."""
+    """Answers goals with `model`. With `deterministic_fallback`, the context is the answer if it is unavailable."""
 
     model: GuardedLanguageModel | None
     prices: Prices

@@ -29,7 +29,7 @@ REMINDER_EVENT: Final = "reminder.due"
 NOTIFICATION_EVENT: Final = "schedule.notification"
 
 
-class NotifierAway(ServiceUnavailable):
+class NotifierUnavailable(ServiceUnavailable):
     """The notifier is unavailable."""
 
 
@@ -49,7 +49,7 @@ class Notifier:
         self._url = url
         self._webhooks = webhooks
         self.timeout_seconds = timeout_seconds
-        self._breaker = CircuitBreaker("the notifier", NotifierAway)
+        self._breaker = CircuitBreaker("the notifier", NotifierUnavailable)
 
     @property
     def is_available(self) -> bool:
@@ -61,10 +61,10 @@ class Notifier:
         """Post a reminder or notification. Raises `NotPushed`."""
         try:
             answer = self._breaker.call(lambda: self._post(workspace, item))
-        except NotifierAway as error:
-            raise NotPushed(str(error), away=True, retry_after_seconds=error.retry_after_seconds) from error
+        except NotifierUnavailable as error:
+            raise NotPushed(str(error), unavailable=True, retry_after_seconds=error.retry_after_seconds) from error
         if delivery_outcome(answer) != "ok":
-            raise NotPushed(describe_answer(answer), away=False, retry_after_seconds=answer.retry_after_seconds)
+            raise NotPushed(describe_answer(answer), unavailable=False, retry_after_seconds=answer.retry_after_seconds)
 
     def _post(self, workspace: str, item: Reminder | Notification) -> WebhookAnswer:
         try:
@@ -76,9 +76,9 @@ class Notifier:
                 now=datetime.now(UTC),  # receivers refuse a signature whose time differs from theirs
             )
         except (WebhookRefused, WebhookFailed) as error:
-            raise NotifierAway(str(error)) from error
+            raise NotifierUnavailable(str(error)) from error
         if delivery_outcome(answer) == "retry":
-            raise NotifierAway(describe_answer(answer), retry_after_seconds=answer.retry_after_seconds)
+            raise NotifierUnavailable(describe_answer(answer), retry_after_seconds=answer.retry_after_seconds)
         return answer
 
 

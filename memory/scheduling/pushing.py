@@ -24,16 +24,16 @@ LOCK_WAIT_SECONDS: Final = 1.0
 # After a failed push: 5 s, 10 s, and so on, up to five minutes while the notifier is unavailable, since it may be back
 # any moment, and up to an hour for a message that it refuses.
 FIRST_WAIT_SECONDS: Final = 5
-MAX_AWAY_SECONDS: Final = 300
+MAX_UNAVAILABLE_SECONDS: Final = 300
 MAX_WAIT_SECONDS: Final = 3_600
 
 
 class NotPushed(Exception):
-    """The notifier did not accept a message. With `away` it is unavailable and would accept no other either."""
+    """The notifier did not accept a message. If it is `unavailable`, it would accept no other either."""
 
-    def __init__(self, message: str, *, away: bool, retry_after_seconds: float | None = None) -> None:
+    def __init__(self, message: str, *, unavailable: bool, retry_after_seconds: float | None = None) -> None:
         super().__init__(message)
-        self.away = away
+        self.unavailable = unavailable
         self.retry_after_seconds = retry_after_seconds
 
 
@@ -57,13 +57,14 @@ class Pushing:
 
 
 def push_due(store: Store, pushing: Pushing, *, has_time: Callable[[], bool]) -> Counter[str]:
-    """Push what is due in a store until nothing is, `has_time` returns False or the notifier is away; returns counts.
+    """Push what is due in a store until nothing is, `has_time` returns False or the notifier is unavailable;
+    returns counts.
 
     Reminders and notifications alternate: many of one kind do not delay the other.
     """
     counts: Counter[str] = Counter()
     kinds = deque((_push_next_reminder, _push_next_notification))
-    while kinds and not counts["away"] and has_time():
+    while kinds and not counts["unavailable"] and has_time():
         pushed = kinds[0](store, pushing)
         if pushed is None:
             kinds.popleft()
@@ -96,7 +97,7 @@ def _push_next_reminder(store: Store, pushing: Pushing) -> dict[str, int] | None
         not_before = pushing.clock() + _wait_micros(reminder.attempts, error)
         with store.writing() as tx:
             tx.reminders.retry_later(reminder, not_before=not_before, error=str(error))
-        return {"put_back": 1, "away": int(error.away)}
+        return {"put_back": 1, "unavailable": int(error.unavailable)}
     with store.writing() as tx:
         tx.for_agent(reminder.agent).reminders.mark_delivered(reminder.id, reminder.token, now=pushing.now())
     return {"reminders": 1}
@@ -114,7 +115,7 @@ def _push_next_notification(store: Store, pushing: Pushing) -> dict[str, int] | 
         not_before = pushing.clock() + _wait_micros(notification.attempts, error)
         with store.writing() as tx:
             tx.notifications.retry_later(notification, not_before=not_before, error=str(error))
-        return {"put_back": 1, "away": int(error.away)}
+        return {"put_back": 1, "unavailable": int(error.unavailable)}
     with store.writing() as tx:
         rows = tx.for_agent(notification.agent)
         rows.notifications.mark_delivered(notification.id, notification.token, now=pushing.now())
@@ -129,7 +130,7 @@ def _lease_end(pushing: Pushing) -> int:
 
 def _wait_micros(attempts: int, error: NotPushed) -> int:
     """Return how long to wait after a failed push."""
-    max_seconds = MAX_AWAY_SECONDS if error.away else MAX_WAIT_SECONDS
+    max_seconds = MAX_UNAVAILABLE_SECONDS if error.unavailable else MAX_WAIT_SECONDS
     seconds: float = min(FIRST_WAIT_SECONDS * 2 ** min(attempts - 1, 20), max_seconds)
     if error.retry_after_seconds is not None:
         seconds = min(max(seconds, error.retry_after_seconds), MAX_WAIT_SECONDS)

@@ -12,7 +12,7 @@ from typing import Final
 SUMMARY_CHARACTERS: Final = 500
 
 _JOINER: Final = "\u200d"
-# Extend the character before them although they are no combining marks: the zero-width non-joiner, vowels of Thai and
+# Extend the character before them although they are not combining marks: the zero-width non-joiner, vowels of Thai and
 # Lao, and the voicing marks of half-width Japanese.
 _TRAILING: Final = "\u200c\u0e33\u0eb3\uff9e\uff9f"
 # The combining class of signs that join two letters of an Indic script into one.

@@ -115,7 +115,7 @@ def complete_run(
             if run.status != report.status:
                 raise Conflict(f"run {run_id} has ended: {run.status.replace('_', ' ')}", field="run")
             return to_run(run)
-        # A delegated run stays the workers', also if the schedule has another executor by now.
+        # A delegated run stays with the agent's workers even if its schedule has another executor by now.
         if not (rows.runs.is_delegated(run_id) or _has_task_executor(rows.schedules.get(run.schedule))):
             raise Conflict(f"run {run_id} is executed by Reverie itself: its result cannot be reported", field="run")
         end_run(rows, run, to_result(report), now=now, rules=rules)

@@ -20,7 +20,7 @@ _CALLS_PER_STEP: Final = 4
 
 
 class NotCondensed(Transient):
-    """The language model gave no summary and nothing may replace it: nothing has changed, and it is tried again."""
+    """The language model returned no summary and nothing may replace it: nothing has changed; it is tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Condensed:
 
 @dataclass(frozen=True, slots=True)
 class Condenser:
-    """Condenses messages. With `fallback` their own sentences replace a model that gives no summary."""
+    """Condenses messages. With `fallback` their own sentences replace the summary of a model that fails."""
 
     counter: TokenCounter
     model: LanguageModel | None = None

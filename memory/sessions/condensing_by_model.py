@@ -42,7 +42,7 @@ _SYSTEM: Final = (
 
 
 class NoSummary(Exception):
-    """The model gave no usable summary; the text is the reason, on one line."""
+    """The model returned no usable summary; the text is the reason, on one line."""
 
 
 class _Turn(msgspec.Struct):

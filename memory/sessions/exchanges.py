@@ -45,8 +45,8 @@ def valid_starts(messages: Sequence[MessageRecord]) -> list[bool]:
 def _call_position(messages: Sequence[MessageRecord], position: int, call_positions: Mapping[str, list[int]]) -> int:
     """Return the position of the call of a tool result: by its id, else the last turn before it that called a tool.
 
-    An id may be used again: the newest call before the result is its own. A result without any call stands for itself:
-    it may be present, but nothing starts with it.
+    An id may be used again: the newest call before the result is its own. A result without any call belongs to no
+    exchange: it may be present, but nothing starts with it.
     """
     calls = call_positions.get(messages[position].tool_call_id or "", [])
     earlier = bisect_left(calls, position)

@@ -1,8 +1,8 @@
 """The states of a session (active, idle, archived), and what happens when a session ends.
 
 A session that ends is first read once more for memories; then its conversation-tier memories are cleared and its state
-changes, in one transaction; then the agent's memory files are committed. Killed between two of these steps and
-repeated, it comes to the same end.
+changes, in one transaction; then the agent's memory files are committed. If it is killed between two of
+these steps and repeated, the result is the same.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def _close_inactive(run: JobRun, hooks: SessionEndHooks, before: int) -> None:
 def _publish(run: JobRun, hooks: SessionEndHooks) -> None:
     """Commit the files of agents whose sessions ended, in this run or in one that was killed before its commits.
 
-    A commit that fails holds up no other, and is tried again by the next run.
+    A commit that fails does not delay the others, and is tried again by the next run.
     """
     with run.store.reading() as tx:
         agents = tx.leases.items(run.job)

@@ -30,7 +30,7 @@ GROUP_SIZE: Final = 300
 # Of more passages, each group keeps this many times its share of the tokens, and never less than a few lines.
 _GROUP_KEEPS: Final = 4
 _MIN_GROUP_TOKENS: Final = 120
-# If a round keeps more than this share, because there is much room, passages are thinned out evenly: else no end.
+# If a round keeps more than this share, because there is much room, passages are thinned out evenly.
 _MAX_KEPT_SHARE: Final = 0.8
 # A sentence with this many meaningful words is a full one.
 _FULL_WORDS: Final = 7

@@ -24,7 +24,7 @@ from storage.sessions.summary_text import MAX_QUESTION, Line, speaker_label
 # A pause this long starts a new stretch of the conversation; so does this number of messages.
 _PAUSE_MICROS: Final = 3 * 3_600 * 1_000_000
 _STRETCH_MESSAGES: Final = 10
-# Fewer words are no sentence; an answer of at most this many words is quoted with its question.
+# Fewer words are not a sentence; an answer of at most this many words is quoted with its question.
 _MIN_WORDS: Final = 4
 _SHORT_ANSWER_WORDS: Final = 6
 _MAX_TOOLS: Final = 8
@@ -132,7 +132,7 @@ def _without_secrets(text: str) -> str:
 
 
 def _last_question(sentences: Sequence[str]) -> str:
-    """Return the question at the end of a message as a label can hold it; empty if there is none."""
+    """Return the question at the end of a message in a form that fits a label; empty if there is none."""
     last = sentences[-1] if sentences else ""
     return last.replace(":", ",") if is_question(last) and len(last) <= MAX_QUESTION else ""
 

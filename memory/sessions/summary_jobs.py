@@ -130,7 +130,7 @@ def consolidate_conversations(run: JobRun, condenser: Condenser, rules: SummaryR
     """Summarise every conversation that is over: ended, or without messages for `after_hours`.
 
     If the time is not enough for all, the next run continues where this one stopped: a session that the language model
-    does not condense holds up no other.
+    does not condense does not delay the others.
     """
     sweep = _Sweep(run, condenser, rules)
     before = run.now - int(after_hours * _HOUR_MICROS)

@@ -43,7 +43,7 @@ def merge_near(vectors: Vectors, *, threshold: float, choose: Choose) -> list[tu
     """Merge unit vectors (n x dim) whose cosine is above `threshold`; return pairs of rows (survivor, duplicate).
 
     Rows are processed in order: `choose` selects the duplicates of each survivor among the later rows near it. A
-    duplicate belongs to one survivor and has no duplicates itself. Vectors of zeros are near to none.
+    duplicate belongs to one survivor and has no duplicates itself. Zero vectors are near no other.
     """
     nonzero = vectors.any(axis=1)
     rows, positions = np.flatnonzero(nonzero), np.cumsum(nonzero) - 1

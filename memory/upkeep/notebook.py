@@ -65,7 +65,7 @@ def publish(store: Store, notebooks: Notebooks, agent: str, message: str, *, now
 
 
 def refresh(store: Store, notebooks: Notebooks, agent: str, *, now: int) -> CommitResult:
-    """Commit as `publish`, but only if the promotions have changed or a line is no longer true.
+    """Commit like `publish`, but only if the promotions have changed or a line is no longer true.
 
     So the next sweep completes one that was killed between the database and the files, forgotten memories leave the
     files within a day, and a sweep that changed nothing commits nothing: new facts and notes wait for a checkpoint.
@@ -89,7 +89,7 @@ def checkpoint(
 ) -> notebook_types.Checkpoint:
     """Commit an agent's files with a message, by default "Checkpoint".
 
-    Raises `Rejected`: when the message is too long or holds a secret; `Conflict`: when notebooks are disabled.
+    Raises `Rejected`: when the message is too long or contains a secret; `Conflict`: when notebooks are disabled.
     """
     checked = _check_message(message)
     notebooks.require_repositories()

@@ -31,7 +31,7 @@ class _Verdict(msgspec.Struct, forbid_unknown_fields=True):
 
 
 class NoVerdict(Exception):
-    """The model gave no usable answer; the message says why, in one line."""
+    """The model returned no usable answer; the message says why, in one line."""
 
 
 def ask(model: LanguageModel, *, query: str, document: str, items: int) -> set[int]:

@@ -48,7 +48,7 @@ class Candidate:
 
 
 def tier_of(chunk: ChunkAttributes, *, session: str, channel: str | None) -> Tier:
-    """Return a memory's tier; for messages and files the narrowest scope that holds both chunk and session."""
+    """Return a memory's tier; for messages and files the narrowest scope that contains both chunk and session."""
     if chunk.tier is not None:
         return chunk.tier
     if chunk.session == session:

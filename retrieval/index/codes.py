@@ -83,7 +83,7 @@ class VectorCodes:
         return np.flatnonzero(distances <= min(limit, self.dim))
 
     def nearest_of(self, query: Floats, rows: Rows, count: int) -> Rows:
-        """As `nearest`, among a few rows; returns at most `count`."""
+        """Like `nearest`, but among a few rows; returns at most `count`."""
         if len(rows) <= count:
             return rows
         query_signs = _signs(query[None, :])[0]

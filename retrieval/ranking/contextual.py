@@ -61,7 +61,7 @@ def rank(
     weights: Mapping[RetrieverName, float] = WEIGHTS,
     exhaustive: bool = False,
 ) -> Ranking:
-    """Rank the rows of a snapshot; arguments as for `score`."""
+    """Rank the rows of a snapshot; takes the arguments of `score`."""
     return weighted_ranking(score(snapshot, query, vector, allowed=allowed, exhaustive=exhaustive), weights)
 
 

@@ -77,7 +77,7 @@ def exact_vectors(forward: ForwardIndex, model: str) -> ExactVectors:
 
 
 def on_disk_by_words(index: SearchIndex, query: str, chunks: ChunkFilter, limit: int) -> list[Hit]:
-    """As `by_words`, from the full-text index. Its statistics cover all agents, and common words are slow."""
+    """Like `by_words`, but from the full-text index. Its statistics cover all agents, and common words are slow."""
     match = match_expression(query)
     return index.search_text(match, chunks, limit) if match else []
 

@@ -35,7 +35,7 @@ class Scored:
 class Ranking:
     """All candidate rows, unordered, with their final scores.
 
-    `retriever_scores` and `normalised` hold one value per row for each retriever that applies to the query. `possible`
+    `retriever_scores` and `normalised` have one value per row for each retriever that applies to the query. `possible`
     is the score of a row that would be the best of every retriever.
     """
 

@@ -67,7 +67,7 @@ class KnownMemory:
     created_at: int
 
 
-# One index look-up for each agent, however many sessions it has.
+# One index lookup for each agent, however many sessions it has.
 _AGENTS: Final = """
     WITH RECURSIVE agents (agent_id) AS (
         SELECT min(agent_id) FROM sessions
@@ -198,7 +198,7 @@ class KnownMemories(AgentRepository):
         return self._records(KnownMemory, sql, subject=subject, owner=owner)
 
     def with_fact(self, category: str, key: str) -> list[KnownMemory]:
-        """Return the current fact with this category and key, whoever owns it; at most one."""
+        """Return the current fact with this category and key, regardless of its owner; at most one."""
         return self._records(
             KnownMemory, f"{_KNOWN} AND category = :category AND key = :key", category=category, key=key
         )

@@ -61,7 +61,7 @@ _OUTLINE: Final = "SELECT " + select_list(
 
 @dataclass(frozen=True, slots=True)
 class CurationBatch:
-    """What the log notes of a batch of changes; `now` in microseconds. `updated_at` of the memories stays as it is."""
+    """What the curation log records of a batch of changes; `now` in microseconds. `updated_at` stays as it is."""
 
     job: str
     action: str

@@ -28,7 +28,7 @@ def recorder(table: str, event: str, columns: str, *, blobs: str = "", of: str =
 
 
 def record_all_columns(table: str) -> None:
-    """Make the recorders of `memories` or `memory_promotions` anew, so that they record a column just added."""
+    """Create the recorders of `memories` or `memory_promotions` again, so that they record a column just added."""
     columns = ", ".join(op.get_bind().exec_driver_sql(f"SELECT name FROM pragma_table_info('{table}')").scalars())
     for event in _EVENTS:
         op.execute(f"DROP TRIGGER {table}_{event.lower()}_recorded")

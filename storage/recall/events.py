@@ -97,7 +97,7 @@ class RecallEvents(Repository):
         return sum(times for times, _ in found.values())
 
     def agents(self) -> list[str]:
-        """Return the agents that have events, with one index look-up for each."""
+        """Return the agents that have events, with one index lookup for each."""
         found: list[str] = []
         after: str | None = ""
         while after is not None:

@@ -80,7 +80,7 @@ class ForwardIndex(AgentRepository):
         return self._value("SELECT 1 FROM forward_index WHERE agent_id = :agent LIMIT 1") is not None
 
     def changes(self, after: int) -> Changes | None:
-        """Return what changed after a position; None when there is too much of it, or it is no longer kept."""
+        """Return what changed after a position; None when there are too many changes, or they are no longer kept."""
         newest = max(after, self.position())  # another thread may have read a later state of the database
         oldest = self._value("SELECT min(seq) FROM forward_changes")
         if after + 1 < (newest + 1 if oldest is None else int(oldest)):
@@ -140,7 +140,7 @@ class ForwardIndex(AgentRepository):
 def prune_changes(connection: Connection) -> int:
     """Delete a bounded number of the changes older than the newest `KEPT_CHANGES`; returns how many.
 
-    An index in memory that was not used since is built anew.
+    An index in memory that has not been used since is rebuilt.
     """
     return execute(
         connection,

@@ -183,7 +183,7 @@ class SearchIndex(Repository):
         )
 
     def _delete_vectors(self, generation: Generation, chunk_ids: Sequence[int]) -> None:
-        # A look-up by rowid in vec0 takes 0.15 ms; its table of rowids tells in microseconds that there is none.
+        # A lookup by rowid in vec0 takes 0.15 ms; its table of rowids tells in microseconds that there is none.
         sql = f"SELECT rowid FROM {generation.table}_rowids WHERE rowid IN (SELECT value FROM json_each(:ids))"
         found = [(chunk_id,) for chunk_id in self._values(sql, ids=chunk_ids)]
         if found:

@@ -66,7 +66,7 @@ class ScheduleFilter:
 
 @dataclass(frozen=True, slots=True)
 class NewRun:
-    """A run to store: when it is due and how it was triggered. `coalesced` counts the missed times it stands for."""
+    """A run to store: when it is due and how it was triggered. `coalesced` counts the missed times that it replaces."""
 
     id: str
     due_at: int

@@ -15,7 +15,7 @@ from typing import Any, Final
 MAX_TIMES: Final = 5_000
 
 _UNDELIVERED: Final = "FROM reminders WHERE delivered_at IS NULL"
-# A schedule with an open run waits for it: this is no delay.
+# A schedule with an open run waits for it: this is not a delay.
 _DUE: Final = (
     "SELECT s.next_run_at FROM schedules AS s WHERE s.status = 'active' AND s.next_run_at IS NOT NULL"
     " AND NOT EXISTS (SELECT 1 FROM schedule_runs AS r WHERE r.agent_id = s.agent_id AND r.schedule_id = s.id"

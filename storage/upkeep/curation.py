@@ -280,7 +280,7 @@ class CurationLog(Repository):
 
     @contextmanager
     def _recording_ended(self) -> Iterator[None]:
-        """End the recording after the block, also when it fails and the caller goes on with the transaction."""
+        """End the recording after the block, also when it fails and the caller continues the transaction."""
         with ExitStack() as on_error:
             on_error.callback(self._end_failed_recording)
             yield

@@ -19,7 +19,7 @@ _EVENTS: Final = """
     WHERE agent_id = :agent AND at >= :since AND at <= :until AND (at, id) > (:after_at, :after_id)
     ORDER BY at, id LIMIT :limit
 """
-# A message from which exactly one memory was made stands for that memory; with several, it stands for none.
+# A message from which exactly one memory was made counts as that memory; with several, it counts as none.
 _SOURCES: Final = """
     SELECT c.id, k.row_id, k.id, k.kind, x.row_id, x.id, x.kind, g.id,
         (SELECT count(*) FROM memories WHERE agent_id = :agent AND source_message = g.id AND superseded_by IS NULL)
@@ -50,7 +50,7 @@ class DreamEvent:
 
 @dataclass(frozen=True, slots=True)
 class DreamSource:
-    """What a chunk stands for: a memory with its row and kind, or the message it was cut from."""
+    """The source of a chunk: a memory with its row and kind, or the message it was cut from."""
 
     id: str
     memory_row: int | None = None
@@ -85,7 +85,7 @@ class Dreams(AgentRepository):
         )
 
     def sources(self, chunk_ids: Iterable[int]) -> dict[int, DreamSource]:
-        """Return what chunks stand for, except those of files and of messages that became several memories."""
+        """Return the sources of chunks, without files and without messages that became several memories."""
         found: dict[int, DreamSource] = {}
         rows = self._execute(_SOURCES, ids=chunk_ids)
         for chunk, memory_row, memory, kind, made_row, made, made_kind, message, times in rows:

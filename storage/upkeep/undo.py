@@ -148,7 +148,7 @@ def _refuse_if_successor(
 
 def _restore(connection: Connection, changes: Sequence[RowChange]) -> None:
     ranked = sorted(changes, key=lambda change: list(_KEYS).index(change.table))
-    # Memories whose chunks the pipeline has made anew since.
+    # Memories whose chunks the pipeline has created again since.
     rewritten = [change for change in changes if change.table == "memories" and _is_rewritten(change)]
     rows = [change.after["row_id"] for change in rewritten if change.after]
     remove_chunks(connection, rows)

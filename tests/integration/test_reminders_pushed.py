@@ -120,7 +120,7 @@ def test_a_receiver_that_is_away_gets_everything_when_it_is_back(
     with gated_receiver(SECRET) as gone:
         pass
     with worker_app.use_runtime(with_notifier(gone.url)):
-        assert run(manual=True) == {"put_back": 1, "away": 1}
+        assert run(manual=True) == {"put_back": 1, "unavailable": 1}
     assert "did not answer" in reminder_of(store, "r").error
     assert run(manual=True) == {}, "it is left alone for a while"
     with store.writing() as tx:

@@ -1,4 +1,4 @@
-"""The loop behind firing and delivery: rounds, naps, deadlines, and errors of single workspaces."""
+"""The loop behind firing and delivery: rounds, pauses, deadlines, and errors of single workspaces."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from memory.idle_stores import IdleStores
-from memory.scheduling.due_loop import MAX_NAP_SECONDS, DueLoop, LoopJob, LoopRun
+from memory.scheduling.due_loop import MAX_PAUSE_SECONDS, DueLoop, LoopJob, LoopRun
 from reverie.errors import StoreUnavailable
 from storage.stores import Store, Stores
 from support.telling import BEGAN, SECOND, Clock
@@ -31,10 +31,10 @@ def clock() -> Clock:
     return Clock()
 
 
-def loop(stores: Stores, clock: Clock, naps: list[float] | None = None) -> DueLoop:
+def loop(stores: Stores, clock: Clock, pauses: list[float] | None = None) -> DueLoop:
     def sleep(seconds: float) -> None:
-        if naps is not None:
-            naps.append(seconds)
+        if pauses is not None:
+            pauses.append(seconds)
         clock.forward(seconds)
 
     return DueLoop(
@@ -61,17 +61,17 @@ def test_work_that_never_ends_stops_after_its_rounds(stores: Stores, clock: Cloc
 
 
 def test_a_run_sleeps_until_work_is_due_and_looks_again_in_between(stores: Stores, clock: Clock) -> None:
-    """Given work that is due in 1.2 seconds, then it is done then, and no nap is longer than half a second."""
-    due, naps, at = {"a": BEGAN + 1_200_000}, [], []
+    """Given work that is due in 1.2 seconds, then it is done then, and no pause is longer than half a second."""
+    due, pauses, at = {"a": BEGAN + 1_200_000}, [], []
 
     def work(store: Store, _: LoopRun) -> None:
         at.append(clock() - BEGAN)
         del due[store.name]
 
     waiting = job(due, work)
-    loop(stores, clock, naps).run(lambda: waiting, wait_seconds=5.0)
+    loop(stores, clock, pauses).run(lambda: waiting, wait_seconds=5.0)
     assert at == [1_200_000]
-    assert max(naps) <= MAX_NAP_SECONDS
+    assert max(pauses) <= MAX_PAUSE_SECONDS
     assert clock() == BEGAN + 5 * SECOND
 
 

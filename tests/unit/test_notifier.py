@@ -110,7 +110,7 @@ def test_what_an_answer_says_of_the_notifier(answer: Any, away: bool) -> None:
     """Given an answer that is no success, then it is told apart who is at fault: the notifier, or the one message."""
     made, _ = notifier(answer)
     failed = failure(made)
-    assert failed.away is away
+    assert failed.unavailable is away
     assert made.is_available is not away
     assert str(failed)
 
@@ -125,7 +125,7 @@ def test_an_address_that_is_not_allowed_is_no_fault_of_the_message() -> None:
     """Given a notifier on a private address, then nothing is sent and everything is kept for later."""
     sender = ScriptedWebhookSender(allow=AllowedHosts())
     made = Notifier("http://127.0.0.1:9/hook", sender, timeout_seconds=3.0)
-    assert failure(made).away
+    assert failure(made).unavailable
     assert sender.posted == []
 
 
@@ -134,7 +134,7 @@ def test_one_that_is_away_is_not_asked_for_every_message() -> None:
     made, sender = notifier(WebhookAnswer(400), WebhookAnswer(500), WebhookAnswer(200))
     failure(made)
     failure(made)
-    assert failure(made).away
+    assert failure(made).unavailable
     assert len(sender.posted) == 2
 
 
@@ -183,7 +183,7 @@ def test_while_the_notifier_is_left_alone_nothing_is_claimed(make_here: Callable
     remember_something(here)
     first = deliver(here, manual=True)
     posted = len(sender.posted)
-    assert 1 <= posted <= first["put_back"] == first["away"] <= 2, "both may have been on their way"
+    assert 1 <= posted <= first["put_back"] == first["unavailable"] <= 2, "both may have been on their way"
     assert deliver(here, manual=True) == {}
     assert len(sender.posted) == posted
 

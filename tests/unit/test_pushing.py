@@ -13,11 +13,11 @@ import pytest
 from memory.idle_stores import IdleStores
 from memory.scheduling import deliveries
 from memory.scheduling.deliveries import PRUNED_AT_ONCE, deliver_due, prune_delivered
-from memory.scheduling.due_loop import MAX_NAP_SECONDS, DueLoop
+from memory.scheduling.due_loop import MAX_PAUSE_SECONDS, DueLoop
 from memory.scheduling.notifications import acknowledge
 from memory.scheduling.pushing import (
     LEASE_MARGIN_SECONDS,
-    MAX_AWAY_SECONDS,
+    MAX_UNAVAILABLE_SECONDS,
     MAX_WAIT_SECONDS,
     NotPushed,
     push_due,
@@ -106,7 +106,7 @@ def raising(error: BaseException) -> Callable[..., Any]:
 
 
 def away(**more: Any) -> Callable[..., Any]:
-    return raising(NotPushed("nobody answers", away=True, **more))
+    return raising(NotPushed("nobody answers", unavailable=True, **more))
 
 
 def test_what_is_due_is_pushed_once_and_marked(store: Store, clock: Clock) -> None:
@@ -253,7 +253,7 @@ def test_a_pusher_that_was_too_slow_marks_nothing_that_another_has(store: Store,
     push(store, Notifier(outlive), clock)
     found = reminder_of(store, "r")
     assert (found.delivered_at, found.attempts, found.error) == (None, 2, "nobody answers")
-    clock.forward(MAX_AWAY_SECONDS)
+    clock.forward(MAX_UNAVAILABLE_SECONDS)
     assert push(store, Notifier(), clock) == {"reminders": 1}
 
 
@@ -264,7 +264,7 @@ def test_an_away_notifier_is_left_alone_for_longer_and_longer(store: Store, cloc
     notifier = Notifier(away())
     waits = []
     for _ in range(9):
-        assert push(store, notifier, clock) == {"put_back": 1, "away": 1}
+        assert push(store, notifier, clock) == {"put_back": 1, "unavailable": 1}
         at = push_due_at(store, now=clock(), clock=clock())
         assert at is not None
         waits.append((at - clock()) / SECOND)
@@ -285,7 +285,7 @@ def test_one_that_is_away_is_asked_for_one_thing_not_for_all(store: Store, clock
         add_reminder(store, f"r{number}")
         add_notification(store)
     notifier = Notifier(away())
-    assert push(store, notifier, clock) == {"put_back": 1, "away": 1}
+    assert push(store, notifier, clock) == {"put_back": 1, "unavailable": 1}
     notifier.does = lambda *_: None
     push(store, notifier, clock)
     clock.forward(5)
@@ -299,7 +299,7 @@ def test_what_could_not_be_pushed_may_be_pulled_meanwhile(store: Store, clock: C
     push(store, Notifier(away()), clock)
     (claimed,) = claim_reminders(store, ClaimReminders(), agent="ana", now=clock()).claimed
     assert reminder_delivered(store, "r", claimed.token, agent="ana", now=clock()).error == ""
-    clock.forward(MAX_AWAY_SECONDS)
+    clock.forward(MAX_UNAVAILABLE_SECONDS)
     assert push(store, Notifier(), clock) == {}
 
 
@@ -311,7 +311,7 @@ def test_what_is_refused_holds_up_nothing_else(store: Store, clock: Clock) -> No
 
     def refuse(_workspace: str, what: Reminder | Notification) -> None:
         if what.id == "r0":
-            raise NotPushed("the receiver answered 400", away=False)
+            raise NotPushed("the receiver answered 400", unavailable=False)
 
     notifier = Notifier(refuse)
     assert push(store, notifier, clock) == {"put_back": 1, "reminders": 2}
@@ -361,18 +361,18 @@ def test_what_becomes_due_meanwhile_is_pushed_in_its_moment(stores: Stores, stor
 def test_what_is_made_while_it_waits_is_seen(stores: Stores, store: Store, clock: Clock) -> None:
     """Given a run that waits for one reminder, when a nearer one is made, then that is pushed first."""
     add_reminder(store, "later", due=BEGAN + 4 * SECOND)
-    naps: list[float] = []
+    pauses: list[float] = []
 
     def pause(seconds: float) -> None:
-        if not naps:
+        if not pauses:
             add_reminder(stores.workspace("new"), "sooner", due=BEGAN + 2 * SECOND)
-        naps.append(seconds)
+        pauses.append(seconds)
         clock.forward(seconds)
 
     notifier = Notifier()
     deliver(stores, notifier, clock, wait_seconds=5.0, pause=pause)
     assert notifier.took == [("new", "sooner"), ("ws", "later")]
-    assert max(naps) <= MAX_NAP_SECONDS
+    assert max(pauses) <= MAX_PAUSE_SECONDS
 
 
 def test_run_twice_everything_is_pushed_once(stores: Stores, clock: Clock) -> None:
@@ -392,7 +392,10 @@ def test_a_notifier_that_is_away_ends_the_run(stores: Stores, clock: Clock) -> N
         add_reminder(stores.workspace(name), "r")
     idle_stores = IdleStores()
     notifier = Notifier(away())
-    assert deliver(stores, notifier, clock, idle_stores=idle_stores, wait_seconds=5.0) == {"put_back": 1, "away": 1}
+    assert deliver(stores, notifier, clock, idle_stores=idle_stores, wait_seconds=5.0) == {
+        "put_back": 1,
+        "unavailable": 1,
+    }
     notifier.does = lambda *_: None
     clock.forward(5)
     assert deliver(stores, notifier, clock, idle_stores=idle_stores) == {"reminders": 3}

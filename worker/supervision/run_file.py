@@ -112,7 +112,7 @@ def _end_leftovers(data_dir: Path) -> None:
     """End the processes of a supervisor that has died.
 
     On Linux the kernel has already sent them a signal, and this waits for them; on macOS, which has no such signal, the
-    broker would run for ever. The caller holds the lock, so no running supervisor owns these processes.
+    broker would run forever. The caller holds the lock, so no running supervisor owns these processes.
     """
     last = read_run_file(data_dir)
     leftovers = [found for entry in (last.processes if last else ()) if (found := _still_running(entry))]

@@ -74,7 +74,7 @@ def build_messages(
 ) -> tuple[list[MessagePayload], list[Rejection]]:
     """Turn a caller's list of messages into payloads, and return them with the rejections of invalid messages.
 
-    Raises `Rejected` if `raw` is not a list or holds more than 1,000 messages.
+    Raises `Rejected` if `raw` is not a list or has more than 1,000 messages.
     """
     if isinstance(raw, (str, bytes, Mapping)) or not isinstance(raw, Iterable):
         raise Rejected("messages must be a list", field="messages")

@@ -73,7 +73,7 @@ class RecallResponse(ListResult[RecallResult], frozen=True, kw_only=True, omit_d
 
 
 class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory, message or file in a context. `tier` is the narrowest scope that holds both it and the session."""
+    """A memory, message or file in a context. `tier` is the narrowest scope that contains both it and the session."""
 
     id: str
     kind: Literal["message", "file", "memory"]
@@ -106,7 +106,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The response to `context`: `text` is Markdown for a system prompt and has `tokens` tokens.
 
     `messages` are the turns of the session in it, oldest first; `memories` come from elsewhere, the narrowest scope
-    first and the best first in each. `degraded` says why it holds less than requested.
+    first and the best first in each. `degraded` says why it contains less than requested.
     """
 
     text: str

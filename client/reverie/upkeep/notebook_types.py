@@ -51,7 +51,7 @@ class Difference(msgspec.Struct, frozen=True, kw_only=True):
 class Promotion(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A promotion by a dream sweep. `phase` is "kept" if a memory became long-term, "made" if the sweep created it.
 
-    `kind` and `content` are the memory's present ones; absent if it has been deleted.
+    `kind` and `content` are the memory's current ones; absent if it has been deleted.
     """
 
     memory: str

@@ -85,7 +85,7 @@ def _dated(match: PatternMatch) -> Statement:
 
 
 def _attribute(match: PatternMatch) -> Statement | None:
-    # `Far away` or `bankrupt` describe it; only a name says what it is.
+    # An employer that is `far away` or `bankrupt` is described but not named: these attributes need a name.
     is_named = match.key not in words.ALWAYS_NAMED or any(map(str.isupper, match.covered_value))
     if not is_plain(match.covered_value, max_words=4) or not is_named:
         return None
@@ -183,7 +183,7 @@ def _works_as(match: PatternMatch) -> Statement | None:
 
 
 def _works_at(match: PatternMatch) -> Statement | None:
-    # As what is left out.
+    # The job after the place (`as a nurse`) is left out.
     place = re.split(r"\sas\s", match.value)[0]
     if not (is_name(place) or (re.match(r"an?\s", place) and is_plain(match.covered_value))):
         return None

@@ -20,7 +20,7 @@ _THIRD_PERSON: Final = {
     "enjoy": "enjoys",
 }
 _FIRST_PERSON = re.compile(r"\b(?:my|mine|me|myself|our|us|we|i)\b", re.IGNORECASE)
-# One thing at hand (`the colours`) rather than a kind of thing (`jazz`).
+# A particular thing (`the colours`) rather than a kind of thing (`jazz`).
 _SPECIFIC = re.compile(r"(?:the|this|a|an)\s|(?:having|being|knowing)\b|\d", re.IGNORECASE)
 _NO_FAVOURITE = re.compile(r"[a-z]\w*(?:ing|ed)\s|(?:in|on|at|up|from|with|a|like|for|by|closed|open)\b")
 _RATHER_THAN = re.compile(r"\s(?:over|rather than|instead of|to)\s")
@@ -58,7 +58,7 @@ def _does_not_like(match: PatternMatch) -> Statement | None:
 
 
 def _prefers(match: PatternMatch) -> Statement | None:
-    # `To pay in cash` is something one prefers to do: the rest must mean something by itself.
+    # Of `to pay in cash`, the words after `to` are checked like the name of a thing.
     object_text = re.sub(r"^to (?:be )?(?=[a-z]+\s)", "", match.covered_value)
     if not is_plain(object_text, max_words=12) or re.match(r"(?:the|a|an)\b", object_text, re.IGNORECASE):
         return None

@@ -13,7 +13,7 @@ from memory.memories.patterns.times import end_of
 
 MAX_WORDS: Final = 40
 MIN_WORDS: Final = 2
-# Fewer words that are not about the user are a saying.
+# The minimum for a statement that is not about the user: a shorter one is usually a saying.
 _MIN_WORDS_OF_ANYTHING: Final = 4
 
 _ABOUT_ME: Final = r"(?=\s*,?\s+(?:i|my|we|our|i'm)\b)"
@@ -25,13 +25,13 @@ _REMEMBER_ANYTHING = re.compile(
     r"(?P<rest>(?:(?:the|a|an|there|on|in|at)\s|(?-i:[A-Z])).*)",
     re.IGNORECASE,
 )
-# The current task: no memory of it is asked for.
+# Words about the current task: the user does not ask for a lasting memory.
 _THE_TASK_AT_HAND = re.compile(
     r"\b(?:the (?:\w+ )?(?:question|answer|task|essay|text|story|code|function|exercise|graph|draft|document|paragraph"
     r"|sentence|triangle|equation|output|input|data|user|reader|audience|goal|plot|earth|sun|customer)|x|y|n)\b",
     re.IGNORECASE,
 )
-# `Remember that night`: no clause follows, only something to think of again.
+# `Remember that night`: a noun follows, not a clause that states something.
 _THAT_ONE: Final = (
     r"(?!(?:time|day|night|evening|morning|weekend|summer|winter|spring|year|trip|scene|movie|film|song|moment|feeling"
     r"|conversation|story|guy|girl|man|woman|place|one|thing|part|episode|book|game|party|photo|picture|old|crazy)\b)"
@@ -76,7 +76,7 @@ _VAGUE = re.compile(
     r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b", re.IGNORECASE
 )
 _TALKS_LANGUAGE = re.compile(r"\b(?:answer|respond|reply|speak|talk|write)(?: to me)? (?:only )?in [A-Z]\w+$")
-# Somebody else's rule, or one of a game.
+# A rule of somebody else, a proverb, or a rule of a game.
 _PROVERB = re.compile(
     r"\b(?:sa(?:ys?|id|ying)|motto|proverb|advice|rules?|they say|quote|wr(?:ote|ites))\b|\balways (?:be )?stop",
     re.IGNORECASE,

@@ -23,7 +23,7 @@ _NEXT_THOUGHT = re.compile(
     r"|or (?:something|anything|whatever|so)\b|and (?:stuff|all|such|things like)\b)\b)",
     re.IGNORECASE,
 )
-# What follows limits when or for what the value holds: without it the value would say something else.
+# A condition on the value: without it the statement would say something else.
 _CONDITION = re.compile(
     r"\s*[,(\u2013\u2014-]*\s*(?:if|when|whenever|unless|until|except|that|how|what|where|who|but (?:only|not)"
     r"|and (?:what|how))\b",

@@ -83,7 +83,7 @@ NO_PLACES: Final = (
     r"|gitlab|docker|kubernetes|aws|azure|gcp|firefox|chrome|android|ios|iphone|slack|teams|notion|vs code|postgres\w*"
     r"|mysql|sqlite|mongodb|ubuntu|debian|fedora|chapter|part|section|phase|level|plan|stage|step|version)\b"
 )
-# What only an agent is asked always or never to do.
+# Verbs of requests with `always` or `never` that can only be addressed to an agent.
 DONE_BY_AGENTS: Final = (
     r"answer|respond|reply|address me|call me|cite|explain|format|suggest|recommend|mention|give me|tell me|show me"
     r"|send me|ask me|remind me|speak to me|talk to me|use|write|include|translate|schedule|book|greet|sign"
@@ -128,9 +128,9 @@ every if only in on at for answer write speak give be add put make
 NO_FAVOURITES: Final = frozenset(_NO_FAVOURITES.split())
 # First words that refer to something mentioned before, or start another clause.
 POINTING_AWAY: Final = frozenset(_POINTING_AWAY.split())
-# Capitalised words that are no names.
+# Capitalised words that are not names.
 NO_NAMES: Final = frozenset(_NO_NAMES.split())
-# Lower-case words that are no names: `my name is important`.
+# Lower-case words that are not names: `my name is important`.
 NO_LONE_NAMES: Final = frozenset(_NO_LONE_NAMES.split())
 # Words that mean nothing as the whole of what is liked.
 NOTHING_ALONE: Final = frozenset(_NOTHING_ALONE.split())

@@ -180,7 +180,7 @@ _STATEMENTS = (
         UNIQUE (agent_id, stage, item_id)
     )
     """,
-    # What was forgotten stays forgotten: an item accepted before this moment is not stored when it comes late.
+    # What was forgotten stays forgotten: an item accepted before this time is not stored if it arrives late.
     """
     CREATE TABLE forgotten_sessions (
         agent_id TEXT NOT NULL,

@@ -11,7 +11,7 @@ down_revision = "0001"
 _BATCH = 1_000
 
 _STATEMENTS = (
-    # The question that was asked just before, where the chunk begins a message: what it says is the answer to it.
+    # The question asked just before, if the chunk begins a message: the chunk answers it.
     "ALTER TABLE chunks ADD COLUMN lead TEXT NOT NULL DEFAULT ''",
     "ALTER TABLE chunks ADD COLUMN access_count INTEGER NOT NULL DEFAULT 0",
     "ALTER TABLE chunks ADD COLUMN accessed_at INTEGER",
@@ -28,7 +28,7 @@ _STATEMENTS = (
     "INSERT INTO chunks_vec_of_models SELECT chunk_id, model, dim, embedding FROM chunks_vec",
     "DROP TABLE chunks_vec",
     "ALTER TABLE chunks_vec_of_models RENAME TO chunks_vec",
-    # How to make the embedder of an index again: JSON of its provider, model and dimension; '' as the settings say.
+    # How to create the embedder of an index: JSON of provider, model and dimension; '' if the settings describe it.
     "ALTER TABLE indexes ADD COLUMN embedder TEXT NOT NULL DEFAULT ''",
     # What an agent's index in memory is made from, in the order in which it is read. `thread` is what has neighbours:
     # a session's row, or a file's with a minus. `words` are the 32-bit hashes of the words, little-endian.
@@ -45,7 +45,7 @@ _STATEMENTS = (
         PRIMARY KEY (agent_id, chunk_id)
     ) WITHOUT ROWID
     """,
-    # What became of chunks since, so that an index in memory takes up only that. Pruned by upkeep.
+    # Changes of chunks, so that an index in memory reads only what has changed. Pruned by upkeep.
     """
     CREATE TABLE forward_changes (
         seq INTEGER PRIMARY KEY AUTOINCREMENT,

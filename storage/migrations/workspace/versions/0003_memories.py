@@ -72,22 +72,22 @@ _STATEMENTS = (
     "CREATE INDEX memories_by_subject ON memories (agent_id, subject) WHERE subject IS NOT NULL",
     "CREATE INDEX memories_superseded ON memories (superseded_by) WHERE superseded_by IS NOT NULL",
     "CREATE INDEX memories_to_chunk ON memories (row_id) WHERE chunked_at IS NULL AND superseded_by IS NULL",
-    # What an ended session must not leave behind: few rows, and asked for whenever something was written.
+    # Conversation memories, to be deleted when their session ends: few rows, queried after every write.
     "CREATE INDEX memories_of_conversations ON memories (session_row) WHERE tier = 'conversation'"
     " AND superseded_by IS NULL",
     "CREATE TRIGGER memories_end_claims AFTER DELETE ON memories BEGIN"
     " DELETE FROM claims WHERE stage = 'chunk-memories' AND item_id = old.row_id; END",
-    # Those that may have ended: nobody has said anything in them for long.
+    # Active sessions by their last message, to find those that have been idle for long.
     "CREATE INDEX sessions_active ON sessions (updated_at) WHERE status = 'active'",
-    # What no summary covers yet: few rows of few sessions, once conversations are over.
+    # Messages that no summary covers yet: few rows of few sessions, once conversations are over.
     "CREATE INDEX messages_unsummarised ON messages (session_row) WHERE consolidated_at IS NULL",
-    # Chunks serve memories too. Those of a note and of a conversation's memory lie in its session.
+    # Memories have chunks too. The chunks of notes and conversation memories belong to their session.
     "ALTER TABLE chunks ADD COLUMN memory_row INTEGER REFERENCES memories (row_id) ON DELETE CASCADE",
     "DROP INDEX chunks_by_hash",
     "CREATE UNIQUE INDEX chunks_by_hash ON chunks (session_row, content_hash)"
     " WHERE file_row IS NULL AND memory_row IS NULL",
     "CREATE UNIQUE INDEX chunks_by_memory ON chunks (memory_row, content_hash) WHERE memory_row IS NOT NULL",
-    # What a dream sweep promoted, for good: never a second time.
+    # What dream sweeps have promoted, kept permanently so that nothing is promoted twice.
     """
     CREATE TABLE memory_promotions (
         agent_id TEXT NOT NULL,
@@ -129,7 +129,7 @@ _STATEMENTS = (
         UNIQUE (agent_id, id)
     )
     """,
-    # One instance of a job at a time, and what jobs remember of their own work: no part of anybody's memory.
+    # The leases of jobs, and the positions that jobs have reached: not part of anybody's memory.
     "CREATE TABLE job_leases (job TEXT PRIMARY KEY, token INTEGER NOT NULL, lease_until INTEGER NOT NULL)",
     """
     CREATE TABLE job_progress (
@@ -175,7 +175,7 @@ _STATEMENTS = (
     )
     """,
     "CREATE INDEX curation_changes_by_entry ON curation_changes (entry_id, seq)",
-    # By the session that memories came from: what the log holds of them is forgotten with it.
+    # By the session that memories came from: their log entries are forgotten with it.
     "CREATE INDEX curation_changes_by_session ON curation_changes (coalesce(after, before) ->> 'session_row')"
     " WHERE table_name = 'memories'",
     "CREATE TABLE curation_recording (entry_id INTEGER PRIMARY KEY)",

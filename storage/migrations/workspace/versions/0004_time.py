@@ -76,7 +76,7 @@ _STATEMENTS = (
         FOREIGN KEY (agent_id, schedule_id) REFERENCES schedules (agent_id, id) ON DELETE CASCADE
     )
     """,
-    # Of one schedule one run at a time, whoever asks for it.
+    # One open run per schedule at a time, whoever starts it.
     "CREATE UNIQUE INDEX schedule_runs_open ON schedule_runs (agent_id, schedule_id)"
     " WHERE status IN ('pending', 'running')",
     "CREATE INDEX schedule_runs_started ON schedule_runs (started_at) WHERE started_at IS NOT NULL",
