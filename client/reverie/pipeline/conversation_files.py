@@ -30,7 +30,7 @@ _EXPORT_FIELDS: Final = SessionExport.__struct_fields__
 
 def read_items(content: bytes, *, name: str) -> list[Any]:
     """Return the messages and conversations of a file, undecoded. Raises `Rejected` with the line that is not JSON."""
-    # Editors on Windows write a byte order mark, which is no part of the text.
+    # Editors on Windows write a byte order mark, which is not part of the text.
     content = content.removeprefix(codecs.BOM_UTF8)
     if not content.strip():
         raise Rejected(f"{name} is empty", field="file")
