@@ -48,7 +48,7 @@ def check_executor(executor: Executor) -> Executor:
         if not _QUEUE_NAME.fullmatch(executor.queue):
             raise Rejected(f"queue {executor.queue[:80]!r} is not the name of a queue", field="queue")
         if executor.queue in contract.QUEUES or executor.queue == "celery":
-            raise Rejected(f"queue {executor.queue!r} is taken: choose one of your own", field="queue")
+            raise Rejected(f"queue {executor.queue!r} is reserved for Reverie: choose another", field="queue")
     return executor
 
 
