@@ -36,7 +36,7 @@ def nearest_data_folder(start: Path) -> Path | None:
 def find_data_folder(start: Path) -> Path | None:
     """Return the data folder for a command run in `start` without naming one, or None if there is none yet.
 
-    The nearest `.reverie` in `start` or above takes precedence over a running stack. Raises `Conflict` when several run.
+    The nearest `.reverie` in `start` or above takes precedence over running stacks. Raises `Conflict` if several run.
     """
     nearest = nearest_data_folder(start)
     if nearest is not None:
