@@ -14,8 +14,8 @@ from typing import Any
 
 from standardwebhooks import Webhook
 
-# A drip lasts longer than every timeout in the tests, and ends if the client waits without one.
-_PIECES = 500
+# A drip lasts far longer than every timeout in the tests, and ends if the client waits without one.
+_PIECES = 1_500
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def say(content: bytes) -> Talk:
 
 
 def drip(beginning: bytes, piece: bytes) -> Talk:
-    """Return a talk that sends the beginning, then a piece every 20 ms for 10 s, or until the client disconnects."""
+    """Return a talk that sends the beginning, then a piece every 20 ms for 30 s, or until the client disconnects."""
 
     def talk(connection: socket.socket, over: threading.Event) -> None:
         connection.sendall(beginning)
