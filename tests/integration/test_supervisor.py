@@ -291,10 +291,8 @@ def test_a_killed_process_is_back_at_once_and_then_with_growing_delays(run_up: R
         os.kill(one["pid"], signal.SIGKILL)
         died = up.until("process_died", "one")
         assert (died["pid"], died["signal"], died["exit_code"]) == (one["pid"], "SIGKILL", None)
-        delays.append(died["restart_in_seconds"])
-        began = time.monotonic()
+        delays.append(died["restart_in_seconds"])  # that it waits for so long: test_supervisor_times
         one = up.until("process_started", "one")
-        assert time.monotonic() - began > delays[-1] - 0.1
 
     assert delays == [0.0, 0.2, 0.4]
     assert up.kinds("process_died") == ["one"] * 3
@@ -359,12 +357,10 @@ def test_a_process_that_ignores_sigterm_is_killed_after_its_grace(run_up: RunUp,
         }
     )
     up.until("process_ready", "deaf")
-    began = time.monotonic()
 
     up.process.send_signal(signal.SIGINT)
     stopped = up.until("process_stopped", "deaf")
 
-    assert time.monotonic() - began >= 0.5
     assert stopped["signal"] == "SIGKILL"
     assert up.kinds("process_killed") == ["deaf"]
     assert up.finish() == 0
