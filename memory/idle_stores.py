@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from memory.jobs import BUDGET_SECONDS, JobRun, run_on_stores
+from memory.jobs import BUDGET_SECONDS, EVERYTHING, JobRun, JobScope, run_on_stores
 from reverie.errors import ReverieError
 from storage.stores import FileStamp, Store, Stores
 
@@ -35,13 +35,15 @@ class IdleStores:
         self._idle: dict[str, dict[str, tuple[FileStamp, float]]] = {}
         self._next: dict[str, float] = {}
 
-    def due(self, job: str, stores: Stores, due_at: DueAt, *, now: int) -> tuple[list[str], dict[str, str]]:
+    def due(
+        self, job: str, stores: Stores, due_at: DueAt, *, now: int, scope: JobScope = EVERYTHING
+    ) -> tuple[list[str], dict[str, str]]:
         """Return the workspaces in which a job has something to do, and the errors of those that cannot be read."""
         before, idle = self._idle.get(job, {}), {}
         due: list[str] = []
         errors: dict[str, str] = {}
         next_at = math.inf
-        for name in stores.names():
+        for name in scope.store_names(stores.names()):
             stamp = stores.stamp(name)
             if stamp is None:  # deleted a moment ago
                 continue
@@ -80,13 +82,16 @@ def run_where_due(
     idle_stores: IdleStores | None = None,
     budget_seconds: float = BUDGET_SECONDS,
     dry_run: bool = False,
+    scope: JobScope = EVERYTHING,
 ) -> dict[str, Any]:
     """Run a job on the workspaces in which it has something to do; return the counts of each and of all together.
 
-    `idle_stores` remembers earlier runs of this process; without it every workspace is opened.
+    `idle_stores` remembers earlier runs of this process; without it every workspace is opened. `scope` limits the run
+    to a workspace or an agent; what is remembered is about all of them, so such a run does without.
     """
-    due, errors = (idle_stores or IdleStores()).due(job.name, stores, job.due_at, now=now)
+    remembered = IdleStores() if idle_stores is None or scope.is_limited else idle_stores
+    due, errors = remembered.due(job.name, stores, job.due_at, now=now, scope=scope)
     counts = run_on_stores(
-        stores, job.name, job.work, now=now, budget_seconds=budget_seconds, dry_run=dry_run, only=due
+        stores, job.name, job.work, now=now, budget_seconds=budget_seconds, dry_run=dry_run, only=due, scope=scope
     )
     return {**counts, **({"unreadable": errors} if errors else {})}

@@ -26,13 +26,39 @@ LEASE_SECONDS: Final = 120.0
 BUDGET_SECONDS: Final = 240.0
 
 
+@dataclass(frozen=True, slots=True)
+class JobScope:
+    """What a job is limited to: a workspace, an agent, or both. By default it works on everything.
+
+    A workspace is without the account, whose memories apply in every workspace.
+    """
+
+    workspace: str | None = None
+    agent: str | None = None
+
+    def store_names(self, names: Sequence[str]) -> Sequence[str]:
+        """Return those of these stores that the job works on."""
+        return names if self.workspace is None else [name for name in names if name == self.workspace]
+
+    @property
+    def is_limited(self) -> bool:
+        """Return whether the job works on a part only."""
+        return self != EVERYTHING
+
+
+EVERYTHING: Final = JobScope()
+
+
 class LeaseLost(Transient):
     """Another instance of this job took over because this one was too slow; this one writes nothing more."""
 
 
 @dataclass(slots=True)
 class JobRun:
-    """One run of a job on one store. `now` (microseconds) is fixed for the run; `counts` is its result."""
+    """One run of a job on one store, perhaps for one agent only.
+
+    `now` (microseconds) is fixed for the run; `counts` is its result.
+    """
 
     store: Store
     job: str
@@ -41,11 +67,16 @@ class JobRun:
     deadline: float
     token: int
     counts: Counter[str] = field(default_factory=Counter)
+    agent: str | None = None
 
     @property
     def time_is_up(self) -> bool:
         """Return whether to stop before the next batch; the rest is left to the next run."""
         return time.monotonic() >= self.deadline
+
+    def chosen(self, agents: Sequence[str]) -> list[str]:
+        """Return those of these agents that the run is for."""
+        return [agent for agent in agents if self.agent in (None, agent)]
 
     def until_deadline(self, names: Sequence[str], *, remaining: str) -> Iterator[str]:
         """Yield names in random order until the time is up; count the rest under the name `remaining`.
@@ -84,14 +115,15 @@ def run_on_stores(
     budget_seconds: float = BUDGET_SECONDS,
     dry_run: bool = False,
     only: Sequence[str] | None = None,
+    scope: JobScope = EVERYTHING,
 ) -> dict[str, Any]:
     """Run a job on every store, including the account's, in random order; return the counts per store and in total.
 
-    `only` restricts it to these stores. A store on which another instance works is skipped, and the error of a store
-    that cannot be used is reported under its name.
+    `only` restricts it to these stores, `scope` to a workspace or an agent. A store on which another instance works is
+    skipped, and the error of a store that cannot be used is reported under its name.
     """
     deadline = time.monotonic() + budget_seconds
-    names = stores.all_names() if only is None else only
+    names = scope.store_names(stores.all_names() if only is None else only)
     lines: dict[str, Any] = {}
     total: Counter[str] = Counter()
     for place, name in enumerate(random.sample(names, len(names))):  # random: each run reaches other stores in time
@@ -99,9 +131,8 @@ def run_on_stores(
             total["not_reached"] = len(names) - place
             break
         try:
-            counts = run_on_store(
-                stores.workspace(name, create=False), job, work, now=now, deadline=deadline, dry_run=dry_run
-            )
+            store = stores.workspace(name, create=False)
+            counts = run_on_store(store, job, work, now=now, deadline=deadline, dry_run=dry_run, agent=scope.agent)
         except ReverieError as error:
             lines[name] = {"error": str(error)}
             total["errors"] += 1
@@ -120,8 +151,9 @@ def run_on_store(
     now: int,
     deadline: float | None = None,
     dry_run: bool = False,
+    agent: str | None = None,
 ) -> Counter[str]:
-    """Run a job on one store unless another instance does; return its counts.
+    """Run a job on one store, perhaps for one agent only, unless another instance does; return its counts.
 
     Raises what `work` raises, except `LeaseLost`.
     """
@@ -130,7 +162,7 @@ def run_on_store(
     if token is None:
         return Counter({"held_elsewhere": 1})
     limit = deadline if deadline is not None else time.monotonic() + BUDGET_SECONDS
-    run = JobRun(store, job, now, dry_run, limit, token)
+    run = JobRun(store, job, now, dry_run, limit, token, agent=agent)
     try:
         work(run)
     except LeaseLost:

@@ -24,7 +24,7 @@ from server.scheduling import runs as schedule_runs
 from server.services import Services
 from server.sessions import channels, scratchpads, sessions, summaries, workspaces
 from server.sessions import lifecycle as session_life
-from server.upkeep import curation, notebooks
+from server.upkeep import curation, jobs, notebooks
 from worker.runtime import Runtime
 
 # The order matters: of two routes that match a path, the first is used.
@@ -42,6 +42,7 @@ _ROOMS: Final = (
     summaries,
     dead_letters,
     operations,
+    jobs,
     notebooks,
     memories,
     transfer,

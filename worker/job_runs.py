@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Callable
-from functools import wraps
+from dataclasses import dataclass
+from functools import cached_property, wraps
 from typing import Any, Final
 
 from worker.app import current_runtime, task
@@ -16,6 +18,40 @@ from worker.settings import Settings
 _PERIOD_SHARE: Final = 0.8
 
 
+@dataclass(frozen=True)
+class PeriodicTask:
+    """A periodic job as it was registered, by the name of its task."""
+
+    name: str
+    function: Callable[..., dict[str, Any]]
+    every_seconds: Callable[[Settings], float]
+    enabled: Callable[[Settings], bool]
+
+    @cached_property
+    def options(self) -> frozenset[str]:
+        """Return the options that the function takes: `dry_run`, `manual`, and `scope` or `workspace` to limit it."""
+        return frozenset(list(inspect.signature(self.function).parameters)[1:])
+
+    def run(self, runtime: Runtime, *, manual: bool, **options: Any) -> dict[str, Any]:
+        """Run the job, if it is enabled and its period has not been claimed, and return its counts."""
+        if not self.enabled(runtime.settings):
+            return {"disabled": 1}
+        if "manual" in self.options:
+            options["manual"] = manual
+        return run_job(
+            runtime,
+            self.name,
+            every_seconds=self.every_seconds(runtime.settings),
+            work=lambda: self.function(runtime, **options),
+            manual=manual,
+            recorded=not any(options.get(name) for name in ("dry_run", "scope", "workspace")),
+        )
+
+
+# By the name of the task. A module of `tasks/` registers its jobs when it is imported.
+registered_jobs: Final[dict[str, PeriodicTask]] = {}
+
+
 def periodic_task(
     name: str, *, every_seconds: Callable[[Settings], float], enabled: Callable[[Settings], bool] = lambda _: True
 ) -> Callable[[Callable[..., dict[str, Any]]], Any]:
@@ -25,20 +61,12 @@ def periodic_task(
     """
 
     def register(function: Callable[..., dict[str, Any]]) -> Any:
+        job = registered_jobs[name] = PeriodicTask(name, function, every_seconds, enabled)
+
         @task(name)
         @wraps(function)
         def run(*, manual: bool = False, **options: Any) -> dict[str, Any]:
-            runtime = current_runtime()
-            if not enabled(runtime.settings):
-                return {"disabled": 1}
-            return run_job(
-                runtime,
-                name,
-                every_seconds=every_seconds(runtime.settings),
-                work=lambda: function(runtime, **options),
-                manual=manual,
-                dry_run=options.get("dry_run", False),
-            )
+            return job.run(current_runtime(), manual=manual, **options)
 
         return run
 
@@ -52,14 +80,15 @@ def run_job(
     every_seconds: float,
     work: Callable[[], dict[str, Any]],
     manual: bool = False,
-    dry_run: bool = False,
+    recorded: bool = True,
 ) -> dict[str, Any]:
     """Run a periodic job unless its period has been claimed by another beat or by a delayed duplicate of this task.
 
     A manual run ignores the period. Return the job's counts, or `{"skipped": 1}`. Counts or error are kept in
-    `job_runs`, except those of a dry run, which claims no period and so does not delay the next real run.
+    `job_runs` if they are `recorded`: a dry run, or one for a part of the data, claims no period and so does not delay
+    the next real run.
     """
-    if dry_run:
+    if not recorded:
         return work()
     jobs = runtime.stores.jobs()
     now = runtime.now()

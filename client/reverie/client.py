@@ -98,6 +98,8 @@ class _Calls:
     curation_entry = method(upkeep_calls.GetCurationEntry)
     undo = method(upkeep_calls.Undo)
     undo_all = method(upkeep_calls.UndoAll)
+    jobs = method(upkeep_calls.ListJobs, lambda answer: answer.jobs)
+    run_job = method(upkeep_calls.RunJob)
     checkpoint = method(upkeep_calls.MakeCheckpoint)
     history = method(upkeep_calls.ListHistory, lambda answer: answer.commits)
     diff = method(upkeep_calls.GetDiff, lambda answer: answer.text)

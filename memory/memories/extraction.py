@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any, Final
 
 from memory.idle_stores import DueJob, IdleStores, run_where_due
-from memory.jobs import JobRun
+from memory.jobs import EVERYTHING, JobRun, JobScope
 from memory.memories.extraction_reading import Extractor, SessionReader
 from memory.memories.extraction_window import ExtractionRules, Positions, progress_of
 from reverie import contract
@@ -29,7 +29,13 @@ _SECOND: Final = 1_000_000
 
 
 def extract_memories(
-    stores: Stores, extractor: Extractor, *, now: int, idle_stores: IdleStores | None = None, dry_run: bool = False
+    stores: Stores,
+    extractor: Extractor,
+    *,
+    now: int,
+    idle_stores: IdleStores | None = None,
+    dry_run: bool = False,
+    scope: JobScope = EVERYTHING,
 ) -> dict[str, Any]:
     """Extract from every session that is due; return the counts of each workspace and the totals.
 
@@ -40,7 +46,8 @@ def extract_memories(
         with store.reading() as tx:
             if progress_of(tx).oldest_waiting() is None:
                 return None
-            return now if _due_sessions(tx, extractor.rules, now) else now + 1  # the next sweep checks again
+            # Where none is due yet, the next sweep checks again.
+            return now if _due_sessions(tx, extractor.rules, now, scope.agent) else now + 1
 
     return run_where_due(
         stores,
@@ -49,13 +56,14 @@ def extract_memories(
         idle_stores=idle_stores,
         budget_seconds=BUDGET_SECONDS,
         dry_run=dry_run,
+        scope=scope,
     )
 
 
 def extract_due(run: JobRun, extractor: Extractor) -> None:
     """Read every session of a store that is due, until the time of the run is up."""
     with run.store.reading() as tx:
-        due = _due_sessions(tx, extractor.rules, run.now)
+        due = _due_sessions(tx, extractor.rules, run.now, run.agent)
     positions = Positions(run.writing, run.counts, run.now)
     for number, session in enumerate(due):
         if run.time_is_up:
@@ -84,9 +92,9 @@ def extract_session(
     return counts
 
 
-def _due_sessions(tx: Transaction, rules: ExtractionRules, now: int) -> list[WaitingSession]:
+def _due_sessions(tx: Transaction, rules: ExtractionRules, now: int, agent: str | None) -> list[WaitingSession]:
     progress = progress_of(tx)
-    waiting = progress.waiting(now=now, limit=MAX_SESSIONS)
+    waiting = progress.waiting(now=now, limit=MAX_SESSIONS, agent=agent)
     return [session for session in waiting if _is_due(progress, session, rules, now)]
 
 

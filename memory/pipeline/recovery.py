@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from adapters.broker.inbox import GRACE_SECONDS, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
+from memory.jobs import EVERYTHING, JobScope
 from memory.pipeline.ingest import ingest_batch
 from reverie.checks import check_workspace
 from reverie.errors import Rejected, ReverieError
@@ -84,6 +85,7 @@ def backfill(
     *,
     embed: Callable[[str], Mapping[str, Any]],
     budget_seconds: float = _BACKFILL_BUDGET_SECONDS,
+    scope: JobScope = EVERYTHING,
 ) -> dict[str, Any]:
     """Embed chunks without a vector, workspace by workspace in random order, within a time budget.
 
@@ -92,7 +94,7 @@ def backfill(
     done = 0
     errors: dict[str, str] = {}
     deadline = time.monotonic() + budget_seconds
-    names = stores.all_names()
+    names = scope.store_names(stores.all_names())
     for workspace in random.sample(names, len(names)):
         if time.monotonic() > deadline:
             break

@@ -40,6 +40,7 @@ from storage.pipeline.work import STAGES, StageBacklog
 from storage.scheduling.status import SchedulingCounts
 from storage.status import StoreCounts, read_counts
 from storage.stores import FileStamp, Stores
+from storage.upkeep.jobs import JobRun
 from storage.upkeep.usage import Usage
 
 MAX_WORKSPACES_LISTED: Final = 200
@@ -162,15 +163,7 @@ class StatusReader:
         except ReverieError as error:
             errors["account"] = str(error)
             return {}
-        return {
-            name: JobStatus(
-                started_at=from_micros(run.started_at),
-                finished_at=from_micros(run.finished_at) if run.finished_at else None,
-                counts=run.counts,
-                error=run.error,
-            )
-            for name, run in runs.items()
-        }
+        return {name: job_status(run) for name, run in runs.items()}
 
     def _used_language_model(self, now: int, errors: dict[str, str]) -> LanguageModelStatus:
         """Return the state of the language model, and its usage by all processes."""
@@ -208,6 +201,16 @@ class StatusReader:
         ]
         known = LagStatus(samples=lag.samples, p50_seconds=lag.p50_seconds, p99_seconds=lag.p99_seconds)
         return queues, inboxes, workers, known, ""
+
+
+def job_status(run: JobRun) -> JobStatus:
+    """Return a recorded run of a job as calls return it."""
+    return JobStatus(
+        started_at=from_micros(run.started_at),
+        finished_at=from_micros(run.finished_at) if run.finished_at else None,
+        counts=run.counts,
+        error=run.error,
+    )
 
 
 def _line(name: str, stamp: FileStamp, content: StoreCounts, now: int) -> WorkspaceStatus:

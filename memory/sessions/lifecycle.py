@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from memory.idle_stores import DueJob, IdleStores, run_where_due
-from memory.jobs import JobRun
+from memory.jobs import EVERYTHING, JobRun, JobScope
 from memory.sessions.sessions import to_session
 from reverie import contract
 from reverie.errors import Conflict, NotFound, StoreUnavailable
@@ -91,6 +91,7 @@ def close_idle_sessions(
     idle_hours: float,
     idle_stores: IdleStores | None = None,
     dry_run: bool = False,
+    scope: JobScope = EVERYTHING,
 ) -> dict[str, Any]:
     """End the sessions without messages for `idle_hours` and clear their conversation memories; return counts.
 
@@ -111,13 +112,14 @@ def close_idle_sessions(
         now=now,
         idle_stores=idle_stores,
         dry_run=dry_run,
+        scope=scope,
     )
 
 
 def _close_inactive(run: JobRun, hooks: SessionEndHooks, before: int) -> None:
     with run.store.reading() as tx:
-        inactive = tx.session_lifecycles.inactive(before=before, limit=MAX_SESSIONS)
-        leftovers = tx.session_lifecycles.with_leftover_memories(before=before, limit=MAX_SESSIONS)
+        inactive = tx.session_lifecycles.inactive(before=before, limit=MAX_SESSIONS, agent=run.agent)
+        leftovers = tx.session_lifecycles.with_leftover_memories(before=before, limit=MAX_SESSIONS, agent=run.agent)
     for number, name in enumerate(inactive):
         if run.time_is_up:
             run.counts["not_reached"] += len(inactive) - number
@@ -141,7 +143,7 @@ def _publish(run: JobRun, hooks: SessionEndHooks) -> None:
     A commit that fails does not delay the others, and is tried again by the next run.
     """
     with run.store.reading() as tx:
-        agents = tx.leases.items(run.job)
+        agents = run.chosen(tx.leases.items(run.job))
     first_error: StoreUnavailable | None = None
     for agent in agents:
         run.renew_lease()

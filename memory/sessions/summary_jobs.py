@@ -78,8 +78,9 @@ def summarize_sessions(run: JobRun, condenser: Condenser, rules: SummaryRules) -
     """
     sweep = _Sweep(run, condenser, rules)
     with run.store.reading() as tx:
-        retries = [item for item in tx.leases.items(run.job) if item != _SCANNED_TO]
+        items = [item for item in tx.leases.items(run.job) if item != _SCANNED_TO]
         scanned_to = tx.leases.progress(run.job, _SCANNED_TO)
+    retries = [item for item in items if run.agent in (None, json.loads(item)[0])]
     for item in run.until_deadline(retries, remaining="not_reached"):
         if sweep.summarise(SessionName(*json.loads(item)), rules.decide) and not run.dry_run:
             with run.writing() as tx:
@@ -89,7 +90,8 @@ def summarize_sessions(run: JobRun, condenser: Condenser, rules: SummaryRules) -
             names, newest = tx.summaries.sessions_with_messages(scanned_to, limit=_MESSAGES_PER_PAGE)
         if newest == scanned_to or not _summarise_page(sweep, names):
             return
-        if not run.dry_run:
+        # A run for one agent leaves the messages of the others to the next run.
+        if not run.dry_run and run.agent is None:
             with run.writing() as tx:
                 tx.leases.advance(run.job, _SCANNED_TO, after=scanned_to, to=newest, now=run.now)
         scanned_to = newest
@@ -109,6 +111,8 @@ def _summarise_page(sweep: _Sweep, names: list[SessionName]) -> bool:
     """Summarise those of these sessions that are due; False if the time was not enough for all."""
     run = sweep.run
     for name in names:
+        if run.agent not in (None, name.agent):
+            continue
         if run.time_is_up:
             return False
         run.counts["looked_at"] += 1
@@ -135,8 +139,10 @@ def consolidate_conversations(run: JobRun, condenser: Condenser, rules: SummaryR
     sweep = _Sweep(run, condenser, rules)
     before = run.now - int(after_hours * _HOUR_MICROS)
     with run.store.reading() as tx:
-        start = tx.leases.progress(run.job, _STOPPED_AFTER)
+        start = tx.leases.progress(run.job, _STOPPED_AFTER) if run.agent is None else 0
     for row, name in _ended_sessions(run, before=before, after=start):
+        if run.agent not in (None, name.agent):
+            continue
         if run.time_is_up:
             _record_stop(run, start, row - 1)
             return
@@ -156,7 +162,7 @@ def _ended_sessions(run: JobRun, *, before: int, after: int) -> Iterator[tuple[i
 
 
 def _record_stop(run: JobRun, start: int, stopped_after: int) -> None:
-    if stopped_after != start and not run.dry_run:
+    if stopped_after != start and not run.dry_run and run.agent is None:
         with run.writing() as tx:
             tx.leases.advance(run.job, _STOPPED_AFTER, after=start, to=stopped_after, now=run.now)
 

@@ -73,10 +73,10 @@ def read_memories(run: JobRun, agent: str, policy: CurationPolicy) -> Planner:
 
 
 def agents(run: JobRun) -> Iterator[str]:
-    """Yield the agents of a store that have memories, until the time is up."""
+    """Yield the agents of a store that have memories and that the run is for, until the time is up."""
     with run.store.reading() as tx:
         names = tx.memories.agents()
-    yield from run.until_deadline(names, remaining="agents_left")
+    yield from run.until_deadline(run.chosen(names), remaining="agents_left")
 
 
 def count_or_carry_out(run: JobRun, agent: str, policy: CurationPolicy, plan: Plan) -> None:

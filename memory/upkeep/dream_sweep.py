@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import blake3
 
 from adapters.workspace_git import Repositories
-from memory.jobs import BUDGET_SECONDS, JobRun, run_on_stores
+from memory.jobs import BUDGET_SECONDS, EVERYTHING, JobRun, JobScope, run_on_stores
 from memory.memories.concept_tags import concept_tags
 from memory.upkeep.dreaming import DreamRules, Signals, Tally
 from memory.upkeep.notebook import Notebooks, refresh
@@ -64,6 +64,7 @@ def dream_sweep(
     budget_seconds: float = BUDGET_SECONDS,
     dry_run: bool = False,
     on_made: Callable[[str], None] = lambda _: None,
+    scope: JobScope = EVERYTHING,
 ) -> dict[str, Any]:
     """Promote in every store what passes the gates, and commit the files of the agents concerned; return counts.
 
@@ -74,14 +75,16 @@ def dream_sweep(
     def work(run: JobRun) -> None:
         with run.store.reading() as tx:
             agents = tx.recalls.agents()
-        for agent in run.until_deadline(agents, remaining="agents_not_reached"):
+        for agent in run.until_deadline(run.chosen(agents), remaining="agents_not_reached"):
             sweep_agent(run, agent, rules)
         if run.counts["made_of_messages"]:
             on_made(run.store.name)
         if notebooks.repositories is not None and not run.dry_run:
             _refresh_files(run, notebooks, notebooks.repositories)
 
-    return run_on_stores(stores, DREAM_SWEEP, work, now=now, budget_seconds=budget_seconds, dry_run=dry_run)
+    return run_on_stores(
+        stores, DREAM_SWEEP, work, now=now, budget_seconds=budget_seconds, dry_run=dry_run, scope=scope
+    )
 
 
 def sweep_agent(run: JobRun, agent: str, rules: DreamRules) -> None:
@@ -282,7 +285,7 @@ def _refresh_files(run: JobRun, notebooks: Notebooks, repositories: Repositories
     failed: StoreUnavailable | None = None
     with run.store.reading() as tx:
         dreaming = tx.dreams.agents()
-    agents = sorted({*dreaming, *repositories.agents(run.store.name)})
+    agents = run.chosen(sorted({*dreaming, *repositories.agents(run.store.name)}))
     for agent in run.until_deadline(agents, remaining="notebooks_not_reached"):
         run.renew_lease()
         try:

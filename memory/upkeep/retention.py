@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from adapters.broker.working_memory import WorkingMemory
 from memory.idle_stores import DueJob, run_where_due
-from memory.jobs import JobRun
+from memory.jobs import EVERYTHING, JobRun, JobScope
 from reverie import contract
 from storage.stores import Store, Stores
 
@@ -20,7 +20,13 @@ _DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 
 
 def apply_retention(
-    stores: Stores, working: WorkingMemory, *, now: int, keep_days: float | None, dry_run: bool = False
+    stores: Stores,
+    working: WorkingMemory,
+    *,
+    now: int,
+    keep_days: float | None,
+    dry_run: bool = False,
+    scope: JobScope = EVERYTHING,
 ) -> dict[str, Any]:
     """Delete summarised messages older than `keep_days`, with chunks of them alone; return counts.
 
@@ -33,25 +39,26 @@ def apply_retention(
 
     def due_at(store: Store) -> int | None:
         with store.reading() as tx:
-            return now if tx.retention.expired(before=before, limit=1) else None
+            return now if tx.retention.expired(before=before, limit=1, agent=scope.agent) else None
 
     return run_where_due(
         stores,
         DueJob(contract.APPLY_RETENTION, lambda run: _remove_old(run, working, before), due_at),
         now=now,
         dry_run=dry_run,
+        scope=scope,
     )
 
 
 def _remove_old(run: JobRun, working: WorkingMemory, before: int) -> None:
     if run.dry_run:
         with run.store.reading() as tx:
-            run.counts["messages"] += tx.retention.count(before=before)
+            run.counts["messages"] += tx.retention.count(before=before, agent=run.agent)
         return
     reached = 0
     while not run.time_is_up:
         with run.store.reading() as tx:
-            old = tx.retention.expired(before=before, limit=BATCH_MESSAGES, from_session=reached)
+            old = tx.retention.expired(before=before, limit=BATCH_MESSAGES, from_session=reached, agent=run.agent)
         if not old:
             return
         sessions = list(dict.fromkeys((message.agent, message.session) for message in old))

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
+from memory.jobs import EVERYTHING, JobScope
 from memory.recall.events import prune_recalls
 from memory.upkeep.curation import prune_log
 from reverie.errors import Conflict, ReverieError
@@ -20,7 +21,12 @@ _BUDGET_SECONDS: Final = 240.0
 
 
 def optimize_stores(
-    stores: Stores, *, now: Callable[[], int], recall_events_days: float, curation_log_days: float = 90.0
+    stores: Stores,
+    *,
+    now: Callable[[], int],
+    recall_events_days: float,
+    curation_log_days: float = 90.0,
+    scope: JobScope = EVERYTHING,
 ) -> dict[str, Any]:
     """Delete old recall events and curation entries, optimise each database, rebuild half-empty vector indexes.
 
@@ -39,10 +45,10 @@ def optimize_stores(
                 counts["not_reindexed"] = str(error)
         return counts
 
-    return _for_each_store(stores, optimize_one)
+    return _for_each_store(stores, optimize_one, scope)
 
 
-def verify_stores(stores: Stores) -> dict[str, Any]:
+def verify_stores(stores: Stores, *, scope: JobScope = EVERYTHING) -> dict[str, Any]:
     """Verify each database; the counts name what is wrong."""
 
     def verify_one(store: Store) -> dict[str, Any]:
@@ -50,13 +56,13 @@ def verify_stores(stores: Stores) -> dict[str, Any]:
         verdict = verify(store, hold_writers=False)
         return {**verdict.counts, **({"wrong": verdict.wrong} if verdict.wrong else {})}
 
-    return _for_each_store(stores, verify_one)
+    return _for_each_store(stores, verify_one, scope)
 
 
-def _for_each_store(stores: Stores, work: Callable[[Store], dict[str, Any]]) -> dict[str, Any]:
+def _for_each_store(stores: Stores, work: Callable[[Store], dict[str, Any]], scope: JobScope) -> dict[str, Any]:
     counts: dict[str, Any] = {}
     deadline = time.monotonic() + _BUDGET_SECONDS
-    names = stores.all_names()
+    names = scope.store_names(stores.all_names())
     for name in random.sample(names, len(names)):  # random: each run reaches other stores in time
         if time.monotonic() > deadline:
             break

@@ -87,6 +87,7 @@ _WAITING: Final = f"""
     {_FROM_AGENTS}
     LEFT JOIN job_progress AS r ON r.job = :job AND r.item = 'retry ' || s.ref_code
     WHERE s.last_sequence > coalesce(p.position, 0) AND coalesce(r.position, 0) <= :now
+    AND coalesce(:agent, s.agent_id) = s.agent_id
     ORDER BY s.updated_at, s.row_id LIMIT :limit
 """
 _OLDEST_WAITING: Final = f"""
@@ -116,9 +117,12 @@ class ExtractionProgress(Repository):
         self._bound = {"job": job}
         self._progress = JobLeases(connection)
 
-    def waiting(self, *, now: int, limit: int) -> list[WaitingSession]:
-        """Return sessions with new messages that are not postponed, the longest inactive first."""
-        return self._records(WaitingSession, _WAITING, since=self.watermark(), now=now, limit=limit)
+    def waiting(self, *, now: int, limit: int, agent: str | None = None) -> list[WaitingSession]:
+        """Return sessions with new messages that are not postponed, the longest inactive first.
+
+        With `agent` only that agent's.
+        """
+        return self._records(WaitingSession, _WAITING, since=self.watermark(), now=now, limit=limit, agent=agent)
 
     def oldest_waiting(self) -> int | None:
         """Return the earliest `updated_at` of sessions with new messages, postponed or not; None without any."""

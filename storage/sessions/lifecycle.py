@@ -23,6 +23,7 @@ _INACTIVE: Final = """
     WHERE s.status = 'active' AND s.updated_at < :before AND NOT EXISTS (
         SELECT 1 FROM curation_log AS l WHERE l.agent_id = s.agent_id AND l.session_id = s.id
         AND l.action = :close AND l.undone_at > s.updated_at)
+    AND coalesce(:agent, s.agent_id) = s.agent_id
     ORDER BY s.updated_at, s.row_id LIMIT :limit
 """
 _LEFTOVERS: Final = """
@@ -30,6 +31,7 @@ _LEFTOVERS: Final = """
     WHERE m.tier = 'conversation' AND m.superseded_by IS NULL AND s.status <> 'active' AND m.updated_at < :before
     AND NOT EXISTS (SELECT 1 FROM curation_log AS l JOIN curation_items AS i ON i.entry_id = l.id
         WHERE i.agent_id = m.agent_id AND i.memory_id = m.id AND l.action = :clear AND l.undone_at IS NOT NULL)
+    AND coalesce(:agent, s.agent_id) = s.agent_id
     GROUP BY s.row_id ORDER BY min(m.updated_at), s.row_id LIMIT :limit
 """
 _CLEARABLE: Final = """
@@ -58,20 +60,23 @@ class SessionLifecycle(AgentRepository):
 
 
 class AllSessionLifecycles(Repository):
-    """The sessions of all agents of a workspace within one transaction, for jobs. Times are microseconds."""
+    """The sessions of all agents of a workspace within one transaction, for jobs. Times are microseconds.
 
-    def inactive(self, *, before: int, limit: int) -> list[SessionName]:
+    With `agent` only those of one agent.
+    """
+
+    def inactive(self, *, before: int, limit: int, agent: str | None = None) -> list[SessionName]:
         """Return active sessions without a message since a time, the longest inactive first."""
-        return [SessionName(row[0], row[1]) for row in self._query(_INACTIVE, before, limit)]
+        return [SessionName(row[0], row[1]) for row in self._query(_INACTIVE, before, limit, agent)]
 
-    def with_leftover_memories(self, *, before: int, limit: int) -> list[SessionName]:
+    def with_leftover_memories(self, *, before: int, limit: int, agent: str | None = None) -> list[SessionName]:
         """Return ended sessions that still have conversation memories, unchanged since a time."""
-        return [SessionName(row[0], row[1]) for row in self._query(_LEFTOVERS, before, limit)]
+        return [SessionName(row[0], row[1]) for row in self._query(_LEFTOVERS, before, limit, agent)]
 
     def oldest_change(self) -> int | None:
         """Return when the longest unchanged of all these sessions was last changed; None without any."""
-        changes = [int(row[2]) for sql in (_INACTIVE, _LEFTOVERS) for row in self._query(sql, _MAX_TIME, 1)]
+        changes = [int(row[2]) for sql in (_INACTIVE, _LEFTOVERS) for row in self._query(sql, _MAX_TIME, 1, None)]
         return min(changes, default=None)
 
-    def _query(self, sql: str, before: int, limit: int) -> CursorResult[*tuple[Any, ...]]:
-        return self._execute(sql, before=before, close=CLOSE, clear=CLEAR, limit=limit)
+    def _query(self, sql: str, before: int, limit: int, agent: str | None) -> CursorResult[*tuple[Any, ...]]:
+        return self._execute(sql, before=before, close=CLOSE, clear=CLEAR, limit=limit, agent=agent)

@@ -16,6 +16,7 @@ _EXPIRED: Final = """
     CROSS JOIN messages AS m ON m.session_row = s.row_id AND m.sequence <= s.summary_upper_sequence
     WHERE s.row_id >= :from_session AND s.summary_upper_sequence > 0 AND coalesce(s.summary_text, '') <> ''
     AND m.consolidated_at IS NOT NULL AND m.created_at < :before AND m.stored_at < :before
+    AND coalesce(:agent, s.agent_id) = s.agent_id
     ORDER BY s.row_id, m.sequence LIMIT :limit
 """
 _DELETE: Final = """
@@ -39,17 +40,21 @@ class ExpiredMessage:
 class Retention(Repository):
     """Old messages of a workspace within one transaction. It crosses agents: only jobs use it."""
 
-    def count(self, *, before: int) -> int:
-        """Return how many messages have expired."""
+    def count(self, *, before: int, agent: str | None = None) -> int:
+        """Return how many messages have expired, perhaps of one agent."""
         sql = f"SELECT count(*) FROM ({_EXPIRED})"
-        return int(self._value(sql, before=before, from_session=0, limit=-1))
+        return int(self._value(sql, before=before, from_session=0, limit=-1, agent=agent))
 
-    def expired(self, *, before: int, limit: int, from_session: int = 0) -> list[ExpiredMessage]:
+    def expired(
+        self, *, before: int, limit: int, from_session: int = 0, agent: str | None = None
+    ) -> list[ExpiredMessage]:
         """Return messages that are summarised and were created and stored before a time in microseconds.
 
-        They come in the order of their session rows, from `from_session` on.
+        With `agent` only that agent's. They come in the order of their session rows, from `from_session` on.
         """
-        return self._records(ExpiredMessage, _EXPIRED, before=before, from_session=from_session, limit=limit)
+        return self._records(
+            ExpiredMessage, _EXPIRED, before=before, from_session=from_session, limit=limit, agent=agent
+        )
 
     def remove(self, row_ids: Sequence[int]) -> tuple[int, int]:
         """Delete those of these messages that a summary still covers; returns how many messages and chunks went.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memory.jobs import EVERYTHING, JobScope
 from memory.memories import extraction
 from reverie import contract
 from worker.composition import build_extractor
@@ -16,7 +17,7 @@ from worker.runtime import Runtime
     every_seconds=lambda settings: settings.sweep_interval_seconds,
     enabled=lambda settings: settings.extraction_enabled,
 )
-def extract_memories(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
+def extract_memories(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
     """Extract memories from sessions without recent messages; notify the chunk stage of workspaces with new ones."""
     return extraction.extract_memories(
         runtime.stores,
@@ -24,4 +25,5 @@ def extract_memories(runtime: Runtime, *, dry_run: bool = False) -> dict[str, An
         now=runtime.now(),
         idle_stores=runtime.idle_stores,
         dry_run=dry_run,
+        scope=scope,
     )

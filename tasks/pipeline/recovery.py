@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memory.jobs import JobScope
 from memory.pipeline import recovery
 from memory.recall.events import sweep_recalls
 from reverie import contract
@@ -34,9 +35,13 @@ def sweep_stages(runtime: Runtime) -> dict[str, Any]:
 
 
 @periodic_task(contract.BACKFILL_EMBEDDINGS, every_seconds=lambda settings: settings.backfill_interval_minutes * 60)
-def backfill_embeddings(runtime: Runtime) -> dict[str, Any]:
+def backfill_embeddings(runtime: Runtime, *, workspace: str | None = None) -> dict[str, Any]:
     """Embed chunks without a vector, in small batches; do nothing without an embedder."""
     if runtime.embedder is None:
         return {}
     size = runtime.settings.backfill_batch_size
-    return recovery.backfill(runtime.stores, embed=lambda name: embed_workspace(runtime, name, batch_size=size))
+    return recovery.backfill(
+        runtime.stores,
+        embed=lambda name: embed_workspace(runtime, name, batch_size=size),
+        scope=JobScope(workspace),
+    )

@@ -2,23 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from reverie import contract
-from worker.app import current_runtime, task
-from worker.job_runs import run_job
+from worker.job_runs import periodic_task
+from worker.runtime import Runtime
 from worker.scheduling.jobs import deliver
 
 
-@task(contract.DELIVER_REMINDERS)
-def deliver_reminders(*, manual: bool = False) -> Mapping[str, Any]:
+@periodic_task(contract.DELIVER_REMINDERS, every_seconds=lambda settings: settings.schedule_interval_seconds)
+def deliver_reminders(runtime: Runtime, *, manual: bool = False) -> dict[str, Any]:
     """Push the reminders and notifications that are due, and those that become due before the next run."""
-    runtime = current_runtime()
-    return run_job(
-        runtime,
-        contract.DELIVER_REMINDERS,
-        every_seconds=runtime.settings.schedule_interval_seconds,
-        work=lambda: deliver(runtime, manual=manual),
-        manual=manual,
-    )
+    return deliver(runtime, manual=manual)

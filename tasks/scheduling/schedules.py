@@ -7,21 +7,15 @@ from typing import Any
 
 from reverie import contract
 from worker.app import current_runtime, task
-from worker.job_runs import run_job
+from worker.job_runs import periodic_task
+from worker.runtime import Runtime
 from worker.scheduling.jobs import execute, fire_due
 
 
-@task(contract.RUN_DUE_SCHEDULES)
-def run_due_schedules(*, manual: bool = False) -> Mapping[str, Any]:
+@periodic_task(contract.RUN_DUE_SCHEDULES, every_seconds=lambda settings: settings.schedule_interval_seconds)
+def run_due_schedules(runtime: Runtime, *, manual: bool = False) -> dict[str, Any]:
     """Create and send the runs that are due, and those that become due before the next sweep."""
-    runtime = current_runtime()
-    return run_job(
-        runtime,
-        contract.RUN_DUE_SCHEDULES,
-        every_seconds=runtime.settings.schedule_interval_seconds,
-        work=lambda: fire_due(runtime, wait_seconds=0.0 if manual else runtime.schedules.wait_seconds),
-        manual=manual,
-    )
+    return fire_due(runtime, wait_seconds=0.0 if manual else runtime.schedules.wait_seconds)
 
 
 @task(contract.RUN_SCHEDULE)

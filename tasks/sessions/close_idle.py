@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memory.jobs import EVERYTHING, JobScope
 from memory.sessions import lifecycle
 from reverie import contract
 from worker.composition import session_end_hooks
@@ -14,7 +15,7 @@ _EVERY_SECONDS = 60.0
 
 
 @periodic_task(contract.CLOSE_IDLE_SESSIONS, every_seconds=lambda _: _EVERY_SECONDS)
-def close_idle_sessions(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
+def close_idle_sessions(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
     """Close sessions without messages for long: extract once more, clear conversation memories, commit to git."""
     return lifecycle.close_idle_sessions(
         runtime.stores,
@@ -23,4 +24,5 @@ def close_idle_sessions(runtime: Runtime, *, dry_run: bool = False) -> dict[str,
         idle_hours=runtime.settings.session_idle_hours,
         idle_stores=runtime.idle_stores,
         dry_run=dry_run,
+        scope=scope,
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memory.idle_stores import DueJob, run_where_due
-from memory.jobs import run_on_stores
+from memory.jobs import EVERYTHING, JobScope, run_on_stores
 from memory.sessions import summary_jobs
 from reverie import contract
 from worker.composition import build_condenser, summary_rules
@@ -16,7 +16,9 @@ from worker.runtime import Runtime
 @periodic_task(
     contract.CONSOLIDATE_CONVERSATIONS, every_seconds=lambda settings: settings.consolidation_interval_hours * 3_600
 )
-def consolidate_conversations(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
+def consolidate_conversations(
+    runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING
+) -> dict[str, Any]:
     """Summarise every conversation that is over."""
     settings = runtime.settings
     condenser, numbers = build_condenser(runtime), summary_rules(settings)
@@ -28,11 +30,12 @@ def consolidate_conversations(runtime: Runtime, *, dry_run: bool = False) -> dic
         ),
         now=runtime.now(),
         dry_run=dry_run,
+        scope=scope,
     )
 
 
 @periodic_task(contract.SUMMARIZE_SESSIONS, every_seconds=lambda settings: settings.summary_interval_minutes * 60)
-def summarize_sessions(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
+def summarize_sessions(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
     """Condense the oldest turns of sessions that exceed their token budget."""
     condenser, numbers = build_condenser(runtime), summary_rules(runtime.settings)
     now = runtime.now()
@@ -41,4 +44,4 @@ def summarize_sessions(runtime: Runtime, *, dry_run: bool = False) -> dict[str, 
         lambda run: summary_jobs.summarize_sessions(run, condenser, numbers),
         lambda store: now if summary_jobs.has_new(store) else None,
     )
-    return run_where_due(runtime.stores, job, now=now, idle_stores=runtime.idle_stores, dry_run=dry_run)
+    return run_where_due(runtime.stores, job, now=now, idle_stores=runtime.idle_stores, dry_run=dry_run, scope=scope)

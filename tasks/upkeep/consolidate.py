@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from memory.jobs import run_on_stores
+from memory.jobs import EVERYTHING, JobScope, run_on_stores
 from memory.upkeep.consolidation import consolidate
 from memory.upkeep.pruning import prune_decayed
 from reverie import contract
@@ -19,7 +19,7 @@ _START_SECONDS: Final = 60.0
 @periodic_task(
     contract.CONSOLIDATE_MEMORIES, every_seconds=lambda settings: settings.consolidation_interval_hours * 3_600
 )
-def consolidate_memories(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
+def consolidate_memories(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
     """Promote, prune and merge memories, and enforce the limits per scope."""
     policy = runtime.settings.curation_policy
     return run_on_stores(
@@ -28,6 +28,7 @@ def consolidate_memories(runtime: Runtime, *, dry_run: bool = False) -> dict[str
         lambda run: consolidate(run, policy),
         now=runtime.now(),
         dry_run=dry_run,
+        scope=scope,
     )
 
 
@@ -37,7 +38,7 @@ def _prune_every_seconds(settings: Settings) -> float:
 
 
 @periodic_task(contract.PRUNE_DECAYED, every_seconds=_prune_every_seconds)
-def prune(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
+def prune(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
     """Remove memories that have expired or decayed, and those beyond `max_entries`."""
     policy = runtime.settings.curation_policy
     return run_on_stores(
@@ -46,4 +47,5 @@ def prune(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
         lambda run: prune_decayed(run, policy),
         now=runtime.now(),
         dry_run=dry_run,
+        scope=scope,
     )

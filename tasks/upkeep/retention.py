@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memory.jobs import EVERYTHING, JobScope
 from memory.upkeep import retention
 from reverie import contract
 from worker.job_runs import periodic_task
@@ -11,7 +12,7 @@ from worker.runtime import Runtime
 
 
 @periodic_task(contract.APPLY_RETENTION, every_seconds=lambda settings: settings.maintenance_interval_hours * 3_600)
-def apply_retention(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any]:
+def apply_retention(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
     """Remove summarised messages older than `message_retention_days`; do nothing where that is not set."""
     return retention.apply_retention(
         runtime.stores,
@@ -19,4 +20,5 @@ def apply_retention(runtime: Runtime, *, dry_run: bool = False) -> dict[str, Any
         now=runtime.now(),
         keep_days=runtime.settings.message_retention_days,
         dry_run=dry_run,
+        scope=scope,
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from memory.jobs import JobScope
 from memory.upkeep import store_files
 from reverie import contract
 from worker.job_runs import periodic_task
@@ -11,17 +12,18 @@ from worker.runtime import Runtime
 
 
 @periodic_task(contract.OPTIMIZE_STORE, every_seconds=lambda settings: settings.maintenance_interval_hours * 3_600)
-def optimize_store(runtime: Runtime) -> dict[str, Any]:
+def optimize_store(runtime: Runtime, *, workspace: str | None = None) -> dict[str, Any]:
     """Vacuum, merge the full-text index, truncate the log, and rebuild indexes that are half empty."""
     return store_files.optimize_stores(
         runtime.stores,
         now=runtime.now,
         recall_events_days=runtime.settings.recall_events_days,
         curation_log_days=runtime.settings.curation_log_days,
+        scope=JobScope(workspace),
     )
 
 
 @periodic_task(contract.VERIFY_STORE, every_seconds=lambda settings: settings.maintenance_interval_hours * 3_600)
-def verify_store(runtime: Runtime) -> dict[str, Any]:
+def verify_store(runtime: Runtime, *, workspace: str | None = None) -> dict[str, Any]:
     """Compare rows, chunks, the full-text index and vectors with each other."""
-    return store_files.verify_stores(runtime.stores)
+    return store_files.verify_stores(runtime.stores, scope=JobScope(workspace))

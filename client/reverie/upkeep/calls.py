@@ -1,4 +1,4 @@
-"""The calls for the curation log, undo, memory files in git, and promotions."""
+"""The calls for the curation log, undo, memory files in git, promotions, and periodic jobs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,14 @@ from reverie.calls import Call, Paged
 from reverie.errors import Rejected
 from reverie.fields import Limit, bounded_text, label
 from reverie.upkeep.curation_types import CurationEntry, CurationList, Undone
+from reverie.upkeep.job_types import JobList, JobName, JobReport
 from reverie.upkeep.notebook_types import Checkpoint, CommitList, Difference, PromotionList
 
 # Each entry is undone in its own transaction of some milliseconds; an agent has thousands of entries a month.
 _UNDO_ALL_SECONDS: Final = 300.0
 _MESSAGE_BYTES: Final = 4_096
+# A job stops beginning new work after 240 s; the store in progress has another minute.
+_JOB_SECONDS: Final = 330.0
 
 
 EntryId = Annotated[str, label("The id of an entry in the curation log.")]
@@ -73,6 +76,30 @@ class UndoAll(Call[Undone], kw_only=True, frozen=True):
         if not (self.job or self.action or self.since or self.everything):
             raise Rejected("nothing was undone: give job, action or since, or set all", field="all")
         return self
+
+
+class _JobRun(Call[JobReport], frozen=True):
+    job: Annotated[JobName, Meta(description="The name of the job.")]
+
+
+class ListJobs(Call[JobList], frozen=True):
+    """List the periodic jobs with their last runs."""
+
+    route: ClassVar = "GET /v1/jobs"
+
+
+class RunJob(_JobRun, kw_only=True, frozen=True):
+    """Run a periodic job now, whether it is due or not, and return its counts; it works on everything by default.
+
+    `agent` and `workspace` limit it; `dry_run` only counts what it would do. Raises `Rejected` if the job has no dry
+    run or cannot be limited in this way, and `NotFound` for an unknown workspace.
+    """
+
+    route: ClassVar = "POST /v1/jobs/{job}/run"
+    response_timeout_seconds: ClassVar = _JOB_SECONDS
+    dry_run: Annotated[bool, Meta(description="Show what would be done, and change nothing.")] = False
+    agent: Annotated[str | None, label("Only for this agent; by default for all.")] = None
+    workspace: Annotated[str | None, label("Only in this workspace; by default in all and the account.")] = None
 
 
 class MakeCheckpoint(Call[Checkpoint], frozen=True):
