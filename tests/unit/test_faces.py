@@ -16,7 +16,7 @@ from reverie.calls import Call, response_type, route_of
 from reverie.client import _Calls
 from reverie.methods import Method
 from reverie.types import ListResult
-from server.app import _ROOMS
+from server.app import endpoints
 
 
 def _declared(kind: type[Call[Any]] = Call) -> set[type[Call[Any]]]:
@@ -66,7 +66,7 @@ def test_all_results_that_are_lists_behave_alike() -> None:
 
 def test_every_call_is_served_once() -> None:
     """Given the rooms of the server, then each declared call is served, under a route of its own."""
-    served = Counter(kind for room in _ROOMS for kind in room.endpoints.kinds)
+    served = Counter(endpoint.kind for endpoint in endpoints())
     assert set(served) == _declared()
     assert set(served.values()) == {1}
     routes = Counter(route_of(kind)[:2] for kind in served)
