@@ -8,6 +8,7 @@ import socket
 import sys
 import tempfile
 import urllib.request
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -19,8 +20,8 @@ from cli.output import say
 from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
 from worker.data_folder import registered
+from worker.running import environment_of, import_for_forks, pass_on, run_beat, run_worker
 from worker.settings import PREFIX, Settings
-from worker.supervision.processes import end_with_supervisor, give_way
 from worker.supervision.server_file import local_url
 
 if TYPE_CHECKING:
@@ -29,13 +30,6 @@ if TYPE_CHECKING:
 _PIPELINE_QUEUES = (contract.QUEUE_INGEST, contract.QUEUE_INDEX)
 # -P: the current folder may contain an agent's own tasks.py or storage.py, which must not shadow our packages.
 _PYTHON = (sys.executable, "-P", "-m")
-# Embedding takes longest: the short steps of other workers, and recalls, have priority.
-_EMBED_NICENESS = 10
-# Jobs have the lowest priority and a worker of their own: otherwise a few jobs that wait for a language model would
-# take every process from incoming messages.
-_MAINTENANCE_NICENESS = 15
-# Runs of schedules mostly wait for webhooks and models, so they use threads.
-_SCHEDULES_AT_ONCE = 16
 # Long enough for a broker that is just starting, short enough for a person who waits for the error.
 _BROKER_PATIENCE_SECONDS = 5.0
 
@@ -63,7 +57,6 @@ def up(
     configure_logging(settings, process="up")
     if not show_logs:
         _log_to_file(settings.data / "logs" / "up.log")
-    _open_stores(command.runtime.stores)
     printer = _EventPrinter(settings)
     specs = process_specs(settings, show_logs=show_logs)
     with registered(settings.data):
@@ -92,43 +85,13 @@ def worker(
     unknown = sorted(set(requested) - set(contract.QUEUES))
     if unknown or not requested:
         raise Rejected(f"no such queue: {', '.join(unknown) or '(none)'}; there are {', '.join(contract.QUEUES)}")
-    settings = invocation(context).settings
-    pass_on(settings)
-    end_with_supervisor(os.environ)
-    # Unique on a host, so that `reverie status` tells workers of the same queues apart.
-    os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(requested)}-{os.getpid()}")
-    if requested == [contract.QUEUE_EMBED]:
-        give_way(_EMBED_NICENESS)
-    elif requested == [contract.QUEUE_MAINTENANCE]:
-        give_way(_MAINTENANCE_NICENESS)
-    from worker.app import app, prepare_threads
-
-    threads = requested == [contract.QUEUE_SCHEDULES]
-    if threads:
-        prepare_threads()
-    app.worker_main(
-        [
-            "worker",
-            f"--queues={','.join(requested)}",
-            f"--pool={'threads' if threads else 'prefork'}",
-            f"--concurrency={concurrency or (_SCHEDULES_AT_ONCE if threads else 1)}",
-            f"--hostname={os.environ[PREFIX + 'PROCESS']}@%h",
-            "--without-gossip",
-            "--without-mingle",
-            f"--loglevel={settings.log_level}",
-        ]
-    )
+    run_worker(invocation(context).settings, requested, concurrency)
 
 
 @application.command()
 def beat(context: typer.Context) -> None:
     """Run the scheduler that sends periodic jobs. Running two does no harm."""
-    pass_on(invocation(context).settings)
-    end_with_supervisor(os.environ)
-    os.environ.setdefault(PREFIX + "PROCESS", "beat")
-    from worker.app import app
-
-    app.Beat(quiet=True, loglevel="INFO").run()
+    run_beat(invocation(context).settings)
 
 
 @application.command()
@@ -149,39 +112,69 @@ def serve(
 def process_specs(settings: Settings, *, show_logs: bool = False) -> list[ProcessSpec]:
     """Return the processes that `up` keeps running, in the order in which they start."""
     from worker.supervision.embedded_broker import broker_processes
-    from worker.supervision.supervisor import ProcessSpec
-
-    command = [*_PYTHON, "cli"]
-    environment = {**_environment(settings), "PYTHONUNBUFFERED": "1"}
-
-    def spec(name: str, *arguments: str, grace: float = 10.0) -> ProcessSpec:
-        return ProcessSpec(
-            name=name,
-            argv=[*command, *arguments],
-            env={**environment, PREFIX + "PROCESS": name},
-            order=1,
-            stop_grace_seconds=grace,
-            log_path=None if show_logs else settings.data / "logs" / f"{name}.log",
-            # A warm shutdown would wait for a broker that stops at the same moment.
-            parent_death_signal=signal.SIGKILL,
-        )
 
     specs = [] if settings.broker else broker_processes(settings.data)
-    queues = (*_PIPELINE_QUEUES, contract.QUEUE_EMBED) if settings.embedding_provider == "none" else _PIPELINE_QUEUES
-    pipeline = f"--queues={','.join(queues)}"
-    specs.append(spec("pipeline", "worker", pipeline, f"--concurrency={settings.worker_concurrency}"))
-    if settings.embedding_provider != "none":
-        specs.append(spec("embed", "worker", f"--queues={contract.QUEUE_EMBED}", "--concurrency=1"))
-    specs.append(spec("maintenance", "worker", f"--queues={contract.QUEUE_MAINTENANCE}", "--concurrency=1"))
-    schedules = f"--queues={contract.QUEUE_SCHEDULES}"
+    # First, because its start takes longest; waited for last: when it answers, all others have been started.
+    server = replace(
+        _process(settings, "server", (*_PYTHON, "server"), show_logs=show_logs),
+        stop_order=2,
+        ready=lambda: _serves(settings),
+        ready_timeout_seconds=90.0,
+        start_next_meanwhile=True,
+    )
+    workers = [_worker(settings, *worker, show_logs=show_logs) for worker in _workers(settings)]
+    beat = replace(
+        _process(settings, "beat", (*_PYTHON, "cli", "beat"), show_logs=show_logs),
+        target=_forked(lambda: run_beat(settings)),
+    )
+    workers[0] = replace(workers[0], before_start=lambda: _prepare_forks(settings))
+    return [*specs, server, *workers, beat]
+
+
+def _workers(settings: Settings) -> Iterator[tuple[str, Sequence[str], int | None]]:
+    """Yield the name, the queues and the concurrency of each worker."""
+    embeds = settings.embedding_provider != "none"
+    queues = _PIPELINE_QUEUES if embeds else (*_PIPELINE_QUEUES, contract.QUEUE_EMBED)
+    yield "pipeline", queues, settings.worker_concurrency
+    if embeds:
+        yield "embed", (contract.QUEUE_EMBED,), 1
+    yield "maintenance", (contract.QUEUE_MAINTENANCE,), 1
     for number in range(1, settings.schedule_workers + 1):
-        specs.append(spec("schedules" if number == 1 else f"schedules-{number}", "worker", schedules))
-    specs.append(spec("beat", "beat"))
-    # Last, and waited for: when it answers, all other processes have been started.
-    return [
-        *specs,
-        replace(spec("server", "serve"), order=2, ready=lambda: _serves(settings), ready_timeout_seconds=90.0),
-    ]
+        yield "schedules" if number == 1 else f"schedules-{number}", (contract.QUEUE_SCHEDULES,), None
+
+
+def _worker(
+    settings: Settings, name: str, queues: Sequence[str], concurrency: int | None, *, show_logs: bool
+) -> ProcessSpec:
+    options = [f"--queues={','.join(queues)}", *([f"--concurrency={concurrency}"] if concurrency else [])]
+    spec = _process(settings, name, (*_PYTHON, "cli", "worker", *options), show_logs=show_logs)
+    return replace(spec, target=_forked(lambda: run_worker(settings, queues, concurrency)))
+
+
+def _process(settings: Settings, name: str, argv: Sequence[str], *, show_logs: bool) -> ProcessSpec:
+    from worker.supervision.supervisor import ProcessSpec
+
+    return ProcessSpec(
+        name=name,
+        argv=argv,
+        env={**environment_of(settings), "PYTHONUNBUFFERED": "1", PREFIX + "PROCESS": name},
+        order=1,
+        log_path=None if show_logs else settings.data / "logs" / f"{name}.log",
+        # A warm shutdown would wait for a broker that stops at the same moment.
+        parent_death_signal=signal.SIGKILL,
+    )
+
+
+def _forked(target: Callable[[], None]) -> Callable[[], None] | None:
+    """Return the target of a forked process; None where a fork without exec is unsafe (macOS): it runs its argv."""
+    return target if sys.platform == "linux" else None
+
+
+def _prepare_forks(settings: Settings) -> None:
+    """Migrate the stores and import what the forks need, while the server starts."""
+    _open_stores(settings.data)
+    if sys.platform == "linux":
+        import_for_forks(settings)
 
 
 def _serves(settings: Settings) -> bool:
@@ -255,11 +248,11 @@ def _refuse_taken_port(settings: Settings) -> None:
         ) from error
 
 
-def _open_stores(stores: object) -> None:
+def _open_stores(data: Path) -> None:
     """Migrate every workspace to the newest schema; one that cannot be used is reported and skipped."""
     from storage.stores import Stores
 
-    assert isinstance(stores, Stores)
+    stores = Stores(data)
     stores.account()
     for name in stores.names():
         try:
@@ -267,21 +260,6 @@ def _open_stores(stores: object) -> None:
         except ReverieError as error:
             say(f"  workspace {name} cannot be used: {error}")
     stores.close()
-
-
-def _environment(settings: Settings) -> dict[str, str]:
-    """Return the settings as environment variables for child processes.
-
-    Defaults are included: a flag set to a default must win over the environment and `reverie.toml`.
-    """
-    values = {PREFIX + name.upper(): str(value) for name, value in settings.model_dump(exclude_none=True).items()}
-    values[PREFIX + "DATA"] = str(settings.data.resolve())
-    return values
-
-
-def pass_on(settings: Settings) -> None:
-    """Write the settings to the environment, where `worker.app` and child processes read them."""
-    os.environ.update(_environment(settings))
 
 
 def _log_to_file(path: Path) -> None:

@@ -23,7 +23,7 @@ from worker.heartbeat import HEARTBEAT_SECONDS, TaskReporter, send_heartbeat
 from worker.logs import configure_logging
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
-from worker.supervision.processes import die_with_parent
+from worker.supervision.processes import die_with_parent, give_way_from_now
 
 # Hard limit of a task; a stage returns after seconds. Must stay below the broker's visibility timeout.
 TASK_TIME_LIMIT_SECONDS: Final = 300
@@ -31,6 +31,8 @@ TASK_TIME_LIMIT_SECONDS: Final = 300
 TASKS_PER_CHILD: Final = 20_000
 # Threads may finish hundreds of tasks a second: report them together. The next heartbeat reports the remainder.
 _THREADS_REPORT_SECONDS: Final = 0.25
+# Embedding takes longest: the short steps of other workers, and recalls, have priority.
+_EMBED_NICENESS: Final = 10
 # Maximum number of trace ids in a log line; the line also has their total count.
 _MAX_LOGGED_TRACES: Final = 50
 
@@ -199,11 +201,14 @@ def _start_child(**_: Any) -> None:
 
 
 def _load_embedder(embedder: GuardedEmbedder | None) -> None:
+    """Load the model, then give way to other processes. The load itself does not: the first messages wait for it."""
     try:
         if embedder is not None:
             embedder.load()
     except ReverieError as error:
         log.warning("embedder_not_ready", error=str(error))
+    if set(app.amqp.queues.consume_from) == {contract.QUEUE_EMBED}:
+        give_way_from_now(_EMBED_NICENESS)
 
 
 @signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]

@@ -59,7 +59,7 @@ def run(
         others = ", ".join(sorted(_JOBS_WITH_DRY_RUN))
         raise Rejected(f"{job} has no dry run; those that have one: {others}", field="dry_run")
     command = invocation(context)
-    from cli.stack import pass_on
+    from worker.running import pass_on
 
     pass_on(command.settings)
     from worker.app import app

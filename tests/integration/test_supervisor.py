@@ -48,9 +48,10 @@ data_dir, with_broker, specs = Path(sys.argv[1]), sys.argv[2] == "broker", json.
 def tell(event):
     print(json.dumps(dataclasses.asdict(event), default=str), flush=True)
 
-def spec(name, argv, ready_file=None, log_path=None, **more):
+def spec(name, argv=(), code=None, ready_file=None, log_path=None, **more):
     ready = Path(ready_file).exists if ready_file else None
-    return ProcessSpec(name=name, argv=argv, ready=ready, log_path=log_path and Path(log_path), **more)
+    target = (lambda: exec(code, {})) if code else None
+    return ProcessSpec(name=name, argv=argv, target=target, ready=ready, log_path=log_path and Path(log_path), **more)
 
 all_specs = [spec(**fields) for fields in specs] + (broker_processes(data_dir) if with_broker else [])
 try:
@@ -540,6 +541,104 @@ def test_children_are_told_who_their_parent_is(run_up: RunUp, data_dir: Path) ->
     assert said.read_text().split() == [str(up.process.pid), "more"]
     assert parent_pid_from({"REVERIE_PARENT_PID": "12"}) == 12
     assert parent_pid_from({}) is None
+
+
+def test_a_process_may_start_before_others_and_be_waited_for_and_stopped_apart(run_up: RunUp, data_dir: Path) -> None:
+    """Given a server that starts first, then it is waited for after all others started, and stops before them."""
+    ready_file = data_dir / "ready"
+    slow = {"name": "server", "argv": FOREVER, "order": 1, "ready_file": str(ready_file)}
+    up = run_up(
+        {**slow, "stop_order": 2, "start_next_meanwhile": True}, {"name": "worker", "argv": FOREVER, "order": 1}
+    )
+    up.until("process_started", "worker")
+    assert up.kinds("process_started") == ["server", "worker"]
+    ready_file.touch()
+    up.until("process_ready", "server")
+
+    up.process.send_signal(signal.SIGINT)
+
+    assert up.finish() == 0
+    assert up.kinds("process_stopped") == ["server", "worker"]
+
+
+# Tells what it is in the file named by TOLD, then waits.
+FORKED = """
+import json, os, signal
+told = {
+    "variables": [os.environ["REVERIE_PARENT_PID"], os.environ["EXTRA"]],
+    "session": os.getsid(0),
+    "open": sorted(os.readlink(f"/proc/self/fd/{name}") for name in os.listdir("/proc/self/fd")
+                   if os.path.exists(f"/proc/self/fd/{name}")),
+    "term": signal.getsignal(signal.SIGTERM) is signal.SIG_DFL,
+    "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
+}
+print("forked", flush=True)
+with open(os.environ["TOLD"] + ".part", "w") as file:
+    json.dump(told, file)
+os.replace(os.environ["TOLD"] + ".part", os.environ["TOLD"])
+while True:
+    signal.pause()
+"""
+
+
+def forked(data_dir: Path, **more: Any) -> dict[str, Any]:
+    told, log = data_dir / "told", data_dir / "logs" / "fork.log"
+    env = {"EXTRA": "more", "TOLD": str(told)}
+    return {"name": "fork", "code": FORKED, "env": env, "ready_file": str(told), "log_path": str(log), **more}
+
+
+def test_a_fork_has_its_own_session_output_and_signals_and_not_the_lock(run_up: RunUp, data_dir: Path) -> None:
+    up = run_up(forked(data_dir))
+    fork = up.until("process_ready", "fork")
+    told = json.loads((data_dir / "told").read_text())
+
+    assert told["variables"] == [str(up.process.pid), "more"]
+    assert told["session"] == fork["pid"]
+    assert (told["term"], told["blocked"]) == (True, [])
+    assert not [path for path in told["open"] if path.endswith("up.lock")]
+    assert (data_dir / "logs" / "fork.log").read_text() == "forked\n"
+
+    up.process.send_signal(signal.SIGINT)
+
+    assert up.finish() == 0
+    assert up.kinds("process_killed") == []
+    assert gone(*up.seen)
+
+
+def test_a_killed_fork_is_back_and_none_outlives_a_killed_supervisor(run_up: RunUp, data_dir: Path) -> None:
+    up = run_up(forked(data_dir))
+    fork = up.until("process_ready", "fork")
+    os.kill(fork["pid"], signal.SIGKILL)
+    died = up.until("process_died", "fork")
+    assert (died["pid"], died["signal"]) == (fork["pid"], "SIGKILL")
+    up.until("process_started", "fork")
+
+    up.process.kill()
+
+    assert gone(*up.seen)
+    assert supervisor_pid(data_dir) is None
+
+
+@pytest.mark.parametrize(
+    ("code", "exit_code", "last_line"),
+    [
+        ("raise SystemExit(7)", 7, None),
+        ("raise SystemExit('not so')", 1, "not so"),
+        ("raise ValueError('a bug')", 1, "ValueError: a bug"),
+        ("from reverie.errors import Unavailable\nraise Unavailable('no store')", 1, "reverie: no store"),
+    ],
+)
+def test_a_fork_that_fails_says_why_and_the_supervisor_goes_on(
+    run_up: RunUp, data_dir: Path, code: str, exit_code: int, last_line: str | None
+) -> None:
+    log = data_dir / "logs" / "fork.log"
+    up = run_up({"name": "fork", "code": code, "log_path": str(log)})
+
+    died = up.until("process_died", "fork")
+
+    assert died["exit_code"] == exit_code
+    assert (log.read_text().splitlines() or [None])[-1] == last_line
+    up.until("process_started", "fork")
 
 
 ENDS_WITH_PARENT = """

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from worker.supervision.forked import ForkedProcess, fork
 from worker.supervision.processes import has_exited, kill_group, spawn
 from worker.supervision.run_file import RunFileEntry
 
@@ -32,9 +33,12 @@ _TAIL_LINES = 8
 class ProcessSpec:
     """A process to keep alive.
 
-    `order`: lower ones start first and stop last; processes of the same order stop together.
+    `target`: runs in a fork of the supervisor instead of `argv`.
+    `order`: lower ones start first and stop last; processes of the same order stop together. `stop_order` replaces it
+    for the stop.
     `env` is added to the supervisor's own environment.
-    `ready` is polled before the next process starts, for at most `ready_timeout_seconds`.
+    `ready` is polled for at most `ready_timeout_seconds` before the next process starts. With `start_next_meanwhile`
+    it is polled after all processes have been started.
     `before_start` runs once, before the first start; an exception in it ends the supervisor.
     `log_path` receives its output; None: the supervisor's own output.
     `parent_death_signal` is the signal that the kernel sends when the supervisor is killed (Linux).
@@ -42,11 +46,14 @@ class ProcessSpec:
 
     name: str
     argv: Sequence[str]
+    target: Callable[[], object] | None = None
     env: Mapping[str, str] = field(default_factory=dict)
     stop_grace_seconds: float = 10.0
     order: int = 0
+    stop_order: int | None = None
     ready: Callable[[], bool] | None = None
     ready_timeout_seconds: float = 30.0
+    start_next_meanwhile: bool = False
     log_path: Path | None = None
     before_start: Callable[[], None] | None = None
     parent_death_signal: int = signal.SIGTERM
@@ -80,7 +87,7 @@ class Child:
         self.restarts = 0
         self.started_at: datetime | None = None
         self.restart_due: float | None = None  # on the monotonic clock
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: subprocess.Popen[bytes] | ForkedProcess | None = None
         self._started = 0.0
         self._created: float | None = None
         self._deaths_in_a_row = 0
@@ -95,14 +102,28 @@ class Child:
         """True once per crash loop: at the death that makes it one."""
         return self._short_lives_in_a_row == _SHORT_LIVES_ARE_A_CRASH_LOOP
 
-    def start(self) -> int:
-        """Start the process and return its pid. Raises OSError."""
+    @property
+    def stop_order(self) -> int:
+        return self.spec.order if self.spec.stop_order is None else self.spec.stop_order
+
+    def start(self, private_descriptors: Sequence[int] = ()) -> int:
+        """Start the process and return its pid; a fork closes `private_descriptors`. Raises OSError."""
         if self.started_at is not None:
             self.restarts += 1
         self.restart_due = None
         self.started_at, self._started = datetime.now(UTC), time.monotonic()
         spec = self.spec
-        self._process = spawn(spec.argv, spec.env, spec.log_path, spec.parent_death_signal)
+        if spec.target is None:
+            self._process = spawn(spec.argv, spec.env, spec.log_path, spec.parent_death_signal)
+        else:
+            self._process = fork(
+                spec.target,
+                spec.name,
+                spec.env,
+                spec.log_path,
+                spec.parent_death_signal,
+                private_descriptors=private_descriptors,
+            )
         self._created = psutil.Process(self._process.pid).create_time()
         return self._process.pid
 

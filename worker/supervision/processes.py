@@ -16,13 +16,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import IO
+from typing import IO, Protocol
 
 # Set for every child of the supervisor. Grandchildren inherit it, but have another parent: only the entry point of a
 # supervised process may read it.
 PARENT_PID_VARIABLE = "REVERIE_PARENT_PID"
 
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
+_PR_SET_NAME = 15
 _PARENT_POLL_SECONDS = 1.0
 _LOG_ROTATE_BYTES = 10 * 1024 * 1024  # some days of a noisy process; one older file is kept
 
@@ -46,7 +47,7 @@ def die_with_parent(expected_parent_pid: int | None = None, signal: int = signal
     if _libc is None:
         threading.Thread(target=watch_parent, args=(parent_pid, signal), daemon=True).start()
         return
-    _set_parent_death_signal(signal)
+    set_parent_death_signal(signal)
     if os.getppid() != parent_pid:  # it died before the call to prctl
         os.kill(os.getpid(), signal)
 
@@ -73,8 +74,20 @@ def give_way(niceness: int) -> None:
     """
     os.nice(niceness)
     if os.getsid(0) == os.getpid():
-        with contextlib.suppress(OSError):  # another system, a kernel without autogroups, or no permission
-            Path("/proc/self/autogroup").write_text(f"{niceness}\n", encoding="ascii")
+        _set_session_niceness(niceness)
+
+
+def give_way_from_now(niceness: int) -> None:
+    """Lower the CPU priority of all threads of this process, a child of a worker's pool.
+
+    If its worker leads the session, as every supervised worker does, also that of the session (see `give_way`).
+    """
+    threads = [int(entry.name) for entry in Path("/proc/self/task").glob("*")] or [0]
+    for thread in threads:
+        with contextlib.suppress(ProcessLookupError):  # it ended meanwhile
+            os.setpriority(os.PRIO_PROCESS, thread, os.getpriority(os.PRIO_PROCESS, thread) + niceness)
+    if os.getsid(0) == os.getppid():
+        _set_session_niceness(niceness)
 
 
 def spawn(
@@ -86,8 +99,7 @@ def spawn(
     forked it. Raises OSError: when the program cannot be started.
     """
     environment = {**os.environ, **env, PARENT_PID_VARIABLE: str(os.getpid())}
-    with contextlib.ExitStack() as stack:
-        output = None if log_path is None else stack.enter_context(_open_log(log_path))
+    with open_output(log_path) as output:
         return subprocess.Popen(
             list(argv),
             env=environment,
@@ -103,7 +115,17 @@ def spawn(
         )
 
 
-def has_exited(process: subprocess.Popen[bytes]) -> bool:
+class ChildProcess(Protocol):
+    """A child of this process: a `subprocess.Popen`, or a fork."""
+
+    pid: int
+    returncode: int | None
+
+    def poll(self) -> int | None:
+        """Reap the child if it has exited; return its code, or None while it runs."""
+
+
+def has_exited(process: ChildProcess) -> bool:
     """Return whether `process` has exited, without reaping it if the platform supports that.
 
     Until it is reaped its pid, which is also its group's id, cannot go to another process.
@@ -131,6 +153,11 @@ def private_folder(path: Path) -> Path:
     return path
 
 
+def open_output(log_path: Path | None) -> contextlib.AbstractContextManager[IO[bytes] | None]:
+    """Return the log file, opened for appending, as a context; None for a process that uses our own output."""
+    return contextlib.nullcontext() if log_path is None else _open_log(log_path)
+
+
 def _open_log(path: Path) -> IO[bytes]:
     private_folder(path.parent)
     if path.exists() and path.stat().st_size > _LOG_ROTATE_BYTES:
@@ -145,14 +172,26 @@ def _tie_to_parent(parent_pid: int, signal: int) -> Callable[[], None]:
         if signal != signals.SIGKILL:
             signals.signal(signal, signals.SIG_DFL)
         if _libc is not None:
-            _set_parent_death_signal(signal)
+            set_parent_death_signal(signal)
         if os.getppid() != parent_pid:
             os._exit(1)
 
     return before_exec
 
 
-def _set_parent_death_signal(signal: int) -> None:
+def set_process_name(name: str) -> None:
+    """Set the name that `ps -o comm` and `top` show, of which Linux keeps 15 bytes; nothing on other systems."""
+    if _libc is not None:
+        _libc.prctl(_PR_SET_NAME, name.encode(), 0, 0, 0)
+
+
+def set_parent_death_signal(signal: int) -> None:
+    """Have the kernel send this process `signal` when the thread that forked it ends; nothing where it cannot."""
     if _libc is not None and _libc.prctl(_PR_SET_PDEATHSIG, ctypes.c_ulong(signal), 0, 0, 0) != 0:
         number = ctypes.get_errno()
         raise OSError(number, f"prctl(PR_SET_PDEATHSIG, {signal}): {os.strerror(number)}")
+
+
+def _set_session_niceness(niceness: int) -> None:
+    with contextlib.suppress(OSError):  # another system, a kernel without autogroups, or no permission
+        Path("/proc/self/autogroup").write_text(f"{niceness}\n", encoding="ascii")

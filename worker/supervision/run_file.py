@@ -73,8 +73,10 @@ def read_run_file(data_dir: Path) -> RunFile | None:
 
 
 @contextlib.contextmanager
-def hold_data_dir(data_dir: Path) -> Iterator[None]:
+def hold_data_dir(data_dir: Path) -> Iterator[int]:
     """Hold the lock of `data_dir`, after ending the processes that a killed supervisor left running there.
+
+    Yields the lock's descriptor, which a forked child must close: the lock lasts until every copy is closed.
 
     Raises Conflict: when another supervisor runs on it.
     """
@@ -90,7 +92,7 @@ def hold_data_dir(data_dir: Path) -> Iterator[None]:
         os.pwrite(descriptor, str(os.getpid()).encode(), 0)
         _end_leftovers(data_dir)
         try:
-            yield
+            yield descriptor
         finally:
             run_file_path(data_dir).unlink(missing_ok=True)
             os.ftruncate(descriptor, 0)

@@ -69,7 +69,7 @@ class Supervisor:
         self._started_at = datetime.now(UTC)
         self._stop_signal: int | None = None
         self._kill_now = False
-        self._wakeup_read = -1
+        self._lock = self._wakeup_read = self._wakeup_write = -1
         self._run_file_failed = False
 
     def run(self) -> int:
@@ -78,7 +78,8 @@ class Supervisor:
         Call it in the main thread. Raises Conflict: when Reverie runs on this data folder already; Unavailable: when a
         process cannot be started or is not ready in time. All processes are stopped before it raises.
         """
-        with hold_data_dir(self._data_dir), self._signals_caught():
+        with hold_data_dir(self._data_dir) as lock, self._signals_caught():
+            self._lock = lock
             try:
                 self._start_all()
                 self._keep_alive()
@@ -97,13 +98,16 @@ class Supervisor:
             if child.spec.before_start is not None:
                 child.spec.before_start()
             self._start(child)
-            if child.spec.ready is not None:
-                self._await_ready(child, child.spec.ready)
+            if not child.spec.start_next_meanwhile:
+                self._await_ready(child)
+        for child in self._children:
+            if child.spec.start_next_meanwhile:
+                self._await_ready(child)
 
     def _start(self, child: Child) -> None:
         restarting = child.started_at is not None
         try:
-            pid = child.start()
+            pid = child.start((self._lock, self._wakeup_read, self._wakeup_write))
         except OSError as error:
             if not restarting:
                 raise Unavailable(f"{child.spec.name} cannot be started: {error}") from error
@@ -114,12 +118,14 @@ class Supervisor:
             self._write_run_file()
             self._emit("process_started", child, pid=pid)
 
-    def _await_ready(self, child: Child, ready: Callable[[], bool]) -> None:
+    def _await_ready(self, child: Child) -> None:
         spec = child.spec
+        if spec.ready is None:
+            return
         deadline = time.monotonic() + spec.ready_timeout_seconds
         while self._stop_signal is None:
             # Check first that the process lives: another process may answer instead of a dead one.
-            if child.pid is not None and not child.has_exited() and ready():
+            if child.pid is not None and not child.has_exited() and spec.ready():
                 self._emit("process_ready", child, pid=child.pid)
                 return
             if time.monotonic() > deadline:
@@ -165,8 +171,9 @@ class Supervisor:
 
     def _stop_all(self) -> None:
         """Stop the highest order first, and processes of the same order together."""
-        latest_first = reversed(self._children)
-        for _, group in itertools.groupby(latest_first, key=lambda child: child.spec.order):
+        latest_first = self._children[::-1]
+        latest_first.sort(key=lambda child: -child.stop_order)
+        for _, group in itertools.groupby(latest_first, key=lambda child: child.stop_order):
             self._stop_together([child for child in group if child.pid is not None])
 
     def _stop_together(self, children: list[Child]) -> None:
@@ -197,14 +204,14 @@ class Supervisor:
     @contextlib.contextmanager
     def _signals_caught(self) -> Iterator[None]:
         """Catch stop signals; have them and the death of a child interrupt `_sleep`."""
-        self._wakeup_read, wakeup_write = os.pipe()
-        for end in (self._wakeup_read, wakeup_write):
+        self._wakeup_read, self._wakeup_write = os.pipe()
+        for end in (self._wakeup_read, self._wakeup_write):
             os.set_blocking(end, False)
         caught = [signal.SIGCHLD, *_STOP_SIGNALS]
         if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
             caught.remove(signal.SIGHUP)  # nohup: the supervisor is meant to outlive the terminal
         former = {number: signal.signal(number, self._handle_signal) for number in caught}
-        former_wakeup = signal.set_wakeup_fd(wakeup_write, warn_on_full_buffer=False)
+        former_wakeup = signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
         try:
             yield
         finally:
@@ -212,7 +219,7 @@ class Supervisor:
             for number, handler in former.items():
                 signal.signal(number, handler)
             os.close(self._wakeup_read)
-            os.close(wakeup_write)
+            os.close(self._wakeup_write)
 
     def _handle_signal(self, number: int, _frame: FrameType | None) -> None:
         if number == signal.SIGCHLD:

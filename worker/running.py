@@ -1,0 +1,91 @@
+"""Runs a worker or beat in this process: for the commands of these names, and for the forks of `reverie up`."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Sequence
+from typing import Final
+
+from reverie import contract
+from worker.settings import PREFIX, Settings
+from worker.supervision.processes import end_with_supervisor, give_way
+
+# Jobs have the lowest priority and a worker of their own: otherwise a few jobs that wait for a language model would
+# take every process from incoming messages.
+_MAINTENANCE_NICENESS: Final = 15
+# Runs of schedules mostly wait for webhooks and models, so they use threads.
+_SCHEDULES_AT_ONCE: Final = 16
+
+
+def environment_of(settings: Settings) -> dict[str, str]:
+    """Return the settings as environment variables for child processes.
+
+    Defaults are included: a flag set to a default must win over the environment and `reverie.toml`.
+    """
+    values = {PREFIX + name.upper(): str(value) for name, value in settings.model_dump(exclude_none=True).items()}
+    values[PREFIX + "DATA"] = str(settings.data.resolve())
+    return values
+
+
+def pass_on(settings: Settings) -> None:
+    """Write the settings to the environment, where `worker.app` and child processes read them."""
+    os.environ.update(environment_of(settings))
+
+
+def import_for_forks(settings: Settings) -> None:
+    """Import what workers and beat need, once for all forks of this process, and keep its memory shared."""
+    pass_on(settings)
+    import worker.beat  # noqa: F401 - the class that `beat_scheduler` names
+    from worker.app import app
+
+    app.loader.import_default_modules()  # the tasks
+    import celery.apps.worker
+    import celery.bin.worker
+    import celery.concurrency.prefork
+    import celery.concurrency.thread  # noqa: F401 - Celery imports them when a worker starts
+
+    share_memory()
+
+
+def share_memory() -> None:
+    """Exclude the present objects from garbage collection, which would write to each, and so copy each in each fork."""
+    gc.collect()
+    gc.freeze()
+
+
+def run_worker(settings: Settings, queues: Sequence[str], concurrency: int | None) -> None:
+    """Run a worker for these queues until it is stopped; schedules alone are run by threads, others by processes."""
+    pass_on(settings)
+    end_with_supervisor(os.environ)
+    # Unique on a host, so that `reverie status` tells workers of the same queues apart.
+    os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(queues)}-{os.getpid()}")
+    if list(queues) == [contract.QUEUE_MAINTENANCE]:
+        give_way(_MAINTENANCE_NICENESS)
+    from worker.app import app, prepare_threads
+
+    threads = list(queues) == [contract.QUEUE_SCHEDULES]
+    if threads:
+        prepare_threads()
+    app.worker_main(
+        [
+            "worker",
+            f"--queues={','.join(queues)}",
+            f"--pool={'threads' if threads else 'prefork'}",
+            f"--concurrency={concurrency or (_SCHEDULES_AT_ONCE if threads else 1)}",
+            f"--hostname={os.environ[PREFIX + 'PROCESS']}@%h",
+            "--without-gossip",
+            "--without-mingle",
+            f"--loglevel={settings.log_level}",
+        ]
+    )
+
+
+def run_beat(settings: Settings) -> None:
+    """Run the scheduler that sends periodic jobs until it is stopped."""
+    pass_on(settings)
+    end_with_supervisor(os.environ)
+    os.environ.setdefault(PREFIX + "PROCESS", "beat")
+    from worker.app import app
+
+    app.Beat(quiet=True, loglevel="INFO").run()
