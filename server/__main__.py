@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -78,11 +79,15 @@ def _warm(runtime: Runtime) -> None:
 
     Failures are only logged: keyword search works without the model, and an index is loaded when it is first used.
     """
-    runtime.task_sender.prepare()  # imports Celery now, rather than during the first recall
+    embedder = runtime.embedder
     try:
-        if runtime.embedder is not None:
-            runtime.embedder.embed_query("warm up")
-            log.info("embedder_ready", model=runtime.embedder.model, dtype=runtime.embedder.dtype)
+        # Recalls do not wait for the model: until it is loaded they answer by words and say so.
+        with contextlib.nullcontext() if embedder is None else embedder.loading_here():
+            runtime.task_sender.prepare()  # imports Celery now, rather than during the first recall
+            if embedder is not None:
+                embedder.embed_query("warm up")
+        if embedder is not None:
+            log.info("embedder_ready", model=embedder.model, dtype=embedder.dtype)
     except ReverieError as error:
         log.warning("embedder_unavailable", error=str(error))
     try:

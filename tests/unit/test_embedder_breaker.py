@@ -149,3 +149,27 @@ def test_one_probe_goes_through_and_others_do_not_wait_for_it(clock: Clock) -> N
     finish.set()
     probe.join()
     assert guarded.state == "up"
+
+
+def test_while_one_thread_loads_the_model_others_do_not_wait(inner: Scripted, guarded: GuardedEmbedder) -> None:
+    """Given a model that a thread loads, then a call of another fails at once, without counting as an outage."""
+    loading, release = threading.Event(), threading.Event()
+
+    def load() -> None:
+        with guarded.loading_here():
+            loading.set()
+            release.wait()
+            guarded.embed_query("warm up")
+
+    loader = threading.Thread(target=load)
+    loader.start()
+    loading.wait()
+    for call in (guarded.load, lambda: guarded.embed(["x"]), lambda: guarded.embed_query("x")):
+        with pytest.raises(EmbedderUnavailable, match="hash-64 is being loaded"):
+            call()
+    release.set()
+    loader.join()
+
+    assert guarded.state == "up"
+    assert guarded.embed_query("x").shape == (64,)
+    assert inner.calls == 2
