@@ -76,10 +76,14 @@ class Stack:
 
     def start(self) -> None:
         """Start all processes. Return when workers are alive and the embedder has embedded."""
-        argv = [sys.executable, "-m", "cli", "--data", str(self.data), "up", "--port", str(self.port)]
-        self._process = spawn(argv, self._environment(), self.data / "up.out", signal.SIGTERM)
+        self.launch()
         self._await_workers()
         self._warm_up()
+
+    def launch(self) -> None:
+        """Start `reverie up` and return at once."""
+        argv = [sys.executable, "-m", "cli", "--data", str(self.data), "up", "--port", str(self.port)]
+        self._process = spawn(argv, self._environment(), self.data / "up.out", signal.SIGTERM)
 
     def stop(self) -> None:
         """Interrupt it as Ctrl-C does, and kill what does not end."""
@@ -153,21 +157,22 @@ class Stack:
         foreign = dict.fromkeys(("REVERIE_BROKER", "REVERIE_BROKER_PREFIX", "REVERIE_WORKSPACE", "REVERIE_HOST"), "")
         return {**foreign, "REVERIE_CONFIG": os.devnull, "HF_HUB_OFFLINE": "1", **self._env}
 
-    def _await_workers(self) -> None:
-        deadline = time.monotonic() + _START_SECONDS
-        required = {contract.QUEUE_INGEST, contract.QUEUE_EMBED}
-        while True:
-            self._check_alive(deadline)
-            with contextlib.suppress(Unavailable):
-                if required <= {queue for worker in self.monitor() for queue in worker.queues}:
-                    return
-            time.sleep(0.1)
-
-    def _check_alive(self, deadline: float) -> None:
+    def check_alive(self, deadline: float) -> None:
+        """Raise RuntimeError, with the output, if the stack has ended or the monotonic clock is past `deadline`."""
         process = self._process
         if process is None or process.poll() is not None or time.monotonic() > deadline:
             output = (self.data / "up.out").read_text(encoding="utf-8", errors="replace")[-2_000:]
             raise RuntimeError(f"the stack did not start; its output:\n{output}")
+
+    def _await_workers(self) -> None:
+        deadline = time.monotonic() + _START_SECONDS
+        required = {contract.QUEUE_INGEST, contract.QUEUE_EMBED}
+        while True:
+            self.check_alive(deadline)
+            with contextlib.suppress(Unavailable):
+                if required <= {queue for worker in self.monitor() for queue in worker.queues}:
+                    return
+            time.sleep(0.1)
 
     def _warm_up(self) -> None:
         producer = self.producer(_WARM_WORKSPACE)

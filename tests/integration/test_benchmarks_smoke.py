@@ -18,7 +18,18 @@ from benchmarks.harness.texts import load_texts
 from benchmarks.report import BEGIN, END, placed, render
 
 ROOT = Path(__file__).resolve().parents[2]
-NAMES = ("chaos", "accept", "ingest", "lag", "writers", "footprint", "consolidate", "schedules", "long_texts")
+NAMES = (
+    "chaos",
+    "accept",
+    "ingest",
+    "lag",
+    "writers",
+    "footprint",
+    "startup",
+    "consolidate",
+    "schedules",
+    "long_texts",
+)
 FIGURES: dict[str, dict[str, int | None]] = {
     "chaos": {"acknowledged": 300, "lost": 0, "doubled": 0, "kills": 3},
     "accept": {"queued_single": None, "queued_batch": None, "stored_batch": None},
@@ -27,6 +38,7 @@ FIGURES: dict[str, dict[str, int | None]] = {
     "writers": {"errors": 0, "transaction_p99": None, "longest_wait_for_the_lock": None},
     "consolidate": {"200_seconds": None, "200_merged": 15, "200_pruned": 16, "200_said_twice": 15},
     "schedules": {"runs": 20, "runs_that_succeeded": 20, "started_p99": None, "received_p99": None},
+    "startup": {"accepted": None, "keyword_recall": None, "semantic_recall_cpu": None},
     "footprint": {"all_rss": None, "disk_a_message": None, "client_import_and_construct": None},
     "long_texts": {"chunk_growth": None, "secrets_growth": None, "statements_growth": None, "count_tokens": None},
 }
