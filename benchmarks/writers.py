@@ -170,7 +170,7 @@ def _maintain(store: Store, done: Done, deadline: float) -> None:
         ("optimize", lambda: optimize(store, now=now_micros())),
         ("reindex_text", lambda: reindex(store, "text", now=now_micros())),
         ("reindex_vector", lambda: reindex(store, "vector", now=now_micros())),
-        ("verify", lambda: done.wrong.extend(verify(store, hold_writers=False).wrong)),
+        ("verify", lambda: done.wrong.extend(verify(store, block_writers=False).wrong)),
     )
     while time.monotonic() < deadline:
         for name, step in steps:

@@ -85,9 +85,9 @@ class JobRun:
         repeated after a kill has the same one.
         """
         shuffler = random.Random(self.now)  # noqa: S311 - not for security
-        for place, name in enumerate(shuffler.sample(names, len(names))):
+        for position, name in enumerate(shuffler.sample(names, len(names))):
             if self.time_is_up:
-                self.counts[remaining] += len(names) - place
+                self.counts[remaining] += len(names) - position
                 return
             yield name
 
@@ -126,9 +126,9 @@ def run_on_stores(
     names = scope.store_names(stores.all_names() if only is None else only)
     lines: dict[str, Any] = {}
     total: Counter[str] = Counter()
-    for place, name in enumerate(random.sample(names, len(names))):  # random: each run reaches other stores in time
+    for position, name in enumerate(random.sample(names, len(names))):  # random: each run reaches other stores in time
         if time.monotonic() >= deadline:
-            total["not_reached"] = len(names) - place
+            total["not_reached"] = len(names) - position
             break
         try:
             store = stores.workspace(name, create=False)

@@ -111,9 +111,9 @@ def _score(query: StoreQuery, snapshot: IndexSnapshot, statistics: IndexSnapshot
 def _keyword_hits(query: StoreQuery, depth: int, statistics: IndexSnapshot | None) -> list[Hit]:
     text, snapshot = query.prepared.request.query, query.snapshot
     if snapshot is None:
-        return plain.on_disk_by_words(query.tx.index, text, query.filter, depth)
+        return plain.search_by_words_on_disk(query.tx.index, text, query.filter, depth)
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
-    return plain.by_words(snapshot, text, allowed, depth, statistics=statistics)
+    return plain.search_by_words(snapshot, text, allowed, depth, statistics=statistics)
 
 
 def _vector_hits(query: StoreQuery, depth: int, _statistics: IndexSnapshot | None) -> list[Hit]:
@@ -124,4 +124,4 @@ def _vector_hits(query: StoreQuery, depth: int, _statistics: IndexSnapshot | Non
         return query.tx.index.search_vectors(vector.tobytes(), query.filter, depth)
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
     exact = plain.exact_vectors(query.repositories.forward, generation.model)
-    return plain.by_meaning(snapshot, vector, allowed, depth, exact)
+    return plain.search_by_meaning(snapshot, vector, allowed, depth, exact)

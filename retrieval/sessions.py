@@ -94,13 +94,13 @@ def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
     rows, scores = ranking.rows, ranking.scores
     in_session = session_of[rows] > 0
     rows, scores = rows[in_session], scores[in_session]
-    sessions, place = np.unique(session_of[rows], return_inverse=True)
-    best = _best_row(scores, place, len(sessions))
+    sessions, session_numbers = np.unique(session_of[rows], return_inverse=True)
+    best = _best_row(scores, session_numbers, len(sessions))
     users = _user_rows(snapshot, session_of)
     user_scores = np.where(users[rows], scores, scores.min(initial=0.0))
-    parts = {"chunk": _highest(user_scores, place, len(sessions))}
+    parts = {"chunk": _highest(user_scores, session_numbers, len(sessions))}
     if "vector" in ranking.retriever_scores:
-        parts["vector"] = _highest(ranking.retriever_scores["vector"][in_session], place, len(sessions))
+        parts["vector"] = _highest(ranking.retriever_scores["vector"][in_session], session_numbers, len(sessions))
     if request.mode == "vector" and "vector" in parts:
         parts = {"vector": parts["vector"]}
     else:
@@ -109,9 +109,11 @@ def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
     for values in parts.values():
         total += shares_of_best(values)
     if "date" in ranking.retriever_scores:
-        total = total + _DATE_WEIGHT * _highest(ranking.retriever_scores["date"][in_session], place, len(sessions))
+        total = total + _DATE_WEIGHT * _highest(
+            ranking.retriever_scores["date"][in_session], session_numbers, len(sessions)
+        )
     newest = np.zeros(len(sessions), np.int64)
-    np.maximum.at(newest, place, snapshot.created_at[rows])
+    np.maximum.at(newest, session_numbers, snapshot.created_at[rows])
     return _RankedSessions(total, newest, snapshot.chunk_ids[rows[best]])
 
 
@@ -131,15 +133,15 @@ def _word_scores(
     """Return the BM25 score of each session, its `users` rows taken as one document."""
     if not len(sessions):
         return np.zeros(0, np.float32)
-    place = np.minimum(np.searchsorted(sessions, session_of), len(sessions) - 1)
-    counted = users & (sessions[place] == session_of)
-    lengths = np.bincount(place[counted], snapshot.lengths[counted], minlength=len(sessions))
+    session_numbers = np.minimum(np.searchsorted(sessions, session_of), len(sessions) - 1)
+    counted = users & (sessions[session_numbers] == session_of)
+    lengths = np.bincount(session_numbers[counted], snapshot.lengths[counted], minlength=len(sessions))
     norm = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1.0))
     scores = np.zeros(len(sessions))
     for word in list(dict.fromkeys(map(hash_of, words)))[:MAX_WORDS]:
         rows, counts = snapshot.postings.of(word)
         own = counted[rows]
-        frequency = np.bincount(place[rows[own]], counts[own], minlength=len(sessions))
+        frequency = np.bincount(session_numbers[rows[own]], counts[own], minlength=len(sessions))
         weight = bm25.idf(int(np.count_nonzero(frequency)), len(sessions))
         scores += weight * frequency * (K1 + 1) / (frequency + norm)
     return scores.astype(np.float32)
@@ -163,16 +165,16 @@ def _sessions_by_row(query: StoreQuery, snapshot: IndexSnapshot) -> Rows:
     return session_of
 
 
-def _highest(scores: Floats, place: Rows, count: int) -> Floats:
+def _highest(scores: Floats, session_numbers: Rows, count: int) -> Floats:
     """Return the highest score of each session."""
     highest = np.full(count, -np.inf, np.float32)
-    np.maximum.at(highest, place, scores)
+    np.maximum.at(highest, session_numbers, scores)
     return highest
 
 
-def _best_row(scores: Floats, place: Rows, count: int) -> Rows:
+def _best_row(scores: Floats, session_numbers: Rows, count: int) -> Rows:
     """Return the position of each session's best row."""
     best = np.zeros(count, np.int64)
     order = np.argsort(scores, kind="stable")  # a session's best row is written last
-    best[place[order]] = order
+    best[session_numbers[order]] = order
     return best

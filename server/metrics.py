@@ -38,9 +38,9 @@ class Metrics:
         known = method if method in _METHODS else "other"
         self._requests.labels(known, route, str(status)).observe(seconds)
 
-    def counter(self, name: str, what: str, read: Callable[[], float]) -> None:
-        """Add a counter that `read` returns on each scrape; its name gets the suffix `_total`."""
-        self._registry.register(_Counter(name, what, read))
+    def counter(self, name: str, description: str, read_value: Callable[[], float]) -> None:
+        """Add a counter that `read_value` returns on each scrape; its name gets the suffix `_total`."""
+        self._registry.register(_Counter(name, description, read_value))
 
     def text(self) -> bytes:
         """Return all metrics in the text format of Prometheus."""
@@ -48,12 +48,12 @@ class Metrics:
 
 
 class _Counter(Collector):
-    def __init__(self, name: str, what: str, read: Callable[[], float]) -> None:
-        self._name, self._what, self._read = name, what, read
+    def __init__(self, name: str, description: str, read_value: Callable[[], float]) -> None:
+        self._name, self._description, self._read_value = name, description, read_value
 
     def collect(self) -> Iterator[CounterMetricFamily]:
         """Read the number."""
-        yield CounterMetricFamily(self._name, self._what, value=self._read())
+        yield CounterMetricFamily(self._name, self._description, value=self._read_value())
 
 
 class _Pipeline(Collector):
@@ -150,12 +150,12 @@ def _time_gauges(time: TimeStatus) -> Iterator[GaugeMetricFamily]:
     yield _gauge("reverie_pushes_put_back", "Pushes that failed and will be tried again.", time.pushes_put_back)
 
 
-def _gauge(name: str, what: str, value: float) -> GaugeMetricFamily:
-    return GaugeMetricFamily(name, what, value=value)
+def _gauge(name: str, description: str, value: float) -> GaugeMetricFamily:
+    return GaugeMetricFamily(name, description, value=value)
 
 
-def _labelled(name: str, what: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:
-    family = GaugeMetricFamily(name, what, labels=[label])
+def _labelled(name: str, description: str, label: str, values: dict[str, int] | dict[str, float]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, description, labels=[label])
     for key, value in values.items():
         family.add_metric([key], value)
     return family

@@ -95,9 +95,9 @@ def _remove_path_fields(schemas: dict[str, Any], kind: type[Call[Any]]) -> None:
         del schemas[kind.__name__]
 
 
-def _parameter(name: str, place: str, arguments: dict[str, Any]) -> dict[str, Any]:
+def _parameter(name: str, location: str, arguments: dict[str, Any]) -> dict[str, Any]:
     schema = dict(arguments["properties"][name])
-    described = {"name": name, "in": place, "required": place == "path" or name in arguments.get("required", ())}
+    described = {"name": name, "in": location, "required": location == "path" or name in arguments.get("required", ())}
     text = schema.pop("description", None)
     return {**described, **({"description": text} if text else {}), "schema": schema}
 

@@ -14,7 +14,7 @@ from adapters.webhooks.deadline import Deadline
 from adapters.webhooks.urls import WebhookUrl
 
 # A lookup that hangs blocks its thread until the system times out (about 30 s); at most this many at a time.
-LOOK_UPS_AT_ONCE: Final = 32
+MAX_LOOKUPS: Final = 32
 
 _Found: TypeAlias = list[tuple[Any, Any, int, str, tuple[Any, ...]]]
 
@@ -32,7 +32,7 @@ class Resolver:
     """Resolves names in its own threads. Safe to share between threads."""
 
     def __init__(self) -> None:
-        self._slots = threading.BoundedSemaphore(LOOK_UPS_AT_ONCE)
+        self._slots = threading.BoundedSemaphore(MAX_LOOKUPS)
 
     def resolve(self, url: WebhookUrl, deadline: Deadline) -> list[ResolvedAddress]:
         """Return all addresses of the URL's host, without duplicates, in the resolver's order.

@@ -60,29 +60,31 @@ class HttpWebhookSender:
         content = msgspec.json.encode(body)
         signed = self._signer.headers(message_id, content, now)
         try:
-            where = check_webhook_url(url, self._allow)
+            target = check_webhook_url(url, self._allow)
         except Rejected as error:
             raise WebhookRefused(str(error)) from error
         try:
-            return self._exchange(where, self._resolve(where, deadline), content, signed, deadline)
+            return self._exchange(target, self._resolve(target, deadline), content, signed, deadline)
         except TimeoutError as error:
-            raise WebhookFailed(f"{where.origin} did not answer within {timeout_seconds:g} s", passing=True) from error
+            raise WebhookFailed(f"{target.origin} did not answer within {timeout_seconds:g} s", passing=True) from error
 
-    def _resolve(self, where: WebhookUrl, deadline: Deadline) -> list[ResolvedAddress]:
+    def _resolve(self, target: WebhookUrl, deadline: Deadline) -> list[ResolvedAddress]:
         """Return the addresses of the host. All of them must be allowed, since any of them may be used."""
         try:
-            addresses = self._resolver.resolve(where, deadline)
+            addresses = self._resolver.resolve(target, deadline)
         except TimeoutError:
             raise
         except OSError as error:
-            raise WebhookFailed(f"{where.host} has no address ({error}): check the URL's host", passing=True) from error
-        if not all(self._allow.allows(where.host, resolved.address) for resolved in addresses):
-            raise WebhookRefused(f"{where.origin} leads to a private address: {not_allowed(where.host)}")
+            raise WebhookFailed(
+                f"{target.host} has no address ({error}): check the URL's host", passing=True
+            ) from error
+        if not all(self._allow.allows(target.host, resolved.address) for resolved in addresses):
+            raise WebhookRefused(f"{target.origin} leads to a private address: {not_allowed(target.host)}")
         return addresses
 
     def _exchange(
         self,
-        where: WebhookUrl,
+        target: WebhookUrl,
         addresses: list[ResolvedAddress],
         content: bytes,
         signed: dict[str, str],
@@ -93,24 +95,24 @@ class HttpWebhookSender:
         from adapters.webhooks.connection import connect
 
         try:
-            tls = self._tls_context() if where.scheme == "https" else None
-            request = _request(where, content, signed)
-            stream = connect(addresses, deadline, tls=tls, host=where.host)
+            tls = self._tls_context() if target.scheme == "https" else None
+            request = _request(target, content, signed)
+            stream = connect(addresses, deadline, tls=tls, host=target.host)
             with httpcore2.HTTP11Connection(request.url.origin, stream) as connection:
-                return _answer(where, connection.handle_request(request))
+                return _answer(target, connection.handle_request(request))
         except TimeoutError:
             raise
         except ssl.SSLEOFError as error:
-            raise WebhookFailed(f"{where.origin} ended the connection in the middle of TLS", passing=True) from error
+            raise WebhookFailed(f"{target.origin} ended the connection in the middle of TLS", passing=True) from error
         except ssl.SSLError as error:
             why = getattr(error, "verify_message", None) or error.reason or "no TLS"
             raise WebhookFailed(
-                f"{where.origin} did not prove its identity by TLS ({why}): check its certificate and the URL",
+                f"{target.origin} did not prove its identity by TLS ({why}): check its certificate and the URL",
                 passing=False,
             ) from error
         except (OSError, httpcore2.NetworkError, httpcore2.ProtocolError) as error:
             raise WebhookFailed(
-                f"{where.origin} did not answer: {type(error).__name__}: {error}", passing=True
+                f"{target.origin} did not answer: {type(error).__name__}: {error}", passing=True
             ) from error
 
     def _tls_context(self) -> ssl.SSLContext:
@@ -122,11 +124,11 @@ class HttpWebhookSender:
             return self._tls
 
 
-def _request(where: WebhookUrl, content: bytes, signed: dict[str, str]) -> httpcore2.Request:
+def _request(target: WebhookUrl, content: bytes, signed: dict[str, str]) -> httpcore2.Request:
     import httpcore2
 
     headers = {
-        "host": where.authority,
+        "host": target.authority,
         "user-agent": _USER_AGENT,
         "accept": "application/json, text/plain;q=0.5, */*;q=0.1",
         "accept-encoding": "identity",
@@ -135,25 +137,25 @@ def _request(where: WebhookUrl, content: bytes, signed: dict[str, str]) -> httpc
         "content-length": str(len(content)),
         **signed,
     }
-    host = f"[{where.host}]" if ":" in where.host else where.host
-    url = httpcore2.URL(scheme=where.scheme, host=host, port=where.port, target=where.target)
+    host = f"[{target.host}]" if ":" in target.host else target.host
+    url = httpcore2.URL(scheme=target.scheme, host=host, port=target.port, target=target.target)
     return httpcore2.Request("POST", url, headers=list(headers.items()), content=content)
 
 
-def _answer(where: WebhookUrl, response: httpcore2.Response) -> WebhookAnswer:
+def _answer(target: WebhookUrl, response: httpcore2.Response) -> WebhookAnswer:
     """Read the answer, with an uncompressed body of bounded size. Raises WebhookFailed and OSErrors."""
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
     delivered = 200 <= response.status <= 299
     encoding = headers.get("content-encoding", "").strip().lower()
     if encoding not in ("", "identity") and delivered:
         raise WebhookFailed(
-            f"{where.origin} answered in {encoding:.40}, which was not requested: turn off compression there",
+            f"{target.origin} answered in {encoding:.40}, which was not requested: turn off compression there",
             passing=False,
         )
     body = _read_bounded(response.iter_stream()) if encoding in ("", "identity") else b""
     if len(body) > MAX_ANSWER_BYTES and delivered:
         raise WebhookFailed(
-            f"{where.origin} answered with more than {MAX_ANSWER_BYTES:,} bytes: make it answer less", passing=False
+            f"{target.origin} answered with more than {MAX_ANSWER_BYTES:,} bytes: make it answer less", passing=False
         )
     return WebhookAnswer(
         response.status,

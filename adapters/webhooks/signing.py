@@ -24,7 +24,7 @@ PREFIX: Final = "whsec_"
 MIN_KEY_BYTES: Final = 24
 MAX_KEY_BYTES: Final = 64
 _NEW_KEY_BYTES: Final = 32
-_HOW: Final = f"make one with `echo {PREFIX}$(openssl rand -base64 {_NEW_KEY_BYTES})`"
+_HOW_TO_CREATE: Final = f"make one with `echo {PREFIX}$(openssl rand -base64 {_NEW_KEY_BYTES})`"
 
 
 class Signer:
@@ -62,15 +62,16 @@ def new_secret() -> str:
 def decode_secret(secret: str, *, source: str) -> bytes:
     """Return the key of a secret. Raises Rejected, without showing it, if it does not follow the specification."""
     if not secret.startswith(PREFIX):
-        raise Rejected(f"{source} does not begin with {PREFIX}: {_HOW}", field=SETTING)
+        raise Rejected(f"{source} does not begin with {PREFIX}: {_HOW_TO_CREATE}", field=SETTING)
     encoded = secret.removeprefix(PREFIX).rstrip("=")
     try:
         key = base64.b64decode(encoded + "=" * (-len(encoded) % 4), validate=True)
     except (binascii.Error, ValueError):
         # Not chained: the library's error may quote the secret.
-        raise Rejected(f"{source} is not base64 after {PREFIX}: {_HOW}", field=SETTING) from None
+        raise Rejected(f"{source} is not base64 after {PREFIX}: {_HOW_TO_CREATE}", field=SETTING) from None
     if not MIN_KEY_BYTES <= len(key) <= MAX_KEY_BYTES:
         raise Rejected(
-            f"{source} has {len(key)} bytes; it must have {MIN_KEY_BYTES} to {MAX_KEY_BYTES}: {_HOW}", field=SETTING
+            f"{source} has {len(key)} bytes; it must have {MIN_KEY_BYTES} to {MAX_KEY_BYTES}: {_HOW_TO_CREATE}",
+            field=SETTING,
         )
     return key

@@ -99,7 +99,7 @@ class World:
         payloads, rejected = build_messages(
             [message.as_message() for message in messages if message.content],
             agent=agent,
-            where=build_session({"session": session}),
+            session_input=build_session({"session": session}),
             trace="story",
         )
         if rejected:

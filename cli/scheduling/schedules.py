@@ -46,7 +46,7 @@ _EVERY_HELP = "Run at this interval: seconds, or such as 90s, 15m, 2h, 1d."
 
 
 class _PreviewRuns(Call[NextRuns], kw_only=True, frozen=True):
-    """Return the next times of a cadence that no schedule has yet. Only the command line has this call."""
+    """Return the next times of a cadence without adding a schedule. Only the command line has this call."""
 
     cron: CronText | None = None
     at: At | None = None

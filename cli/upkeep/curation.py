@@ -65,7 +65,7 @@ def _time_since(text: str) -> datetime:
 @curation.command("list")
 @takes(ListCuration)
 def list_curation(context: typer.Context, call: ListCuration, as_json: AsJson = False) -> None:
-    """List what jobs changed, newest first. Ids that begin with account- are of the account tier."""
+    """List what jobs changed, newest first. Ids of entries about the account tier begin with account-."""
     command = invocation(context)
     matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
     entries = list_entries(command.memories, matching, limit=call.limit, offset=call.offset)

@@ -36,9 +36,9 @@ class ListResult(msgspec.Struct, Generic[_T], frozen=True):
         return len(self._items)
 
     @overload
-    def __getitem__(self, place: int) -> _T: ...
+    def __getitem__(self, index: int) -> _T: ...
     @overload
-    def __getitem__(self, place: slice) -> list[_T]: ...
-    def __getitem__(self, place: int | slice) -> _T | list[_T]:
-        """Return the item at a place, or those of a slice."""
-        return self._items[place]
+    def __getitem__(self, index: slice) -> list[_T]: ...
+    def __getitem__(self, index: int | slice) -> _T | list[_T]:
+        """Return the item at an index, or those of a slice."""
+        return self._items[index]

@@ -63,7 +63,7 @@ class _Keyword:
     """A word with its other forms: as first written, where, how often, and whether it looks like a name."""
 
     tag: str
-    place: int
+    position: int
     times: int = 0
     is_name: bool = False
 
@@ -81,14 +81,14 @@ def concept_tags(text: str) -> tuple[str, ...]:
     """
     compounds: dict[str, None] = {}
     keywords: dict[int, _Keyword] = {}
-    for place, (tag, is_compound, is_name) in enumerate(_candidates(_readable(text))):
+    for position, (tag, is_compound, is_name) in enumerate(_candidates(_readable(text))):
         if is_compound:
             compounds[tag] = None
             continue
-        keyword = keywords.setdefault(hash_of(tag), _Keyword(tag, place))
+        keyword = keywords.setdefault(hash_of(tag), _Keyword(tag, position))
         keyword.times += 1
         keyword.is_name = keyword.is_name or is_name
-    ranked = sorted(keywords.values(), key=lambda keyword: (-keyword.weight, keyword.place))
+    ranked = sorted(keywords.values(), key=lambda keyword: (-keyword.weight, keyword.position))
     return tuple(dict.fromkeys([*compounds, *(keyword.tag for keyword in ranked)]))[:MAX_TAGS]
 
 
@@ -103,7 +103,7 @@ def _candidates(text: str) -> Iterator[tuple[str, bool, bool]]:
         if found.lastgroup == "cjk":
             yield from ((word, False, False) for word in _cjk_words(written))
             continue
-        tag = _lower(written)
+        tag = _folded(written)
         if found.lastgroup == "compound":
             if _is_compound(tag):
                 yield tag, True, False
@@ -113,7 +113,7 @@ def _candidates(text: str) -> Iterator[tuple[str, bool, bool]]:
             yield tag, False, _is_name(written, text[max(0, found.start() - 8) : found.start()])
 
 
-def _lower(token: str) -> str:
+def _folded(token: str) -> str:
     """Return a token in lower case and NFKC; for a few characters one undoes the other, so it is applied twice."""
     lower = unicodedata.normalize("NFKC", token.lower())
     return lower if lower == lower.lower() else unicodedata.normalize("NFKC", lower.lower())
@@ -162,7 +162,7 @@ def _cjk_words(run: str) -> Iterator[str]:
         if MIN_CHARACTERS_CJK <= len(part) <= _HAN_WORD_CHARACTERS:
             yield part
         elif len(part) > _HAN_WORD_CHARACTERS:
-            yield from (part[place : place + 2] for place in range(len(part) - 1))
+            yield from (part[position : position + 2] for position in range(len(part) - 1))
 
 
 def _is_cjk(tag: str) -> bool:

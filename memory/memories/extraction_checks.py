@@ -23,7 +23,7 @@ from memory.memories.extraction_window import ExtractionRules, Window
 from memory.memories.findings import Finding
 from memory.memories.patterns.requests import says_everywhere
 from memory.memories.patterns.sentences import without_foreign
-from memory.memories.secrets import holds_secret_of, looks_secret
+from memory.memories.secrets import looks_secret, repeats_secret_of
 from memory.memories.stop_words import STOP_WORDS
 from reverie.clock import to_micros
 from reverie.contract import MAX_TAG_CHARACTERS
@@ -90,7 +90,7 @@ def _rejection(
         return "not_confident"
     fields = [content, *filter(None, (extracted.category, extracted.key, extracted.value, extracted.subject))]
     whole = "\n".join([*fields, *extracted.tags])
-    if looks_secret(whole) is not None or any(holds_secret_of(whole, message.content) for message in evidence):
+    if looks_secret(whole) is not None or any(repeats_secret_of(whole, message.content) for message in evidence):
         return "secret"
     if _COMMAND.search(content):
         return "command"

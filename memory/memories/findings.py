@@ -12,7 +12,7 @@ from blake3 import blake3
 from memory.conversion import convert
 from memory.memories.patterns import find_statements
 from memory.memories.patterns.sentences import is_game
-from memory.memories.secrets import holds_secret_of, looks_secret
+from memory.memories.secrets import looks_secret, repeats_secret_of
 from storage.memories.extraction import SourceMessage
 from storage.memories.records import Lifetime, MemoryKind, Tier
 
@@ -69,7 +69,7 @@ def found_by_patterns(
         for statement in find_statements(message.content, at=message.created_at) if not in_game else ():
             expired = statement.expires_at is not None and statement.expires_at <= now
             is_secret = looks_secret(f"{statement.content}\n{statement.quote}") is not None
-            if not (expired or is_secret or holds_secret_of(statement.content, message.content)):
+            if not (expired or is_secret or repeats_secret_of(statement.content, message.content)):
                 yield convert(statement, Finding, message=message, evidence=(message.id,), method="patterns")
 
 

@@ -37,7 +37,7 @@ def numbers(text: str) -> Iterator[Secret]:
 
 def _passes_luhn(digits: str) -> bool:
     """Return whether the check digit of a card number is right (ISO/IEC 7812-1, annex B)."""
-    doubled = [int(digit) * (1 + place % 2) for place, digit in enumerate(reversed(digits))]
+    doubled = [int(digit) * (1 + position % 2) for position, digit in enumerate(reversed(digits))]
     return sum(number - 9 if number > 9 else number for number in doubled) % 10 == 0 and len(set(digits)) > 1
 
 
@@ -48,7 +48,7 @@ def _iban_length(text: str) -> int:
     """
     if sum(map(str.isdigit, text)) < _MIN_IBAN_DIGITS:
         return 0
-    ends = [place for place in range(15, len(text) + 1) if place == len(text) or not text[place].isalnum()]
+    ends = [position for position in range(15, len(text) + 1) if position == len(text) or not text[position].isalnum()]
     for end in reversed(ends):
         compact = "".join(filter(str.isalnum, text[:end]))
         if len(compact) >= 15 and int("".join(str(int(c, 36)) for c in compact[4:] + compact[:4])) % 97 == 1:

@@ -78,7 +78,7 @@ def redacted(text: str) -> str:
     return "".join([*pieces, text[end:]])
 
 
-def holds_secret_of(text: str, source: str) -> bool:
+def repeats_secret_of(text: str, source: str) -> bool:
     """Return whether a text repeats a secret of its source, in which other words may identify it as one."""
     return any(source[found.start : found.end] in text for found in secrets_in(source))
 
@@ -181,8 +181,8 @@ def _is_password(value: str, *, quoted: bool, word_is_enough: bool) -> bool:
 def _phrases(text: str) -> Iterator[Secret]:
     for found in forms.PASSPHRASE.finditer(text):
         words = list(re.finditer(r"\S+", found["words"]))
-        alone = [_bare(word.group()) for word in words]
-        ends = next((place for place, word in enumerate(alone) if word in _NOT_IN_A_PHRASE), len(words))
+        alone = [_stripped(word.group()) for word in words]
+        ends = next((position for position, word in enumerate(alone) if word in _NOT_IN_A_PHRASE), len(words))
         # If text follows ("... for the wallet"), it may be a sentence about a phrase: only a longer one is a secret.
         if found["weak"]:
             min_words = _MIN_WALLET_WORDS
@@ -193,7 +193,7 @@ def _phrases(text: str) -> Iterator[Secret]:
             yield Secret(start, start + words[ends - 1].end(), "passphrase")
 
 
-def _bare(word: str) -> str:
+def _stripped(word: str) -> str:
     return word.lower().strip(",\"'`\u201c\u201d")
 
 
@@ -219,7 +219,11 @@ def _assignments(text: str) -> Iterator[Secret]:
         if _is_mixed(found.group(1)) and not forms.HARMLESS.match(found.group(1)):
             yield Secret(*found.span(1), "secret value")
     for found in forms.CAPITALS.finditer(text):
-        if _is_mixed(found.group(1)) and _bits(found.group(1)) > _RANDOM_BITS - 0.5 and not _CODE.match(found.group(1)):
+        if (
+            _is_mixed(found.group(1))
+            and _entropy_bits(found.group(1)) > _RANDOM_BITS - 0.5
+            and not _CODE.match(found.group(1))
+        ):
             yield Secret(*found.span(1), "secret value")
 
 
@@ -231,8 +235,8 @@ def _random_tokens(text: str) -> Iterator[Secret]:
         classes = {_class_of(character) for character in token}
         if (
             {"lower", "upper", "digit"} <= classes
-            and _changes(token) >= _RANDOM_CHANGES
-            and _bits(token) >= _RANDOM_BITS
+            and _kind_change_share(token) >= _RANDOM_CHANGES
+            and _entropy_bits(token) >= _RANDOM_BITS
         ):
             yield Secret(*found.span(), "high-entropy token")
 
@@ -245,7 +249,7 @@ def _class_of(character: str) -> str:
     return "digit" if character.isdigit() else "symbol"
 
 
-def _changes(token: str) -> float:
+def _kind_change_share(token: str) -> float:
     """Return the share of neighbouring letters and digits that are of different kinds."""
     kinds = [_class_of(character) for character in token]
     pairs = [(one, other) for one, other in pairwise(kinds) if "symbol" not in (one, other)]
@@ -258,7 +262,7 @@ def _is_mixed(value: str) -> bool:
     return has_both and len(set(value)) > _MIN_DISTINCT_CHARACTERS
 
 
-def _bits(value: str) -> float:
+def _entropy_bits(value: str) -> float:
     """Return the Shannon entropy of the characters, in bits per character."""
     counts = Counter(value).values()
     return -sum(count / len(value) * math.log2(count / len(value)) for count in counts)

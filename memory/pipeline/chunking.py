@@ -152,10 +152,10 @@ def cut(source: SourceText) -> list[NewChunk]:
         NewChunk(
             text=text,
             content_hash=blake3(f"{source.role}\x1f{text}".encode()).digest(16),
-            lead=question if place == 0 else "",
+            lead=question if position == 0 else "",
             speaker=source.name or _speaker_label(body),
         )
-        for place, text in enumerate(texts)
+        for position, text in enumerate(texts)
     ]
 
 

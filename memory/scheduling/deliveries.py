@@ -64,8 +64,8 @@ def _push_in(store: Store, pushing: Pushing, run: LoopRun) -> None:
     def push() -> Counter[str]:
         return push_due(store, pushing, has_time=lambda: run.has_time() and time.monotonic() < turn_ends)
 
-    with ThreadPoolExecutor(max_workers=pushing.at_once) as pushers:
-        for pushed in [pushers.submit(push) for _ in range(pushing.at_once)]:
+    with ThreadPoolExecutor(max_workers=pushing.max_concurrent) as pushers:
+        for pushed in [pushers.submit(push) for _ in range(pushing.max_concurrent)]:
             run.counts.update(pushed.result())
 
 

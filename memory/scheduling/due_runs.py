@@ -28,14 +28,14 @@ from storage.transaction import Transaction
 # the first that begins claims the run, and the second skips it.
 LOST_AFTER_SECONDS: Final = 15
 # The same while tasks wait in the queue, where this one probably waits, too.
-LOST_IN_A_QUEUE_AFTER_SECONDS: Final = 120
+LOST_IN_QUEUE_AFTER_SECONDS: Final = 120
 # A run fails after this many workers died while executing it: it is probably what kills them.
 MAX_CRASHES: Final = 5
 # A database that another process locks for longer is left to the next sweep: the others must not wait for it.
 LOCK_WAIT_SECONDS: Final = 1.0
 # Rows in one transaction: if 1,000 are due at once, the first are executed while the last are being claimed.
 _BATCH: Final = 100
-# Checks in a row that find something due; the next sweep continues.
+# The limit of consecutive checks that find something due; the next sweep continues.
 _MAX_ROUNDS: Final = 20
 
 
@@ -72,7 +72,7 @@ def fire_due(
     """
 
     def next_job() -> LoopJob:
-        lost_after = LOST_IN_A_QUEUE_AFTER_SECONDS if tasks_wait() else LOST_AFTER_SECONDS
+        lost_after = LOST_IN_QUEUE_AFTER_SECONDS if tasks_wait() else LOST_AFTER_SECONDS
 
         def fire_in(store: Store, run: LoopRun) -> None:
             recovered = recover_runs(store, rules=rules, now=loop.now(), clock=loop.clock(), lost_after=lost_after)
@@ -187,4 +187,4 @@ def _recover(tx: Transaction, run: OpenRun, rules: ScheduleRules, now: int, cloc
         end_run(rows, record, RunResult("failed", error=error), now=now, rules=rules)
     else:
         # Marked as sent so long ago that another task is sent at once, whether tasks wait in the queue or not.
-        tx.open_runs.requeue(run, clock=clock, sent_at=clock - LOST_IN_A_QUEUE_AFTER_SECONDS * 1_000_000)
+        tx.open_runs.requeue(run, clock=clock, sent_at=clock - LOST_IN_QUEUE_AFTER_SECONDS * 1_000_000)

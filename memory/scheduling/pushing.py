@@ -45,7 +45,7 @@ Push = Callable[[str, Reminder | Notification], None]
 class Pushing:
     """How to push: the function, the maximum seconds of one push, and the clocks in microseconds.
 
-    `now` is the time that reminders are due by, `clock` the machine's, for leases. `at_once` is the number of pushes
+    `now` is the time that reminders are due by, `clock` the machine's, for leases. `max_concurrent` limits the pushes
     under way at the same time in one store.
     """
 
@@ -53,7 +53,7 @@ class Pushing:
     seconds: float
     now: Callable[[], int]
     clock: Callable[[], int]
-    at_once: int = 1
+    max_concurrent: int = 1
 
 
 def push_due(store: Store, pushing: Pushing, *, has_time: Callable[[], bool]) -> Counter[str]:

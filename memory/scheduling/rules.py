@@ -122,9 +122,9 @@ def effects_of(
     if _notifies(schedule, result):
         effects.notifications.append(_run_notification(schedule, run, result.status, summary))
     if result.status in _FAILURES and failures == rules.alert_after_failures and schedule.policy != "never":
-        effects.notifications.append(_alert(schedule, run, failures, summary))
+        effects.notifications.append(_alert_notification(schedule, run, failures, summary))
     if values.get("status") == "disabled":
-        effects.notifications.append(_disabled(schedule, run, failures, summary))
+        effects.notifications.append(_disabled_notification(schedule, run, failures, summary))
     return effects
 
 
@@ -137,7 +137,9 @@ def read_cadence(schedule: ScheduleRecord) -> Cadence:
 def disable(schedule: ScheduleRecord, reason: str) -> Effects:
     """Return the effects of disabling a schedule that cannot fire any more, with a notification."""
     values = {"status": "disabled", "next_run_at": None}
-    return Effects(values, [_disabled(schedule, None, schedule.consecutive_failures, summary_of(readable(reason)))])
+    return Effects(
+        values, [_disabled_notification(schedule, None, schedule.consecutive_failures, summary_of(readable(reason)))]
+    )
 
 
 def _one_shot_time(schedule: ScheduleRecord) -> int | None:
@@ -189,12 +191,14 @@ def _run_notification(schedule: ScheduleRecord, run: RunRecord, status: RunStatu
     )
 
 
-def _alert(schedule: ScheduleRecord, run: RunRecord, failures: int, summary: str) -> NewNotification:
+def _alert_notification(schedule: ScheduleRecord, run: RunRecord, failures: int, summary: str) -> NewNotification:
     title = f"{_display_name(schedule)} has failed {failures} times in a row"
     return _notification(schedule, run, "alert", title, summary, None)
 
 
-def _disabled(schedule: ScheduleRecord, run: RunRecord | None, failures: int, summary: str) -> NewNotification:
+def _disabled_notification(
+    schedule: ScheduleRecord, run: RunRecord | None, failures: int, summary: str
+) -> NewNotification:
     title = f"{_display_name(schedule)} is disabled"
     title += f" after {failures} failures in a row" if failures > 1 else ""
     body = f"{summary}\nResume it once this is fixed.".strip()

@@ -116,34 +116,37 @@ def _select(passages: Sequence[Passage], limit_tokens: int, counter: TokenCounte
         return []
     ranked = _rank(passages, counter)
     selected = _select_per_stretch(ranked, limit_tokens)
-    room = limit_tokens - sum(ranked.tokens[place] for place in selected)
+    room = limit_tokens - sum(ranked.tokens[position] for position in selected)
     _fill(ranked, range(len(passages)), room, selected)
-    return [passages[place] for place in sorted(selected)]
+    return [passages[position] for position in sorted(selected)]
 
 
 def _select_per_stretch(ranked: _Ranked, limit_tokens: int) -> list[int]:
     """Return the best of each stretch within its share; a share too small for a line is added to the next one."""
     stretches: dict[int, list[int]] = {}
-    for place, passage in enumerate(ranked.passages):
-        stretches.setdefault(passage.stretch, []).append(place)
-    weights = [math.sqrt(sum(len(ranked.passages[place].text) for place in places)) for places in stretches.values()]
+    for position, passage in enumerate(ranked.passages):
+        stretches.setdefault(passage.stretch, []).append(position)
+    weights = [
+        math.sqrt(sum(len(ranked.passages[position].text) for position in positions))
+        for positions in stretches.values()
+    ]
     selected: list[int] = []
     allowed, used = 0.0, 0
-    for places, weight in zip(stretches.values(), weights, strict=True):
+    for positions, weight in zip(stretches.values(), weights, strict=True):
         allowed += limit_tokens * weight / sum(weights)
         before = len(selected)
-        _fill(ranked, places, int(allowed - used), selected)
-        used += sum(ranked.tokens[place] for place in selected[before:])
+        _fill(ranked, positions, int(allowed - used), selected)
+        used += sum(ranked.tokens[position] for position in selected[before:])
     return selected
 
 
-def _fill(ranked: _Ranked, places: Sequence[int], room: int, selected: list[int]) -> None:
-    """Add the best of these places to `selected` one by one while they fit, each compared with those before it."""
+def _fill(ranked: _Ranked, positions: Sequence[int], room: int, selected: list[int]) -> None:
+    """Add the best of these positions to `selected` one by one while they fit, each compared with those before it."""
     known = set(selected)
-    candidates = [place for place in places if place not in known]
+    candidates = [position for position in positions if position not in known]
     min_score = _MIN_SCORE_SHARE * float(ranked.scores.max())
     while candidates:
-        fitting = [place for place in candidates if ranked.tokens[place] <= room]
+        fitting = [position for position in candidates if ranked.tokens[position] <= room]
         if not fitting:
             return
         nearest = (
@@ -158,7 +161,7 @@ def _fill(ranked: _Ranked, places: Sequence[int], room: int, selected: list[int]
         if value[best] <= 0:
             return
         selected.append(fitting[best])
-        candidates = [place for place in fitting if place != fitting[best]]
+        candidates = [position for position in fitting if position != fitting[best]]
         room -= ranked.tokens[fitting[best]]
 
 
@@ -200,7 +203,7 @@ def _word_similarity(words: Sequence[Sequence[str]]) -> Floats:
     """Return the similarity of sentences by their words: the cosine of weights in which rare words count more."""
     counts = [Counter(hash_of(word) for word in found) for found in words]
     holders = Counter(key for count in counts for key in count)
-    columns = {key: place for place, key in enumerate(holders)}
+    columns = {key: position for position, key in enumerate(holders)}
     matrix = np.zeros((len(words), max(1, len(columns))), np.float32)
     for row, count in enumerate(counts):
         for key, times in count.items():

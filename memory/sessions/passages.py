@@ -73,8 +73,8 @@ def passages_of_lines(lines: Sequence[Line]) -> list[Passage]:
     """Return the lines of a summary as passages, to condense it further."""
     known = frozenset(name for line in lines for name in line.speaker.split())
     return [
-        Passage(line, line.text, _LINE_IMPORTANCE, place // _STRETCH_MESSAGES, is_question(line.text), known)
-        for place, line in enumerate(lines)
+        Passage(line, line.text, _LINE_IMPORTANCE, position // _STRETCH_MESSAGES, is_question(line.text), known)
+        for position, line in enumerate(lines)
     ]
 
 
@@ -100,9 +100,9 @@ def _passages(
             continue
         speaker = speaker_label(message.name or message.role)
         sentences = split_sentences(_without_secrets(message.content))
-        for place, sentence in enumerate(sentences):
+        for position, sentence in enumerate(sentences):
             words = len(words_of(sentence))
-            answered = question if place == 0 and asker != speaker and words <= _SHORT_ANSWER_WORDS else ""
+            answered = question if position == 0 and asker != speaker and words <= _SHORT_ANSWER_WORDS else ""
             if words < min_words and not (answered and words):
                 continue
             label = f'{speaker}, asked "{answered}"' if answered else speaker
@@ -141,9 +141,9 @@ def _stretches(messages: Sequence[MessageRecord]) -> list[int]:
     """Return the stretch number of each message: a pause starts a new one, and so does every tenth message."""
     found: list[int] = []
     length = 0
-    for place, message in enumerate(messages):
-        paused = place > 0 and message.created_at - messages[place - 1].created_at > _PAUSE_MICROS
-        starts = place == 0 or paused or length == _STRETCH_MESSAGES
+    for position, message in enumerate(messages):
+        paused = position > 0 and message.created_at - messages[position - 1].created_at > _PAUSE_MICROS
+        starts = position == 0 or paused or length == _STRETCH_MESSAGES
         length = 1 if starts else length + 1
         found.append((found[-1] if found else -1) + starts)
     return found

@@ -87,7 +87,7 @@ def _first_that_fits(messages: Sequence[MessageRecord], tokens: Sequence[int], r
 def _last_exchange(messages: Sequence[MessageRecord]) -> list[MessageRecord]:
     """Return the newest message, with the earlier ones of its exchange."""
     allowed = valid_starts(messages)
-    first = next((place for place in range(len(messages) - 1, -1, -1) if allowed[place]), len(messages))
+    first = next((position for position in range(len(messages) - 1, -1, -1) if allowed[position]), len(messages))
     return list(messages[first:])
 
 
@@ -112,8 +112,8 @@ def _shorten(messages: list[MessageRecord], counter: TokenCounter, room: int) ->
 def _cut_level(sizes: Sequence[int], room: int) -> int:
     """Return the highest limit per size at which their sum fits into the room."""
     left, level = room, 0
-    for place, size in enumerate(sorted(sizes)):
-        level = left // (len(sizes) - place)
+    for position, size in enumerate(sorted(sizes)):
+        level = left // (len(sizes) - position)
         if size > level:
             return level
         left -= size

@@ -13,7 +13,7 @@ from itertools import accumulate
 from typing import Final
 
 # Messages shrink to a fifth, unless there is less room than that for the summary.
-SHRINK: Final = 5
+SHRINK_FACTOR: Final = 5
 # A line or two: less says nothing.
 MIN_TOKENS: Final = 48
 # Five or six lines. A short conversation shrinks less, to two thirds: it may have nothing but small talk to lose.
@@ -75,7 +75,7 @@ class Usage:
         return self._sums[count]
 
     @cached_property
-    def cuts(self) -> list[int]:
+    def allowed_counts(self) -> list[int]:
         """How many of the oldest messages may go: up to each valid start, never all of them."""
         return [count for count in range(1, len(self.message_tokens)) if self.valid_starts[count]]
 
@@ -108,7 +108,7 @@ def compaction_count(usage: Usage, budget: int, rules: CompactionRules) -> int:
     while kept_from and kept_tokens < rules.keep_recent_tokens:
         kept_from -= 1
         kept_tokens += usage.message_tokens[kept_from]
-    return next((cut for cut in reversed(usage.cuts) if cut <= kept_from), 0)
+    return next((cut for cut in reversed(usage.allowed_counts) if cut <= kept_from), 0)
 
 
 def count_to_reach(usage: Usage, tokens: float) -> int:
@@ -119,17 +119,21 @@ def count_to_reach(usage: Usage, tokens: float) -> int:
     """
     if usage.total_tokens <= tokens:
         return 0
-    enough = next((cut for cut in usage.cuts if usage.tokens_after(cut) <= tokens), None)
+    enough = next((cut for cut in usage.allowed_counts if usage.tokens_after(cut) <= tokens), None)
     if enough is not None:
         return enough
-    return usage.cuts[-1] if usage.cuts and usage.tokens_after(usage.cuts[-1]) < usage.total_tokens else 0
+    return (
+        usage.allowed_counts[-1]
+        if usage.allowed_counts and usage.tokens_after(usage.allowed_counts[-1]) < usage.total_tokens
+        else 0
+    )
 
 
 def limit_count(usage: Usage, count: int, tokens: int) -> int:
     """Reduce a count of oldest messages to at most `tokens`, without splitting an exchange; one exchange at least."""
     if usage.oldest_tokens(count) <= tokens:
         return count
-    cuts = [cut for cut in usage.cuts if cut < count] or [count]
+    cuts = [cut for cut in usage.allowed_counts if cut < count] or [count]
     return next((cut for cut in reversed(cuts) if usage.oldest_tokens(cut) <= tokens), cuts[0])
 
 
@@ -140,7 +144,7 @@ def max_summary_tokens(limit: int, budget: int) -> int:
 
 def new_part_tokens(summary_tokens: int, condensed_tokens: int, limit: int) -> int:
     """Return the tokens to append for `condensed_tokens`: a fifth, within the free room or half the limit."""
-    target = max(MIN_TOKENS, condensed_tokens // SHRINK, min(SHORT_TOKENS, condensed_tokens * 2 // 3))
+    target = max(MIN_TOKENS, condensed_tokens // SHRINK_FACTOR, min(SHORT_TOKENS, condensed_tokens * 2 // 3))
     return max(1, min(target, max(limit - summary_tokens, limit // 2)))
 
 

@@ -63,7 +63,7 @@ class _Steps:
                 sweeps = self._sweeps(tx)
                 reasons = [(memory.row_id, reason(memory)) for memory in self._current(sweeps, batch)]
                 removals = [(row, why) for row, why in reasons if why]
-                sweeps.remove(removals, self._curation(action))
+                sweeps.remove(removals, self._curation_batch(action))
             self._run.counts[count] += len(removals)
 
     def promote(self, memories: Sequence[MemoryOutline]) -> None:
@@ -73,7 +73,7 @@ class _Steps:
                 sweeps = self._sweeps(tx)
                 reasons = [(memory, self._reason_to_promote(memory)) for memory in self._current(sweeps, batch)]
                 promotions = [(memory, why) for memory, why in reasons if why]
-                sweeps.promote(promotions, self._curation(PROMOTE))
+                sweeps.promote(promotions, self._curation_batch(PROMOTE))
             self._run.counts["promoted"] += len(promotions)
 
     def merge(self, merges: Sequence[Merge]) -> None:
@@ -83,7 +83,7 @@ class _Steps:
                 rows = {row for merge in batch for row in (merge.survivor, merge.duplicate)}
                 records = tx.for_agent(self._agent).memories.by_rows(sorted(rows))
                 done = list(_merged(batch, records))
-                self._sweeps(tx).merge(done, self._curation(MERGE))
+                self._sweeps(tx).merge(done, self._curation_batch(MERGE))
             self._run.counts["merged"] += len(done)
 
     def cap(self, memories: Sequence[MemoryOutline]) -> None:
@@ -95,7 +95,7 @@ class _Steps:
                 current = self._current(sweeps, batch)
                 removable = [memory for memory in current if self._is_removable(memory, planned[memory.row_id])]
                 removals = list(self._excess(sweeps, removable))
-                sweeps.remove(removals, self._curation(CAP))
+                sweeps.remove(removals, self._curation_batch(CAP))
             self._run.counts["capped"] += len(removals)
 
     def reason_to_expire(self, memory: MemoryOutline) -> str:
@@ -145,7 +145,7 @@ class _Steps:
     def _sweeps(self, tx: Transaction) -> MemorySweeps:
         return MemorySweeps(tx.connection, self._agent)
 
-    def _curation(self, action: str) -> CurationBatch:
+    def _curation_batch(self, action: str) -> CurationBatch:
         return CurationBatch(self._run.job, action, self._run.now)
 
     @staticmethod

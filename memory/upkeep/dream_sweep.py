@@ -119,7 +119,9 @@ def find_candidates(run: JobRun, agent: str, rules: DreamRules) -> list[Candidat
         for source, tally in tallies.items()
         if (signals := tally.signals(now=run.now, kind=source.kind)).pass_gates(rules)
     ]
-    return sorted(found, key=lambda one: (-one.signals.score, -one.signals.last_at, one.source.id))
+    return sorted(
+        found, key=lambda candidate: (-candidate.signals.score, -candidate.signals.last_at, candidate.source.id)
+    )
 
 
 def memory_id_of(agent: str, message_id: str) -> str:
@@ -159,18 +161,20 @@ def _choose(run: JobRun, agent: str, candidates: Sequence[Candidate], limit: int
         batch = candidates[first : first + _READ_BATCH]
         with run.store.reading() as tx:
             rows = tx.for_agent(agent)
-            excluded = undone | rows.dreams.promoted([_memory_id(agent, one) for one in batch])
-            memories = rows.memories.by_rows([one.source.memory_row for one in batch if one.source.memory_row])
+            excluded = undone | rows.dreams.promoted([_memory_id(agent, candidate) for candidate in batch])
+            memories = rows.memories.by_rows(
+                [candidate.source.memory_row for candidate in batch if candidate.source.memory_row]
+            )
             messages = rows.messages.with_ids([*_message_ids(batch), *_sources_of(memories.values())])
             preceding = rows.messages.preceding_texts(_message_ids(batch))
-        for one in batch:
-            if _memory_id(agent, one) in excluded:
+        for candidate in batch:
+            if _memory_id(agent, candidate) in excluded:
                 continue
-            refusal = _refuse(one, memories, messages, preceding, run.now)
+            refusal = _refuse(candidate, memories, messages, preceding, run.now)
             if refusal is not None:
                 run.counts[f"left_out_{refusal}"] += 1
                 continue
-            chosen.append(one)
+            chosen.append(candidate)
             if len(chosen) == limit:
                 return chosen
     return chosen
@@ -181,7 +185,7 @@ def _memory_id(agent: str, candidate: Candidate) -> str:
 
 
 def _message_ids(candidates: Sequence[Candidate]) -> list[str]:
-    return [one.source.id for one in candidates if one.is_message]
+    return [candidate.source.id for candidate in candidates if candidate.is_message]
 
 
 def _sources_of(memories: Any) -> list[str]:
@@ -189,17 +193,17 @@ def _sources_of(memories: Any) -> list[str]:
 
 
 def _refuse(
-    one: Candidate,
+    candidate: Candidate,
     memories: dict[int, MemoryRecord],
     messages: dict[str, MessageRecord],
     preceding: dict[str, str],
     now: int,
 ) -> str | None:
     """Return why a candidate must not be promoted, or None."""
-    if one.source.memory_row is None:
-        message = messages.get(one.source.id)
-        return "gone" if message is None else refuse_message(message, preceding.get(one.source.id, ""))
-    memory = memories.get(one.source.memory_row)
+    if candidate.source.memory_row is None:
+        message = messages.get(candidate.source.id)
+        return "gone" if message is None else refuse_message(message, preceding.get(candidate.source.id, ""))
+    memory = memories.get(candidate.source.memory_row)
     if memory is None or not memory.active:
         return "gone"
     if not is_lasting(memory, now):
@@ -207,40 +211,40 @@ def _refuse(
     return refuse_memory(memory, messages.get(memory.source_message or ""))
 
 
-def _promote(tx: Transaction, agent: str, one: Candidate, now: int) -> Phase | None:
+def _promote(tx: Transaction, agent: str, candidate: Candidate, now: int) -> Phase | None:
     """Promote a candidate, unless it was promoted, forgotten or rewritten since it was chosen."""
     rows = tx.for_agent(agent)
-    memory_id = _memory_id(agent, one)
+    memory_id = _memory_id(agent, candidate)
     if rows.dreams.promoted([memory_id]):
         return None
-    return _make(tx, rows, one, memory_id, now) if one.is_message else _keep(tx, rows, one, now)
+    return _make(tx, rows, candidate, memory_id, now) if candidate.is_message else _keep(tx, rows, candidate, now)
 
 
-def _keep(tx: Transaction, rows: AgentRepositories, one: Candidate, now: int) -> Phase | None:
-    memory = rows.memories.find(one.source.id)
+def _keep(tx: Transaction, rows: AgentRepositories, candidate: Candidate, now: int) -> Phase | None:
+    memory = rows.memories.find(candidate.source.id)
     if (
         memory is None
         or not is_lasting(memory, now)
         or refuse_memory(memory, _source_message(rows, memory)) is not None
     ):
         return None
-    draft = EntryDraft(one.signals.explanation, memories=[memory.id])
+    draft = EntryDraft(candidate.signals.explanation, memories=[memory.id])
     with tx.curation.entry(draft, job=DREAM_SWEEP, agent=rows.agent, action=ACTION, at=now):
         rows.memories.change(memory.row_id, now=now, lifetime="long_term", concept_tags=concept_tags(memory.content))
-        _add_to_ledger(rows, memory.id, one.signals, "kept", now)
+        _add_to_ledger(rows, memory.id, candidate.signals, "kept", now)
     return "kept"
 
 
-def _make(tx: Transaction, rows: AgentRepositories, one: Candidate, memory_id: str, now: int) -> Phase | None:
-    message = rows.messages.with_ids([one.source.id]).get(one.source.id)
-    preceding_text = rows.messages.preceding_texts([one.source.id]).get(one.source.id, "")
+def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory_id: str, now: int) -> Phase | None:
+    message = rows.messages.with_ids([candidate.source.id]).get(candidate.source.id)
+    preceding_text = rows.messages.preceding_texts([candidate.source.id]).get(candidate.source.id, "")
     if message is None or refuse_message(message, preceding_text) is not None:
         return None
-    found = rows.chunk_sources.texts([one.chunk_id]).get(one.chunk_id)
+    found = rows.chunk_sources.texts([candidate.chunk_id]).get(candidate.chunk_id)
     if found is None or found.id != message.id:
         return None
     session = rows.sessions.get(message.session)
-    draft = EntryDraft(one.signals.explanation, memories=[memory_id])
+    draft = EntryDraft(candidate.signals.explanation, memories=[memory_id])
     with tx.curation.entry(draft, job=DREAM_SWEEP, agent=rows.agent, action=ACTION, at=now):
         memory = rows.memories.add(
             NewMemory(
@@ -261,9 +265,9 @@ def _make(tx: Transaction, rows: AgentRepositories, one: Candidate, memory_id: s
             now=now,
         )
         # Carry over the recalls of the message: else the memory would decay from the day of the message.
-        accessed_at = max(memory.accessed_at, one.signals.last_at)
-        rows.memories.change(memory.row_id, now=now, access_count=one.signals.hits, accessed_at=accessed_at)
-        _add_to_ledger(rows, memory_id, one.signals, "made", now)
+        accessed_at = max(memory.accessed_at, candidate.signals.last_at)
+        rows.memories.change(memory.row_id, now=now, access_count=candidate.signals.hits, accessed_at=accessed_at)
+        _add_to_ledger(rows, memory_id, candidate.signals, "made", now)
     return "made"
 
 

@@ -93,13 +93,13 @@ def _compare_all(vectors: Vectors, threshold: float, free: NDArray[np.bool_]) ->
         if not rows.size:
             continue
         cosines = vectors[rows] @ vectors[start:].T
-        for place, row in enumerate(rows):
+        for position, row in enumerate(rows):
             if not free[row]:  # taken by an earlier row of this block
                 continue
             later = row - start + 1
-            near = np.flatnonzero(cosines[place, later:] > threshold - _SLACK) + later
+            near = np.flatnonzero(cosines[position, later:] > threshold - _SLACK) + later
             if near.size:
-                yield int(row), _above_threshold(vectors, int(row), near + start, cosines[place, near], threshold)
+                yield int(row), _above_threshold(vectors, int(row), near + start, cosines[position, near], threshold)
 
 
 def _pairs_by_bands(vectors: Vectors, threshold: float) -> NDArray[np.int64] | None:
@@ -155,8 +155,8 @@ def _compare_pairs(vectors: Vectors, pairs: NDArray[np.int64], threshold: float)
     near = cosines > threshold - _SLACK
     first, second, cosines = first[near], second[near], cosines[near]
     rows, starts = np.unique(first, return_index=True)
-    for place, row in enumerate(rows.tolist()):
-        part = slice(starts[place], starts[place + 1] if place + 1 < len(rows) else None)
+    for position, row in enumerate(rows.tolist()):
+        part = slice(starts[position], starts[position + 1] if position + 1 < len(rows) else None)
         yield row, _above_threshold(vectors, row, second[part], cosines[part], threshold)
 
 

@@ -184,12 +184,12 @@ def _to_commit(commit: Commit) -> notebook_types.Commit:
     )
 
 
-def _to_promotion(one: Promotion, memory: MemoryRecord | None) -> notebook_types.Promotion:
+def _to_promotion(promotion: Promotion, memory: MemoryRecord | None) -> notebook_types.Promotion:
     return notebook_types.Promotion(
-        memory=one.memory_id,
-        at=from_micros(one.promoted_at),
-        score=one.score,
-        phase=one.phase,
+        memory=promotion.memory_id,
+        at=from_micros(promotion.promoted_at),
+        score=promotion.score,
+        phase=promotion.phase,
         kind=memory.kind if memory is not None else None,
         content=memory.content if memory is not None else None,
     )

@@ -100,11 +100,11 @@ def _memory_file(agent: str, promoted: Sequence[PromotedMemory], limit: int) -> 
     return _capped(head, [_memory_line(one) for one in promoted], limit) if promoted else ""
 
 
-def _memory_line(one: PromotedMemory) -> str:
-    tags = ", ".join(on_one_line(tag, _LABEL_CHARACTERS) for tag in one.memory.concept_tags)
+def _memory_line(promoted: PromotedMemory) -> str:
+    tags = ", ".join(on_one_line(tag, _LABEL_CHARACTERS) for tag in promoted.memory.concept_tags)
     about = f" ({tags})" if tags else ""
-    day = rfc3339(one.promotion.promoted_at)[:10]
-    return f"- {day} · {one.memory.kind} · {on_one_line(one.memory.content)}{about}\n"
+    day = rfc3339(promoted.promotion.promoted_at)[:10]
+    return f"- {day} · {promoted.memory.kind} · {on_one_line(promoted.memory.content)}{about}\n"
 
 
 def _dreams_file(agent: str, ledger: Sequence[Promotion], limit: int) -> str:

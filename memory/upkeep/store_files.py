@@ -13,7 +13,7 @@ from memory.upkeep.curation import prune_log
 from reverie.errors import Conflict, ReverieError
 from storage.recall.reindex import reindex
 from storage.stores import Store, Stores
-from storage.upkeep.maintenance import optimize, wasted_vectors
+from storage.upkeep.maintenance import half_empty_vector_index, optimize
 from storage.upkeep.verify import verify
 
 # A task is killed at 300 s and loses its counts; the workspace in progress at this time has a minute to finish.
@@ -38,7 +38,7 @@ def optimize_stores(
         pruned = prune_recalls(store, now=now(), keep_days=recall_events_days)
         dropped = prune_log(store, now=now(), keep_days=curation_log_days)
         counts = {"recall_events_dropped": pruned, "curations_dropped": dropped, **optimize(store, now=now())}
-        if wasted_vectors(store) is not None:
+        if half_empty_vector_index(store) is not None:
             try:
                 counts["reindexed"] = reindex(store, "vector", now=now())
             except Conflict as error:  # a change of model is in progress, which makes a new index anyway
@@ -53,7 +53,7 @@ def verify_stores(stores: Stores, *, scope: JobScope = EVERYTHING) -> dict[str, 
 
     def verify_one(store: Store) -> dict[str, Any]:
         # Without the comparison word by word, which blocks writers: `reverie db verify` does that.
-        verdict = verify(store, hold_writers=False)
+        verdict = verify(store, block_writers=False)
         return {**verdict.counts, **({"wrong": verdict.wrong} if verdict.wrong else {})}
 
     return _for_each_store(stores, verify_one, scope)

@@ -35,7 +35,7 @@ from storage.sessions.summary_text import without_quoted
 from storage.stores import Store
 
 # Lines are counted in groups of about this many characters, so that not many more are counted than fit.
-_COUNTED_CHARACTERS: Final = 65_536
+_COUNT_GROUP_CHARACTERS: Final = 65_536
 # At most this fraction (1/n) of the room is for the summary, and for everything but the items: the turns come first.
 _SUMMARY_SHARE: Final = 4
 _FRAME_SHARE: Final = 2
@@ -156,7 +156,7 @@ def _costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
     group: list[str] = []
     for item in items:
         group.append(item_lines(item))
-        if sum(map(len, group)) >= _COUNTED_CHARACTERS:
+        if sum(map(len, group)) >= _COUNT_GROUP_CHARACTERS:
             yield from counter.count(group)
             group = []
     yield from counter.count(group)
@@ -200,7 +200,7 @@ def _refine(draft: _Draft, query: str, refiner: LanguageModel, counter: TokenCou
     Recent turns have no number, so a model cannot drop them.
     """
     optional = [item for item in in_document_order(draft.items) if item.kind != "recent"]
-    numbers = {item.key: place for place, item in enumerate(optional, start=1)}
+    numbers = {item.key: position for position, item in enumerate(optional, start=1)}
     if not numbers:
         return draft, 0, ""
     numbered = assemble(draft.frame, draft.items, numbers=numbers)

@@ -139,8 +139,8 @@ def in_document_order(items: Sequence[Item]) -> list[Item]:
     """Return memories, the narrowest tier first, and then turns, each kind by time."""
     memories = [item for tier in TIERS for item in items if item.tier == tier]
     turns = [item for item in items if item.tier is None]
-    places = {kind: place for place, kind in enumerate(_HEADINGS)}
-    return [*memories, *sorted(turns, key=lambda item: (places[item.kind], item.created_at, item.id))]
+    order = {kind: position for position, kind in enumerate(_HEADINGS)}
+    return [*memories, *sorted(turns, key=lambda item: (order[item.kind], item.created_at, item.id))]
 
 
 def headings(items: Sequence[Item]) -> str:

@@ -194,7 +194,7 @@ class AgentIndex:
     def _add(self, batch: Sequence[ForwardRow]) -> bytes:
         """Append rows to all columns; return their words, concatenated."""
         chunk_ids, threads, sequences, created_at, roles, speakers, words = zip(*batch, strict=True)
-        place = slice(self._rows, self._rows + len(batch))
+        new_rows = slice(self._rows, self._rows + len(batch))
         columns = {
             "chunk_ids": chunk_ids,
             "threads": threads,
@@ -207,7 +207,7 @@ class AgentIndex:
             "embedded": False,
         }
         for name, values in columns.items():
-            self._arrays[name][place] = values
+            self._arrays[name][new_rows] = values
         self._rows += len(batch)
         return b"".join(words)
 

@@ -26,10 +26,10 @@ class Segment:
 
     def of(self, word: int) -> slice:
         """Return the slice of a word's postings; an empty one for an unknown word."""
-        place = int(np.searchsorted(self.words, np.uint32(word)))
-        if place == len(self.words) or self.words[place] != word:
+        position = int(np.searchsorted(self.words, np.uint32(word)))
+        if position == len(self.words) or self.words[position] != word:
             return slice(0, 0)
-        return slice(int(self.starts[place]), int(self.starts[place + 1]))
+        return slice(int(self.starts[position]), int(self.starts[position + 1]))
 
     @property
     def nbytes(self) -> int:
@@ -45,8 +45,8 @@ class Postings:
 
     def of(self, word: int) -> tuple[NDArray[np.int32], NDArray[np.uint8]]:
         """Return the rows that contain a word, and how often each does."""
-        places = [(segment, segment.of(word)) for segment in self.segments]
-        found = [(segment.rows[place], segment.counts[place]) for segment, place in places if place.stop]
+        positions = [(segment, segment.of(word)) for segment in self.segments]
+        found = [(segment.rows[position], segment.counts[position]) for segment, position in positions if position.stop]
         if len(found) == 1:
             return found[0]
         if not found:

@@ -43,7 +43,7 @@ _NEIGHBOUR_WEIGHTS: Final = {1: 0.5, 2: 0.25}
 # Factor for the mean cosine of a memory, which has no neighbours: the share of the turn itself in the mean of a turn.
 # With its full cosine, a verbatim copy of a worse turn ranked above a better turn: with every turn of a conversation
 # copied, any@5 fell from 86.7 to 82.0; with this factor it is 87.3.
-_ALONE: Final = np.float32(1.0 / (1.0 + 2.0 * sum(_NEIGHBOUR_WEIGHTS.values())))
+_MEMORY_FACTOR: Final = np.float32(1.0 / (1.0 + 2.0 * sum(_NEIGHBOUR_WEIGHTS.values())))
 # Up to this many chunks all are scored; in larger indexes only those near the seeds of a first pass.
 SCORED_WHOLE: Final = 50_000
 NEAREST_SEEDS: Final = 1_000
@@ -129,7 +129,7 @@ def _around(snapshot: IndexSnapshot, near: Neighbourhood, cosines: Floats, embed
     """Return the cosines smoothed over neighbours; a memory is treated as if its neighbours had cosine 0."""
     smoothed = near.smoothed(cosines, embedded, _NEIGHBOUR_WEIGHTS)
     if snapshot.has_memories:
-        smoothed[snapshot.rows_of_role("memory")[near.rows]] *= _ALONE
+        smoothed[snapshot.rows_of_role("memory")[near.rows]] *= _MEMORY_FACTOR
     return smoothed
 
 

@@ -35,7 +35,7 @@ _NUMBERS: Final = {
     "ten": 10, "couple of": 2, "few": 3,
 }  # fmt: skip
 _UNIT_DAYS: Final = {"day": 1, "week": 7, "month": 30, "year": 365}
-_MICROS_A_DAY: Final = 86_400_000_000
+_MICROS_PER_DAY: Final = 86_400_000_000
 # Events are talked about in the days after them: after a week the preference has fallen to a third.
 _FADE_DAYS: Final = 7.0
 # More than any real query mentions, ten years of a month included. Each is compared with every chunk.
@@ -78,7 +78,7 @@ def periods_in(query: str, *, newest: int, years: tuple[int, int]) -> list[Perio
 def fit(periods: list[Period], created_at: NDArray[np.int64]) -> NDArray[np.float32]:
     """Return how well each time (microseconds) fits the best of the periods: 1 inside, falling outside."""
     best = np.zeros(len(created_at), np.float32)
-    days = created_at // _MICROS_A_DAY
+    days = created_at // _MICROS_PER_DAY
     for period in periods:
         first, last = _day_number(period.first), _day_number(period.last)
         early, late = np.maximum(first - days, 0), np.maximum(days - last, 0)

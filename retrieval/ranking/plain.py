@@ -25,7 +25,7 @@ from storage.recall.records import Hit
 from storage.recall.words import hash_of, words_of
 
 # The cosine of a code is off by about 0.002, so the exact nearest are among this many more, which are scored exactly.
-_RESCORED_MORE: Final = 50
+_EXTRA_RESCORED: Final = 50
 # In indexes of more than `SCORED_WHOLE` chunks: rows taken by their signs, for each hit and at least.
 _SIGNS_PER_HIT: Final = 20
 _MIN_BY_SIGNS: Final = 1_000
@@ -33,7 +33,7 @@ _MIN_BY_SIGNS: Final = 1_000
 ExactVectors = Callable[[list[int]], tuple[list[int], bytes]]
 
 
-def by_words(
+def search_by_words(
     snapshot: IndexSnapshot,
     query: str,
     allowed: NDArray[np.bool_] | None,
@@ -49,7 +49,7 @@ def by_words(
     return [Hit(int(snapshot.chunk_ids[row]), float(scores[row])) for row in rows]
 
 
-def by_meaning(
+def search_by_meaning(
     snapshot: IndexSnapshot, vector: Floats, allowed: NDArray[np.bool_] | None, limit: int, exact: ExactVectors
 ) -> list[Hit]:
     """Return the nearest chunks by exact cosine.
@@ -64,11 +64,11 @@ def by_meaning(
     else:
         rows = np.flatnonzero(searched)
     cosines = snapshot.codes.cosines(vector, rows)
-    first = rows[_best_first(snapshot, cosines, rows, limit + _RESCORED_MORE)]
+    first = rows[_best_first(snapshot, cosines, rows, limit + _EXTRA_RESCORED)]
     ids, blob = exact(sorted(snapshot.chunk_ids[first].tolist()))
     exact_cosines = np.frombuffer(blob, "<f4").reshape(len(ids), len(vector)) @ vector
     order = _best_first(snapshot, exact_cosines, np.searchsorted(snapshot.chunk_ids, ids), limit)
-    return [Hit(ids[place], float(exact_cosines[place])) for place in order]
+    return [Hit(ids[position], float(exact_cosines[position])) for position in order]
 
 
 def exact_vectors(forward: ForwardIndex, model: str) -> ExactVectors:
@@ -76,8 +76,8 @@ def exact_vectors(forward: ForwardIndex, model: str) -> ExactVectors:
     return lambda chunk_ids: forward.vectors_of(chunk_ids, model)
 
 
-def on_disk_by_words(index: SearchIndex, query: str, chunks: ChunkFilter, limit: int) -> list[Hit]:
-    """Like `by_words`, but from the full-text index. Its statistics cover all agents, and common words are slow."""
+def search_by_words_on_disk(index: SearchIndex, query: str, chunks: ChunkFilter, limit: int) -> list[Hit]:
+    """Like `search_by_words`, but from the full-text index. Its statistics cover all agents; common words are slow."""
     match = match_expression(query)
     return index.search_text(match, chunks, limit) if match else []
 

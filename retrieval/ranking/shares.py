@@ -52,18 +52,22 @@ class Ranking:
 
         The scores of the single retrievers are filled in only with `explain`.
         """
-        places = best_first(self.scores, self.created_at, self.chunk_ids, count)
+        positions = best_first(self.scores, self.created_at, self.chunk_ids, count)
         return [
-            Fused(int(self.chunk_ids[place]), float(self.scores[place]), self._explained(place) if explain else {})
-            for place in places.tolist()
+            Fused(
+                int(self.chunk_ids[position]),
+                float(self.scores[position]),
+                self._explained(position) if explain else {},
+            )
+            for position in positions.tolist()
         ]
 
-    def _explained(self, place: int) -> dict[RetrieverName, RetrieverScore]:
+    def _explained(self, position: int) -> dict[RetrieverName, RetrieverScore]:
         return {
             name: RetrieverScore(
-                rank=1 + int(np.count_nonzero(scores > scores[place])),
-                score=float(scores[place]),
-                normalised=float(self.normalised[name][place]),
+                rank=1 + int(np.count_nonzero(scores > scores[position])),
+                score=float(scores[position]),
+                normalised=float(self.normalised[name][position]),
             )
             for name, scores in self.retriever_scores.items()
         }
@@ -121,11 +125,11 @@ def weighted_ranking(scored: Scored, weights: Mapping[RetrieverName, float]) -> 
 
 def best_first(scores: Floats, created_at: NDArray[np.int64], chunk_ids: NDArray[np.int64], count: int) -> Rows:
     """Return the positions of the `count` highest scores, best first; ties go to the newer, then to the higher id."""
-    places = np.arange(len(scores))
-    if len(places) > count:
-        lowest = np.partition(scores, len(places) - count)[len(places) - count]
-        places = np.flatnonzero(scores >= lowest)
-    return places[np.lexsort((-chunk_ids[places], -created_at[places], -scores[places]))][:count]
+    positions = np.arange(len(scores))
+    if len(positions) > count:
+        lowest = np.partition(scores, len(positions) - count)[len(positions) - count]
+        positions = np.flatnonzero(scores >= lowest)
+    return positions[np.lexsort((-chunk_ids[positions], -created_at[positions], -scores[positions]))][:count]
 
 
 def shares_of_best(scores: Floats) -> Floats:

@@ -30,8 +30,8 @@ def _status(call: calls.IngestMessages | calls.IngestFile) -> int:
 
 @endpoints.serves(calls.IngestMessages, waits=_waits, status=_status, statuses=_STATUSES)
 def _ingest_messages(services: Services, caller: Caller, call: calls.IngestMessages) -> Receipt:
-    where = build_session({name: getattr(call, name) for name in _SESSION_FIELDS})
-    submission = prepare_messages(call.messages, agent=caller.agent, where=where, trace=caller.trace)
+    session_input = build_session({name: getattr(call, name) for name in _SESSION_FIELDS})
+    submission = prepare_messages(call.messages, agent=caller.agent, session_input=session_input, trace=caller.trace)
     return _deliver(services, caller, submission, call)
 
 

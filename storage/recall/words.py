@@ -82,4 +82,4 @@ def _split(run: str) -> Iterator[str]:
     if len(run) == 1 or run[0] < "\u3040" or not _WITHOUT_SPACES.match(run):
         yield run[:_MAX_WORD]
     else:
-        yield from (run[place : place + 2] for place in range(len(run) - 1))
+        yield from (run[position : position + 2] for position in range(len(run) - 1))

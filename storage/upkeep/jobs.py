@@ -10,7 +10,7 @@ from storage.engine import Database
 from storage.rows import execute, read_rows, select_list
 
 # Enough to see a day of failures of the 15-second sweeps, and few enough to read at once.
-KEEP_RUNS_A_JOB: Final = 200
+RUNS_KEPT_PER_JOB: Final = 200
 # A run that has not finished by then was killed: its period can be claimed again.
 ABANDONED_AFTER_SECONDS: Final = 600
 
@@ -68,7 +68,7 @@ class JobRuns:
                 "DELETE FROM job_runs WHERE job = :job AND id <= (SELECT id FROM job_runs"
                 " WHERE job = :job ORDER BY id DESC LIMIT 1 OFFSET :keep)",
                 job=job,
-                keep=KEEP_RUNS_A_JOB,
+                keep=RUNS_KEPT_PER_JOB,
             )
 
     def last_runs(self) -> dict[str, JobRun]:

@@ -59,7 +59,7 @@ def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[st
     }
 
 
-def wasted_vectors(store: Store) -> Generation | None:
+def half_empty_vector_index(store: Store) -> Generation | None:
     """Return the active vector index if more than half of its slots belong to deleted vectors."""
     with store.reading() as tx:
         generation = tx.index.active("vector")

@@ -87,11 +87,11 @@ class Verdict:
     wrong: list[str] = field(default_factory=list)
 
 
-def verify(store: Store, *, quick: bool = False, hold_writers: bool = True) -> Verdict:
+def verify(store: Store, *, quick: bool = False, block_writers: bool = True) -> Verdict:
     """Check the consistency of a store in one read transaction; a damaged file is reported as a problem.
 
     `quick` skips reading every page. FTS5 compares full text word by word under the write lock, so this step is
-    skipped when `quick`, and without `hold_writers`.
+    skipped when `quick`, and without `block_writers`.
     """
     verdict = Verdict()
     try:
@@ -109,7 +109,7 @@ def verify(store: Store, *, quick: bool = False, hold_writers: bool = True) -> V
     except StoreUnusable as error:
         verdict.wrong.append(str(error))
         return verdict
-    if not quick and hold_writers:
+    if not quick and block_writers:
         _check_full_text(store, verdict)
     return verdict
 

@@ -22,7 +22,7 @@ from support.gated_receiver import GatedReceiver, gated_receiver
 from support.telling import add_notification, add_reminder, add_run, end_claims, reminder_of, undelivered, was_told
 from worker import app as worker_app
 from worker.runtime import Runtime
-from worker.scheduling.jobs import PUSHES_AT_ONCE
+from worker.scheduling.jobs import MAX_CONCURRENT_PUSHES
 
 ROOT = Path(__file__).parents[2]
 SECRET = new_secret()
@@ -199,6 +199,6 @@ def test_killed_again_and_again_every_reminder_arrives(
     assert undelivered(store) == 0, (out, err)
     times = Counter(body["data"]["id"] for _, body in receiver.taken)
     assert set(times) == expected
-    assert sum(times.values()) <= len(expected) + PUSHES_AT_ONCE * kills
+    assert sum(times.values()) <= len(expected) + MAX_CONCURRENT_PUSHES * kills
     for id in expected:
         assert len({message_id for message_id, body in receiver.taken if body["data"]["id"] == id}) == 1

@@ -193,7 +193,9 @@ def turns(
 ) -> list[MessagePayload]:
     """Return the payloads of messages; a text is a message of the user."""
     raw = [{"role": "user", "content": item} if isinstance(item, str) else {"role": "user", **item} for item in said]
-    payloads, rejected = build_messages(raw, agent=agent, where=build_session({"session": session, **where}), trace="t")
+    payloads, rejected = build_messages(
+        raw, agent=agent, session_input=build_session({"session": session, **where}), trace="t"
+    )
     assert not rejected, rejected
     return payloads
 

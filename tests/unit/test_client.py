@@ -42,7 +42,7 @@ def accept(body: dict[str, Any]) -> Receipt:
 
 def submission(count: int, size: int = 10) -> Submission:
     messages = [{"role": "user", "content": "x" * size} for _ in range(count)]
-    return prepare_messages(messages, agent="ana", where=build_session({"session": "s"}), trace="t")
+    return prepare_messages(messages, agent="ana", session_input=build_session({"session": "s"}), trace="t")
 
 
 def post(transport: FakeTransport, sent: Submission, wait: Any = "queued") -> Receipt:
@@ -203,7 +203,7 @@ def test_what_the_server_rejects_keeps_its_place_in_the_call() -> None:
         return msgspec.structs.replace(accept(body), accepted=[body["messages"][0]["id"]], rejected=rejected)
 
     messages = [{"role": "robot", "content": "x"}, *({"role": "user", "content": "x"} for _ in range(2))]
-    sent = prepare_messages(messages, agent="ana", where=build_session({"session": "s"}), trace="t")
+    sent = prepare_messages(messages, agent="ana", session_input=build_session({"session": "s"}), trace="t")
     receipt = post(FakeTransport(picky), sent)
     assert [(item.index, item.field) for item in receipt.rejected] == [(0, "role"), (2, "x")]
 

@@ -14,7 +14,7 @@ from beat_schedule import PERIODIC_JOBS
 from reverie import contract
 from reverie.clock import to_micros
 from storage.stores import Stores
-from storage.upkeep.jobs import ABANDONED_AFTER_SECONDS, KEEP_RUNS_A_JOB, JobRun, JobRuns
+from storage.upkeep.jobs import ABANDONED_AFTER_SECONDS, RUNS_KEPT_PER_JOB, JobRun, JobRuns
 from worker.app import app
 from worker.app import settings as app_settings
 from worker.beat import CatchUpScheduler, first_due
@@ -104,7 +104,7 @@ def test_only_the_newest_runs_are_kept(jobs: JobRuns, stores: Stores) -> None:
     """Given more runs than are kept, then the oldest are gone and another job's are not."""
     jobs.claim("other", period=0, now=1)
     with stores.account().atomic() as connection:
-        for period in range(KEEP_RUNS_A_JOB + 5):
+        for period in range(RUNS_KEPT_PER_JOB + 5):
             connection.exec_driver_sql(
                 "INSERT INTO job_runs (job, period, started_at) VALUES ('sweep', ?, ?)", (period, period)
             )
@@ -112,7 +112,7 @@ def test_only_the_newest_runs_are_kept(jobs: JobRuns, stores: Stores) -> None:
     jobs.finish("sweep", period=10**6, now=10**6 + 1)
     with stores.account().reading() as connection:
         rows = connection.exec_driver_sql("SELECT job, count(*), max(period) FROM job_runs GROUP BY job ORDER BY job")
-        assert [tuple(row) for row in rows] == [("other", 1, 0), ("sweep", KEEP_RUNS_A_JOB, 10**6)]
+        assert [tuple(row) for row in rows] == [("other", 1, 0), ("sweep", RUNS_KEPT_PER_JOB, 10**6)]
 
 
 def test_the_registered_tasks_are_exactly_those_of_the_contract() -> None:

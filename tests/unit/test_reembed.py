@@ -605,7 +605,7 @@ def test_upkeep_skips_the_rebuild_of_a_half_empty_index_while_the_model_is_chang
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given an index over half empty and a unfinished change, then upkeep says why it did not rebuild it."""
-    monkeypatch.setattr("memory.upkeep.store_files.wasted_vectors", lambda _: active(pipe))
+    monkeypatch.setattr("memory.upkeep.store_files.half_empty_vector_index", lambda _: active(pipe))
     change_until(pipe, 1)
     counts = optimize_stores(pipe.stores, now=pipe.now, recall_events_days=90)["workspaces"][WORKSPACE]
     assert "a change of model is in progress" in counts["not_reindexed"]

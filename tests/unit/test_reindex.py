@@ -11,7 +11,7 @@ import pytest
 
 from storage.recall import reindex as module
 from storage.recall.reindex import reindex
-from storage.upkeep.maintenance import wasted_vectors
+from storage.upkeep.maintenance import half_empty_vector_index
 from storage.upkeep.verify import verify
 from support.pipeline import Pipeline
 
@@ -149,9 +149,9 @@ def test_an_index_over_half_empty_is_found_and_rebuilt(pipe: Pipeline) -> None:
         pipe.say(*[f"passing thought {number} {part}" for part in range(9)], session="big")
         pipe.say(f"zanzibar thought {number}", session="s30")
     pipe.settle()
-    assert wasted_vectors(pipe.store) is None
+    assert half_empty_vector_index(pipe.store) is None
     pipe.forget("big")
-    assert wasted_vectors(pipe.store) is not None
+    assert half_empty_vector_index(pipe.store) is not None
     reindex(pipe.store, "vector", now=1)
-    assert wasted_vectors(pipe.store) is None
+    assert half_empty_vector_index(pipe.store) is None
     assert everything(pipe, "vector") == stored(pipe)

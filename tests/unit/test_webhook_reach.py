@@ -131,7 +131,7 @@ def test_a_resolver_that_hangs_holds_nobody(monkeypatch: pytest.MonkeyPatch) -> 
         raise socket.gaierror(socket.EAI_AGAIN, "Temporary failure in name resolution")
 
     monkeypatch.setattr(socket, "getaddrinfo", hang)
-    monkeypatch.setattr(resolving_module, "LOOK_UPS_AT_ONCE", 1)
+    monkeypatch.setattr(resolving_module, "MAX_LOOKUPS", 1)
     sender = sender_to()
     try:
         for _ in range(2):

@@ -20,7 +20,7 @@ _DAY_SECONDS: Final = 86_400
 # Added to the time of a run, so that what becomes due at its very end is pushed by it and not by the next.
 _MARGIN_SECONDS: Final = 1.0
 # Pushes under way at once in one store. A process that is killed leaves as many that are pushed again.
-PUSHES_AT_ONCE: Final = 4
+MAX_CONCURRENT_PUSHES: Final = 4
 # A manual run pushes everything that is due, within this time.
 _MANUAL_SECONDS: Final = 240.0
 
@@ -53,7 +53,7 @@ def deliver(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
         return pruned
     pushed = deliver_due(
         services.delivery_loop,
-        Pushing(notifier.push, notifier.timeout_seconds, runtime.now, now_micros, at_once=PUSHES_AT_ONCE),
+        Pushing(notifier.push, notifier.timeout_seconds, runtime.now, now_micros, max_concurrent=MAX_CONCURRENT_PUSHES),
         budget_seconds=_MANUAL_SECONDS if manual else settings.schedule_interval_seconds + _MARGIN_SECONDS,
         wait_seconds=0.0 if manual else services.wait_seconds,
     )

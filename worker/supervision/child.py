@@ -24,7 +24,7 @@ _FIRST_BACKOFF_SECONDS = 0.2
 _LONGEST_BACKOFF_SECONDS = 5.0
 _HEALTHY_AFTER_SECONDS = 30.0
 _SHORT_LIFE_SECONDS = 10.0
-_SHORT_LIVES_ARE_A_CRASH_LOOP = 5
+_CRASH_LOOP_DEATHS = 5
 _TAIL_BYTES = 4096
 _TAIL_LINES = 8
 
@@ -100,7 +100,7 @@ class Child:
     @property
     def keeps_crashing(self) -> bool:
         """True once per crash loop: at the death that makes it one."""
-        return self._short_lives_in_a_row == _SHORT_LIVES_ARE_A_CRASH_LOOP
+        return self._short_lives_in_a_row == _CRASH_LOOP_DEATHS
 
     @property
     def stop_order(self) -> int:

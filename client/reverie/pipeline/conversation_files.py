@@ -53,10 +53,10 @@ def ingest_calls(items: Iterable[Any], *, defaults: Mapping[str, Any], batch_siz
     given = {name: value for name, value in defaults.items() if value is not None}
     calls: list[IngestMessages] = []
     current: dict[str, Any] | None = None
-    for where, message in _messages(items, given):
-        if where != current or len(calls[-1].messages) == batch_size:
-            calls.append(IngestMessages(messages=[], **where))
-            current = where
+    for session_fields, message in _messages(items, given):
+        if session_fields != current or len(calls[-1].messages) == batch_size:
+            calls.append(IngestMessages(messages=[], **session_fields))
+            current = session_fields
         calls[-1].messages.append(message)
     return calls
 
@@ -67,38 +67,38 @@ def _messages(items: Iterable[Any], defaults: Mapping[str, Any]) -> Iterator[tup
         if isinstance(item, dict) and isinstance(item.get("messages"), list):
             yield from _conversation(f"conversation {number}", item, defaults)
             continue
-        place = f"message {number}"
+        location = f"message {number}"
         if not isinstance(item, dict):
             # The call rejects it with its index, as it does with any other invalid message.
-            yield _where(place, {}, defaults), item
+            yield _session_fields(location, {}, defaults), item
             continue
-        _check_keys(place, item, (*_MESSAGE_FIELDS, *SESSION_FIELDS))
+        _check_keys(location, item, (*_MESSAGE_FIELDS, *SESSION_FIELDS))
         own = {name: item[name] for name in SESSION_FIELDS if name in item}
-        yield _where(place, own, defaults), {name: value for name, value in item.items() if name not in own}
+        yield _session_fields(location, own, defaults), {name: value for name, value in item.items() if name not in own}
 
 
 def _conversation(
-    place: str, item: dict[str, Any], defaults: Mapping[str, Any]
+    location: str, item: dict[str, Any], defaults: Mapping[str, Any]
 ) -> Iterator[tuple[dict[str, Any], Any]]:
     messages = item["messages"]
     if isinstance(item.get("session"), dict):
-        _check_keys(place, item, _EXPORT_FIELDS)
-        own = _exported_session(f"{place}, session", item["session"])
+        _check_keys(location, item, _EXPORT_FIELDS)
+        own = _exported_session(f"{location}, session", item["session"])
         messages = [_exported_message(message) for message in messages]
     else:
-        _check_keys(place, item, (*SESSION_FIELDS, "id", "messages"))
+        _check_keys(location, item, (*SESSION_FIELDS, "id", "messages"))
         own = {name: item[name] for name in SESSION_FIELDS if name in item}
         if item.get("id") is not None:
             own.setdefault("session", item["id"])
-    where = _where(place, own, defaults)
+    session_fields = _session_fields(location, own, defaults)
     for number, message in enumerate(messages):
         if isinstance(message, dict):
-            _check_keys(f"{place}, message {number}", message, _MESSAGE_FIELDS)
-        yield where, message
+            _check_keys(f"{location}, message {number}", message, _MESSAGE_FIELDS)
+        yield session_fields, message
 
 
-def _exported_session(place: str, session: dict[str, Any]) -> dict[str, Any]:
-    _check_keys(place, session, Session.__struct_fields__)
+def _exported_session(location: str, session: dict[str, Any]) -> dict[str, Any]:
+    _check_keys(location, session, Session.__struct_fields__)
     return {"session": session.get("id"), **{name: session[name] for name in SESSION_FIELDS if name in session}}
 
 
@@ -108,26 +108,26 @@ def _exported_message(message: Any) -> Any:
     return {name: value for name, value in message.items() if name not in _STORED_FIELDS}
 
 
-def _where(place: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
+def _session_fields(location: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of an item's session. Raises `Rejected` if they name none."""
     named = {name: value for name, value in own.items() if value is not None}
-    where = {**defaults, **named}
+    session_fields = {**defaults, **named}
     if "session" not in named and {"provider", "chat_id"} <= named.keys():
-        where.pop("session", None)  # the chat names another one than the default
-    if "session" not in where and not {"provider", "chat_id"} <= where.keys():
-        raise Rejected(f"{place} names no session: give one with --session", field="session")
+        session_fields.pop("session", None)  # the chat names another one than the default
+    if "session" not in session_fields and not {"provider", "chat_id"} <= session_fields.keys():
+        raise Rejected(f"{location} names no session: give one with --session", field="session")
     try:
-        build_session(where)
+        build_session(session_fields)
     except Rejected as error:
-        raise Rejected(f"{place}: {error}", field=error.field) from None
-    return where
+        raise Rejected(f"{location}: {error}", field=error.field) from None
+    return session_fields
 
 
-def _check_keys(place: str, item: Mapping[Any, Any], known: Iterable[str]) -> None:
+def _check_keys(location: str, item: Mapping[Any, Any], known: Iterable[str]) -> None:
     known = list(known)
     for key in item:
         if key not in known:
-            raise Rejected(f"{place}: unknown key {key[:80]!r}: {_known_keys(key, known)}", field=key[:80])
+            raise Rejected(f"{location}: unknown key {key[:80]!r}: {_known_keys(key, known)}", field=key[:80])
 
 
 def _known_keys(key: str, known: list[str]) -> str:

@@ -34,7 +34,7 @@ def ingest(
     out of sequence are refused. Raises `Rejected` if all messages are invalid, `Unavailable` (with the ids whose
     acceptance is unknown) and `WaitTimeout`.
     """
-    where = build_session(
+    session_input = build_session(
         {
             "session": session,
             "user": user,
@@ -45,7 +45,9 @@ def ingest(
         }
     )
     check_wait(wait, timeout_seconds)
-    submission = prepare_messages(messages, agent=connection.config.agent, where=where, trace=check_trace(trace))
+    submission = prepare_messages(
+        messages, agent=connection.config.agent, session_input=session_input, trace=check_trace(trace)
+    )
     return connection.deliver(submission, wait=wait, timeout_seconds=timeout_seconds)
 
 

@@ -70,7 +70,7 @@ def build_session(raw: Mapping[str, Any]) -> SessionInput:
 
 
 def build_messages(
-    raw: object, *, agent: str, where: SessionInput, trace: str
+    raw: object, *, agent: str, session_input: SessionInput, trace: str
 ) -> tuple[list[MessagePayload], list[Rejection]]:
     """Turn a caller's list of messages into payloads, and return them with the rejections of invalid messages.
 
@@ -87,20 +87,20 @@ def build_messages(
     rejected: list[Rejection] = []
     for index, item in enumerate(items):
         try:
-            payloads.append(build_message(item, agent=agent, where=where, trace=trace))
+            payloads.append(build_message(item, agent=agent, session_input=session_input, trace=trace))
         except Rejected as error:
             rejected.append(Rejection(index=index, field=error.field, error=str(error)))
     return payloads, rejected
 
 
-def build_message(raw: object, *, agent: str, where: SessionInput, trace: str) -> MessagePayload:
+def build_message(raw: object, *, agent: str, session_input: SessionInput, trace: str) -> MessagePayload:
     """Turn one message of a caller into a checked payload, with a new id and time if it has none. Raises `Rejected`."""
     given = raw if isinstance(raw, MessageInput) else _message_input(raw)
-    assert where.session is not None, "build_session fills in the session"
+    assert session_input.session is not None, "build_session fills in the session"
     payload = MessagePayload(
         id=given.id if given.id is not None else new_id(),
         agent=agent,
-        session=where.session,
+        session=session_input.session,
         role=given.role,
         content=given.content or "",
         created_at=_micros(given.created_at),
@@ -113,12 +113,12 @@ def build_message(raw: object, *, agent: str, where: SessionInput, trace: str) -
         importance=given.importance,
         metadata=given.metadata,
         tags=normalise_tags(given.tags) if given.tags else [],
-        user=where.user,
-        provider=where.provider,
-        chat_id=where.chat_id,
-        channel=where.channel,
+        user=session_input.user,
+        provider=session_input.provider,
+        chat_id=session_input.chat_id,
+        channel=session_input.channel,
         sequence=given.sequence,
-        strict=where.strict,
+        strict=session_input.strict,
     )
     check_payload(payload)
     return payload

@@ -57,10 +57,10 @@ class Submission:
         return checked_receipt(state, accepted, rejected, trace=self.trace, degraded=degraded)
 
 
-def prepare_messages(messages: object, *, agent: str, where: SessionInput, trace: str) -> Submission:
+def prepare_messages(messages: object, *, agent: str, session_input: SessionInput, trace: str) -> Submission:
     """Check a call's messages, a list or a single one. Raises `Rejected` if all of them are invalid."""
     items = [messages] if isinstance(messages, Mapping) else messages
-    payloads, rejected = build_messages(items, agent=agent, where=where, trace=trace)
+    payloads, rejected = build_messages(items, agent=agent, session_input=session_input, trace=trace)
     if rejected and not payloads:
         raise _all_rejected(rejected)
     invalid = {rejection.index for rejection in rejected}

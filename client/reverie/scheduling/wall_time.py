@@ -143,5 +143,5 @@ def show_in_zone(at: datetime, zone: ZoneInfo) -> str:
     # Not by strftime: its names of days depend on the locale of the process.
     clock = f"{local:%H:%M:%S}" if local.second else f"{local:%H:%M}"
     short = local.tzname()
-    place = zone.key if short == zone.key else f"{short} ({zone.key})"
-    return f"{_WEEKDAYS[local.weekday()]} {local.date().isoformat()} {clock} {place}"
+    zone_text = zone.key if short == zone.key else f"{short} ({zone.key})"
+    return f"{_WEEKDAYS[local.weekday()]} {local.date().isoformat()} {clock} {zone_text}"

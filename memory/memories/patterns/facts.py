@@ -26,7 +26,7 @@ _AFTER_PLACE = re.compile(r"\s(?:for|with|from|in|last|this|about|a|two|three|to
 def _fact(
     match: PatternMatch, key: str, value: str, content: str, *, importance: float = 0.7, quote: str = ""
 ) -> Statement:
-    same = words.SAME.get(key, key)
+    same = words.SYNONYMS.get(key, key)
     return Statement(
         content=content, kind="fact", quote=quote or match.quote(), subject=same, confidence=0.9, importance=importance,
         lifetime="long_term", key=same, value=value,
@@ -130,7 +130,7 @@ def _relation_named(match: PatternMatch) -> Statement | None:
     if not is_name(match.covered_value):
         return None
     key, content = f"{match.key}'s name", f"User's {match.key}'s name is {match.value}."
-    if match.key in words.SEVERAL:
+    if match.key in words.NOT_UNIQUE:
         return _one_of_several(match, key, match.value, content)
     return _fact(match, key, match.value, content, importance=0.6)
 
@@ -143,14 +143,14 @@ def _has_a_pet(match: PatternMatch) -> Statement | None:
 
 def _relation_born(match: PatternMatch) -> Statement:
     key, content = f"{match.key}'s birthday", f"User's {match.key}'s birthday is {match.whole}."
-    if match.key in words.SEVERAL:
+    if match.key in words.NOT_UNIQUE:
         return _one_of_several(match, key, match.whole, content)
     return _whole(match, key, content, importance=0.6)
 
 
 def _relation_works(match: PatternMatch) -> Statement:
     key, content = f"{match.key}'s job", f"User's {match.key} is {match.whole}."
-    if match.key in words.SEVERAL:
+    if match.key in words.NOT_UNIQUE:
         return _one_of_several(match, key, match.whole, content)
     return _whole(match, key, content, importance=0.5)
 

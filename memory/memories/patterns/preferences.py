@@ -84,7 +84,7 @@ def _favourite(match: PatternMatch) -> Statement | None:
     label = "preferred" if favourite == "preferred" else "favourite"
     subject = f"{label} {thing.lower()}"
     return Statement(
-        content=content, kind="preference", quote=match.quote(), subject=words.SAME.get(subject, subject),
+        content=content, kind="preference", quote=match.quote(), subject=words.SYNONYMS.get(subject, subject),
         confidence=0.9, importance=0.6, tags=("preference",),
     )  # fmt: skip
 

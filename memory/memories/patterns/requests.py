@@ -192,7 +192,7 @@ def _statement(
 
 def _lower_first(text: str) -> str:
     """Return a text with a lower-case first letter, unless the first word is `I` or a name."""
-    return text[:1].lower() + text[1:] if text.split()[0].lower() in words.LOWER_FIRST else text
+    return text[:1].lower() + text[1:] if text.split()[0].lower() in words.LOWER_CASE_STARTS else text
 
 
 _RULES: Final = (

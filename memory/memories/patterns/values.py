@@ -57,12 +57,12 @@ def is_plain(value: str, *, max_words: int = MAX_WORDS, covered: bool = False) -
     parts = value.split()
     return (
         0 < len(parts) <= max_words
-        and value.lower() not in words.NOTHING_ALONE
+        and value.lower() not in words.MEANINGLESS_ALONE
         and any(character.isalnum() or character == COVER for character in value)
         and (covered or COVER not in value)
-        and parts[0].lower() not in words.POINTING_AWAY
+        and parts[0].lower() not in words.REFERRING_STARTS
         and not _SEEN_BEFORE.search(value)
-        and parts[-1].lower() not in words.LOOSE_ENDS
+        and parts[-1].lower() not in words.INCOMPLETE_ENDINGS
     )
 
 

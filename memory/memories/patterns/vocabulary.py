@@ -46,17 +46,17 @@ ATTRIBUTES: Final = (
     r"|hometown|home town|employer|github (?:handle|username|user name)|shoe size|dominant hand|job title|hobby"
 )
 # Two names of one thing: a statement with either supersedes one with the other.
-SAME: Final = {
+SYNONYMS: Final = {
     "timezone": "time zone", "home town": "hometown", "birth date": "birthday", "date of birth": "birthday",
     "mom's name": "mother's name", "mum's name": "mother's name", "dad's name": "father's name",
     "first language": "native language", "mother tongue": "native language", "favourite color": "favourite colour",
 }  # fmt: skip
 # A user may have several of these: a second name belongs to another one and corrects nothing.
-_SEVERAL: Final = (
+_NOT_UNIQUE: Final = (
     "friend cousin aunt uncle niece nephew sister brother son daughter roommate flatmate teacher doctor coach mentor"
     " grandmother grandma grandfather grandpa therapist"
 )
-SEVERAL: Final = frozenset(_SEVERAL.split())
+NOT_UNIQUE: Final = frozenset(_NOT_UNIQUE.split())
 ALWAYS_NAMED: Final = frozenset({"hometown", "home town", "employer", "nationality"})
 NAMED_THINGS: Final = r"(?:company|business|shop|boat|band|team|school|university|village|town)"
 OWNED_THINGS: Final = r"(?:car|bike|bicycle|motorbike|laptop|computer|phone|camera|guitar|piano|printer|e-?reader)"
@@ -94,7 +94,7 @@ part parts thing things one ones moment moments bit aspect aspects memory memori
 feature features section time times chapter example piece pieces place day episode ever so character characters pic
 photo photos picture reason takeaway tip trick by far way
 """
-_POINTING_AWAY = """
+_REFERRING_STARTS = """
 it its it's that that's this these those they them they're he him his she her hers you your you're yours yourself u ur
 ya y'all we us our ours one ones there here what how when why who whom whose whether if to not no none nothing anything
 everything something all both each either neither such so too very probably maybe perhaps likely possibly definitely
@@ -107,19 +107,19 @@ Later Back Maybe When If Anytime Asap ASAP Tomorrow Today Tonight Now Soon Crazy
 Friday Saturday Sunday January February March April June July August September October November December Not Also Just
 Still God Captain Sir Boss
 """
-_NOTHING_ALONE = """
+_MEANINGLESS_ALONE = """
 watching doing having using making eating going getting being trying wearing seeing taking buying giving playing better
 best well much alone together first second earlier later same different new old big small things stuff people good nice
 great working looking talking
 """
-_LOOSE_ENDS = """
+_INCOMPLETE_ENDINGS = """
 a an the of to in on at by for from with and or but as than like my is are about into over after before i you really
 very so such more most being having getting
 """
 _NO_LONE_NAMES = """
 unknown important hidden secret private long short weird common rare unique confidential
 """
-_LOWER_FIRST = """
+_LOWER_CASE_STARTS = """
 my the a an our we to that about please always never use from starting beginning as do don't keep call when whenever
 every if only in on at for answer write speak give be add put make
 """
@@ -127,14 +127,14 @@ every if only in on at for answer write speak give be add put make
 # `Favourite part` refers to something mentioned before: it is not a lasting favourite.
 NO_FAVOURITES: Final = frozenset(_NO_FAVOURITES.split())
 # First words that refer to something mentioned before, or start another clause.
-POINTING_AWAY: Final = frozenset(_POINTING_AWAY.split())
+REFERRING_STARTS: Final = frozenset(_REFERRING_STARTS.split())
 # Capitalised words that are not names.
 NO_NAMES: Final = frozenset(_NO_NAMES.split())
 # Lower-case words that are not names: `my name is important`.
 NO_LONE_NAMES: Final = frozenset(_NO_LONE_NAMES.split())
 # Words that mean nothing as the whole of what is liked.
-NOTHING_ALONE: Final = frozenset(_NOTHING_ALONE.split())
+MEANINGLESS_ALONE: Final = frozenset(_MEANINGLESS_ALONE.split())
 # No noun phrase ends with these: it was cut too early.
-LOOSE_ENDS: Final = frozenset(_LOOSE_ENDS.split())
+INCOMPLETE_ENDINGS: Final = frozenset(_INCOMPLETE_ENDINGS.split())
 # First words that are written in lower case within a sentence.
-LOWER_FIRST: Final = frozenset(_LOWER_FIRST.split())
+LOWER_CASE_STARTS: Final = frozenset(_LOWER_CASE_STARTS.split())
