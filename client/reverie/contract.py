@@ -105,6 +105,15 @@ DEFAULT_URL: Final = "http://127.0.0.1:7437"
 DEFAULT_PREFIX: Final = "reverie:"
 
 
+def chat_key(provider: str, chat_id: str) -> str:
+    """Return the id of a session that is named only by provider and chat id; no two chats have the same.
+
+    The first colon ends the provider, so a colon in the provider is escaped, and the escape itself.
+    """
+    escaped = provider.replace("%", "%25").replace(":", "%3A")
+    return f"{escaped}:{chat_id}"
+
+
 class MessagePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="message"):
     """One message of a session on its way to the store. Times are integer microseconds since 1970, UTC."""
 

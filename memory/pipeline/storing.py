@@ -13,7 +13,7 @@ from blake3 import blake3
 
 from adapters.broker.inbox import LEASE_SECONDS
 from memory.pipeline.incoming import Item, dead_letter, new_message, to_json, to_message
-from reverie.contract import FilePayload, MessagePayload, Outcome
+from reverie.contract import FilePayload, MessagePayload, Outcome, chat_key
 from reverie.errors import Conflict
 from reverie.sessions.types import Message
 from storage.pipeline.records import NewDeadLetter, NewMessage
@@ -108,7 +108,9 @@ def _unless_forgotten(
     rows: AgentRepositories, letter: NewDeadLetter, item: Item, written: Written
 ) -> list[NewDeadLetter]:
     """Return the letter in a list, empty if the item was accepted before its session was forgotten."""
-    forgotten_at = rows.sessions.forgotten_at(letter.session) if letter.session is not None else 0
+    forgotten_at = 0
+    if letter.session is not None:  # an id, or the key of a chat
+        forgotten_at = max(rows.sessions.forgotten_at(letter.session), rows.sessions.chat_forgotten_at(letter.session))
     if not forgotten_at or item.taken.accepted_at > forgotten_at:
         return [letter]
     written.note_forgotten(letter.agent, letter.item_id)
@@ -119,9 +121,12 @@ def _store_session(
     rows: AgentRepositories, session_id: str, group: Sequence[tuple[Item, MessagePayload]], written: Written, now: int
 ) -> list[NewDeadLetter]:
     forgotten_at = rows.sessions.forgotten_at(session_id)
+    chats_forgotten_at = {
+        key: rows.sessions.chat_forgotten_at(key) for key in {_chat_alone(payload) for _, payload in group} if key
+    }
     live: list[tuple[Item, MessagePayload]] = []
     for item, payload in group:
-        if item.taken.accepted_at > forgotten_at:
+        if item.taken.accepted_at > max(forgotten_at, chats_forgotten_at.get(_chat_alone(payload) or "", 0)):
             live.append((item, payload))
         else:
             written.note_forgotten(payload.agent, payload.id)
@@ -228,15 +233,24 @@ def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, writt
 def _session_id(rows: AgentRepositories, payload: MessagePayload, chats: dict[str, str]) -> str:
     """Return the session of a payload; a session named only by its chat may exist under another id.
 
-    `chats` maps the chats of earlier payloads in this batch to their session ids.
+    `chats` maps the keys of chats of earlier payloads in this batch to their session ids.
     """
     if not (payload.provider and payload.chat_id):
         return payload.session
-    chat = f"{payload.provider}:{payload.chat_id}"
-    if payload.session != chat:
-        chats.setdefault(chat, payload.session)
-        return payload.session
-    return rows.sessions.id_by_chat(payload.provider, payload.chat_id) or chats.get(chat, chat)
+    key = chat_key(payload.provider, payload.chat_id)
+    named = payload.session if payload.session != key else None
+    if key not in chats:
+        owner = rows.sessions.id_by_chat(payload.provider, payload.chat_id)
+        chats[key] = owner or named or rows.sessions.free_id_for_chat(payload.provider, payload.chat_id)
+    return named or chats[key]
+
+
+def _chat_alone(payload: MessagePayload) -> str | None:
+    """Return the key of the chat by which alone a payload names its session, or None."""
+    if not (payload.provider and payload.chat_id):
+        return None
+    key = chat_key(payload.provider, payload.chat_id)
+    return key if payload.session == key else None
 
 
 def _session_fields(payloads: Iterable[MessagePayload]) -> dict[str, str | None]:

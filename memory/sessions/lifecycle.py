@@ -46,10 +46,16 @@ def start_session(store: Store, call: StartSession, *, agent: str, now: int) -> 
     """Create a session before its first message, or reopen an idle one; an active one keeps what it has.
 
     Fields of the call fill in what is not known of the session yet. Raises `Rejected`, and `Conflict` for an archived
-    session.
+    session and for the chat of another one.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent)
+        if call.provider and call.chat_id:
+            owner = rows.sessions.id_by_chat(call.provider, call.chat_id)
+            if owner not in (None, call.session):
+                raise Conflict(
+                    f"chat {call.chat_id!r} of {call.provider!r} is session {owner!r}: leave it out", field="chat_id"
+                )
         found = rows.sessions.ensure(
             call.session, now=now, user=call.user, provider=call.provider, chat_id=call.chat_id, channel=call.channel
         )

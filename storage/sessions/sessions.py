@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import secrets
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from reverie.contract import DEFAULT_CHANNEL, EXTRACT_MEMORIES, SUMMARIZE_SESSIONS
+from reverie.contract import DEFAULT_CHANNEL, EXTRACT_MEMORIES, SUMMARIZE_SESSIONS, chat_key
 from reverie.errors import NotFound
 from storage.memories.memories import Memories
 from storage.memories.records import MemoryFilter
@@ -30,6 +31,8 @@ _DROP_PROGRESS: Final = """
     DELETE FROM job_progress WHERE job IN (:extract, :summarize)
     AND item IN (:ref_code, 'retry ' || :ref_code, :name)
 """
+# Before the key of a chat where a session id is expected; a session id holds no control character.
+_CHAT_MARK: Final = "\x1f"
 _DROP_DEAD_LETTERS: Final = "DELETE FROM dead_letters WHERE agent_id = :agent AND session_id = :session"
 
 
@@ -62,12 +65,18 @@ class Sessions(AgentRepository):
         chat_id: str | None = None,
         channel: str | None = None,
     ) -> SessionRecord:
-        """Return the session with this id, created if needed; unknown fields of an existing one are filled in."""
+        """Return the session with this id, created if needed; unknown fields of an existing one are filled in.
+
+        A chat that another session has stays with that one.
+        """
+        if provider and chat_id and self.id_by_chat(provider, chat_id) not in (None, session_id):
+            provider = chat_id = None
         self._execute(
             "INSERT INTO sessions (id, agent_id, ref_code, user_id, provider, chat_id, channel_id, started_at,"
             " updated_at) VALUES (:id, :agent, :ref_code, :user, :provider, :chat_id, :channel, :now, :now)"
             " ON CONFLICT (agent_id, id) DO UPDATE SET user_id = coalesce(user_id, excluded.user_id),"
-            " provider = coalesce(provider, excluded.provider), chat_id = coalesce(chat_id, excluded.chat_id),"
+            " provider = iif(chat_id IS NULL, coalesce(excluded.provider, provider), provider),"
+            " chat_id = coalesce(chat_id, excluded.chat_id),"
             " channel_id = coalesce(excluded.channel_id, channel_id)",
             id=session_id,
             ref_code=new_ref_code(),
@@ -82,8 +91,7 @@ class Sessions(AgentRepository):
     def id_by_chat(self, provider: str, chat_id: str) -> str | None:
         """Return the id of the session with this chat id at a provider."""
         session_id: str | None = self._value(
-            "SELECT id FROM sessions WHERE agent_id = :agent AND provider = :provider AND chat_id = :chat_id"
-            " ORDER BY row_id LIMIT 1",
+            "SELECT id FROM sessions WHERE agent_id = :agent AND provider = :provider AND chat_id = :chat_id",
             provider=provider,
             chat_id=chat_id,
         )
@@ -145,7 +153,10 @@ class Sessions(AgentRepository):
             return False
         if session.provider and session.chat_id:
             # Items and dead letters may name the session by its chat alone.
-            self._keep_out(f"{session.provider}:{session.chat_id}", forgotten_at)
+            key = chat_key(session.provider, session.chat_id)
+            self._execute(_KEEP_OUT, session=_CHAT_MARK + key, at=forgotten_at)
+            if key == session_id or self.find(key) is None:
+                self._execute(_DROP_DEAD_LETTERS, session=key)
         self._execute(
             _DROP_PROGRESS,
             extract=EXTRACT_MEMORIES,
@@ -166,6 +177,23 @@ class Sessions(AgentRepository):
             session=session_id,
         )
         return int(found or 0)
+
+    def chat_forgotten_at(self, key: str) -> int:
+        """Return the time up to which items that name only a chat, by its key, are kept out; 0 if never forgotten."""
+        return self.forgotten_at(_CHAT_MARK + key)
+
+    def free_id_for_chat(self, provider: str, chat_id: str) -> str:
+        """Return the id for the session of a chat that has none yet: its key, unless another chat has that session.
+
+        A session with that id and without a chat is taken for this one.
+        """
+        key = chat_key(provider, chat_id)
+        for number in itertools.count(2):
+            session = self.find(key)
+            if session is None or not (session.provider and session.chat_id):
+                break
+            key = f"{chat_key(provider, chat_id)}~{number}"
+        return key
 
     def _keep_out(self, session: str, forgotten_at: int) -> None:
         self._execute(_KEEP_OUT, session=session, at=forgotten_at)

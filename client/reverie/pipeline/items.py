@@ -56,7 +56,7 @@ def build_session(raw: Mapping[str, Any]) -> SessionInput:
     if session is None:
         if not (given.provider and given.chat_id):
             raise Rejected("name the session, or both provider and chat_id", field="session")
-        session = f"{given.provider}:{given.chat_id}"
+        session = contract.chat_key(given.provider, given.chat_id)
     elif bool(given.provider) != bool(given.chat_id):
         raise Rejected("provider and chat_id go together", field="provider")
     return msgspec.structs.replace(
