@@ -68,12 +68,15 @@ class _Progress:
 @database.command("reembed")
 def reembed(
     context: typer.Context,
-    model: Annotated[str | None, typer.Option(help="The model's name, or the path of a folder.")] = None,
+    model: Annotated[str | None, typer.Option(help="The name of the model, or the path of its folder.")] = None,
     provider: Annotated[
-        str | None, typer.Option(help=f"One of {', '.join(_PROVIDERS)}.", show_default="as in the settings")
+        str | None,
+        typer.Option(help=f"The provider: {', '.join(_PROVIDERS)}.", show_default="as in the settings"),
     ] = None,
-    dimension: Annotated[int | None, typer.Option(min=1, max=8192, help="Numbers per vector, of an endpoint.")] = None,
-    base_url: Annotated[str | None, typer.Option(help="Of an OpenAI-compatible endpoint, up to /v1.")] = None,
+    dimension: Annotated[
+        int | None, typer.Option(min=1, max=8192, help="The dimensions to request from an endpoint.")
+    ] = None,
+    base_url: Annotated[str | None, typer.Option(help="The URL of an OpenAI-compatible endpoint, up to /v1.")] = None,
     everything: Everything = False,
     account: OfAccount = False,
     as_json: AsJson = False,

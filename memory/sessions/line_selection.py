@@ -32,25 +32,25 @@ _GROUP_KEEPS: Final = 4
 _MIN_GROUP_TOKENS: Final = 120
 # If a round keeps more than this share, because there is much room, passages are thinned out evenly.
 _MAX_KEPT_SHARE: Final = 0.8
-# A sentence with this many meaningful words is a full one.
+# A sentence with this many meaningful words counts as complete.
 _FULL_WORDS: Final = 7
 # A sentence this similar to a selected one repeats it.
-_SAME: Final = 0.8
+_REPEATED_SIMILARITY: Final = 0.8
 # The share of information in the ranking; the rest is centrality.
 _INFORMATION_SHARE: Final = 0.6
 # The penalty for similarity to the most similar selected sentence (Carbonell and Goldstein 1998, MMR).
-_NOVELTY: Final = 0.3
+_SIMILARITY_PENALTY: Final = 0.3
 # The least weight of a message: unimportant messages may be all there is.
 _MIN_WEIGHT: Final = 0.05
 # A sentence that fills the last tokens has at least this share of the best score.
 _MIN_SCORE_SHARE: Final = 0.3
 # Factors for less informative sentences: bare questions; praise and wishes for the other; hopes and assurances.
 _QUESTION: Final = 0.25
-_TO_THE_OTHER: Final = 0.4
-_ASSURANCE: Final = 0.6
+_PRAISE_FACTOR: Final = 0.4
+_ASSURANCE_FACTOR: Final = 0.6
 # Information of a plain sentence, and the bonus for each of: a time or number, a name, something the speaker did.
-_PLAIN: Final = 0.4
-_BONUS: Final = 0.3
+_PLAIN_INFORMATION: Final = 0.4
+_INFORMATION_BONUS: Final = 0.3
 _TIMES = re.compile(
     r"\d|\b(?:yesterday|today|tonight|tomorrow|recently|ago|since|(?:last|next|this|every|past|few) (?:night|morning"
     r"|day|week|weekend|month|year|summer|winter|spring|fall|autumn|\w+day)s?|january|february|march|april|june|july"
@@ -58,18 +58,18 @@ _TIMES = re.compile(
     re.IGNORECASE,
 )
 _NAMES = re.compile(r"(?<=[\w,;:] )[A-Z][\w'-]+")
-_OWN = re.compile(r"\b(?:I|my|we|our|us|me|mine)\b")
-_DID = re.compile(
+_FIRST_PERSON = re.compile(r"\b(?:I|my|we|our|us|me|mine)\b")
+_EVENT = re.compile(
     r"\b(?:I|we|my \w+)(?:'m|'ve|'d|'re| am| are| have| had| was| were)? (?:\w+ly |just |also |never |always )?"
     r"(?:\w{2,}ed|\w{3,}ing|been|went|got|gotten|made|took|taken|bought|had|found|met|began|saw|seen|gave|given|did"
     r"|done|told|won|lost|built|wrote|written|read|left|moved|live|work|own|have|need|prefer|plan|want)\b"
 )
-_IS = re.compile(
+_STATE = re.compile(
     r"\b(?:I'm|I am|I was|we're|we are|my \w+ (?:is|are|was))"
     r" (?:an?|the|in|at|on|from|not|born|allergic|vegan|vegetarian|married|single|retired|afraid)\b",
     re.IGNORECASE,
 )
-_THE_OTHERS = re.compile(r"\b(?:you|your|yours|thanks?|congrats|congratulations|wow|kudos)\b", re.IGNORECASE)
+_PRAISE = re.compile(r"\b(?:you|your|yours|thanks?|congrats|congratulations|wow|kudos)\b", re.IGNORECASE)
 _ASSURANCES = re.compile(
     r"\b(?:I'm (?:sure|so|really|glad|happy|excited|proud|determined|(?:staying|trying to stay) positive"
     r"|not (?:gonna|going to) give up)|I(?:'ll)? (?:hope|bet|know|agree|guess|appreciate|love)|can't wait"
@@ -153,9 +153,9 @@ def _fill(ranked: _Ranked, positions: Sequence[int], room: int, selected: list[i
             ranked.similarity[np.ix_(fitting, selected)].max(axis=1) if selected else np.zeros(len(fitting), np.float32)
         )
         value = np.where(
-            (nearest > _SAME) | (ranked.scores[fitting] < min_score),
+            (nearest > _REPEATED_SIMILARITY) | (ranked.scores[fitting] < min_score),
             -1.0,
-            ranked.scores[fitting] - _NOVELTY * nearest * ranked.scores[fitting],
+            ranked.scores[fitting] - _SIMILARITY_PENALTY * nearest * ranked.scores[fitting],
         )
         best = int(np.argmax(value))
         if value[best] <= 0:
@@ -188,15 +188,15 @@ def _meaningful_words(text: str) -> list[str]:
 def _information(passage: Passage, words: Sequence[str]) -> float:
     """Return how informative a sentence is by itself: its meaningful words, times, names, and what the speaker did."""
     text = passage.text
-    own = bool(_OWN.search(text))
+    own = bool(_FIRST_PERSON.search(text))
     names = [name for name in _NAMES.findall(text) if name not in passage.known]
-    bonuses = sum(map(bool, (_TIMES.search(text), names, _DID.search(text) or _IS.search(text))))
-    information = min(1.0, (len(set(words)) + 0.5) / _FULL_WORDS) * (_PLAIN + _BONUS * bonuses)
+    bonuses = sum(map(bool, (_TIMES.search(text), names, _EVENT.search(text) or _STATE.search(text))))
+    information = min(1.0, (len(set(words)) + 0.5) / _FULL_WORDS) * (_PLAIN_INFORMATION + _INFORMATION_BONUS * bonuses)
     if _ASSURANCES.search(text):
-        information *= _ASSURANCE
+        information *= _ASSURANCE_FACTOR
     if passage.is_question:
         return information * _QUESTION
-    return information * _TO_THE_OTHER if _THE_OTHERS.search(text) and not own else information
+    return information * _PRAISE_FACTOR if _PRAISE.search(text) and not own else information
 
 
 def _word_similarity(words: Sequence[Sequence[str]]) -> Floats:

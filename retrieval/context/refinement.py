@@ -41,10 +41,10 @@ def ask(model: LanguageModel, *, query: str, document: str, items: int) -> set[i
         answer = model.complete(_SYSTEM, prompt, _ANSWER_TOKENS, purpose="refinement")
     except (Transient, Permanent) as error:
         raise NoVerdict(str(error)) from error
-    return verdict(answer.text, items=items)
+    return parse_answer(answer.text, items=items)
 
 
-def verdict(answer: str, *, items: int) -> set[int]:
+def parse_answer(answer: str, *, items: int) -> set[int]:
     """Parse an answer. Raises `NoVerdict` unless it has one of the two forms, with numbers in range."""
     fenced = _FENCE.match(answer)
     try:

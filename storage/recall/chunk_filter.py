@@ -66,7 +66,7 @@ class ChunkFilter:
     memories: MemoryScope | None = None
 
     @property
-    def narrow(self) -> bool:
+    def is_narrow(self) -> bool:
         """Return whether it selects less than all of the agent's chunks."""
         return self.sessions is not None or self.memories is not None or bool(self.tags or self.kinds)
 

@@ -118,7 +118,7 @@ class ChunkSources(AgentRepository):
 
     def first_of_messages(self, message_ids: Sequence[str], chunk_filter: ChunkFilter) -> dict[str, int]:
         """Return the first chunk of each of these messages that passes a filter."""
-        passes = f" AND c.id IN ({chunk_filter.ids_sql()})" if chunk_filter.narrow else ""
+        passes = f" AND c.id IN ({chunk_filter.ids_sql()})" if chunk_filter.is_narrow else ""
         return self._by_first_column(
             "SELECT m.id, min(c.id) FROM messages AS m JOIN message_chunks AS l ON l.message_row = m.row_id"
             " JOIN chunks AS c ON c.id = l.chunk_id WHERE m.agent_id = :agent"

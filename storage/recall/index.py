@@ -26,7 +26,7 @@ from storage.rows import execute, select_list
 
 IndexKind = Literal["text", "vector"]
 
-EVERYTHING: Final = 2**63 - 1
+ALL_CHUNKS: Final = 2**63 - 1
 # A partition (one agent) allocates whole blocks: 100 agents of 10 vectors took 158 MB at the default of 1024
 # vectors a block and 10 MB at 64.
 VECTOR_BLOCK: Final = 64
@@ -88,7 +88,7 @@ class SearchIndex(Repository):
         self, kind: IndexKind, *, now: int, model: str = "", dim: int = 0, embedder: str = "", active: bool
     ) -> Generation:
         """Create an empty index. An active one counts as complete: create it only while nothing is indexed."""
-        state, built_to = ("active", EVERYTHING) if active else ("building", 0)
+        state, built_to = ("active", ALL_CHUNKS) if active else ("building", 0)
         generation_id = self._value(
             "INSERT INTO indexes (kind, model, dim, state, built_to, created_at)"
             " VALUES (:kind, :model, :dim, :state, :built_to, :now) RETURNING id",
@@ -119,7 +119,7 @@ class SearchIndex(Repository):
         if active is not None:
             self.drop(active)
         sql = "UPDATE indexes SET state = 'active', built_to = :all WHERE id = :id"
-        self._execute(sql, all=EVERYTHING, id=generation.id)
+        self._execute(sql, all=ALL_CHUNKS, id=generation.id)
 
     def add_vectors(self, entries: Sequence[VectorEntry]) -> None:
         """Put vectors of the active model into every index of it that covers their chunks. Safe to repeat."""
@@ -156,7 +156,7 @@ class SearchIndex(Repository):
         if generation is None:
             return []
         table = generation.table
-        condition = f"f.rowid IN ({chunk_filter.ids_sql()})" if chunk_filter.narrow else "c.agent_id = :agent"
+        condition = f"f.rowid IN ({chunk_filter.ids_sql()})" if chunk_filter.is_narrow else "c.agent_id = :agent"
         return self._records(
             Hit,
             f"SELECT f.rowid AS chunk_id, -bm25({table}) AS score"
@@ -172,7 +172,7 @@ class SearchIndex(Repository):
         generation = self.active("vector")
         if generation is None or len(query) != 4 * generation.dim:
             return []
-        narrow = f" AND rowid IN ({chunk_filter.ids_sql()})" if chunk_filter.narrow else ""
+        narrow = f" AND rowid IN ({chunk_filter.ids_sql()})" if chunk_filter.is_narrow else ""
         return self._records(
             Hit,
             f"SELECT rowid AS chunk_id, 1.0 - distance AS score FROM {generation.table}"

@@ -10,7 +10,7 @@ import pytest
 from retrieval.context.budget import MIN_TOKENS, Fitted, fit, room_of
 from retrieval.context.conversation import choose_turns, chronological
 from retrieval.context.dedup import distinct, normalised
-from retrieval.context.refinement import NoVerdict, verdict
+from retrieval.context.refinement import NoVerdict, parse_answer
 from retrieval.context.relevance import ranked, relevance_of, tier_of
 from reverie.errors import Rejected
 from storage.memories.decay import RATES, decay
@@ -250,7 +250,7 @@ def test_the_room_is_the_budget_less_the_buffer() -> None:
 )
 def test_an_answer_accepts_or_selects(answer: str, kept: set[int]) -> None:
     """Given one of the two forms, then these items stay."""
-    assert verdict(answer, items=3) == kept
+    assert parse_answer(answer, items=3) == kept
 
 
 @pytest.mark.parametrize(
@@ -280,5 +280,5 @@ def test_an_answer_accepts_or_selects(answer: str, kept: set[int]) -> None:
 def test_any_other_answer_is_none(answer: str) -> None:
     """Given anything else, a text of its own included, then there is no verdict, and why is one line."""
     with pytest.raises(NoVerdict) as caught:
-        verdict(answer, items=3)
+        parse_answer(answer, items=3)
     assert "\n" not in str(caught.value)

@@ -26,7 +26,7 @@ from reverie.scheduling.schedule_types import (
     WebhookExecutor,
 )
 
-_COMMON: Final = ("goal", "name", "channel", "session", "timeout_seconds", "recall_limit")
+_COMMON_FIELDS: Final = ("goal", "name", "channel", "session", "timeout_seconds", "recall_limit")
 _CADENCE: Final = ("cron", "at", "every", "tz")
 _EXECUTOR: Final = ("webhook", "task", "queue")
 # For calls that give structs: the paths in them of what checks call by the name of a short argument.
@@ -60,7 +60,7 @@ def schedule_draft(call: ScheduleCall, *, agent: str) -> ScheduleDraft:
     """Return the schedule of a call; it belongs to `agent` unless the call names a user. Raises `Rejected`."""
     with fields_of(call):
         draft = ScheduleDraft(
-            **{name: getattr(call, name) for name in (*_COMMON, "id", "user")},
+            **{name: getattr(call, name) for name in (*_COMMON_FIELDS, "id", "user")},
             notification_policy=call.notify,
             cadence=_cadence(call) or parse_cadence(),
             executor=_executor(call) or LlmExecutor(),
@@ -72,7 +72,7 @@ def schedule_changes(call: ScheduleCall) -> ScheduleChanges:
     """Return the changes of a call. Raises `Rejected`."""
     with fields_of(call):
         changes = ScheduleChanges(
-            **{name: getattr(call, name) for name in _COMMON},
+            **{name: getattr(call, name) for name in _COMMON_FIELDS},
             notification_policy=call.notify,
             cadence=_cadence(call) or UNSET,
             executor=_executor(call) or UNSET,
