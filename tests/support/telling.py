@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import timedelta
+from functools import partial
 from typing import Any
 
 import pytest
 from sqlalchemy import text
 
+from memory.scheduling.due_loop import DueLoop
 from memory.scheduling.pushing import Pushing
 from memory.scheduling.reminders import remind
 from reverie.calls import build
@@ -46,6 +48,12 @@ class Clock:
     def rule(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
         """Replace the machine's clock, too, which claims by agents use."""
         monkeypatch.setattr("memory.scheduling.reminders.now_micros", self)
+        return self
+
+    def drive_loops(self, monkeypatch: pytest.MonkeyPatch) -> Clock:
+        """Have the loops of all runtimes wait by this clock: a pause moves it forward, and takes no time."""
+        played = partial(DueLoop, monotonic=lambda: self() / SECOND, sleep=self.forward)
+        monkeypatch.setattr("worker.runtime.DueLoop", played)
         return self
 
 
