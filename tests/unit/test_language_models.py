@@ -197,12 +197,14 @@ def test_an_endpoint_that_misbehaves_is_unavailable(endpoint: Endpoint, answer: 
 
 def test_a_wait_until_a_date_is_told_in_seconds(endpoint: Endpoint, remote: OpenAICompatibleLanguageModel) -> None:
     """Given a 429 whose Retry-After is a date, then the error has the seconds until then."""
-    until = format_datetime(datetime.now(UTC) + timedelta(seconds=90), usegmt=True)
-    endpoint.answer = send(b"slow down", 429, Retry_After=until)
+    began = datetime.now(UTC)
+    until = began.replace(microsecond=0) + timedelta(seconds=90)
+    endpoint.answer = send(b"slow down", 429, Retry_After=format_datetime(until, usegmt=True))
     with pytest.raises(LanguageModelUnavailable) as caught:
         remote.complete("", "x", 5, purpose="refinement")
     assert caught.value.retry_after_seconds is not None
-    assert 80 < caught.value.retry_after_seconds <= 90
+    wait = timedelta(seconds=caught.value.retry_after_seconds)
+    assert until - datetime.now(UTC) <= wait <= until - began
 
 
 def test_json_under_a_wrong_content_type_is_taken(endpoint: Endpoint, remote: OpenAICompatibleLanguageModel) -> None:

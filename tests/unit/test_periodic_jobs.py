@@ -156,6 +156,6 @@ def test_a_clock_that_was_set_back_holds_up_no_job() -> None:
         beat.schedule[name] = ScheduleEntry(name=name, task=name, schedule=every, last_run_at=ran_at, app=app)
     beat._heap = []
     beat._follow_clock()
-    assert abs((beat.schedule["ahead"].last_run_at - now).total_seconds()) < 60
+    assert now <= beat.schedule["ahead"].last_run_at <= datetime.now(UTC)
     assert beat.schedule["as usual"].last_run_at == now - timedelta(seconds=2)
     assert beat._heap is None, "the order in which jobs are due is made anew"
