@@ -41,9 +41,8 @@ def test_four_writers_and_the_maintenance_of_everything_meet_no_lock(tmp_path: P
         written = [writer.result(120) for writer in writers]
         stop.set()
         wrong, rounds = maintenance.result(120)
-    assert [errors for errors, _ in written] == [[]] * 4
+    assert written == [[]] * 4
     assert (wrong, rounds >= 2) == ([], True)
-    assert max(longest for _, longest in written) < 20, "far from the 30 s at which a writer would give up"
 
     store = stores.workspace(store_work.WORKSPACE)
     store_work.run_stages(store)

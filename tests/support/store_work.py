@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,9 @@ from storage.stores import Store, Stores
 from storage.upkeep.maintenance import optimize
 
 WORKSPACE = "ws"
+# A writer gives up after this time, far before the 30 s for which it would wait by default. How long writers do wait is
+# measured by the benchmark `writers`.
+LOCK_WAIT_SECONDS = 20.0
 
 
 def open_all(data: str, workspaces: int, start: Any) -> list[str]:
@@ -33,21 +35,19 @@ def open_all(data: str, workspaces: int, start: Any) -> list[str]:
     return wrong
 
 
-def write_many(data: str, agent: str, writes: int, start: Any) -> tuple[list[str], float]:
-    """Store messages, one per transaction; return the errors and the longest time of one in seconds."""
+def write_many(data: str, agent: str, writes: int, start: Any) -> list[str]:
+    """Store messages, one per transaction; return the errors, one of which is a longer wait than is allowed here."""
     stores = Stores(Path(data))
     store = stores.workspace(WORKSPACE)
     start.wait(30)
-    wrong, longest = [], 0.0
+    wrong = []
     for number in range(writes):
-        before = time.monotonic()
         try:
-            write(store, f"{agent} says zanzibar {number}", agent=agent)
+            write(store, f"{agent} says zanzibar {number}", agent=agent, lock_wait_seconds=LOCK_WAIT_SECONDS)
         except Exception as error:
             wrong.append(repr(error))
-        longest = max(longest, time.monotonic() - before)
     stores.close()
-    return wrong, longest
+    return wrong
 
 
 def maintain(data: str, start: Any, stop: Any) -> tuple[list[str], int]:
@@ -81,10 +81,10 @@ def run_stages(store: Store) -> None:
         pass
 
 
-def write(store: Store, content: str, *, agent: str = "ana") -> None:
+def write(store: Store, content: str, *, agent: str = "ana", lock_wait_seconds: float | None = None) -> None:
     """Store one message as ingest does."""
     now = now_micros()
-    with store.writing() as tx:
+    with store.writing(lock_wait_seconds=lock_wait_seconds) as tx:
         rows = tx.for_agent(agent)
         session = rows.sessions.ensure("s", now=now)
         sequence = session.last_sequence + 1
