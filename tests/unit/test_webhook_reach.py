@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import socket
 import ssl
-import subprocess
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,6 +17,7 @@ from adapters.webhooks import (
 )
 from adapters.webhooks import resolving as resolving_module
 from adapters.webhooks.resolving import ResolvedAddress
+from support.certificate import write_certificate
 from support.receiver import Receiver, drip, receiving, say, talking
 from support.sending import PATIENCE_SECONDS, SECRET, Names, failure, post, sender_to, timed_out
 
@@ -171,21 +171,7 @@ def test_sixteen_threads_get_each_its_own_answer() -> None:
 @pytest.fixture(scope="session")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     """A certificate for agent.internal alone, and its key."""
-    folder = tmp_path_factory.mktemp("tls")
-    made, key = folder / "certificate.pem", folder / "key.pem"
-    command = ["openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes"]
-    command += ["-keyout", str(key), "-out", str(made), "-days", "2", "-subj", "/CN=agent.internal"]
-    command += [
-        "-addext",
-        "subjectAltName=DNS:agent.internal",
-        "-addext",
-        "keyUsage=critical,digitalSignature,keyCertSign",
-    ]
-    try:
-        subprocess.run(command, check=True, capture_output=True)
-    except FileNotFoundError:
-        pytest.skip("the openssl program is not installed: it makes the certificate of this test")
-    return made, key
+    return write_certificate(tmp_path_factory.mktemp("tls"))
 
 
 @pytest.fixture
