@@ -266,7 +266,7 @@ SLOW_FSYNC = "int usleep(unsigned); int fdatasync(int fd) { usleep(800000); retu
 
 @pytest.mark.skipif(
     sys.platform != "linux" or not shutil.which("cc"),
-    reason="a disk is made slow by a library put before the system's (LD_PRELOAD), which takes Linux and a C compiler",
+    reason="needs Linux and a C compiler: it compiles a library that slows down fdatasync, and preloads it",
 )
 def test_a_slow_disk_does_not_make_a_sigkill_lose_anything(
     data_dir: Path, start: Start, monkeypatch: pytest.MonkeyPatch
