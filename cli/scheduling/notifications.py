@@ -1,4 +1,4 @@
-"""`reverie notifications`: list and acknowledge notifications of schedules. These commands open the data folder."""
+"""`reverie notifications`: list and acknowledge notifications of schedules."""
 
 from __future__ import annotations
 
@@ -9,12 +9,10 @@ import typer
 from cli.application import Invocation, application, invocation
 from cli.options import takes
 from cli.output import AsJson, counted, print_json, print_result, print_shown, print_table, shortened, when
-from memory.scheduling.notifications import acknowledge, list_notifications
 from reverie.calls import validated
 from reverie.errors import Rejected
-from reverie.scheduling.notification_types import Acknowledged, NotificationPage
+from reverie.scheduling.notification_types import Acknowledged
 from reverie.scheduling.reminder_calls import MAX_IDS, AcknowledgeNotifications, ListNotifications
-from storage.stores import Store
 
 notifications = typer.Typer(help="List and acknowledge what schedules report.", no_args_is_help=True)
 application.add_typer(notifications, name="notifications")
@@ -25,19 +23,25 @@ application.add_typer(notifications, name="notifications")
 def list_of_notifications(context: typer.Context, call: ListNotifications, as_json: AsJson = False) -> None:
     """List notifications that are not acknowledged, oldest first."""
     command = invocation(context)
-    store, page = command.store_or_none, NotificationPage(notifications=[], total=0)
-    if store is not None:
-        page = list_notifications(store, call, agent=command.agent)
+    page = command.send(call)
     if as_json:
         print_json(page)
         return
     print_table(
-        ("id", "at (UTC)", "kind", "user", "acknowledged", "title"),
+        ("id", "at (UTC)", "kind", "user", "acknowledged", "schedule", "title"),
         (
-            (n.id, when(n.created_at), n.kind, n.user, when(n.acknowledged_at), shortened(n.title))
+            (
+                n.id,
+                when(n.created_at),
+                n.kind,
+                n.user,
+                when(n.acknowledged_at),
+                n.schedule_id,
+                shortened(n.title),
+            )
             for n in page.notifications
         ),
-        empty="There are no notifications.",
+        empty=command.none_of("notifications"),
     )
     print_shown(len(page.notifications), page.total, "notification")
 
@@ -53,19 +57,16 @@ def acknowledge_some(
     command = invocation(context)
     if bool(ids) == everything:
         raise Rejected("name notifications, or --all", field="ids")
-    named = list(validated(AcknowledgeNotifications(ids)).ids) if ids else []
-    store, count = command.store_or_none, 0
-    if store is not None:
-        count = _acknowledge(command, store, named) if named else _acknowledge_all(command, store)
+    count = _acknowledge(command, ids) if ids else _acknowledge_all(command)
     print_result(Acknowledged(acknowledged=count), as_json, f"{counted(count, 'notification')} acknowledged.")
 
 
-def _acknowledge(command: Invocation, store: Store, ids: list[str]) -> int:
-    return acknowledge(store, ids, agent=command.agent, now=command.runtime.now()).acknowledged
+def _acknowledge(command: Invocation, ids: list[str]) -> int:
+    return command.send(validated(AcknowledgeNotifications(ids))).acknowledged
 
 
-def _acknowledge_all(command: Invocation, store: Store) -> int:
+def _acknowledge_all(command: Invocation) -> int:
     count = 0
-    while page := list_notifications(store, ListNotifications(limit=MAX_IDS), agent=command.agent).notifications:
-        count += _acknowledge(command, store, [notification.id for notification in page])
+    while page := command.send(ListNotifications(limit=MAX_IDS)).notifications:
+        count += _acknowledge(command, [notification.id for notification in page])
     return count

@@ -1,4 +1,4 @@
-"""`reverie reminders`: add, list, claim, confirm and cancel reminders. These commands open the data folder."""
+"""`reverie reminders`: add, list, claim, confirm and cancel reminders."""
 
 from __future__ import annotations
 
@@ -18,16 +18,6 @@ from cli.output import (
     when,
 )
 from cli.scheduling.durations import seconds_of
-from memory.scheduling.reminders import (
-    cancel_reminder,
-    check_delivery,
-    claim_reminders,
-    list_reminders,
-    read_reminder,
-    remind,
-    reminder_delivered,
-)
-from reverie.scheduling.checks import check_reminder
 from reverie.scheduling.reminder_calls import (
     CancelReminder,
     ClaimReminders,
@@ -36,7 +26,6 @@ from reverie.scheduling.reminder_calls import (
     ListReminders,
     Remind,
 )
-from reverie.scheduling.reminder_types import ClaimedReminders, ReminderPage
 
 reminders = typer.Typer(help="Deliver a message once, at a time.", no_args_is_help=True)
 application.add_typer(reminders, name="reminders")
@@ -63,11 +52,7 @@ def _lease_seconds(text: str) -> int:
 )
 def add_reminder(context: typer.Context, call: Remind, as_json: AsJson = False) -> None:
     """Add a reminder, delivered --at a time or --in some time."""
-    command = invocation(context)
-    now = command.runtime.now()
-    draft = check_reminder(call.draft(), now=now)
-    check_delivery(draft, notifier=bool(command.settings.notifier_webhook_url))
-    reminder = remind(command.runtime.store(command.settings.workspace), draft, agent=command.agent, now=now)
+    reminder = invocation(context).send(call)
     print_result(reminder, as_json, f"Reminder {reminder.id} is due at {when(reminder.due_at)} UTC.")
 
 
@@ -76,9 +61,7 @@ def add_reminder(context: typer.Context, call: Remind, as_json: AsJson = False) 
 def list_of_reminders(context: typer.Context, call: ListReminders, as_json: AsJson = False) -> None:
     """List the agent's reminders, in the order in which they become due."""
     command = invocation(context)
-    store, page = command.store_or_none, ReminderPage(reminders=[], total=0)
-    if store is not None:
-        page = list_reminders(store, call, agent=command.agent, now=command.runtime.now())
+    page = command.send(call)
     if as_json:
         print_json(page)
         return
@@ -94,9 +77,7 @@ def list_of_reminders(context: typer.Context, call: ListReminders, as_json: AsJs
 @takes(GetReminder, arguments=("reminder_id",))
 def show_reminder(context: typer.Context, call: GetReminder, as_json: AsJson = False) -> None:
     """Show all fields of a reminder."""
-    command = invocation(context)
-    store = command.store_with("reminder", call.reminder_id)
-    print_struct(read_reminder(store, call.reminder_id, agent=command.agent, now=command.runtime.now()), as_json)
+    print_struct(invocation(context).send(call), as_json)
 
 
 @reminders.command("claim")
@@ -109,19 +90,14 @@ def show_reminder(context: typer.Context, call: GetReminder, as_json: AsJson = F
 )
 def claim(context: typer.Context, call: ClaimReminders, as_json: AsJson = False) -> None:
     """Claim due reminders to deliver them; one that is not confirmed within the lease becomes due again."""
-    command = invocation(context)
-    store, response = command.store_or_none, ClaimedReminders(claimed=[])
-    if store is not None:
-        has_notifier = bool(command.settings.notifier_webhook_url)
-        now = command.runtime.now()
-        response = claim_reminders(store, call, agent=command.agent, now=now, has_notifier=has_notifier)
+    claimed = invocation(context).send(call).claimed
     print_list(
-        response.claimed,
+        claimed,
         as_json,
         ("id", "token", "session", "recipient", "message"),
         (
             (c.reminder.id, c.token, c.reminder.session, c.reminder.recipient, shortened(c.reminder.message))
-            for c in response.claimed
+            for c in claimed
         ),
         empty="No reminder is due.",
     )
@@ -131,10 +107,7 @@ def claim(context: typer.Context, call: ClaimReminders, as_json: AsJson = False)
 @takes(ConfirmReminder, arguments=("reminder_id", "token"))
 def delivered(context: typer.Context, call: ConfirmReminder, as_json: AsJson = False) -> None:
     """Confirm that a claimed reminder was delivered, with the token of the claim."""
-    command = invocation(context)
-    store = command.store_with("reminder", call.reminder_id)
-    confirmed = reminder_delivered(store, call.reminder_id, call.token, agent=command.agent, now=command.runtime.now())
-    print_result(confirmed, as_json, "Confirmed.")
+    print_result(invocation(context).send(call), as_json, "Confirmed.")
 
 
 @reminders.command("cancel")
@@ -142,7 +115,6 @@ def delivered(context: typer.Context, call: ConfirmReminder, as_json: AsJson = F
 def cancel(context: typer.Context, call: CancelReminder, as_json: AsJson = False) -> None:
     """Delete a reminder, delivered or not."""
     command = invocation(context)
-    store = command.store_with("reminder", call.reminder_id)
-    if not cancel_reminder(store, call.reminder_id, agent=command.agent):
+    if not command.send(call).deleted:
         raise command.missing("reminder", call.reminder_id)
     print_result({"deleted": True}, as_json, "Cancelled.")

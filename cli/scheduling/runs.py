@@ -1,4 +1,4 @@
-"""`reverie schedules runs|run|run-now|cancel`: list, show, start and cancel runs of a schedule."""
+"""`reverie schedules runs|run|run-now|complete|cancel`: list, show, start, report and cancel runs of a schedule."""
 
 from __future__ import annotations
 
@@ -7,14 +7,12 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from cli.application import invocation
+from cli.application import Invocation, invocation
 from cli.options import takes
 from cli.output import AsJson, print_fields, print_json, print_list, print_result, say, shortened, when
+from cli.scheduling import waiting
 from cli.scheduling.schedules import schedules
-from memory.scheduling import runs as stored
-from memory.scheduling.due_runs import ToSend
-from reverie.clock import new_id
-from reverie.scheduling.calls import CancelRun, GetRun, ListScheduleRuns, RunScheduleNow
+from reverie.scheduling.calls import CancelRun, CompleteRun, GetRun, ListScheduleRuns, RunScheduleNow
 from reverie.scheduling.schedule_types import ScheduleRun
 
 
@@ -22,9 +20,7 @@ from reverie.scheduling.schedule_types import ScheduleRun
 @takes(ListScheduleRuns, arguments=("id",))
 def list_of_runs(context: typer.Context, call: ListScheduleRuns, as_json: AsJson = False) -> None:
     """List the runs of a schedule, newest first; times in UTC."""
-    command = invocation(context)
-    store = command.store_with("schedule", call.id)
-    runs = stored.run_history(store, call.id, agent=command.agent, limit=call.limit, offset=call.offset)
+    runs = invocation(context).send(call).runs
     print_list(
         runs,
         as_json,
@@ -38,13 +34,11 @@ def list_of_runs(context: typer.Context, call: ListScheduleRuns, as_json: AsJson
 @takes(GetRun, arguments=("run_id",))
 def show_run(context: typer.Context, call: GetRun, as_json: AsJson = False) -> None:
     """Show a run with all of its output."""
-    command = invocation(context)
-    store = command.store_with("run", call.run_id, field="run")
-    _print_run(stored.read_run(store, call.run_id, agent=command.agent), as_json)
+    _print_run(invocation(context).send(call), as_json)
 
 
 @schedules.command("run-now")
-@takes(RunScheduleNow, arguments=("id",), leave_out=("run_id",))
+@takes(RunScheduleNow, arguments=("id",))
 def start_run(
     context: typer.Context,
     call: RunScheduleNow,
@@ -54,30 +48,36 @@ def start_run(
 ) -> None:
     """Start a run now; the next scheduled run stays. With --wait the exit code is 1 when the run fails."""
     command = invocation(context)
-    runtime = command.runtime
-    store, trace = command.store_with("schedule", call.id), new_id()
-    run = stored.run_now(store, call.id, agent=command.agent, now=runtime.now(), trace=trace)
-    sent = runtime.schedules.send(command.settings.workspace, [ToSend(run.id, trace)]) > 0
+    run = command.send(call)
     started = f"Run {run.id} has started."
     if wait:
         if not as_json:
             typer.echo(started, err=True)
-        ended = stored.wait_until_ended(store, run.id, agent=command.agent, timeout_seconds=timeout)
+        ended = waiting.wait_until_ended(lambda: command.send(GetRun(run.id)), timeout_seconds=timeout)
         _print_run(ended, as_json)
         raise typer.Exit(0 if ended.status == "success" else 1)
-    waiting = f"Run {run.id} waits for the workers: start them with `reverie up`."
-    print_result(run, as_json, started if sent else waiting)
+    queued = f"Run {run.id} waits for the workers: start them with `reverie up`."
+    print_result(run, as_json, started if _is_running(command) else queued)
+
+
+@schedules.command("complete")
+@takes(CompleteRun, arguments=("run_id",), options={"notify": "--notify/--no-notify"})
+def complete_run(context: typer.Context, call: CompleteRun, as_json: AsJson = False) -> None:
+    """Report the result of a run that your own workers executed."""
+    ended = invocation(context).send(call)
+    print_result(ended, as_json, f"Run {ended.id} is {ended.status}.")
 
 
 @schedules.command("cancel")
 @takes(CancelRun, arguments=("run_id",))
 def cancel_run(context: typer.Context, call: CancelRun, as_json: AsJson = False) -> None:
     """Cancel a run in progress; what its executor returns later is dropped."""
-    command = invocation(context)
-    store = command.store_with("run", call.run_id, field="run")
-    rules, now = command.settings.schedule_rules, command.runtime.now()
-    ended = stored.cancel_run(store, call.run_id, agent=command.agent, rules=rules, now=now)
+    ended = invocation(context).send(call)
     print_result(ended, as_json, f"Run {ended.id} is {ended.status}.")
+
+
+def _is_running(command: Invocation) -> bool:
+    return command.target.url is not None or command.target.is_starting
 
 
 def _print_run(run: ScheduleRun, as_json: bool) -> None:

@@ -1,7 +1,8 @@
-"""`reverie schedules`: add, list, show and update schedules. These commands open the data folder."""
+"""`reverie schedules`: add, list, show and update schedules."""
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import Any
 
 import msgspec
@@ -11,48 +12,22 @@ from cli.application import Invocation, application, invocation
 from cli.options import takes
 from cli.output import AsJson, print_fields, print_json, print_result, print_shown, print_table, shortened
 from cli.scheduling.durations import seconds_of, span
-from memory.scheduling import schedules as stored
-from memory.scheduling.filters import schedule_filter
-from reverie.calls import Call
-from reverie.clock import from_micros
-from reverie.scheduling.cadence import (
-    Cadence,
-    Cron,
-    Interval,
-    format_in_timezone,
-    next_runs,
-    parse_cadence,
-    validate_cadence,
-)
+from reverie.pipeline.calls import GetStatus
+from reverie.scheduling.cadence_types import Cadence, Cron, Interval
 from reverie.scheduling.calls import (
     AddSchedule,
-    At,
-    CronText,
-    Every,
     GetNextRuns,
     GetSchedule,
     ListSchedules,
-    NextCount,
+    PreviewRuns,
     UpdateSchedule,
-    Zone,
 )
-from reverie.scheduling.forms import schedule_changes, schedule_draft
-from reverie.scheduling.schedule_types import LlmExecutor, NextRuns, Schedule, SchedulePage
+from reverie.scheduling.schedule_types import LlmExecutor, Schedule
 
 schedules = typer.Typer(help="Run goals once at a time, or repeatedly.", no_args_is_help=True)
 application.add_typer(schedules, name="schedules")
 
 _EVERY_HELP = "Run at this interval: seconds, or such as 90s, 15m, 2h, 1d."
-
-
-class _PreviewRuns(Call[NextRuns], kw_only=True, frozen=True):
-    """Return the next times of a cadence without adding a schedule. Only the command line has this call."""
-
-    cron: CronText | None = None
-    at: At | None = None
-    every: Every | None = None
-    tz: Zone = "UTC"
-    count: NextCount = 5
 
 
 def _seconds(text: str) -> int:
@@ -78,17 +53,7 @@ def add_schedule(context: typer.Context, call: AddSchedule, as_json: AsJson = Fa
     A run is executed by a webhook, by a task of your own workers, or by the configured language model.
     """
     command = invocation(context)
-    runtime = command.runtime
-    schedule = stored.create_in_workspace(
-        runtime.stores,
-        command.settings.workspace,
-        schedule_draft(call, agent=command.agent),
-        agent=command.agent,
-        rules=command.settings.schedule_rules,
-        check_url=runtime.schedules.check_url,
-        now=runtime.now(),
-    )
-    runtime.schedules.notify_goals(command.settings.workspace)
+    schedule = command.send(call)
     print_result(schedule, as_json, f"Schedule {schedule.id} fires next {_next(schedule)}.")
     _warn_without_model(command, schedule)
 
@@ -98,11 +63,7 @@ def add_schedule(context: typer.Context, call: AddSchedule, as_json: AsJson = Fa
 def list_of_schedules(context: typer.Context, call: ListSchedules, as_json: AsJson = False) -> None:
     """List the agent's schedules, newest first."""
     command = invocation(context)
-    store, page = command.store_or_none, SchedulePage(schedules=[], total=0)
-    if store is not None:
-        page = stored.search_schedules(
-            store, schedule_filter(call), agent=command.agent, limit=call.limit, offset=call.offset
-        )
+    page = command.send(call)
     if as_json:
         print_json(page)
         return
@@ -118,21 +79,20 @@ def list_of_schedules(context: typer.Context, call: ListSchedules, as_json: AsJs
 @takes(GetSchedule, arguments=("id",))
 def show_schedule(context: typer.Context, call: GetSchedule, as_json: AsJson = False) -> None:
     """Show all fields of a schedule."""
-    command = invocation(context)
-    schedule = stored.read_schedule(command.store_with("schedule", call.id), call.id, agent=command.agent)
+    schedule = invocation(context).send(call)
     if as_json:
         print_json(schedule)
         return
     fields: dict[str, Any] = msgspec.to_builtins(schedule)
     for field in ("next_run_at", "last_run_at"):
         if (moment := getattr(schedule, field)) is not None:
-            fields[field] = format_in_timezone(moment, schedule.cadence)
+            fields[field] = _local(moment, schedule.cadence)
     print_fields(fields)
 
 
 @schedules.command("next")
 @takes(
-    _PreviewRuns,
+    PreviewRuns,
     GetNextRuns,
     arguments=("id",),
     helps={
@@ -143,16 +103,11 @@ def show_schedule(context: typer.Context, call: GetSchedule, as_json: AsJson = F
     parsers={"every": _seconds},
     usage="give either the id of a schedule, or exactly one of --cron, --at and --every",
 )
-def show_next(context: typer.Context, call: _PreviewRuns | GetNextRuns, as_json: AsJson = False) -> None:
+def show_next(context: typer.Context, call: PreviewRuns | GetNextRuns, as_json: AsJson = False) -> None:
     """Show when a schedule fires next, or when one would with --cron, --at or --every."""
-    command = invocation(context)
-    if isinstance(call, _PreviewRuns):
-        upcoming = _preview(command, call)
-        print_result(upcoming, as_json, "\n".join(upcoming.local))
-        return
-    store, now = command.store_with("schedule", call.id), command.runtime.now()
-    upcoming = stored.upcoming(store, call.id, agent=command.agent, count=call.count, now=now)
-    print_result(upcoming, as_json, "\n".join(upcoming.local) or f"Schedule {call.id} does not fire.")
+    upcoming = invocation(context).send(call)
+    none = f"Schedule {call.id} does not fire." if isinstance(call, GetNextRuns) else ""
+    print_result(upcoming, as_json, "\n".join(upcoming.local) or none)
 
 
 @schedules.command("update")
@@ -167,18 +122,7 @@ def show_next(context: typer.Context, call: _PreviewRuns | GetNextRuns, as_json:
 def change_schedule(context: typer.Context, call: UpdateSchedule, as_json: AsJson = False) -> None:
     """Change the given fields of a schedule. A new cadence starts now, and reactivates a schedule that has ended."""
     command = invocation(context)
-    runtime = command.runtime
-    schedule = stored.update_schedule(
-        command.store_with("schedule", call.id),
-        call.id,
-        schedule_changes(call),
-        agent=command.agent,
-        rules=command.settings.schedule_rules,
-        check_url=runtime.schedules.check_url,
-        now=runtime.now(),
-    )
-    if isinstance(call.goal, str):
-        runtime.schedules.notify_goals(command.settings.workspace)
+    schedule = command.send(call)
     print_status(schedule, as_json)
     if call.llm:
         _warn_without_model(command, schedule)
@@ -190,16 +134,9 @@ def print_status(schedule: Schedule, as_json: bool) -> None:
     print_result(schedule, as_json, f"Schedule {schedule.id} is {schedule.status}{fires}.")
 
 
-def _preview(command: Invocation, call: _PreviewRuns) -> NextRuns:
-    cadence = parse_cadence(cron=call.cron, at=call.at, every=call.every, tz=call.tz)
-    now = from_micros(command.runtime.now())
-    validate_cadence(cadence, now=now, min_interval_seconds=command.settings.schedule_min_interval_seconds)
-    moments = next_runs(cadence, now, call.count)
-    return NextRuns(at=moments, local=[format_in_timezone(moment, cadence) for moment in moments])
-
-
 def _warn_without_model(command: Invocation, schedule: Schedule) -> None:
-    if isinstance(schedule.executor, LlmExecutor) and not command.settings.has_language_model:
+    # The server's model counts: its settings may differ from those that this process would read.
+    if isinstance(schedule.executor, LlmExecutor) and command.send(GetStatus()).language_model.state == "none":
         typer.echo(
             "reverie: no language model is configured: a run returns what is recalled for the goal; set"
             " language_model_base_url and language_model for an answer",
@@ -208,7 +145,13 @@ def _warn_without_model(command: Invocation, schedule: Schedule) -> None:
 
 
 def _next(schedule: Schedule) -> str:
-    return "-" if schedule.next_run_at is None else format_in_timezone(schedule.next_run_at, schedule.cadence)
+    return "-" if schedule.next_run_at is None else _local(schedule.next_run_at, schedule.cadence)
+
+
+def _local(moment: datetime, cadence: Cadence) -> str:
+    from reverie.scheduling.cadence import format_in_timezone  # and with it all of cron, which few commands need
+
+    return format_in_timezone(moment, cadence)
 
 
 def _goal_text(schedule: Schedule) -> str:

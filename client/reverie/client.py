@@ -114,6 +114,7 @@ class _Calls:
     resume_schedule = method(scheduling_calls.ResumeSchedule)
     delete_schedule = method(scheduling_calls.DeleteSchedule, _deleted)
     next_runs = method(scheduling_calls.GetNextRuns)
+    preview_runs = method(scheduling_calls.PreviewRuns)
     run_schedule_now = method(scheduling_calls.RunScheduleNow)
     schedule_runs = method(scheduling_calls.ListScheduleRuns, lambda answer: answer.runs)
     schedule_run = method(scheduling_calls.GetRun)

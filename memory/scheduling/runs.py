@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-from typing import Final
-
 import msgspec
 
 from memory.scheduling.rules import RunResult, ScheduleRules, end_run, to_result
 from reverie.clock import from_micros, new_id, now_micros
-from reverie.errors import Conflict, WaitTimeout
+from reverie.errors import Conflict
 from reverie.scheduling.schedule_types import Executor, RunReport, ScheduleRun, TaskExecutor
 from storage.scheduling.records import OPEN_STATUSES, NewRun, RunRecord, ScheduleRecord
 from storage.stores import Store
-
-# Seconds between two reads of a run that is waited for.
-_POLL_SECONDS: Final = 0.2
 
 
 def run_history(store: Store, schedule_id: str, *, agent: str, limit: int, offset: int = 0) -> list[ScheduleRun]:
@@ -59,30 +52,6 @@ def run_now(
         while not rows.runs.add(schedule, run, now=now, sent_at=now_micros()):  # a run is due this very microsecond
             run = NewRun(run.id, run.due_at + 1, run.due_at + 1, 0, "manual", 1, run.trace)
         return to_run(rows.runs.get(run.id))
-
-
-def wait_until_ended(
-    store: Store,
-    run_id: str,
-    *,
-    agent: str,
-    timeout_seconds: float,
-    monotonic: Callable[[], float] = time.monotonic,
-    pause: Callable[[float], None] = time.sleep,
-) -> ScheduleRun:
-    """Return the run once it has ended. Raises `NotFound`, also if it is deleted meanwhile, and `WaitTimeout`."""
-    deadline = monotonic() + timeout_seconds
-    while True:
-        run = read_run(store, run_id, agent=agent)
-        if run.status not in OPEN_STATUSES:
-            return run
-        remaining = deadline - monotonic()
-        if remaining <= 0:
-            raise WaitTimeout(
-                f"run {run_id} is {run.status} after {timeout_seconds:g} s: it continues if workers are running;"
-                " see `reverie status`"
-            )
-        pause(min(_POLL_SECONDS, remaining))
 
 
 def cancel_run(store: Store, run_id: str, *, agent: str, rules: ScheduleRules, now: int) -> ScheduleRun:

@@ -218,6 +218,17 @@ def upcoming(store: Store, schedule_id: str, *, agent: str, count: int, now: int
     return NextRuns(at=times, local=[format_in_timezone(at, cadence) for at in times])
 
 
+def preview_runs(cadence: Cadence, *, count: int, rules: ScheduleRules, now: int) -> NextRuns:
+    """Return the next `count` times of a cadence that no schedule has yet, fewer if there are no more.
+
+    Raises `Rejected` for a cadence that no schedule may have.
+    """
+    start = from_micros(now)
+    validate_cadence(cadence, now=start, min_interval_seconds=rules.min_interval_seconds)
+    times = next_runs(cadence, start, count)
+    return NextRuns(at=times, local=[format_in_timezone(at, cadence) for at in times])
+
+
 def to_schedule(record: ScheduleRecord) -> Schedule:
     """Return a stored schedule as the client sees it."""
     executor: Executor = msgspec.json.decode(record.executor, type=Executor)

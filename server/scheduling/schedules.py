@@ -6,6 +6,7 @@ from memory.scheduling import schedules
 from memory.scheduling.filters import schedule_filter
 from reverie.errors import NotFound
 from reverie.scheduling import calls
+from reverie.scheduling.cadence import parse_cadence
 from reverie.scheduling.forms import fields_of, schedule_changes, schedule_draft
 from reverie.scheduling.schedule_types import NextRuns, Schedule, ScheduleCount, SchedulePage
 from reverie.types import Deleted
@@ -52,6 +53,13 @@ def _get_schedule(services: Services, caller: Caller, call: calls.GetSchedule) -
 def _get_next_runs(services: Services, caller: Caller, call: calls.GetNextRuns) -> NextRuns:
     store = store_of_schedule(services, caller, call.id)
     return schedules.upcoming(store, call.id, agent=caller.agent, count=call.count, now=services.runtime.now())
+
+
+@endpoints.serves(calls.PreviewRuns)
+def _preview_runs(services: Services, _: Caller, call: calls.PreviewRuns) -> NextRuns:
+    cadence = parse_cadence(cron=call.cron, at=call.at, every=call.every, tz=call.tz)
+    rules, now = services.runtime.settings.schedule_rules, services.runtime.now()
+    return schedules.preview_runs(cadence, count=call.count, rules=rules, now=now)
 
 
 @endpoints.serves(calls.AddSchedule)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Any, NamedTuple
 
@@ -17,6 +18,11 @@ class Ended(NamedTuple):
     code: int
     out: str
     err: str
+
+    @property
+    def err_without_note(self) -> str:
+        """Return standard error without the line by which a command that writes says that no Reverie runs."""
+        return re.sub(r"reverie: no Reverie runs on .+: its files are changed, [^\n]+\n", "", self.err)
 
     @property
     def json(self) -> Any:

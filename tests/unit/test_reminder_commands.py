@@ -1,4 +1,4 @@
-"""`reverie reminders` and `reverie notifications`: on the data folder itself, for people and for programs."""
+"""`reverie reminders` and `reverie notifications`: without a server, on the files of the data folder."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from support.telling import add_notification, add_run, was_told
 def reverie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
     """Runs the command line as ana on an empty data folder, without a broker or a server."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "data").mkdir()
     first = ("--data", str(tmp_path / "data"), "--workspace", "ws", "--agent", "ana")
     return CommandLine(monkeypatch, capsys, *first, "--broker", "redis://127.0.0.1:1/0")
 
@@ -91,7 +92,7 @@ def test_a_claim_is_shown_with_its_token(reverie: CommandLine) -> None:
 def test_what_is_wrong_is_one_line(reverie: CommandLine, arguments: tuple[str, ...], code: int, said: str) -> None:
     """Given a command at fault, then one line on standard error says what to do, and the exit code whose fault."""
     ended = reverie("reminders", *arguments)
-    assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1)
+    assert (ended.code, ended.out, ended.err_without_note.count("\n")) == (code, "", 1)
     assert said in ended.err
 
 
@@ -117,7 +118,7 @@ def test_notifications_are_listed_and_acknowledged(reverie: CommandLine, store: 
     assert reverie("notifications", "acknowledge", told, "none").out == "1 notification acknowledged.\n"
     assert was_told(store, "run")
     assert reverie("notifications", "acknowledge", "--all", "--json").json == {"acknowledged": 2}
-    assert reverie("notifications", "list").out == "There are no notifications.\n"
+    assert reverie("notifications", "list").out == "Agent ana has no such notifications in workspace ws.\n"
     assert reverie("notifications", "list", "--all", "--json").json["total"] == 3
     for wrong in ((), (told, "--all")):
         ended = reverie("notifications", "acknowledge", *wrong)

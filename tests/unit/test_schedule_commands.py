@@ -1,22 +1,24 @@
-"""`reverie schedules`: on the data folder itself, for people and for programs."""
+"""`reverie schedules`: without a server, on the files of the data folder, for people and for programs."""
 
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from cli.scheduling import waiting
 from cli.scheduling.durations import seconds_of, span
-from memory.scheduling import runs as schedule_runs
 from memory.scheduling.executing import AttemptLimits, ExecutionSettings, execute_run
 from memory.scheduling.rules import RunResult, ScheduleRules
 from reverie.clock import now_micros
 from reverie.errors import Rejected
+from reverie.scheduling.schedule_types import ScheduleRun
 from storage.scheduling.records import ScheduleFilter
-from storage.stores import Store, Stores
+from storage.stores import Stores
 from support.command_line import CommandLine, Ended
 
 NO_MODEL = "no language model is configured"
@@ -25,8 +27,10 @@ HOOK = ("--webhook", "https://example.org/hook")
 
 @pytest.fixture
 def data(tmp_path: Path) -> Path:
-    """The data folder, not yet there."""
-    return tmp_path / "data"
+    """An empty data folder."""
+    folder = tmp_path / "data"
+    folder.mkdir()
+    return folder
 
 
 @pytest.fixture
@@ -64,26 +68,27 @@ def execute(data: Path, run_id: str, result: RunResult) -> None:
 def test_the_command_of_the_docs_works_on_an_empty_folder(
     data: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Given nothing at all, when a schedule is added as the docs show it, then it says when it fires in Lisbon, and in
-    one line what comes of it without a language model."""
+    """Given an empty data folder, when a schedule is added as the docs show it, then it says when it fires in Lisbon,
+    and in one line what comes of it without a language model."""
     monkeypatch.chdir(data.parent)
+    monkeypatch.setenv("REVERIE_DATA", str(data))
     plain = CommandLine(monkeypatch, capsys)
     ended = plain("schedules", "add", "--cron", "0 9 * * 1-5", "--tz", "Europe/Lisbon", "summarise what is open")
     assert ended.code == 0, ended.err
     assert "09:00 WE" in ended.out
     assert ended.out.endswith("(Europe/Lisbon).\n")
-    assert (NO_MODEL in ended.err, ended.err.count("\n")) == (True, 1)
+    assert (NO_MODEL in ended.err, ended.err_without_note.count("\n")) == (True, 1)
     (listed,) = done(plain("schedules", "list", "--json"))["schedules"]
     assert listed["id"] in ended.out
     assert (listed["goal"], listed["agent"]) == ("summarise what is open", "default")
 
 
 def test_with_a_model_or_a_webhook_nothing_is_warned_of(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given an executor that can answer, then standard error stays empty."""
-    assert reverie("schedules", "add", "x", "--every", "1h", *HOOK).err == ""
+    """Given an executor that can answer, then standard error has no warning."""
+    assert reverie("schedules", "add", "x", "--every", "1h", *HOOK).err_without_note == ""
     monkeypatch.setenv("REVERIE_LANGUAGE_MODEL_BASE_URL", "http://127.0.0.1:1/v1")
     monkeypatch.setenv("REVERIE_LANGUAGE_MODEL", "small")
-    assert reverie("schedules", "add", "x", "--every", "1h").err == ""
+    assert reverie("schedules", "add", "x", "--every", "1h").err_without_note == ""
 
 
 def test_a_schedule_from_adding_to_deleting(reverie: CommandLine) -> None:
@@ -165,17 +170,17 @@ def test_a_run_that_is_waited_for_is_shown_and_decides_the_exit_code(
 ) -> None:
     """Given --wait, when a worker has executed the run, then how it ended is printed, and a failure exits with 1."""
     schedule_id = add(reverie, "x", "--every", "1h", *HOOK)["id"]
-    wait = schedule_runs.wait_until_ended
+    wait = waiting.wait_until_ended
 
-    def meanwhile(store: Store, run_id: str, **keywords: Any) -> Any:
-        worker = threading.Thread(target=execute, args=(data, run_id, result))
+    def meanwhile(read: Callable[[], ScheduleRun], **keywords: Any) -> ScheduleRun:
+        worker = threading.Thread(target=execute, args=(data, read().id, result))
         worker.start()
         try:
-            return wait(store, run_id, **keywords)
+            return wait(read, **keywords)
         finally:
             worker.join()
 
-    monkeypatch.setattr(schedule_runs, "wait_until_ended", meanwhile)
+    monkeypatch.setattr(waiting, "wait_until_ended", meanwhile)
     ended = reverie("schedules", "run-now", schedule_id, "--wait", "--timeout", "30")
     assert ended.code == code
     assert ("watered" if code == 0 else "no water") in ended.out
@@ -185,7 +190,7 @@ def test_a_run_that_nobody_executes_is_waited_for_in_vain(reverie: CommandLine) 
     """Given no workers and --wait, then one line says how the run stands; it is there all the same."""
     schedule_id = add(reverie, "x", "--every", "1h", *HOOK)["id"]
     ended = reverie("schedules", "run-now", schedule_id, "--wait", "--timeout", "0.1", "--json")
-    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert (ended.code, ended.out, ended.err_without_note.count("\n")) == (1, "", 1)
     assert "is pending after 0.1 s" in ended.err
     assert done(reverie("schedules", "runs", schedule_id, "--json"))[0]["status"] == "pending"
 
@@ -263,7 +268,7 @@ def test_what_is_wrong_is_one_line(
         stores.workspace("w")
         stores.close()
     ended = reverie("schedules", *arguments)
-    assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1)
+    assert (ended.code, ended.out, ended.err_without_note.count("\n")) == (code, "", 1)
     assert said in ended.err
     assert (data / "workspaces" / "w").exists() == there
 

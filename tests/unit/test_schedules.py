@@ -11,8 +11,9 @@ from typing import Any
 
 import pytest
 
+from cli.scheduling.waiting import wait_until_ended
 from memory.scheduling.filters import schedule_filter
-from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now, wait_until_ended
+from memory.scheduling.runs import cancel_run, complete_run, read_run, run_history, run_now
 from memory.scheduling.schedules import (
     count_schedules,
     create_in_workspace,
@@ -605,7 +606,10 @@ def test_a_run_that_is_waited_for_is_returned_when_it_has_ended(time: Scheduled)
 
     def wait(pause: Any) -> Any:
         return wait_until_ended(
-            time.store, run.id, agent="ana", timeout_seconds=3, monotonic=lambda: next(ticks), pause=pause
+            lambda: read_run(time.store, run.id, agent="ana"),
+            timeout_seconds=3,
+            monotonic=lambda: next(ticks),
+            pause=pause,
         )
 
     with pytest.raises(WaitTimeout, match=f"run {run.id} is pending after 3 s"):

@@ -212,6 +212,27 @@ class GetNextRuns(Call[NextRuns], frozen=True):
     count: NextCount = 5
 
 
+class PreviewRuns(Call[NextRuns], kw_only=True, frozen=True):
+    """Return the next times of a cadence that no schedule has yet, given as for `add_schedule`. Nothing is stored.
+
+    Raises `Rejected` for a cadence that no schedule may have.
+    """
+
+    route: ClassVar = "GET /v1/next-runs"
+    cron: CronText | None = None
+    at: At | None = None
+    every: Every | None = None
+    tz: Zone = "UTC"
+    count: NextCount = 5
+
+    def checked(self) -> PreviewRuns:
+        """Raise `Rejected` unless exactly one cadence is given, and in a valid form."""
+        from reverie.scheduling.cadence import parse_cadence
+
+        parse_cadence(cron=self.cron, at=self.at, every=self.every, tz=self.tz)
+        return self
+
+
 class RunScheduleNow(Call[ScheduleRun], frozen=True):
     """Start a run of a schedule now and return it; the next scheduled run stays unchanged.
 
