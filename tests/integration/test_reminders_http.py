@@ -13,6 +13,7 @@ import pytest
 from reverie import AsyncReverie, ClaimedReminder, Reminder, Reverie
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.scheduling.reminder_calls import Remind
+from support.command_line import CommandLine
 from support.http import running_server
 from support.telling import add_notification, add_run, was_told
 from worker.runtime import Runtime
@@ -53,6 +54,31 @@ def test_a_reminder_from_making_to_delivering(ana: Reverie) -> None:
     done = ana.reminder_delivered(claimed)
     assert (done.status, ana.reminder_delivered(made.id, claimed.token)) == ("delivered", done)
     assert (ana.cancel_reminder(later.id), ana.cancel_reminder(later.id)) == (True, False)
+
+
+def test_the_command_line_asks_the_server(
+    url: str, ana: Reverie, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a server, when a reminder is added, claimed, confirmed and cancelled, then the server has each change."""
+    monkeypatch.setenv("REVERIE_URL", url)
+    reverie = CommandLine(monkeypatch, capsys, "--agent", "ana")
+    added = reverie("reminders", "add", "s", "kate", "water the plants", "--in", "0s", "--channel", "garden")
+    assert (added.code, added.err) == (0, "")
+    (made,) = ana.reminders().reminders
+    assert made.id in added.out
+    assert (made.channel, made.status) == ("garden", "due")
+    assert made.id in reverie("reminders", "list", "--status", "due").out
+    assert (
+        reverie("reminders", "list", "--status", "waiting").out
+        == "Agent ana has no such reminders in workspace default.\n"
+    )
+    (claimed,) = reverie("reminders", "claim", "--lease", "2m", "--json").json
+    assert reverie("reminders", "delivered", made.id, claimed["token"]).out == "Confirmed.\n"
+    assert ana.reminder(made.id).status == "delivered"
+    assert reverie("reminders", "show", made.id, "--json").json["status"] == "delivered"
+    assert reverie("reminders", "cancel", made.id).out == "Cancelled.\n"
+    again = reverie("reminders", "cancel", made.id)
+    assert (again.code, again.err) == (1, f"reverie: agent ana has no reminder {made.id!r}\n")
 
 
 def test_the_same_calls_can_be_awaited(url: str, runtime: Runtime) -> None:

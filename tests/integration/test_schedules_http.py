@@ -12,6 +12,7 @@ from typing import Any
 import httpx2
 import pytest
 
+from cli.scheduling import waiting
 from memory.scheduling.executing import AttemptLimits, Delegated, ExecutionSettings, Outcome, execute_run
 from memory.scheduling.rules import RunResult
 from reverie import (
@@ -22,6 +23,7 @@ from reverie import (
     Once,
     Reverie,
     Schedule,
+    ScheduleRun,
     TaskExecutor,
     WebhookExecutor,
     format_in_timezone,
@@ -31,6 +33,7 @@ from reverie import (
 )
 from reverie.clock import now_micros
 from reverie.errors import Conflict, NotFound, Rejected
+from support.command_line import CommandLine
 from support.http import running_server
 from worker.runtime import Runtime
 
@@ -70,6 +73,102 @@ def work(runtime: Runtime, run_id: str, outcome: Outcome) -> None:
             limits=AttemptLimits(), rules=runtime.settings.schedule_rules, now=runtime.now, clock=now_micros
         ),
     )
+
+
+@pytest.fixture
+def reverie(url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> CommandLine:
+    """Runs the command line as ana against the server."""
+    monkeypatch.setenv("REVERIE_URL", url)
+    return CommandLine(monkeypatch, capsys, "--agent", "ana")
+
+
+def test_the_command_line_asks_the_server(reverie: CommandLine, ana: Reverie, runtime: Runtime) -> None:
+    """Given a server, then the commands for schedules change what is there, filter it, and run it."""
+    added = reverie("schedules", "add", "water the plants", "--every", "90m", "--webhook", HOOK)
+    assert (added.code, added.err) == (0, "")
+    (schedule,) = ana.schedules()
+    assert schedule.id in added.out
+    ana.add_schedule("later", at=SOON, webhook=HOOK)
+    assert reverie("schedules", "pause", schedule.id).out == f"Schedule {schedule.id} is paused.\n"
+    filtered = (
+        "--status",
+        "paused",
+        "--status",
+        "failed",
+        "--cadence",
+        "interval",
+        "--due-after",
+        "2020-01-01T00:00:00Z",
+    )
+    assert reverie("schedules", "list", *filtered[:6], "--json").json["schedules"][0]["id"] == schedule.id
+    assert reverie("schedules", "list", *filtered, "--json").json["total"] == 0  # it has no next run
+    assert (
+        reverie("schedules", "list", "--executor", "llm").out
+        == "Agent ana has no such schedules in workspace default.\n"
+    )
+    assert "is active and fires next" in reverie("schedules", "resume", schedule.id).out
+    assert reverie("schedules", "update", schedule.id, "--name", "plants", "--json").json["name"] == "plants"
+    assert len(reverie("schedules", "next", schedule.id, "--json").json["at"]) == 5
+    started = reverie("schedules", "run-now", schedule.id)
+    (run,) = reverie("schedules", "runs", schedule.id, "--json").json
+    assert (started.out, started.err) == (f"Run {run['id']} has started.\n", "")
+    work(runtime, run["id"], RunResult("success", output="watered"))
+    assert reverie("schedules", "run", run["id"]).out.endswith("watered\n")
+    ended = reverie("schedules", "cancel", run["id"])
+    assert (ended.code, "has ended: success" in ended.err) == (1, True)
+    (notification,) = reverie("notifications", "list", "--json").json["notifications"]
+    assert reverie("notifications", "acknowledge", notification["id"]).out == "1 notification acknowledged.\n"
+    assert reverie("notifications", "acknowledge", "--all", "--json").json == {"acknowledged": 0}
+    assert reverie("schedules", "delete", schedule.id, "--yes").out == "Deleted.\n"
+    again = reverie("schedules", "delete", schedule.id, "--yes")
+    assert (again.code, again.err) == (1, f"reverie: agent ana has no schedule {schedule.id!r}\n")
+
+
+def test_the_command_line_warns_of_the_servers_missing_model(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a server without a language model, then the command says so, whatever its own environment names."""
+    monkeypatch.setenv("REVERIE_LANGUAGE_MODEL_BASE_URL", "http://127.0.0.1:1/v1")
+    monkeypatch.setenv("REVERIE_LANGUAGE_MODEL", "small")
+    ended = reverie("schedules", "add", "summarise what is open", "--every", "1h")
+    assert (ended.code, "no language model is configured" in ended.err) == (0, True)
+
+
+def test_a_run_is_waited_for_by_the_command_line(
+    reverie: CommandLine, ana: Reverie, runtime: Runtime, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given --wait, when a worker has executed the run, then the command shows how it ended."""
+    schedule = ana.add_schedule("x", every=3_600, webhook=HOOK)
+    wait = waiting.wait_until_ended
+
+    def wait_for_worker(read: Callable[[], ScheduleRun], **keywords: Any) -> ScheduleRun:
+        return wait(read, pause=lambda _: work(runtime, read().id, RunResult("failed", error="no water")), **keywords)
+
+    monkeypatch.setattr(waiting, "wait_until_ended", wait_for_worker)
+    ended = reverie("schedules", "run-now", schedule.id, "--wait")
+    assert (ended.code, "no water" in ended.out) == (1, True)
+
+
+def test_the_times_of_a_cadence_are_shown_before_a_schedule_has_it(ana: Reverie, reverie: CommandLine) -> None:
+    """Given a cadence, then its next times are returned as those of a schedule are, and a wrong one is refused."""
+    shown = ana.preview_runs(cron="0 9 29 2 *", tz="Europe/Lisbon", count=2)
+    assert [(at.month, at.day, at.hour) for at in shown.at] == [(2, 29, 9)] * 2
+    assert all(local.endswith("09:00 WET (Europe/Lisbon)") for local in shown.local)
+    assert ana.preview_runs(at=SOON).at == [SOON]
+    assert len(reverie("schedules", "next", "--every", "1d", "--json").json["at"]) == 5
+    for wrong, field in (
+        ({}, "cron"),
+        ({"cron": "@daily", "every": 3_600}, "every"),
+        ({"every": 30}, "every"),
+        ({"at": datetime(2020, 1, 1, tzinfo=UTC)}, "at"),
+        ({"cron": "0 0 30 2 *"}, "cron"),
+        ({"cron": "@daily", "tz": "Europe/Lissabon"}, "tz"),
+        ({"cron": "@daily", "count": 101}, "count"),
+    ):
+        with pytest.raises(Rejected) as caught:
+            ana.preview_runs(**wrong)
+        assert caught.value.field == field
+    assert ana.count_schedules() == 0
 
 
 def test_a_schedule_from_making_to_deleting(ana: Reverie) -> None:

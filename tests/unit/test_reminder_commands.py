@@ -112,7 +112,10 @@ def test_notifications_are_listed_and_acknowledged(reverie: CommandLine, store: 
     for _ in range(2):
         add_notification(store)
     add_notification(store, agent="bob")
-    assert "It is done" in reverie("notifications", "list").out
+    listed = reverie("notifications", "list").out
+    assert "It is done" in listed
+    assert told in listed
+    assert reverie("notifications", "list", "--json").json["notifications"][0]["schedule_id"] in listed
     assert "1 of 3 notifications" in reverie("notifications", "list", "--limit", "1").out
     assert reverie("notifications", "list", "--user", "nobody", "--json").json["total"] == 0
     assert reverie("notifications", "acknowledge", told, "none").out == "1 notification acknowledged.\n"

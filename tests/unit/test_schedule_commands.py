@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import threading
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -205,6 +207,44 @@ def test_the_secret_is_printed_and_stays(reverie: CommandLine, monkeypatch: pyte
     two = ["whsec_" + "A" * 43 + "=", "whsec_" + "B" * 42 + "A="]
     monkeypatch.setenv("REVERIE_WEBHOOK_SECRET", " ".join(two))
     assert reverie("schedules", "secret").out.split() == two
+
+
+def test_the_secret_of_no_data_folder_is_not_invented(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given an empty folder and no data folder named, then no secret is made that nothing signs with."""
+    monkeypatch.chdir(tmp_path)
+    ended = CommandLine(monkeypatch, capsys)("schedules", "secret")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "start Reverie with `reverie up`" in ended.err
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_run_of_the_users_own_workers_is_reported(reverie: CommandLine) -> None:
+    """Given a run under an id of one's own, when its result is reported, then the run has ended with it."""
+    schedule_id = add(reverie, "x", "--every", "1h", "--task", "work", "--queue", "q")["id"]
+    started = done(reverie("schedules", "run-now", schedule_id, "--run-id", "run-1", "--json"))
+    assert (started["id"], started["status"]) == ("run-1", "pending")
+    reported = ("--output", "watered", "--turn-count", "2", "--cost", "0.5", "--no-notify")
+    assert reverie("schedules", "complete", "run-1", *reported).out == "Run run-1 is success.\n"
+    ended = done(reverie("schedules", "run", "run-1", "--json"))
+    assert (ended["status"], ended["output"], ended["turn_count"], ended["cost"]) == ("success", "watered", 2, 0.5)
+    again = reverie("schedules", "complete", "run-1", "--status", "failed")
+    assert (again.code, "has ended: success" in again.err) == (1, True)
+
+
+def test_the_commands_import_nothing_of_the_server_side() -> None:
+    """Given a new process, when it imports these commands, then it loads only what sends calls and prints results."""
+    script = """
+import sys
+from cli.commands import import_command
+for name in ("schedules", "reminders", "notifications"):
+    import_command(name)
+parts = ("memory", "storage", "retrieval", "adapters", "server", "worker.settings", "worker.runtime", "httpx2")
+print([name for name in sys.modules if name.startswith(parts)])
+"""
+    loaded = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
+    assert loaded.stdout == "[]\n"
 
 
 def test_schedules_are_the_agents_and_the_workspaces_own(reverie: CommandLine, data: Path) -> None:
