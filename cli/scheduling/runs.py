@@ -49,15 +49,13 @@ def start_run(
     """Start a run now; the next scheduled run stays. With --wait the exit code is 1 when the run fails."""
     command = invocation(context)
     run = command.send(call)
-    started = f"Run {run.id} has started."
     if wait:
         if not as_json:
-            typer.echo(started, err=True)
+            typer.echo(f"Run {run.id} has started.", err=True)
         ended = waiting.wait_until_ended(lambda: command.send(GetRun(run.id)), timeout_seconds=timeout)
         _print_run(ended, as_json)
         raise typer.Exit(0 if ended.status == "success" else 1)
-    queued = f"Run {run.id} waits for the workers: start them with `reverie up`."
-    print_result(run, as_json, started if _is_running(command) else queued)
+    print_result(run, as_json, _started_text(command, run))
 
 
 @schedules.command("complete")
@@ -65,7 +63,7 @@ def start_run(
 def complete_run(context: typer.Context, call: CompleteRun, as_json: AsJson = False) -> None:
     """Report the result of a run that your own workers executed."""
     ended = invocation(context).send(call)
-    print_result(ended, as_json, f"Run {ended.id} is {ended.status}.")
+    print_result(ended, as_json, f"Run {ended.id} has ended: {ended.status}.")
 
 
 @schedules.command("cancel")
@@ -76,8 +74,12 @@ def cancel_run(context: typer.Context, call: CancelRun, as_json: AsJson = False)
     print_result(ended, as_json, f"Run {ended.id} is {ended.status}.")
 
 
-def _is_running(command: Invocation) -> bool:
-    return command.target.url is not None or command.target.is_starting
+def _started_text(command: Invocation, run: ScheduleRun) -> str:
+    if run.status != "pending":
+        return f"Run {run.id} is {run.status}."  # it was started before, under the id that the user gave
+    if command.target.url is None and not command.target.is_starting:
+        return f"Run {run.id} waits for the workers: start them with `reverie up`."
+    return f"Run {run.id} has started."
 
 
 def _print_run(run: ScheduleRun, as_json: bool) -> None:

@@ -219,7 +219,7 @@ def upcoming(store: Store, schedule_id: str, *, agent: str, count: int, now: int
 
 
 def preview_runs(cadence: Cadence, *, count: int, rules: ScheduleRules, now: int) -> NextRuns:
-    """Return the next `count` times of a cadence that no schedule has yet, fewer if there are no more.
+    """Return the next `count` times of a cadence without adding a schedule, fewer if there are no more.
 
     Raises `Rejected` for a cadence that no schedule may have.
     """

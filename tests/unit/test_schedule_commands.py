@@ -226,9 +226,10 @@ def test_a_run_of_the_users_own_workers_is_reported(reverie: CommandLine) -> Non
     started = done(reverie("schedules", "run-now", schedule_id, "--run-id", "run-1", "--json"))
     assert (started["id"], started["status"]) == ("run-1", "pending")
     reported = ("--output", "watered", "--turn-count", "2", "--cost", "0.5", "--no-notify")
-    assert reverie("schedules", "complete", "run-1", *reported).out == "Run run-1 is success.\n"
+    assert reverie("schedules", "complete", "run-1", *reported).out == "Run run-1 has ended: success.\n"
     ended = done(reverie("schedules", "run", "run-1", "--json"))
     assert (ended["status"], ended["output"], ended["turn_count"], ended["cost"]) == ("success", "watered", 2, 0.5)
+    assert reverie("schedules", "run-now", schedule_id, "--run-id", "run-1").out == "Run run-1 is success.\n"
     again = reverie("schedules", "complete", "run-1", "--status", "failed")
     assert (again.code, "has ended: success" in again.err) == (1, True)
 

@@ -213,7 +213,7 @@ class GetNextRuns(Call[NextRuns], frozen=True):
 
 
 class PreviewRuns(Call[NextRuns], kw_only=True, frozen=True):
-    """Return the next times of a cadence that no schedule has yet, given as for `add_schedule`. Nothing is stored.
+    """Return the next times of a cadence, given as for `add_schedule`, without adding a schedule.
 
     Raises `Rejected` for a cadence that no schedule may have.
     """
