@@ -51,7 +51,7 @@ COMMANDS: Final = {
     ),
     "curation": Entry(("upkeep.curation",), "List and undo what jobs changed."),
     "promotions": Entry(
-        ("upkeep.notebooks",), "List what dream sweeps promoted, newest first, with the present content of each memory."
+        ("upkeep.notebooks",), "List what dream sweeps promoted, newest first, with the current content of each memory."
     ),
     "checkpoint": Entry(("upkeep.notebooks",), "Commit the agent's memory files as they are now."),
     "history": Entry(("upkeep.notebooks",), "List the commits of the agent's memory files, newest first."),

@@ -5,29 +5,24 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from functools import cache
 from pathlib import Path
-from typing import Annotated, Any, Final
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
-from rich.cells import cell_len, set_cell_size
-from rich.console import Console
-from rich.padding import Padding
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
-from rich.table import Table
-from rich.text import Text
 
 from reverie.errors import NotFound, Rejected
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.progress import Progress
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
 ExportFile = Annotated[
     Path | None, typer.Option("--output", "-o", help="Write to this file. Default: standard output.")
 ]
-
-# Output that does not go to a terminal is read by a program, to which text wrapped at 80 columns would be lost.
-console = Console(width=None if sys.stdout.isatty() else 240)
-messages = Console(stderr=True)
 
 # Stored text must not control the terminal: control characters are printed as their visible symbols.
 _VISIBLE_SYMBOLS: Final = (
@@ -39,9 +34,24 @@ _VISIBLE_SYMBOLS: Final = (
 _LONG_TEXT: Final = 16
 
 
+# Rich is imported for tables and progress bars only: a third of what a command takes.
+@cache
+def console() -> Console:
+    """Return the console of standard output."""
+    from rich.console import Console
+
+    # Output that does not go to a terminal is read by a program, to which text wrapped at 80 columns would be lost.
+    return Console(width=None if sys.stdout.isatty() else 240)
+
+
 def say(text: str = "") -> None:
-    """Print a line of text without markup."""
-    console.print(_visible(text), markup=False, highlight=False, soft_wrap=True)
+    """Print a line of text to standard output, control characters made visible."""
+    sys.stdout.write(_visible(text) + "\n")
+
+
+def note(text: str) -> None:
+    """Print a line of text to standard error: what a person should know, but is no part of the output."""
+    sys.stderr.write(_visible(text) + "\n")
 
 
 def print_json(value: Any) -> None:
@@ -58,8 +68,12 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
     if not shown:
         say(empty)
         return
+    from rich.cells import cell_len
+    from rich.table import Table
+    from rich.text import Text
+
     widths = [max(map(cell_len, column)) for column in zip(columns, *shown, strict=True)]
-    if sum(widths) + 2 * (len(widths) - 1) > console.width and widths[-1] > _LONG_TEXT:
+    if sum(widths) + 2 * (len(widths) - 1) > console().width and widths[-1] > _LONG_TEXT:
         _print_rows(columns, shown, widths[:-1])
         return
     table = Table(box=None, pad_edge=False, header_style="bold")
@@ -67,16 +81,20 @@ def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, emp
         table.add_column(name, overflow="fold")
     for row in shown:
         table.add_row(*map(Text, row))
-    console.print(table)
+    console().print(table)
 
 
 def _print_rows(columns: Sequence[str], rows: Sequence[Sequence[str]], widths: Sequence[int]) -> None:
+    from rich.cells import set_cell_size
+    from rich.padding import Padding
+    from rich.text import Text
+
     for row in (columns, *rows):
         cells = [set_cell_size(cell, width) for cell, width in zip(row, widths, strict=False)]
         line = Text("  ".join(cells).rstrip(), style="bold" if row is columns else "")
-        console.print(line, soft_wrap=True)
+        console().print(line, soft_wrap=True)
         if row[-1]:
-            console.print(Padding(Text(row[-1], style="bold" if row is columns else ""), (0, 0, 0, 4)))
+            console().print(Padding(Text(row[-1], style="bold" if row is columns else ""), (0, 0, 0, 4)))
 
 
 def print_result(value: Any, as_json: bool, text: str) -> None:
@@ -142,13 +160,17 @@ def _visible(text: str) -> str:
 
 def progress_bar(label: str) -> Progress:
     """Return a progress bar on standard error, shown on a terminal only."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    errors = Console(stderr=True)
     return Progress(
         TextColumn(label),
         BarColumn(),
         MofNCompleteColumn(),
         TimeElapsedColumn(),
-        console=messages,
-        disable=not messages.is_terminal,
+        console=errors,
+        disable=not errors.is_terminal,
         transient=True,
     )
 

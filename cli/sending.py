@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from functools import cached_property
 from typing import TYPE_CHECKING, Final, TypeVar
 
+from cli.output import note
 from cli.target import Target
 from reverie import __version__
 from reverie.calls import Call, route_of
@@ -17,6 +17,7 @@ from reverie.errors import Unavailable
 from reverie.http import HttpTransport
 from reverie.memories.calls import SearchMemories
 from reverie.recall.calls import GetContext, Recall, RestoreSession, SearchSessions
+from reverie.types import Deleted
 
 if TYPE_CHECKING:
     from server.in_process import InProcess
@@ -40,7 +41,7 @@ class Sender:
         self._runtime = runtime
         self._agent = agent
         self._closing = ExitStack()
-        self._said_offline = False
+        self._noted = False
 
     def send(self, call: Call[_A]) -> _A:
         """Send a call. Raises what the server raises, `NotFound` where there is no data folder, and `Unavailable`."""
@@ -48,8 +49,14 @@ class Sender:
             self._target = self._started()
         if self._target.url is not None:
             return self._http.send(call)
-        self._say_offline(call)
-        return self._in_process.send(call, agent=self._agent, workspace=self._target.workspace)
+        writes = route_of(type(call)).method != "GET" and not isinstance(call, _READS)
+        # Only a folder that the user has named is created, and only by a command that writes.
+        data = self._target.named_data if writes and self._target.named_data else self._target.existing_data()
+        response = self._in_process.send(call, agent=self._agent, workspace=self._target.workspace)
+        if writes and not isinstance(response, Deleted) and not self._noted:
+            note(f"reverie: no Reverie runs on {data}: its files are changed, and indexed once one runs (`reverie up`)")
+            self._noted = True
+        return response
 
     def close(self) -> None:
         """Close the connections and files."""
@@ -59,7 +66,7 @@ class Sender:
     def _http(self) -> HttpTransport:
         server = self._target.server
         if server is not None and server.version != __version__:
-            _note(f"the server at {server.url} is of version {server.version}, this command of {__version__}")
+            note(f"reverie: the server at {server.url} is of version {server.version}, this command of {__version__}")
         config = resolve_config(
             agent=self._agent,
             url=self._target.url,
@@ -91,19 +98,3 @@ class Sender:
             time.sleep(_POLL_SECONDS)
             target = Target(target.flags)
         return target
-
-    def _say_offline(self, call: Call[_A]) -> None:
-        """Say once that no server runs and what follows. Raises `NotFound` where there is nothing to read."""
-        writes = route_of(type(call)).method != "GET" and not isinstance(call, _READS)
-        # Only a folder that the user has named is created, and only by a command that writes.
-        data = self._target.named_data if writes and self._target.named_data else self._target.existing_data()
-        if self._said_offline:
-            return
-        self._said_offline = True
-        if writes:
-            _note(f"no Reverie runs on {data}: its files are changed, and indexed once one runs (`reverie up`)")
-
-
-def _note(text: str) -> None:
-    """Print a note to standard error, where it is no part of the output."""
-    print(f"reverie: {text}", file=sys.stderr)  # noqa: T201 - the output of the program

@@ -67,6 +67,11 @@ class Target:
             return url
         return None if self.server is None else self.server.url
 
+    @property
+    def is_remote(self) -> bool:
+        """Whether `REVERIE_URL` names the server, whose data folder is not known here."""
+        return self.url is not None and (self.server is None or self.url != self.server.url)
+
     @cached_property
     def workspace(self) -> str:
         """The named workspace, or else the default one of the server that runs."""

@@ -1,4 +1,4 @@
-"""`reverie facts`: list, read, set and delete facts. These commands open the data folder."""
+"""`reverie facts`: list, read, set and delete facts."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Annotated
 import typer
 
 from cli.application import application, invocation
-from cli.memories.memories import notify_pipeline
 from cli.options import takes
 from cli.output import (
     AsJson,
@@ -21,9 +20,8 @@ from cli.output import (
     shortened,
     when,
 )
-from memory.memories.facts import fact_history, forget_fact, list_facts, read_fact, set_fact, to_fact
 from reverie.errors import NotFound
-from reverie.memories.calls import ForgetFact, GetFact, ListFacts, SetFact
+from reverie.memories.calls import ForgetFact, GetFact, GetFactHistory, ListFacts, SetFact
 
 facts = typer.Typer(help="Keep one current value for each category and key.", no_args_is_help=True)
 application.add_typer(facts, name="facts")
@@ -34,7 +32,7 @@ application.add_typer(facts, name="facts")
 def list_of_facts(context: typer.Context, call: ListFacts, as_json: AsJson = False) -> None:
     """List the current facts, newest first."""
     command = invocation(context)
-    listed = list_facts(command.memories, category=call.category, limit=call.limit, offset=call.offset)
+    listed = command.send(call).facts
     print_list(
         listed,
         as_json,
@@ -45,12 +43,10 @@ def list_of_facts(context: typer.Context, call: ListFacts, as_json: AsJson = Fal
 
 
 @facts.command("set")
-@takes(SetFact, arguments=("category", "key", "value"), leave_out=("confidence",), defaults={"source": "user"})
+@takes(SetFact, arguments=("category", "key", "value"), defaults={"source": "user"})
 def set_value(context: typer.Context, call: SetFact, as_json: AsJson = False) -> None:
     """Set the value of a fact; older values are kept as its history."""
-    command = invocation(context)
-    stored = notify_pipeline(command, set_fact(command.memories, call, now=command.runtime.now()))
-    print_struct(to_fact(stored.record), as_json)
+    print_struct(invocation(context).send(call), as_json)
 
 
 @facts.command("get")
@@ -62,11 +58,11 @@ def get_value(
     as_json: AsJson = False,
 ) -> None:
     """Show the value of a fact."""
-    memories = invocation(context).memories
+    command = invocation(context)
     if not history:
-        print_struct(read_fact(memories, call.category, call.key), as_json)
+        print_struct(command.send(call), as_json)
         return
-    values = fact_history(memories, call.category, call.key)
+    values = command.send(GetFactHistory(call.category, call.key)).facts
     if as_json:
         print_json(values)
         return
@@ -81,5 +77,4 @@ def delete_value(context: typer.Context, call: ForgetFact, yes: Yes = False, as_
     """Delete a fact for good with its history."""
     command, name = invocation(context), f"{call.category}/{call.key}"
     confirm(f"Delete the fact {name} of agent {command.agent} for good?", yes)
-    removed = forget_fact(command.memories, call.category, call.key)
-    print_deleted(removed, as_json, missing=NotFound(f"agent {command.agent} has no fact {name}"))
+    print_deleted(command.send(call).deleted, as_json, missing=NotFound(f"agent {command.agent} has no fact {name}"))

@@ -1,7 +1,4 @@
-"""`reverie memory`: list, search, add, update and delete memories.
-
-The commands open the data folder; a search asks the running server.
-"""
+"""`reverie memory`: list, search, add, update and delete memories."""
 
 from __future__ import annotations
 
@@ -10,7 +7,7 @@ from typing import Annotated
 import typer
 from msgspec import UNSET
 
-from cli.application import Invocation, application, invocation
+from cli.application import application, invocation
 from cli.options import takes
 from cli.output import (
     AsJson,
@@ -26,19 +23,15 @@ from cli.output import (
     shortened,
     when,
 )
-from cli.upkeep import jobs as upkeep
-from memory.memories.agent_memories import StoredMemory
-from memory.memories.memories import (
-    forget,
-    list_memories,
-    memory_stats,
-    read_memory,
-    remember,
-    to_memory,
-    update_memory,
+from reverie.memories.calls import (
+    Forget,
+    GetMemory,
+    GetMemoryStats,
+    ListMemories,
+    Remember,
+    SearchMemories,
+    UpdateMemory,
 )
-from reverie.memories.calls import Forget, GetMemory, ListMemories, Remember, SearchMemories, UpdateMemory
-from reverie.memories.checks import check_changes, check_memory
 from reverie.memories.types import Memory
 
 memory = typer.Typer(help="List, search and change what an agent knows.", no_args_is_help=True)
@@ -50,17 +43,17 @@ def _time_or_never(text: str) -> str | None:
 
 
 @memory.command("list")
-@takes(ListMemories, leave_out=("channel", "owner_user_id"))
+@takes(ListMemories)
 def list_of_memories(context: typer.Context, call: ListMemories, as_json: AsJson = False) -> None:
     """List the agent's memories, facts and notes, newest first."""
     command = invocation(context)
-    _print_memories(list_memories(command.memories, call), as_json, empty=command.none_of("memories"))
+    _print_memories(command.send(call).memories, as_json, empty=command.none_of("memories"))
 
 
 @memory.command("search")
 @takes(SearchMemories, arguments=("query",))
 def search_memories(context: typer.Context, call: SearchMemories, as_json: AsJson = False) -> None:
-    """Search memories, facts and notes, best first. Asks the running server."""
+    """Search memories, facts and notes, best first."""
     response = invocation(context).send(call)
     if as_json:
         print_json(response)
@@ -74,39 +67,33 @@ def search_memories(context: typer.Context, call: SearchMemories, as_json: AsJso
 @takes(
     Remember,
     arguments=("content",),
-    leave_out=("wait", "timeout_seconds", "source_message", "owner_user_id", "subject", "confidence", "metadata"),
+    leave_out=("source_message",),
     options={"pinned": "--pin"},
     defaults={"source": "user"},
 )
 def add_memory(context: typer.Context, call: Remember, as_json: AsJson = False) -> None:
     """Add a memory. Recall finds it as soon as the workers have indexed it."""
-    command = invocation(context)
-    now = command.runtime.now()
-    stored = notify_pipeline(command, remember(command.memories, check_memory(call, now=now), now=now))
-    print_result({"ok": True, "id": stored.record.id}, as_json, f"Memory {stored.record.id} is added.")
+    added = invocation(context).send(call)
+    print_result(added, as_json, f"Memory {added.id} is added.")
 
 
 @memory.command("show")
 @takes(GetMemory, arguments=("id",))
 def show_memory(context: typer.Context, call: GetMemory, as_json: AsJson = False) -> None:
     """Show all fields of a memory."""
-    print_struct(read_memory(invocation(context).memories, call.id), as_json)
+    print_struct(invocation(context).send(call), as_json)
 
 
 @memory.command("update")
 @takes(
     UpdateMemory,
     arguments=("id",),
-    leave_out=("metadata",),
     options={"pinned": "--pin/--unpin"},
     parsers={"expires_at": _time_or_never},
 )
 def change_memory(context: typer.Context, call: UpdateMemory, as_json: AsJson = False) -> None:
     """Change the given fields of a memory; --tag replaces all its tags, --expires-at never removes the expiry."""
-    command = invocation(context)
-    now = command.runtime.now()
-    stored = update_memory(command.memories, call.id, check_changes(call, now=now), now=now)
-    changed = to_memory(notify_pipeline(command, stored).record)
+    changed = invocation(context).send(call)
     print_result(changed, as_json, "Changed." if call.content is UNSET else "Changed; the pipeline indexes it again.")
 
 
@@ -116,13 +103,13 @@ def remove_memory(context: typer.Context, call: Forget, yes: Yes = False, as_jso
     """Delete a memory, fact or note for good, with its vectors and everything it superseded."""
     command = invocation(context)
     confirm(f"Delete memory {call.id!r} of agent {command.agent} for good?", yes)
-    print_deleted(forget(command.memories, call.id), as_json, missing=command.missing("memory", call.id))
+    print_deleted(command.send(call).deleted, as_json, missing=command.missing("memory", call.id))
 
 
 @memory.command("stats")
 def show_stats(context: typer.Context, as_json: AsJson = False) -> None:
     """Show how many memories there are, by tier, lifetime, kind and source."""
-    stats = memory_stats(invocation(context).memories)
+    stats = invocation(context).send(GetMemoryStats())
     if as_json:
         print_json(stats)
         return
@@ -143,13 +130,10 @@ def collect_garbage(
     as_json: AsJson = False,
 ) -> None:
     """Delete memories that have expired, decayed or exceed max_entries; `reverie curation undo` restores them."""
-    upkeep.run(context, "prune-decayed", dry_run=dry_run, as_json=as_json)
+    # The jobs import most of Reverie; no other command of this group does.
+    from cli.upkeep.jobs import run
 
-
-def notify_pipeline(command: Invocation, stored: StoredMemory) -> StoredMemory:
-    """Notify the pipeline of a stored memory and return it; when the broker is down, the next sweep finds it."""
-    command.runtime.notify_stage("chunk", stored.store.name)
-    return stored
+    run(context, "prune-decayed", dry_run=dry_run, as_json=as_json)
 
 
 def _print_memories(memories: list[Memory], as_json: bool, *, empty: str) -> None:

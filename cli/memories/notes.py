@@ -1,11 +1,10 @@
-"""`reverie notes`: list, read, add, update and delete notes. These commands open the data folder."""
+"""`reverie notes`: list, read, add, update and delete notes."""
 
 from __future__ import annotations
 
 import typer
 
 from cli.application import application, invocation
-from cli.memories.memories import notify_pipeline
 from cli.options import takes
 from cli.output import (
     AsJson,
@@ -18,7 +17,6 @@ from cli.output import (
     shortened,
     when,
 )
-from memory.memories.notes import delete_note, list_notes, read_note, store_note, to_note, update_note
 from reverie.memories.calls import AddNote, DeleteNote, GetNote, ListNotes, UpdateNote
 
 notes = typer.Typer(help="Keep notes, each under its own id.", no_args_is_help=True)
@@ -30,7 +28,7 @@ application.add_typer(notes, name="notes")
 def list_of_notes(context: typer.Context, call: ListNotes, as_json: AsJson = False) -> None:
     """List the agent's notes, newest first."""
     command = invocation(context)
-    listed = list_notes(command.memories, user=call.user, tags=tuple(call.tags), limit=call.limit, offset=call.offset)
+    listed = command.send(call).notes
     print_list(
         listed,
         as_json,
@@ -44,32 +42,27 @@ def list_of_notes(context: typer.Context, call: ListNotes, as_json: AsJson = Fal
 @takes(GetNote, arguments=("note_id",))
 def show_note(context: typer.Context, call: GetNote, as_json: AsJson = False) -> None:
     """Show a note."""
-    print_struct(read_note(invocation(context).memories, call.note_id), as_json)
+    print_struct(invocation(context).send(call), as_json)
 
 
 @notes.command("add")
 @takes(
     AddNote,
     arguments=("content",),
-    leave_out=("importance", "metadata"),
     options={"note_id": "--id"},
     defaults={"source": "user"},
 )
 def add_note(context: typer.Context, call: AddNote, as_json: AsJson = False) -> None:
     """Add a note. A note about a user belongs to the session memory:USER."""
-    command = invocation(context)
-    stored = notify_pipeline(command, store_note(command.memories, call, now=command.runtime.now()))
-    note = to_note(stored.record)
+    note = invocation(context).send(call)
     print_result(note, as_json, f"Note {note.note_id} is added.")
 
 
 @notes.command("update")
-@takes(UpdateNote, arguments=("note_id", "content"), leave_out=("importance", "metadata"))
+@takes(UpdateNote, arguments=("note_id", "content"))
 def change_note(context: typer.Context, call: UpdateNote, as_json: AsJson = False) -> None:
     """Change a note; its id and creation time stay. --tag replaces all its tags."""
-    command = invocation(context)
-    stored = notify_pipeline(command, update_note(command.memories, call, now=command.runtime.now()))
-    print_result(to_note(stored.record), as_json, "Changed.")
+    print_result(invocation(context).send(call), as_json, "Changed.")
 
 
 @notes.command("delete")
@@ -78,5 +71,4 @@ def remove_note(context: typer.Context, call: DeleteNote, yes: Yes = False, as_j
     """Delete a note for good."""
     command = invocation(context)
     confirm(f"Delete note {call.note_id!r} of agent {command.agent} for good?", yes)
-    deleted = delete_note(command.memories, call.note_id)
-    print_deleted(deleted, as_json, missing=command.missing("note", call.note_id))
+    print_deleted(command.send(call).deleted, as_json, missing=command.missing("note", call.note_id))

@@ -11,8 +11,8 @@ from cli.application import invocation
 from cli.memories.memories import memory
 from cli.output import AsJson, ExportFile, counted, print_result, progress_bar, write_export
 from cli.pipeline.ingest import input_of
-from memory.memories.transfer import export_memories, import_memories
-from reverie.memories.transfer import read_export
+from reverie.memories.calls import ExportMemories
+from reverie.memories.transfer import read_export, send_export
 
 
 @memory.command("export")
@@ -22,7 +22,7 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Export all current memories, facts and notes as JSON with a schema version."""
-    document = export_memories(invocation(context).memories)
+    document = invocation(context).send(ExportMemories())
     write_export(document, output, "memory", len(document.memories), as_json=as_json)
 
 
@@ -37,13 +37,8 @@ def import_(
     document = read_export(input_of(file))
     with progress_bar("memories") as bar:
         task = bar.add_task("memories", total=None)
-        imported, written = import_memories(
-            command.memories,
-            document,
-            now=command.runtime.now(),
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
+        imported = send_export(
+            command.send, document, progress=lambda done, total: bar.update(task, completed=done, total=total)
         )
-    for store in written:
-        command.runtime.notify_stage("chunk", store.name)
     text = f"{counted(imported.added, 'memory')} added, {imported.present:,} were already stored."
     print_result(imported, as_json, text)

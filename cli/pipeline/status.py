@@ -1,4 +1,4 @@
-"""`reverie status`: the state of the whole pipeline, read from the data folder and the broker without the server."""
+"""`reverie status`: which Reverie a command uses, and the state of its pipeline."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Annotated, Any, Final
 
 import typer
 
-from adapters.embedders.guarded import GuardedEmbedder
 from cli.application import Invocation, application, invocation
 from cli.output import AsJson, counted, print_json, print_table, say, size, when
-from memory.pipeline.status import StatusReader
-from reverie.pipeline.status import LanguageModelUse, PipelineStatus, TimeStatus
+from cli.target import Target
+from reverie.pipeline.calls import GetStatus
+from reverie.pipeline.status import EmbedderStatus, LanguageModelUse, PipelineStatus, TimeStatus
 from worker.supervision.data_lock import supervisor_pid
 
 _WORKSPACES_SHOWN: Final = 5
@@ -27,7 +27,7 @@ def status(
 ) -> None:
     """Show the state of the pipeline: backlog, workers, jobs and latency."""
     command = invocation(context)
-    state = read_status(command)
+    state = command.send(GetStatus())
     if as_json:
         print_json(state)
     else:
@@ -37,17 +37,11 @@ def status(
     raise typer.Exit(1 if check and wrong else 0)
 
 
-def read_status(command: Invocation) -> PipelineStatus:
-    """Return the status as seen from this process. No model is loaded: workers report the state of the embedder."""
-    runtime = command.runtime
-    no_embedder: GuardedEmbedder | None = None
-    return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, no_embedder).read(now=runtime.now())
-
-
 def _print(command: Invocation, pipeline: PipelineStatus) -> None:
-    pid = supervisor_pid(command.settings.data)
-    say(f"Reverie   {f'up (pid {pid})' if pid else 'not started by `reverie up` here'}")
-    say(f"Data      {command.settings.data.resolve()}")
+    target = command.target
+    say(f"Reverie   {_reverie(target)}")
+    if target.data is not None and not target.is_remote:
+        say(f"Data      {target.data.resolve()}")
     say(f"Broker    {pipeline.broker}{f': {pipeline.broker_error}' if pipeline.broker_error else ''}")
     lag = pipeline.lag
     if lag.samples:
@@ -55,8 +49,8 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     else:
         say("Lag       no message became searchable in the last 5 minutes")
     embedders = sorted({worker.embedder for worker in pipeline.workers if worker.embedder})
-    say(f"Embedder  {'; '.join(embedders) or command.settings.embedding_provider + ', not used yet'}")
-    for line in _language_model(command, pipeline):
+    say(f"Embedder  {'; '.join(embedders) or _embedder(pipeline.embedder)}")
+    for line in _language_model(pipeline):
         say(line)
     say(
         f"Dead      {counted(pipeline.dead_letters, 'dead letter')}"
@@ -94,6 +88,18 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
         say(f"{name}: {error}")
 
 
+def _reverie(target: Target) -> str:
+    """Return where the Reverie runs that the command uses, or that none does."""
+    if target.url is None:
+        return "not running: these are the files of the data folder (`reverie up` starts it)"
+    pid = None if target.data is None or target.is_remote else supervisor_pid(target.data)
+    return f"up at {target.url}" + (f" (pid {pid})" if pid else "")
+
+
+def _embedder(status: EmbedderStatus) -> str:
+    return "none: recall by keywords only" if status.state == "none" else f"{status.model or 'model'}, not used yet"
+
+
 def _memories(pipeline: PipelineStatus) -> str:
     """Return how many current memories there are, and in which workspaces most of them."""
     largest = sorted((line for line in pipeline.workspaces if line.memories), key=lambda line: -line.memories)
@@ -104,13 +110,13 @@ def _memories(pipeline: PipelineStatus) -> str:
     return ", ".join(shown) or "none yet"
 
 
-def _language_model(command: Invocation, pipeline: PipelineStatus) -> list[str]:
+def _language_model(pipeline: PipelineStatus) -> list[str]:
     """Return lines about the language model: its name, what workers report of it, and its use."""
     used = pipeline.language_model
-    if not command.settings.language_model_base_url and not used.last_30_days.calls:
+    if used.state == "none" and not used.last_30_days.calls:
         return ["Model     no language model is set: jobs use rules"]
     models = sorted({worker.language_model for worker in pipeline.workers if worker.language_model})
-    named = command.settings.language_model if command.settings.language_model_base_url else None
+    named = used.model if used.state != "none" else None
     return [
         f"Model     {'; '.join(models) or (f'{named}, not used yet' if named else 'no language model is set now')}",
         f"          today {_usage(used.today)}; last 30 days {_usage(used.last_30_days)}",
@@ -145,7 +151,9 @@ def _runs(scheduling: TimeStatus) -> str:
 def _late(command: Invocation, scheduling: TimeStatus) -> list[str]:
     """Return what is more than a minute late. Reminders that an agent pulls may wait, and do not count."""
     overdue, pending = scheduling.schedules_oldest_overdue_seconds, scheduling.runs_oldest_pending_seconds
-    unpushed = scheduling.reminders_oldest_push_seconds if command.settings.notifier_webhook_url else 0.0
+    unpushed = scheduling.reminders_oldest_push_seconds
+    if unpushed > _LATE_SECONDS and not command.settings.notifier_webhook_url:
+        unpushed = 0.0
     ages = {
         "a schedule is overdue by {}: is beat running?": overdue,
         "a run has waited for {} to be started: is a worker of schedules running?": pending,

@@ -1,4 +1,4 @@
-"""`reverie context`: show what an agent should know for its next answer. Asks the running server."""
+"""`reverie context`: show what an agent should know for its next answer."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, counted, messages, print_json, say
+from cli.output import AsJson, counted, note, print_json, say
 from reverie.recall.calls import GetContext
 from reverie.recall.types import Context
 
@@ -14,13 +14,13 @@ from reverie.recall.types import Context
 @application.command("context")
 @takes(GetContext, arguments=("session", "query"), options={"token_budget": "--budget"})
 def show_context(context: typer.Context, call: GetContext, as_json: AsJson = False) -> None:
-    """Show what an agent should know before it answers in a session. Asks the running server."""
+    """Show what an agent should know before it answers in a session."""
     document = invocation(context).send(call)
     if as_json:
         print_json(document)
         return
     say(document.text.rstrip())
-    messages.print(_summary(document), markup=False, highlight=False, soft_wrap=True)
+    note(_summary(document))
 
 
 def _summary(document: Context) -> str:

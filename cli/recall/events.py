@@ -1,4 +1,4 @@
-"""`reverie recalls`: list what an agent's recalls found. The command opens the data folder."""
+"""`reverie recalls`: list what an agent's recalls found."""
 
 from __future__ import annotations
 
@@ -7,17 +7,15 @@ import typer
 from cli.application import application, invocation
 from cli.options import takes
 from cli.output import AsJson, print_list, shortened, when
-from memory.recall.events import recent_recalls
 from reverie.recall.calls import ListRecallEvents
 
 
 @application.command()
-@takes(ListRecallEvents, leave_out=("offset",), helps={"explain": "Show scores."})
+@takes(ListRecallEvents, helps={"explain": "Show scores."})
 def recalls(context: typer.Context, call: ListRecallEvents, as_json: AsJson = False) -> None:
     """List what the agent's recalls found, newest first, and how often."""
     command = invocation(context)
-    store, account = command.store, command.runtime.stores.account_store()
-    events = recent_recalls(store, agent=command.agent, limit=call.limit, explain=call.explain, account=account)
+    events = command.send(call).recall_events
     rows = (
         (
             when(event.at),
@@ -30,5 +28,5 @@ def recalls(context: typer.Context, call: ListRecallEvents, as_json: AsJson = Fa
         for event in events
     )
     columns = ("at", "query", "found", "session", "times", *(("score",) if call.explain else ()))
-    empty = f"Agent {command.agent} has recalled nothing in workspace {store.name} yet."
+    empty = f"Agent {command.agent} has recalled nothing in workspace {command.workspace} yet."
     print_list(events, as_json, columns, rows, empty=empty)

@@ -12,7 +12,7 @@ from reverie.recall.types import Explanation, RecallResponse
 
 
 @application.command()
-@takes(Recall, arguments=("query",), leave_out=("query_embedding", "fts_weight"))
+@takes(Recall, arguments=("query",), leave_out=("query_embedding",))
 def recall(context: typer.Context, call: Recall, as_json: AsJson = False) -> None:
     """Recall messages, files and memories that fit a query, best first."""
     response = invocation(context).send(call)

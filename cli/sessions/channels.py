@@ -1,4 +1,4 @@
-"""`reverie channels`: list and change the channels of a workspace. These commands open the data folder."""
+"""`reverie channels`: list and change the channels of a workspace."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, counted, print_list, print_result, shortened, when
-from memory.sessions import channels as stored
-from reverie.sessions.calls import CreateChannel, DeleteChannel, DescribeChannel, GetChannel, MoveSession
+from cli.output import AsJson, counted, print_deleted, print_list, print_result, shortened, when
+from reverie.sessions.calls import CreateChannel, DeleteChannel, DescribeChannel, GetChannel, ListChannels, MoveSession
 
 channels = typer.Typer(help="Group sessions and memories by channel.", no_args_is_help=True)
 application.add_typer(channels, name="channels")
@@ -17,8 +16,7 @@ application.add_typer(channels, name="channels")
 @channels.command("list")
 def list_channels(context: typer.Context, as_json: AsJson = False) -> None:
     """List the agent's channels with their numbers of sessions and memories, the default one first."""
-    command = invocation(context)
-    listed = stored.list_channels(command.store, agent=command.agent)
+    listed = invocation(context).send(ListChannels()).channels
     print_list(
         listed,
         as_json,
@@ -32,8 +30,7 @@ def list_channels(context: typer.Context, as_json: AsJson = False) -> None:
 @takes(GetChannel, arguments=("channel",))
 def show_channel(context: typer.Context, call: GetChannel, as_json: AsJson = False) -> None:
     """Show a channel and its numbers of sessions and memories."""
-    command = invocation(context)
-    channel = stored.read_channel(command.store, agent=command.agent, channel=call.channel)
+    channel = invocation(context).send(call)
     counts = f"{channel.id}: {counted(channel.sessions, 'session')}, {counted(channel.memories, 'memory')}"
     print_result(channel, as_json, "\n".join(filter(None, (counts, channel.description))))
 
@@ -42,15 +39,7 @@ def show_channel(context: typer.Context, call: GetChannel, as_json: AsJson = Fal
 @takes(CreateChannel, arguments=("channel",))
 def create_channel(context: typer.Context, call: CreateChannel, as_json: AsJson = False) -> None:
     """Create a channel."""
-    command = invocation(context)
-    runtime = command.runtime
-    channel = stored.create_channel(
-        runtime.store(command.settings.workspace),
-        agent=command.agent,
-        channel=call.channel,
-        description=call.description,
-        now=runtime.now(),
-    )
+    channel = invocation(context).send(call)
     print_result(channel, as_json, f"Channel {channel.id} is created.")
 
 
@@ -58,14 +47,7 @@ def create_channel(context: typer.Context, call: CreateChannel, as_json: AsJson 
 @takes(DescribeChannel, arguments=("channel", "description"))
 def describe_channel(context: typer.Context, call: DescribeChannel, as_json: AsJson = False) -> None:
     """Set the description of a channel."""
-    command = invocation(context)
-    channel = stored.describe_channel(
-        command.store,
-        agent=command.agent,
-        channel=call.channel,
-        description=call.description,
-        now=command.runtime.now(),
-    )
+    channel = invocation(context).send(call)
     print_result(channel, as_json, f"{channel.id}: {channel.description}")
 
 
@@ -74,15 +56,13 @@ def describe_channel(context: typer.Context, call: DescribeChannel, as_json: AsJ
 def delete_channel(context: typer.Context, call: DeleteChannel, as_json: AsJson = False) -> None:
     """Delete an empty channel; the default one cannot be deleted."""
     command = invocation(context)
-    stored.delete_channel(command.store, agent=command.agent, channel=call.channel)
-    print_result({"deleted": True}, as_json, "Deleted.")
+    deleted = command.send(call).deleted
+    print_deleted(deleted, as_json, missing=command.missing("channel", call.channel, field="channel"))
 
 
 @channels.command("move")
 @takes(MoveSession, arguments=("session", "channel"))
 def move_session(context: typer.Context, call: MoveSession, as_json: AsJson = False) -> None:
     """Move a session to an existing channel."""
-    command = invocation(context)
-    now = command.runtime.now()
-    moved = stored.move_session(command.store, agent=command.agent, session=call.session, channel=call.channel, now=now)
+    moved = invocation(context).send(call)
     print_result(moved, as_json, f"Session {moved.id} is in channel {moved.channel}.")

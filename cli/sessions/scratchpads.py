@@ -1,4 +1,4 @@
-"""`reverie scratchpads`: show, write and clear the scratchpad of a session. These commands open the data folder."""
+"""`reverie scratchpads`: show, write and clear the scratchpad of a session."""
 
 from __future__ import annotations
 
@@ -7,12 +7,13 @@ import typer
 from cli.application import application, invocation
 from cli.options import takes
 from cli.output import AsJson, counted, encoded, print_json, print_result, say
-from memory.sessions import scratchpads as stored
 from reverie.sessions.calls import (
     ClearScratchpad,
+    ClearScratchpadKeys,
     DeleteScratchpadKey,
     GetScratchpad,
     GetScratchpadKey,
+    ListScratchpadKeys,
     WriteScratchpad,
     WriteScratchpadKey,
 )
@@ -25,14 +26,13 @@ application.add_typer(scratchpads, name="scratchpads")
 @takes(GetScratchpad, GetScratchpadKey, arguments=("session",), helps={"key": "Show only the value of this key."})
 def show_scratchpad(context: typer.Context, call: GetScratchpad | GetScratchpadKey, as_json: AsJson = False) -> None:
     """Show the list of a scratchpad, and its keys with their values."""
-    command = invocation(context)
-    store, session = command.store, call.session
+    command, session = invocation(context), call.session
     if isinstance(call, GetScratchpadKey):
-        entry = stored.read_key(store, agent=command.agent, session=session, key=call.key)
+        entry = command.send(call)
         print_json(entry if as_json else entry.value)
         return
-    written = stored.read_items(store, agent=command.agent, session=session)
-    entries = stored.list_keys(store, agent=command.agent, session=session)
+    written = command.send(call)
+    entries = command.send(ListScratchpadKeys(session)).entries
     if as_json:
         print_json({"items": written.items, "updated_at": written.updated_at, "entries": entries})
         return
@@ -61,13 +61,11 @@ def write_scratchpad(
 ) -> None:
     """Replace the list of a scratchpad, or set a key with --key and --value. Creates the session if needed."""
     command = invocation(context)
-    runtime, agent, session = command.runtime, command.agent, call.session
-    store, now = runtime.store(command.settings.workspace), runtime.now()
     if isinstance(call, WriteScratchpadKey):
-        entry = stored.write_key(store, agent=agent, session=session, key=call.key, value=call.value, now=now)
+        entry = command.send(call)
         print_result(entry, as_json, f"{entry.key} is set.")
         return
-    written = stored.write_items(store, agent=agent, session=session, items=call.items, now=now)
+    written = command.send(call)
     print_result(written, as_json, f"{counted(len(written.items), 'item')} written.")
 
 
@@ -78,10 +76,8 @@ def clear_scratchpad(
 ) -> None:
     """Delete the list and all keys of a scratchpad, or one key."""
     command = invocation(context)
-    store, agent, session = command.store, command.agent, call.session
     if isinstance(call, DeleteScratchpadKey):
-        cleared = stored.delete_keys(store, agent=agent, session=session, key=call.key)
+        cleared = int(command.send(call).deleted)
     else:
-        cleared = stored.delete_keys(store, agent=agent, session=session)
-        cleared += stored.clear_items(store, agent=agent, session=session)
+        cleared = command.send(ClearScratchpadKeys(call.session)).cleared + command.send(call).cleared
     print_result({"cleared": cleared}, as_json, f"{cleared} deleted.")

@@ -1,7 +1,4 @@
-"""`reverie sessions`: list, show, search, restore, export and delete sessions.
-
-The commands open the data folder; a search asks the running server.
-"""
+"""`reverie sessions`: list, show, search, restore, export and delete sessions."""
 
 from __future__ import annotations
 
@@ -9,8 +6,9 @@ from collections.abc import Iterable
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
-from cli.application import application, invocation
+from cli.application import Invocation, application, invocation
 from cli.options import takes
 from cli.output import (
     AsJson,
@@ -18,49 +16,49 @@ from cli.output import (
     Yes,
     confirm,
     counted,
+    print_deleted,
     print_json,
     print_list,
-    print_result,
     print_table,
     say,
     shortened,
     when,
     write_export,
 )
-from memory.sessions.forgetting import forget_session
-from memory.sessions.lifecycle import session_by_ref
-from memory.sessions.restoring import restore_session as restore
-from memory.sessions.sessions import export_session as read_export
-from memory.sessions.sessions import list_sessions as read_list
-from memory.sessions.sessions import read_session, to_message
-from reverie.errors import NotFound
+from reverie.errors import NotFound, Rejected
 from reverie.recall.calls import RestoreSession, SearchSessions
-from reverie.sessions.calls import ExportSession, ForgetSession, ListMessages, ListSessions
+from reverie.sessions.calls import (
+    ExportSession,
+    ForgetSession,
+    GetSession,
+    GetSessionByRef,
+    GetWorkingMemory,
+    ListMessages,
+    ListSessions,
+)
 from reverie.sessions.types import Message, Session
-from storage.stores import Store
 
 sessions = typer.Typer(help="List, search, restore and delete sessions.", no_args_is_help=True)
 application.add_typer(sessions, name="sessions")
 
 
 @sessions.command("list")
-@takes(ListSessions, leave_out=("status",))
+@takes(ListSessions)
 def list_sessions(
     context: typer.Context,
     call: ListSessions,
-    archived: Annotated[bool, typer.Option("--archived", help="List only archived sessions.")] = False,
+    archived: Annotated[bool, typer.Option("--archived", help="The same as --status archived.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """List the agent's sessions, most recently active first."""
     command = invocation(context)
-    status = "archived" if archived else None
-    listed = read_list(command.store, agent=command.agent, limit=call.limit, offset=call.offset, status=status)
+    listed = command.send(replace(call, status="archived") if archived else call).sessions
     print_list(
         listed,
         as_json,
         ("session", "ref", "status", "messages", "updated"),
         ((shortened(s.id, 40), s.ref_code, s.status, s.messages, when(s.updated_at)) for s in listed),
-        empty=f"Agent {command.agent} has no sessions in workspace {command.settings.workspace}.",
+        empty=command.none_of("sessions"),
     )
 
 
@@ -72,15 +70,20 @@ def list_sessions(
     defaults={"limit": 50},
     helps={"session": "The session's id or reference code.", "limit": "The maximum number of messages to show."},
 )
-def show_session(context: typer.Context, call: ListMessages, as_json: AsJson = False) -> None:
+def show_session(
+    context: typer.Context,
+    call: ListMessages,
+    working: Annotated[bool, typer.Option("--working", help="Show those that are in working memory.")] = False,
+    as_json: AsJson = False,
+) -> None:
     """Show the newest messages of a session, oldest first."""
     command = invocation(context)
-    store = command.store
-    session = _by_id_or_ref(store, command.agent, call.session)
-    with store.reading() as tx:
-        rows = tx.for_agent(command.agent)
-        newest = rows.messages.in_session(rows.sessions.get(session.id).row_id, limit=call.limit, newest=True)
-    messages = [to_message(message) for message in newest]
+    session = _by_id_or_ref(command, call.session)
+    if working:
+        messages = command.send(GetWorkingMemory(session.id)).messages[-call.limit :]
+    else:
+        older = max(0, session.messages - call.limit)
+        messages = command.send(replace(call, session=session.id, offset=older)).messages
     if as_json:
         print_json({"session": session, "messages": messages})
         return
@@ -90,9 +93,9 @@ def show_session(context: typer.Context, call: ListMessages, as_json: AsJson = F
 
 
 @sessions.command("search")
-@takes(SearchSessions, arguments=("query",), leave_out=("tags", "mode"))
+@takes(SearchSessions, arguments=("query",))
 def search_sessions(context: typer.Context, call: SearchSessions, as_json: AsJson = False) -> None:
-    """Search for sessions, best first. Asks the running server."""
+    """Search for sessions, best first."""
     response = invocation(context).send(call)
     if as_json:
         print_json(response)
@@ -113,12 +116,7 @@ def search_sessions(context: typer.Context, call: SearchSessions, as_json: AsJso
 @takes(RestoreSession, arguments=("session",), options={"token_budget": "--budget"})
 def restore_session(context: typer.Context, call: RestoreSession, as_json: AsJson = False) -> None:
     """Show the newest messages of a session that fit into a token budget, oldest first, after its summary."""
-    command = invocation(context)
-    settings = command.settings
-    budget = call.token_budget or settings.context_token_budget - settings.system_prompt_buffer
-    restored = restore(
-        command.store, command.runtime.tokens, agent=command.agent, session=call.session, token_budget=budget
-    )
+    restored = invocation(context).send(call)
     if as_json:
         print_json(restored)
         return
@@ -135,8 +133,7 @@ def export_session(
     context: typer.Context, call: ExportSession, output: ExportFile = None, as_json: AsJson = False
 ) -> None:
     """Export a session with all its messages as JSON with a schema version."""
-    command = invocation(context)
-    document = read_export(command.store, agent=command.agent, session=call.session)
+    document = invocation(context).send(call)
     write_export(document, output, "message", len(document.messages), as_json=as_json)
 
 
@@ -146,17 +143,7 @@ def delete_session(context: typer.Context, call: ForgetSession, yes: Yes = False
     """Delete a session for good: its messages, chunks, vectors and index entries, and messages still in the inbox."""
     command = invocation(context)
     confirm(f"Delete session {call.session!r} of agent {command.agent} for good?", yes)
-    runtime = command.runtime
-    deleted = forget_session(
-        command.store,
-        runtime.stores.account_store(),
-        runtime.inbox,
-        runtime.working_memory,
-        agent=command.agent,
-        session=call.session,
-    )
-    missing = "There was no such session; messages for it that are still in the inbox will not be stored."
-    print_result({"forgotten": deleted}, as_json, "Deleted." if deleted else missing)
+    print_deleted(command.send(call).deleted, as_json, missing=command.missing("session", call.session))
 
 
 def _print_messages(messages: Iterable[Message]) -> None:
@@ -164,11 +151,11 @@ def _print_messages(messages: Iterable[Message]) -> None:
         say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
 
 
-def _by_id_or_ref(store: Store, agent: str, session: str) -> Session:
+def _by_id_or_ref(command: Invocation, session: str) -> Session:
     try:
-        return read_session(store, agent=agent, session=session)
+        return command.send(GetSession(session))
     except NotFound as unknown:
         try:
-            return session_by_ref(store, agent=agent, ref_code=session)
-        except NotFound:
+            return command.send(GetSessionByRef(session))
+        except (NotFound, Rejected):  # a text that cannot be a reference code
             raise unknown from None

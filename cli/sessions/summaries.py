@@ -8,18 +8,15 @@ from cli.application import invocation
 from cli.options import takes
 from cli.output import AsJson, counted, print_json, print_result, say
 from cli.sessions.sessions import sessions
-from memory.sessions.summary_jobs import compact_session, read_summary
 from reverie.sessions.calls import CompactSession, GetSummary
 from reverie.sessions.types import SessionSummary
-from worker.composition import build_condenser, summary_rules
 
 
 @sessions.command("summary")
 @takes(GetSummary, arguments=("session",))
 def show_summary(context: typer.Context, call: GetSummary, as_json: AsJson = False) -> None:
     """Show the rolling summary of a session, and how many of its messages it covers."""
-    command = invocation(context)
-    summary = read_summary(command.store, command.runtime.tokens, agent=command.agent, session=call.session)
+    summary = invocation(context).send(call)
     if as_json:
         print_json(summary)
         return
@@ -32,16 +29,7 @@ def show_summary(context: typer.Context, call: GetSummary, as_json: AsJson = Fal
 @takes(CompactSession, arguments=("session",), options={"token_budget": "--budget"})
 def compact(context: typer.Context, call: CompactSession, as_json: AsJson = False) -> None:
     """Condense the oldest turns of a session now, until it fits into a token budget; no message is removed."""
-    command = invocation(context)
-    compacted = compact_session(
-        command.store,
-        build_condenser(command.runtime),
-        summary_rules(command.settings),
-        agent=command.agent,
-        session=call.session,
-        token_budget=call.token_budget,
-        now=command.runtime.now(),
-    )
+    compacted = invocation(context).send(call)
     text = f"{counted(compacted.condensed, 'message')} condensed. {_coverage(compacted.summary)}"
     print_result(compacted, as_json, text)
 

@@ -1,4 +1,4 @@
-"""`reverie curation`: list, show and undo what jobs changed. These commands open the data folder."""
+"""`reverie curation`: list, show and undo what jobs changed."""
 
 from __future__ import annotations
 
@@ -19,27 +19,21 @@ from cli.output import (
     encoded,
     print_json,
     print_list,
-    progress_bar,
     say,
     shortened,
     when,
 )
-from memory.memories.agent_memories import AgentMemories
-from memory.upkeep.curation_logs import list_entries, show_entry, undo_all, undo_entry
 from reverie.calls import Call
-from reverie.clock import from_micros, now_micros, to_micros
+from reverie.clock import from_micros, now_micros
 from reverie.errors import Conflict, NotFound, Rejected
-from reverie.upkeep.calls import GetCurationEntry, ListCuration, UndoAll
+from reverie.upkeep.calls import GetCurationEntry, ListCuration, Undo, UndoAll
 from reverie.upkeep.curation_types import CurationChange, CurationEntry, Undone
-from storage.upkeep.curation import CurationFilter
 
 curation = typer.Typer(help="List and undo what jobs changed.", no_args_is_help=True)
 application.add_typer(curation, name="curation")
 
 _UNITS: Final = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 604_800}
 _DURATION: Final = re.compile(r"(\d{1,6})([smhdw])")
-# Stages to notify after an undo: memories to chunk again, chunks to embed with another model.
-_STAGES: Final = ("chunk", "embed")
 
 
 class _UndoEntries(Call[Undone], frozen=True):
@@ -67,8 +61,7 @@ def _time_since(text: str) -> datetime:
 def list_curation(context: typer.Context, call: ListCuration, as_json: AsJson = False) -> None:
     """List what jobs changed, newest first. Ids of entries about the account tier begin with account-."""
     command = invocation(context)
-    matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
-    entries = list_entries(command.memories, matching, limit=call.limit, offset=call.offset)
+    entries = command.send(call).entries
     print_list(
         entries,
         as_json,
@@ -85,7 +78,7 @@ def list_curation(context: typer.Context, call: ListCuration, as_json: AsJson = 
 @takes(GetCurationEntry, arguments=("entry",))
 def show_curation(context: typer.Context, call: GetCurationEntry, as_json: AsJson = False) -> None:
     """Show an entry with the rows that it changed, before and after."""
-    entry = show_entry(invocation(context).memories, call.entry)
+    entry = invocation(context).send(call)
     if as_json:
         print_json(entry)
         return
@@ -115,39 +108,24 @@ def undo_curation(
     command = invocation(context)
     if isinstance(call, UndoAll):
         confirm(_question(command, call), yes)
-        result = _undo_all(command, call)
+        result = command.send(call)
     else:
-        result = _undo_each(command.memories, call.entries, command.runtime.now())
-    _print_undone(command, result, as_json=as_json)
+        result = _undo_each(command, call.entries)
+    _print_undone(result, as_json=as_json)
 
 
-def _undo_all(command: Invocation, call: UndoAll) -> Undone:
-    since = to_micros(call.since) if call.since is not None else 0
-    with progress_bar("entries") as bar:
-        task = bar.add_task("entries", total=None)
-        return undo_all(
-            command.memories,
-            CurationFilter(job=call.job, action=call.action, since=since),
-            now=command.runtime.now(),
-            progress=lambda done, total: bar.update(task, completed=done, total=total),
-        )
-
-
-def _undo_each(memories: AgentMemories, entries: Sequence[str], now: int) -> Undone:
+def _undo_each(command: Invocation, entries: Sequence[str]) -> Undone:
     undone: list[str] = []
     failed: dict[str, str] = {}
     for entry in dict.fromkeys(entries):
         try:
-            undone.append(undo_entry(memories, entry, now=now)[1].id)
+            undone.append(command.send(Undo(entry)).id)
         except (Conflict, NotFound) as error:
             failed[entry] = str(error)
     return Undone(undone=undone, failed=failed)
 
 
-def _print_undone(command: Invocation, result: Undone, *, as_json: bool) -> None:
-    for store in command.memories.existing_stores() if result.undone else ():
-        for stage in _STAGES:
-            command.runtime.notify_stage(stage, store.name)
+def _print_undone(result: Undone, *, as_json: bool) -> None:
     if as_json:
         print_json(result)
     else:
@@ -189,7 +167,7 @@ def _value(value: Any) -> str:
 
 
 def _empty_text(command: Invocation, call: ListCuration) -> str:
-    agent = f"agent {command.agent} in workspace {command.settings.workspace}"
+    agent = f"agent {command.agent} in workspace {command.workspace}"
     if call.memory or call.job or call.action or call.offset:
         return f"No entry of {agent} matches."
     return f"No job has changed memories of {agent} yet."

@@ -7,7 +7,6 @@ import typer
 from cli.application import application, invocation
 from cli.options import takes
 from cli.output import AsJson, print_json, print_list, print_result, say, shortened, when
-from memory.upkeep import notebook
 from reverie.upkeep.calls import GetDiff, ListHistory, ListPromotions, MakeCheckpoint
 
 
@@ -15,10 +14,7 @@ from reverie.upkeep.calls import GetDiff, ListHistory, ListPromotions, MakeCheck
 @takes(MakeCheckpoint, arguments=("message",))
 def checkpoint(context: typer.Context, call: MakeCheckpoint, as_json: AsJson = False) -> None:
     """Commit the agent's memory files as they are now."""
-    command = invocation(context)
-    runtime = command.runtime
-    store = command.store
-    done = notebook.checkpoint(store, runtime.notebooks, command.agent, call.message, now=runtime.now())
+    done = invocation(context).send(call)
     if as_json:
         print_json(done)
         return
@@ -35,13 +31,13 @@ def checkpoint(context: typer.Context, call: MakeCheckpoint, as_json: AsJson = F
 def history(context: typer.Context, call: ListHistory, as_json: AsJson = False) -> None:
     """List the commits of the agent's memory files, newest first."""
     command = invocation(context)
-    commits = notebook.history(command.runtime.notebooks, command.settings.workspace, command.agent, limit=call.limit)
+    commits = command.send(call).commits
     print_list(
         commits,
         as_json,
         ("commit", "at", "message", "changed"),
         ((c.id[:10], when(c.at), shortened(c.message, 60), shortened(", ".join(c.changed), 80)) for c in commits),
-        empty=f"Agent {command.agent} has no commits in workspace {command.settings.workspace} yet.",
+        empty=f"Agent {command.agent} has no commits in workspace {command.workspace} yet.",
     )
 
 
@@ -49,8 +45,7 @@ def history(context: typer.Context, call: ListHistory, as_json: AsJson = False) 
 @takes(GetDiff, arguments=("a", "b"))
 def diff(context: typer.Context, call: GetDiff, as_json: AsJson = False) -> None:
     """Show the difference between two commits of the agent's memory files."""
-    command = invocation(context)
-    difference = notebook.diff(command.runtime.notebooks, command.settings.workspace, command.agent, call.a, call.b)
+    difference = invocation(context).send(call)
     print_result(difference, as_json, difference.text.rstrip("\n") or "There is no difference.")
 
 
@@ -59,12 +54,11 @@ def diff(context: typer.Context, call: GetDiff, as_json: AsJson = False) -> None
 def promotions(context: typer.Context, call: ListPromotions, as_json: AsJson = False) -> None:
     """List what dream sweeps promoted, newest first, with the current content of each memory."""
     command = invocation(context)
-    store = command.store
-    listed = notebook.promotions(store, agent=command.agent, limit=call.limit, offset=call.offset)
+    listed = command.send(call).promotions
     print_list(
         listed,
         as_json,
         ("at", "score", "phase", "memory", "content"),
         ((when(p.at), f"{p.score:.3f}", p.phase, p.memory, shortened(p.content or "(deleted)", 80)) for p in listed),
-        empty=f"Dream sweeps have promoted nothing of agent {command.agent} in workspace {store.name} yet.",
+        empty=f"Dream sweeps have promoted nothing of agent {command.agent} in workspace {command.workspace} yet.",
     )

