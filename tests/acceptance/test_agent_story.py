@@ -139,10 +139,10 @@ def test_it_starts_in_a_folder_that_holds_foreign_modules_of_our_names(tmp_path:
         assert receipt.state == "searchable"
     finally:
         process.send_signal(signal.SIGINT)
-        said, _ = process.communicate(timeout=60)
+        output, _ = process.communicate(timeout=60)
         shutil.rmtree(data)
     assert process.returncode == 0
-    assert "died" not in said
+    assert "died" not in output
 
 
 def _ingest_again_until_accepted(client: Reverie, text: str, count: int) -> int:

@@ -57,11 +57,11 @@ def test_no_job_file_commit_or_log_has_a_secret_that_was_said() -> None:
     secrets = planted()
     with Stack(env=EAGER) as stack:
         with Reverie(AGENT, broker=stack.broker_url, url=stack.url, workspace=WORKSPACE) as memory:
-            said = _say(memory, secrets)
-            _recall_often(memory, said)
+            contents = _say(memory, secrets)
+            _recall_often(memory, contents)
             memory.close_session("talk-0")
             kept = _keep_by_hand(memory)
-            _wait_for_recalls(stack, len(said))
+            _wait_for_recalls(stack, len(contents))
             printed = "".join(_run(stack, job) for job in JOBS)
             checkpoint = memory.checkpoint("Everything so far")
         refused = {one.path: one.why for one in checkpoint.refused}
@@ -100,8 +100,8 @@ def _say(memory: Reverie, secrets: list[Planted]) -> list[str]:
     return [PLAIN, *(one.message["content"] for one in secrets)]
 
 
-def _recall_often(memory: Reverie, said: Iterable[str]) -> None:
-    for text in said:
+def _recall_often(memory: Reverie, contents: Iterable[str]) -> None:
+    for text in contents:
         found = memory.recall(text, limit=5)
         assert any(result.text == text for result in found)
         memory.recall(f"what about {text[:60]}", limit=5)

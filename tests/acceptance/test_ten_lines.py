@@ -61,9 +61,9 @@ def test_the_ten_lines_fire_into_a_process_of_ones_own(stack: Stack, tmp_path: P
     broker = subprocess.run(["reverie", "broker-url"], env=shell, capture_output=True, text=True, check=True)
     shell["REVERIE_BROKER"] = broker.stdout.strip()
     log = tmp_path / "worker.log"
-    with log.open("wb") as said:
+    with log.open("wb") as log_file:
         worker = subprocess.Popen(
-            worker_line.removesuffix(" &").split(), cwd=tmp_path, env=shell, stdout=said, stderr=said
+            worker_line.removesuffix(" &").split(), cwd=tmp_path, env=shell, stdout=log_file, stderr=log_file
         )
     try:
         made = subprocess.run(

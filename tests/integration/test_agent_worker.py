@@ -152,9 +152,9 @@ def test_what_a_function_returns_or_raises_is_how_its_run_ends(
     first = {name: fired(runtime, client, schedule) for name, schedule in schedules.items()}
     runs = {name: ended(client, run) for name, run in first.items()}
 
-    told = json.loads(runs["tell"].output)
+    received = json.loads(runs["tell"].output)
     assert runs["tell"].status == "success"
-    assert told == {
+    assert received == {
         "goal": "water the plants",
         "agent": "ana",
         "workspace": "default",
@@ -249,9 +249,9 @@ def test_a_report_that_comes_too_late_is_dropped_quietly(
     client.pause_schedule(schedule)
 
     (agent.folder / "go").touch()
-    until(lambda: f"[{run}] succeeded" in agent.said, "the task does not end")
+    until(lambda: f"[{run}] succeeded" in agent.log_text, "the task does not end")
     assert client.schedule_run(run) == late
-    assert "Traceback" not in agent.said
+    assert "Traceback" not in agent.log_text
 
 
 def test_a_worker_that_was_away_does_not_make_up_for_what_is_over(
@@ -265,7 +265,7 @@ def test_a_worker_that_was_away_does_not_make_up_for_what_is_over(
     agent = start_agent(url)
     run = fired(runtime, client, add(client, "my_agent.tell"))
     assert ended(client, run).status == "success"
-    until(lambda: missed in agent.said, "the worker does not see what it missed")
+    until(lambda: missed in agent.log_text, "the worker does not see what it missed")
     assert not (agent.folder / "first").exists()
 
 
@@ -278,8 +278,8 @@ def test_a_cancelled_run_takes_no_report(runtime: Runtime, client: Reverie, url:
     assert client.cancel_run(run).status == "cancelled"
     client.delete_schedule(schedule)
     (agent.folder / "go").touch()
-    until(lambda: f"[{run}] succeeded" in agent.said, "the task does not end")
-    assert "Traceback" not in agent.said
+    until(lambda: f"[{run}] succeeded" in agent.log_text, "the task does not end")
+    assert "Traceback" not in agent.log_text
 
 
 def test_tasks_lie_in_the_agents_queue_and_in_none_of_reveries(runtime: Runtime, client: Reverie) -> None:

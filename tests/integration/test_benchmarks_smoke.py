@@ -76,9 +76,9 @@ def run_benchmark(name: str, folder: Path) -> tuple[int, str, dict[str, Any]]:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_benchmark_writes_its_figures(name: str, runs: Runs) -> None:
     """Given tiny inputs, when a benchmark runs, then it ends well and its result says what, where and with what."""
-    code, said, result = runs[name].result()
+    code, output, result = runs[name].result()
 
-    assert code == 0, said
+    assert code == 0, output
     assert result["benchmark"] == name
     assert result["quick"] is True
     assert result["versions"]["sqlite"]

@@ -169,11 +169,11 @@ def test_what_is_handed_over_with_the_token_is_recalled(composed: Composed) -> N
     for name in SERVICES:
         composed.await_healthy(name)
     with Reverie(agent="ana", url=f"http://127.0.0.1:{composed.server_port}", token=TOKEN) as memory:
-        said = {"role": "user", "content": "The spare key lies under the third flowerpot."}
-        memory.ingest("keys", [said], wait="searchable", timeout_seconds=30)
+        message = {"role": "user", "content": "The spare key lies under the third flowerpot."}
+        memory.ingest("keys", [message], wait="searchable", timeout_seconds=30)
         found = memory.recall("spare key")
 
-    assert [result.text for result in found.results] == [said["content"]]
+    assert [result.text for result in found.results] == [message["content"]]
     stranger = Reverie(agent="ana", url=f"http://127.0.0.1:{composed.server_port}", token="another")
     with stranger, pytest.raises(Rejected, match="token"):
         stranger.recall("spare key")

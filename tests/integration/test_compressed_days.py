@@ -18,9 +18,9 @@ ROOT = Path(__file__).resolve().parents[2]
 def test_whatever_is_killed_each_due_time_is_in_exactly_one_run(tmp_path: Path) -> None:
     """Given three beats, two workers and a broker that are killed while two days pass, one of which Lisbon cuts short,
     when all is at rest, then the runs share out a calendar that was computed without them, and all else fits."""
-    code, said, result = two_days(tmp_path / "calendar.json")
+    code, output, result = two_days(tmp_path / "calendar.json")
 
-    assert code == 0, said
+    assert code == 0, output
     assert [goal["what"] for goal in result["goals"] if goal["figure"] != 0] == []
     figures = result["figures"]
     assert figures["due_times"] > figures["runs"] > 30

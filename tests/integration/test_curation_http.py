@@ -209,15 +209,17 @@ def test_the_command_line_undoes_all_since_a_moment(here: Runtime, reverie: Comm
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected_error"),
     [
         ([], "name entries, or select them"),
         (["1", "--all"], "name entries, or select them"),
         (["--since", "yesterday", "--yes"], "give a time like 90m"),
     ],
 )
-def test_an_undo_that_says_nothing_clear_is_refused(reverie: CommandLine, arguments: list[str], said: str) -> None:
+def test_an_undo_that_says_nothing_clear_is_refused(
+    reverie: CommandLine, arguments: list[str], expected_error: str
+) -> None:
     """Given neither entries nor which, or both, then the command ends with 2 and one line."""
     ended = reverie("curation", "undo", *arguments)
     assert (ended.code, ended.err.count("\n")) == (2, 1)
-    assert said in ended.err
+    assert expected_error in ended.err

@@ -45,9 +45,9 @@ def extract(**how: Any) -> Mapping[str, Any]:
     return run(contract.EXTRACT_MEMORIES, manual=True, **how)
 
 
-def tell(here: Runtime, *said: str) -> None:
+def tell(here: Runtime, *messages: str) -> None:
     producer = Producer(here.settings.broker_url, workspace=WORKSPACE, prefix=here.settings.broker_prefix)
-    producer.enqueue(turns(*said))
+    producer.enqueue(turns(*messages))
     run(contract.INGEST_MESSAGES, workspace=WORKSPACE)
 
 

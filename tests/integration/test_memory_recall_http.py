@@ -91,8 +91,8 @@ def test_a_new_workspace_knows_what_holds_in_every_one(url: str) -> None:
 def test_a_context_tells_memories_of_every_tier(ana: Reverie) -> None:
     """Given a session, then its context tells what holds in it, in the workspace and everywhere, each with its kind."""
     context = ana.context("s", "which boat does he prefer")
-    told = {memory.id: memory.tier for memory in context.memories}
-    assert told == {"now": "conversation", "here": "workspace", "everywhere": "account"}
+    tiers = {memory.id: memory.tier for memory in context.memories}
+    assert tiers == {"now": "conversation", "here": "workspace", "everywhere": "account"}
     assert "preference: Prefers the boat to the bus" in context.text
     assert context.text.index("### From this conversation") < context.text.index("### From every workspace")
     assert "The harbour has a boat" not in context.text  # its message is among the recent turns

@@ -183,10 +183,10 @@ def test_a_dream_sweep_runs_as_a_task_and_its_ledger_can_be_read(here: Runtime, 
     assert here.stores.jobs().last_runs() == {}, "a dry run would put the real one off by a day"
     counts = run()
 
-    (told,) = ana.promotions()
+    (promotion,) = ana.promotions()
     assert (counts["promoted"], counts["commits"]) == (1, 1)
-    assert (told.content, told.phase, told.kind) == (LISBON, "made", "event")
-    assert "made " + told.memory in here.notebooks.repositories.repository("default", "ana").files()["DREAMS.md"]  # type: ignore[union-attr]
+    assert (promotion.content, promotion.phase, promotion.kind) == (LISBON, "made", "event")
+    assert "made " + promotion.memory in here.notebooks.repositories.repository("default", "ana").files()["DREAMS.md"]  # type: ignore[union-attr]
     runs = here.stores.jobs().last_runs()
     assert runs[contract.DREAM_SWEEP].counts["promoted"] == 1
 

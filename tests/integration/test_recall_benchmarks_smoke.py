@@ -123,7 +123,7 @@ def longmemeval(tmp_path: Path) -> Path:
 def test_recall_quality_asks_what_counts_through_the_product(locomo: Path, longmemeval: Path, tmp_path: Path) -> None:
     """Given a tiny file of each set, when recall is measured, then each question that counts was asked."""
     files = ["--locomo", str(locomo), "--longmemeval", str(longmemeval), "--mode", "keyword", "--fusion", "rrf"]
-    said, result = run_benchmark("recall_quality", tmp_path / "result.json", *files)
+    output, result = run_benchmark("recall_quality", tmp_path / "result.json", *files)
 
     figures = result["figures"]
     assert (figures["locomo_questions"], figures["locomo_messages"]) == (2, 3)
@@ -133,17 +133,19 @@ def test_recall_quality_asks_what_counts_through_the_product(locomo: Path, longm
     assert figures["longmemeval_all_at_5 (keyword)"] == 100
     assert set(figures["locomo_groups"]) == {"all", "conv-1", "category 1", "category 4"}
     assert "locomo_any_at_10 (rrf)" in figures
-    assert "compared with published figures" in said
+    assert "compared with published figures" in output
     assert len(figures["published"]) == len(PUBLISHED)
     assert [goal["goal"] for goal in result["goals"]] == list(GOALS.values())
 
 
 def test_recall_quality_says_what_it_cannot_measure(tmp_path: Path) -> None:
     """Given a file that is not there and one that is not named, when it runs, then it says so and measures nothing."""
-    said, result = run_benchmark("recall_quality", tmp_path / "result.json", "--locomo", str(tmp_path / "absent.json"))
+    output, result = run_benchmark(
+        "recall_quality", tmp_path / "result.json", "--locomo", str(tmp_path / "absent.json")
+    )
 
-    assert "locomo is not measured: there is no file" in said.replace("\n", " ")
-    assert "longmemeval is not measured: no --longmemeval FILE" in said.replace("\n", " ")
+    assert "locomo is not measured: there is no file" in output.replace("\n", " ")
+    assert "longmemeval is not measured: no --longmemeval FILE" in output.replace("\n", " ")
     assert [goal["reached"] for goal in result["goals"]] == [None] * len(GOALS)
 
 

@@ -74,8 +74,8 @@ def test_what_another_agent_says_changes_no_byte_of_an_answer(url: str, runtime:
     before = [_asked(url, path, body) for path, body in ASKED]
     with Reverie("bob", url=url) as bob:
         for session, channel in (("s", "trips"), ("t", None), ("hers", "theirs")):
-            said = [_user(f"zanzibar canary BOBS {n}", tags=["bird", "secret"], name="Bob") for n in range(200)]
-            bob.ingest(session, said, channel=channel)
+            messages = [_user(f"zanzibar canary BOBS {n}", tags=["bird", "secret"], name="Bob") for n in range(200)]
+            bob.ingest(session, messages, channel=channel)
         bob.ingest_file("file:///notes", "BOBS zanzibar canary in a file", session="s", tags=["bird", "secret"])
     drain(runtime)
     after = [_asked(url, path, body) for path, body in ASKED]

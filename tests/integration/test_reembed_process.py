@@ -66,9 +66,9 @@ def reembed(runtime: Runtime) -> Iterator[Reembed]:
         process.communicate()
 
 
-def say(runtime: Runtime, *said: str, session: str) -> None:
-    for first in range(0, len(said), 1_000):
-        runtime.inbox.accept("default", turns(*said[first : first + 1_000], agent="ana", session=session))
+def say(runtime: Runtime, *messages: str, session: str) -> None:
+    for first in range(0, len(messages), 1_000):
+        runtime.inbox.accept("default", turns(*messages[first : first + 1_000], agent="ana", session=session))
 
 
 def work(runtime: Runtime) -> Store:

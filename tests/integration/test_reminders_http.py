@@ -94,9 +94,9 @@ def test_the_same_calls_can_be_awaited(url: str, runtime: Runtime) -> None:
             (claimed,) = await ana.claim_reminders(1, recipient="kate")
             assert (await ana.reminder_delivered(claimed)).status == "delivered"
             assert await ana.cancel_reminder("mine")
-            told = add_notification(runtime.store("default"))
-            assert [one.id for one in (await ana.notifications()).notifications] == [told]
-            assert await ana.acknowledge_notifications([told]) == 1
+            notification_id = add_notification(runtime.store("default"))
+            assert [one.id for one in (await ana.notifications()).notifications] == [notification_id]
+            assert await ana.acknowledge_notifications([notification_id]) == 1
 
     asyncio.run(talk())
 
@@ -170,13 +170,13 @@ def test_notifications_are_read_filtered_and_acknowledged(ana: Reverie, runtime:
     """Given notifications, when one is acknowledged, then its run counts as told and it is on the whole list only."""
     store = runtime.store("default")
     add_run(store, "run")
-    told, other = add_notification(store, "run"), add_notification(store, "gone", kind="alert")
+    first, other = add_notification(store, "run"), add_notification(store, "gone", kind="alert")
     add_notification(store, agent="bob")
     page = ana.notifications()
-    assert ([one.id for one in page.notifications], page.total) == ([told, other], 2)
-    assert [one.id for one in ana.notifications(schedule="of run").notifications] == [told]
+    assert ([one.id for one in page.notifications], page.total) == ([first, other], 2)
+    assert [one.id for one in ana.notifications(schedule="of run").notifications] == [first]
     assert ana.notifications(user="kate").total == ana.notifications(channel="garden").total == 0
-    assert (ana.acknowledge_notifications([told]), ana.acknowledge_notifications([told])) == (1, 0)
+    assert (ana.acknowledge_notifications([first]), ana.acknowledge_notifications([first])) == (1, 0)
     assert was_told(store, "run")
     assert [one.id for one in ana.notifications().notifications] == [other]
     (seen, _) = ana.notifications(everything=True).notifications

@@ -87,12 +87,12 @@ def test_a_notifier_gets_what_is_due_signed_and_once(here: Runtime, store: Store
     """Given a reminder and a run to tell of, when the job runs twice, then a receiver that verifies got each once."""
     remind_now(store, "r")
     add_run(store, "run")
-    told = add_notification(store, "run", at=here.now())
+    notification_id = add_notification(store, "run", at=here.now())
     assert run(manual=True) == {"reminders": 1, "notifications": 1}
     assert run(manual=True) == {}
     by_type = {body["type"]: (message_id, body) for message_id, body in receiver.taken}
     assert len(receiver.taken) == 2
-    assert by_type["schedule.notification"][0] == told
+    assert by_type["schedule.notification"][0] == notification_id
     assert by_type["schedule.notification"][1]["data"]["run_id"] == "run"
     reminder = by_type["reminder.due"][1]
     assert (reminder["workspace"], reminder["data"]["message"]) == ("ws", "think of r")

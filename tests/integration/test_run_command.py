@@ -57,7 +57,7 @@ def test_a_job_tells_what_it_did_and_where(tmp_path: Path) -> None:
 
     assert dry.stdout.startswith("Dry run: nothing was changed.")
     assert "dry run" not in done.stdout
-    for told in (dry, done):
-        assert "home   1 looked at, 1 pruned" in told.stdout, told.stdout + told.stderr
-        assert "{" not in told.stdout
+    for ended in (dry, done):
+        assert "home   1 looked at, 1 pruned" in ended.stdout, ended.stdout + ended.stderr
+        assert "{" not in ended.stdout
     assert nothing.stdout == "Nothing to do.\n"

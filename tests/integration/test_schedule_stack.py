@@ -161,9 +161,9 @@ def test_bad_receivers_fail_for_themselves_and_good_ones_fire_to_the_second(stac
     assert min(lags) >= 0
     assert statistics.median(lags) < 1.0, lags
 
-    told = [one for one in client.notifications(limit=1_000).notifications if one.schedule_id in bad.values()]
-    assert sum(one.kind == "disabled" for one in told) == len(bad)
-    assert sum(one.kind == "run" for one in told) == DISABLED_AFTER * len(bad)
+    notifications = [one for one in client.notifications(limit=1_000).notifications if one.schedule_id in bad.values()]
+    assert sum(one.kind == "disabled" for one in notifications) == len(bad)
+    assert sum(one.kind == "run" for one in notifications) == DISABLED_AFTER * len(bad)
 
 
 def test_a_worker_that_is_killed_over_runs_loses_and_doubles_none(stack: Stack, client: Reverie) -> None:

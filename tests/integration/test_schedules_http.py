@@ -197,9 +197,9 @@ def test_a_schedule_from_making_to_deleting(ana: Reverie) -> None:
     assert (changed.goal, changed.name, changed.channel) == ("say what is late", None, "kitchen")
     assert isinstance(changed.cadence, Interval)
     assert changed.executor == made.executor
-    told = ana.next_runs(made.id, 2)
-    assert told.at[0] == changed.next_run_at == changed.updated_at + timedelta(seconds=600)
-    assert told.local == [format_in_timezone(at, changed.cadence) for at in told.at]
+    upcoming = ana.next_runs(made.id, 2)
+    assert upcoming.at[0] == changed.next_run_at == changed.updated_at + timedelta(seconds=600)
+    assert upcoming.local == [format_in_timezone(at, changed.cadence) for at in upcoming.at]
     assert len(ana.next_runs(made.id).at) == 5
     paused = ana.pause_schedule(made.id)
     assert (paused.status, paused.next_run_at) == ("paused", None)
@@ -384,8 +384,8 @@ def test_long_and_short_forms_say_the_same(http: httpx2.Client) -> None:
     for long, short in pairs:
         made = [http.post("/v1/schedules", json={"goal": "x", **body}).json() for body in (long, short)]
         for field in ("cadence", "executor"):
-            told = [{**one[field], "anchor": None} for one in made]
-            assert told[0] == told[1], long
+            forms = [{**one[field], "anchor": None} for one in made]
+            assert forms[0] == forms[1], long
         body = long if "cadence" in long or "executor" in long else short
         patched = http.patch(f"/v1/schedules/{made[1]['id']}", json=body)
         assert patched.status_code == 200, patched.text
@@ -437,16 +437,16 @@ BAD: list[tuple[dict[str, Any], str, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("given", "field", "said"), BAD)
+@pytest.mark.parametrize(("given", "field", "expected_error"), BAD)
 def test_what_is_at_fault_is_named(
-    http: httpx2.Client, ana: Reverie, runtime: Runtime, given: dict[str, Any], field: str, said: str
+    http: httpx2.Client, ana: Reverie, runtime: Runtime, given: dict[str, Any], field: str, expected_error: str
 ) -> None:
     """Given a schedule at fault, then HTTP and both calls of the client name the field, nothing is stored, and no
     workspace is made."""
     answer = http.post("/v1/schedules", json={"goal": "x", **given})
     problem = answer.json()
     assert (answer.status_code, problem["type"], problem["field"]) == (422, "urn:reverie:problem:rejected", field)
-    assert said in problem["detail"]
+    assert expected_error in problem["detail"]
     with pytest.raises(Rejected) as caught:
         ana.add_schedule(**{"goal": "x", **given})
     assert caught.value.field == field

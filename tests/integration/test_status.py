@@ -188,9 +188,9 @@ def test_schedules_of_all_workspaces_are_told(runtime: Runtime) -> None:
     """Given a schedule that is overdue and one that is not, then both are counted, and the metrics say so."""
     schedule(runtime, due_in_seconds=-90, workspace="a")
     schedule(runtime, due_in_seconds=3_600, workspace="b")
-    told = read(runtime).time
-    assert (told.schedules["active"], told.schedules_overdue) == (2, 1)
-    assert told.schedules_oldest_overdue_seconds == 90
+    scheduling = read(runtime).time
+    assert (scheduling.schedules["active"], scheduling.schedules_overdue) == (2, 1)
+    assert scheduling.schedules_oldest_overdue_seconds == 90
     text = Metrics(lambda: read(runtime)).text().decode()
     for line in (
         'reverie_schedules{status="active"} 2.0',
@@ -224,9 +224,9 @@ def test_a_schedule_becomes_overdue_where_nobody_writes(
         return read_counts(path, kind)
 
     monkeypatch.setattr("memory.pipeline.status.read_counts", of_the_account)
-    told = status_reader.read(now=moment + 100_000_000).time
-    assert told.schedules_overdue == 1
-    assert told.schedules_oldest_overdue_seconds == 40
+    scheduling = status_reader.read(now=moment + 100_000_000).time
+    assert scheduling.schedules_overdue == 1
+    assert scheduling.schedules_oldest_overdue_seconds == 40
 
 
 def test_a_workspace_from_before_there_were_schedules_is_listed(runtime: Runtime) -> None:

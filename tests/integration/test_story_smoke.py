@@ -85,8 +85,8 @@ def test_a_month_is_lived_and_taken_back(conversation: Path, tmp_path: Path) -> 
 
 def test_without_a_data_set_our_own_conversation_is_lived(tmp_path: Path) -> None:
     """Given no file, when the story is told, then it says so and lives the demo's."""
-    said, result = tell(tmp_path)
-    assert "no --locomo FILE" in said
+    output, result = tell(tmp_path)
+    assert "no --locomo FILE" in output
     assert result["figures"]["messages"] == 40
     assert "no marked answers" in (tmp_path / "story.md").read_text("utf-8")
 
@@ -96,10 +96,10 @@ def test_a_data_set_that_cannot_be_used_is_said_before_anything_is_lived(tmp_pat
     """Given a file that is not there, or another form of file, then one line says so and nothing is written."""
     other = tmp_path / "other.json"
     other.write_text('{"a": 1}', encoding="utf-8")
-    for path, said in ((tmp_path / "nowhere.json", "there is no file"), (other, "has not the form of")):
+    for path, expected_error in ((tmp_path / "nowhere.json", "there is no file"), (other, "has not the form of")):
         command = [sys.executable, "-m", "benchmarks.story", "--embedding-provider", "hash", data, str(path)]
         command += ["--output", str(tmp_path / "story.json")]
         ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
-        assert (ran.returncode, said in ran.stderr) == (1, True), ran.stderr
+        assert (ran.returncode, expected_error in ran.stderr) == (1, True), ran.stderr
         assert "Traceback" not in ran.stderr
         assert not (tmp_path / "story.json").exists()

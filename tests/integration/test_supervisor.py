@@ -526,19 +526,19 @@ def test_output_that_is_gone_does_not_keep_processes_alive(run_up: RunUp) -> Non
 
 
 def test_children_are_told_who_their_parent_is(run_up: RunUp, data_dir: Path) -> None:
-    said = data_dir / "said"
+    written = data_dir / "written"
     tell = 'echo "$REVERIE_PARENT_PID $EXTRA" > "$0.part"; mv "$0.part" "$0"; sleep 600'
     up = run_up(
         {
             "name": "one",
-            "argv": ["sh", "-c", tell, str(said)],
+            "argv": ["sh", "-c", tell, str(written)],
             "env": {"EXTRA": "more"},
-            "ready_file": str(said),
+            "ready_file": str(written),
         }
     )
     up.until("process_ready", "one")
 
-    assert said.read_text().split() == [str(up.process.pid), "more"]
+    assert written.read_text().split() == [str(up.process.pid), "more"]
     assert parent_pid_from({"REVERIE_PARENT_PID": "12"}) == 12
     assert parent_pid_from({}) is None
 
@@ -561,7 +561,7 @@ def test_a_process_may_start_before_others_and_be_waited_for_and_stopped_apart(r
     assert up.kinds("process_stopped") == ["server", "worker"]
 
 
-# Tells what it is in the file named by TOLD, then waits.
+# Tells what it is in the file named by REPORT, then waits.
 FORKED = """
 import json, os, signal
 told = {
@@ -573,29 +573,29 @@ told = {
     "blocked": [int(number) for number in signal.pthread_sigmask(signal.SIG_BLOCK, ())],
 }
 print("forked", flush=True)
-with open(os.environ["TOLD"] + ".part", "w") as file:
+with open(os.environ["REPORT"] + ".part", "w") as file:
     json.dump(told, file)
-os.replace(os.environ["TOLD"] + ".part", os.environ["TOLD"])
+os.replace(os.environ["REPORT"] + ".part", os.environ["REPORT"])
 while True:
     signal.pause()
 """
 
 
 def forked(data_dir: Path, **more: Any) -> dict[str, Any]:
-    told, log = data_dir / "told", data_dir / "logs" / "fork.log"
-    env = {"EXTRA": "more", "TOLD": str(told)}
-    return {"name": "fork", "code": FORKED, "env": env, "ready_file": str(told), "log_path": str(log), **more}
+    report, log = data_dir / "report", data_dir / "logs" / "fork.log"
+    env = {"EXTRA": "more", "REPORT": str(report)}
+    return {"name": "fork", "code": FORKED, "env": env, "ready_file": str(report), "log_path": str(log), **more}
 
 
 def test_a_fork_has_its_own_session_output_and_signals_and_not_the_lock(run_up: RunUp, data_dir: Path) -> None:
     up = run_up(forked(data_dir))
     fork = up.until("process_ready", "fork")
-    told = json.loads((data_dir / "told").read_text())
+    report = json.loads((data_dir / "report").read_text())
 
-    assert told["variables"] == [str(up.process.pid), "more"]
-    assert told["session"] == fork["pid"]
-    assert (told["term"], told["blocked"]) == (True, [])
-    assert not [path for path in told["open"] if path.endswith("up.lock")]
+    assert report["variables"] == [str(up.process.pid), "more"]
+    assert report["session"] == fork["pid"]
+    assert (report["term"], report["blocked"]) == (True, [])
+    assert not [path for path in report["open"] if path.endswith("up.lock")]
     assert (data_dir / "logs" / "fork.log").read_text() == "forked\n"
 
     up.process.send_signal(signal.SIGINT)
@@ -678,9 +678,9 @@ def test_a_child_whose_parent_was_dead_already_ends_at_once() -> None:
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
     ) as parent:
-        said, _ = parent.communicate(b"x", timeout=TIMEOUT_SECONDS)
+        output, _ = parent.communicate(b"x", timeout=TIMEOUT_SECONDS)
 
-        assert said == b""
+        assert output == b""
 
 
 def test_where_the_kernel_does_not_tell_a_thread_looks(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -34,14 +34,14 @@ class AgentProcess:
         self._log = log
 
     @property
-    def said(self) -> str:
+    def log_text(self) -> str:
         """Return what it has logged so far."""
         return self._log.read_text(encoding="utf-8", errors="replace")
 
     def wait_for(self, name: str) -> str:
         """Wait until the agent's code has written a file, and return its content."""
         path = self.folder / name
-        until(lambda: path.exists() and path.read_text() != "", f"no file {name}; it said:\n{self.said}")
+        until(lambda: path.exists() and path.read_text() != "", f"no file {name}; it said:\n{self.log_text}")
         return path.read_text()
 
     def kill(self) -> None:

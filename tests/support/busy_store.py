@@ -154,7 +154,7 @@ def _talk(agent: str, number: int, at: int) -> list[DatasetMessage]:
 def _speak_of_the_demo(world: World) -> None:
     turns = [json.loads(line) for line in _DEMO.read_text(encoding="utf-8").splitlines()]
     for session in dict.fromkeys(turn["session"] for turn in turns):
-        said = [
+        messages = [
             DatasetMessage(
                 turn["id"],
                 session,
@@ -165,7 +165,7 @@ def _speak_of_the_demo(world: World) -> None:
             for turn in turns
             if turn["session"] == session
         ]
-        world.say("ana", session, said)
+        world.say("ana", session, messages)
 
 
 def _moment(written: str) -> datetime:

@@ -59,12 +59,12 @@ class CarryingOut:
     """A workspace with messages and schedules, and executors whose webhooks and models are scripted."""
 
     def __init__(self, data: Path, **settings: Any) -> None:
-        self.said = Pipeline(data)
+        self.pipeline = Pipeline(data)
         self.time = Scheduled(data)
         given = {"data": data, "broker": "redis://127.0.0.1:1/0", "embedding_provider": "hash", **settings}
         self.settings = Settings(**given)
         self.broker = FakeBroker()
-        self._parts: dict[str, Any] = {"task_sender": self.broker, "inbox": self.broker, "stores": self.said.stores}
+        self._parts: dict[str, Any] = {"task_sender": self.broker, "inbox": self.broker, "stores": self.pipeline.stores}
         self.here = Runtime(self.settings, **self._parts)
         self.time.limits = attempt_limits(self.settings)
 
@@ -77,7 +77,7 @@ class CarryingOut:
     def close(self) -> None:
         self.here.close()
         self.time.close()
-        self.said.close()
+        self.pipeline.close()
 
     def _work_with_sender(self, **parts: Any) -> None:
         self.work_with(schedule_parts=self._parts.get("schedule_parts", {}) | parts)

@@ -82,9 +82,9 @@ class Extracting:
         return [found.content for found in self.memories(**which)]
 
 
-def tell(pipeline: Pipeline, *said: str | dict[str, Any], silent_seconds: float = 60.0, **where: Any) -> list[str]:
+def tell(pipeline: Pipeline, *messages: str | dict[str, Any], silent_seconds: float = 60.0, **where: Any) -> list[str]:
     """Store messages and advance the clock; return the ids of the messages."""
-    ids = pipeline.say(*said, **where)
+    ids = pipeline.say(*messages, **where)
     pipeline.drain(lambda: pipeline.ingest().taken)
     pipeline.advance(silent_seconds)
     return ids

@@ -98,10 +98,10 @@ class Pipeline:
     # --- the inbox ---
 
     def say(
-        self, *said: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any
+        self, *messages: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any
     ) -> list[str]:
         """Put messages into the inbox and return their ids; a text is a message of the user."""
-        payloads = turns(*said, agent=agent, session=session, **where)
+        payloads = turns(*messages, agent=agent, session=session, **where)
         self.inbox.accept(WORKSPACE, payloads)
         return [payload.id for payload in payloads]
 
@@ -189,10 +189,12 @@ class Pipeline:
 
 
 def turns(
-    *said: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any
+    *messages: str | dict[str, Any], agent: str = "ana", session: str | None = "s", **where: Any
 ) -> list[MessagePayload]:
     """Return the payloads of messages; a text is a message of the user."""
-    raw = [{"role": "user", "content": item} if isinstance(item, str) else {"role": "user", **item} for item in said]
+    raw = [
+        {"role": "user", "content": item} if isinstance(item, str) else {"role": "user", **item} for item in messages
+    ]
     payloads, rejected = build_messages(
         raw, agent=agent, session_input=build_session({"session": session, **where}), trace="t"
     )

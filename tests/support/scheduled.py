@@ -213,7 +213,7 @@ class Scheduled:
             )
         return found
 
-    def told(self, *, agent: str = "ana") -> list[str]:
+    def notification_kinds(self, *, agent: str = "ana") -> list[str]:
         """Return the kinds of all notifications; for those about a run, followed by its status."""
         return [f"{one.kind} {one.run_status or ''}".strip() for one in self.notifications(agent=agent)]
 
@@ -249,12 +249,12 @@ class Scheduled:
         writing = Store.writing
 
         @contextmanager
-        def told(store: Store, **keywords: Any) -> Iterator[Transaction]:
+        def writing_then_call(store: Store, **keywords: Any) -> Iterator[Transaction]:
             with writing(store, **keywords) as tx:
                 yield tx
             call()
 
-        with patch.object(Store, "writing", told):
+        with patch.object(Store, "writing", writing_then_call):
             yield
 
     @contextmanager

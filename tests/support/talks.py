@@ -24,7 +24,7 @@ MOVE: tuple[tuple[str, str], ...] = (
 )
 
 
-def talk(said: tuple[tuple[str, str], ...] = MOVE, *, at: int = MORNING, **changes: Any) -> list[MessageRecord]:
+def talk(lines: tuple[tuple[str, str], ...] = MOVE, *, at: int = MORNING, **changes: Any) -> list[MessageRecord]:
     """Return messages one minute apart; those of Ben have the role of the assistant."""
     return [
         message(
@@ -35,7 +35,7 @@ def talk(said: tuple[tuple[str, str], ...] = MOVE, *, at: int = MORNING, **chang
             created_at=at + number * MINUTE,
             **changes,
         )
-        for number, (name, content) in enumerate(said)
+        for number, (name, content) in enumerate(lines)
     ]
 
 

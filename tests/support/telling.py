@@ -94,12 +94,12 @@ def add_notification(
     store: Store, run: str | None = None, *, agent: str = "ana", at: int = BEGAN, kind: NotificationKind = "run"
 ) -> str:
     """Store a notification, about a run if one is named; return its id."""
-    told = NewNotification(
+    notification = NewNotification(
         user=agent, kind=kind, schedule=f"of {run}", schedule_name=None, run=run, run_status=run and "success",
         channel=None, session=None, title="It is done", body="All of it.",
     )  # fmt: skip
     with store.writing() as tx:
-        return tx.for_agent(agent).notifications.add(told, now=at)
+        return tx.for_agent(agent).notifications.add(notification, now=at)
 
 
 def add_run(store: Store, run: str, *, agent: str = "ana") -> None:

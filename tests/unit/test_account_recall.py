@@ -108,14 +108,14 @@ def test_two_stores_are_ranked_as_one(pipe: Pipeline, union: Pipeline, way: dict
     for query in QUERIES:
         two = over_both(pipe, query, limit=20, explain=True, **way)
         one = over_both(union, query, limit=20, explain=True, **way)
-        assert told(two) == told(one), query
+        assert rounded_results(two) == rounded_results(one), query
         assert [hit.score for hit in two.hits] == pytest.approx([hit.score for hit in one.hits], abs=1e-6)
         assert {hit.store for hit in one.hits} <= {"ws"}
         stores = {result.id: hit.store for result, hit in zip(two.response, two.hits, strict=True)}
         assert all((store == "@account") == (name in ABROAD) for name, store in stores.items())
 
 
-def told(found: RecallOutcome) -> list[Any]:
+def rounded_results(found: RecallOutcome) -> list[Any]:
     """Each result with its retrievers, rounded."""
     return [
         (

@@ -87,9 +87,9 @@ def test_whatever_happens_the_index_is_as_one_made_from_nothing(
         if chance.random() < 0.6:
             snapshot = kept.snapshot()
             assert_same(snapshot, kept.fresh())
-            snapshots.append((snapshot, told(snapshot)))
+            snapshots.append((snapshot, content_of(snapshot)))
     for snapshot, as_given in snapshots:
-        assert told(snapshot) == as_given
+        assert content_of(snapshot) == as_given
 
 
 def test_changes_are_taken_up_and_not_read_from_nothing(pipe: Pipeline) -> None:
@@ -145,7 +145,7 @@ def test_a_new_vector_for_a_chunk_that_has_one_is_taken_up_and_no_view_sees_it(p
     pipe.settle()
     kept = Kept(pipe)
     before = kept.snapshot()
-    as_given = told(before)
+    as_given = content_of(before)
     other = HashEmbedder().embed_query("something else")
     with pipe.store.writing() as tx:
         tx.connection.execute(text("UPDATE chunks_vec SET embedding = :v WHERE chunk_id = 1"), {"v": other.tobytes()})
@@ -153,7 +153,7 @@ def test_a_new_vector_for_a_chunk_that_has_one_is_taken_up_and_no_view_sees_it(p
     assert kept.made == 1
     assert after.codes is not None
     assert after.codes.cosines(other, slice(0, 1))[0] == pytest.approx(1.0, abs=0.01)
-    assert told(before) == as_given
+    assert content_of(before) == as_given
 
 
 def test_more_than_a_tenth_gone_is_made_anew(pipe: Pipeline) -> None:
@@ -333,20 +333,20 @@ def test_a_reader_of_an_older_state_does_not_set_the_index_back(pipe: Pipeline) 
 def happen(pipe: Pipeline, chance: random.Random, step: int) -> None:
     """One thing that happens to a memory."""
     what = chance.choice(["say", "say", "say", "file", "forget", "chunk", "settle", "other", "backwards"])
-    said = " ".join(chance.choices(VOCABULARY, k=chance.randint(1, 6)))
+    content = " ".join(chance.choices(VOCABULARY, k=chance.randint(1, 6)))
     session = chance.choice(["s", "t", "u"])
     name = chance.choice([None, "Ada", "Ben"])
-    turn = {"content": f"{said} {step}", "role": chance.choice(["user", "assistant"]), "name": name}
+    turn = {"content": f"{content} {step}", "role": chance.choice(["user", "assistant"]), "name": name}
     if what == "say":
-        pipe.say(turn, {"content": said}, session=session)
+        pipe.say(turn, {"content": content}, session=session)
     elif what == "backwards":
         pipe.say({**turn, "sequence": 10_000 - 10 * step}, session=session)
     elif what == "file":
-        pipe.hand_in(f"file:///{chance.randint(0, 2)}", said * 40, session=chance.choice([None, session]))
+        pipe.hand_in(f"file:///{chance.randint(0, 2)}", content * 40, session=chance.choice([None, session]))
     elif what == "forget":
         pipe.forget(session)
     elif what == "other":
-        pipe.say(said, agent="bob", session=session)
+        pipe.say(content, agent="bob", session=session)
     elif what == "chunk":
         pipe.ingest()
         pipe.chunk()
@@ -373,11 +373,11 @@ def counts(snapshot: IndexSnapshot, word: str) -> dict[int, int]:
 
 def assert_same(snapshot: IndexSnapshot, fresh: IndexSnapshot) -> None:
     """A snapshot tells of living chunks exactly what one made from nothing tells."""
-    assert told(snapshot) == told(fresh)
+    assert content_of(snapshot) == content_of(fresh)
     assert fresh.alive.all()
 
 
-def told(snapshot: IndexSnapshot) -> dict[str, Any]:
+def content_of(snapshot: IndexSnapshot) -> dict[str, Any]:
     """All that a recall can read from a snapshot, by chunk and not by row."""
     order = snapshot.order
     columns = ("chunk_ids", "threads", "sequences", "created_at", "roles", "lengths", "embedded", "alive", "norms")

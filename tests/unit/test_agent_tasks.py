@@ -157,11 +157,11 @@ def execute(
     worker: AgentWorker, server: Server, monkeypatch: pytest.MonkeyPatch, outcome: object, *, timeout_seconds: int = 90
 ) -> Run:
     """Have a worker execute a function that returns, or raises, this; returns what the function was told."""
-    told: list[Run] = []
+    runs: list[Run] = []
 
     def function(goal: str, run: Run) -> object:
         assert goal == run.goal
-        told.append(run)
+        runs.append(run)
         if isinstance(outcome, Exception):
             raise outcome
         return outcome
@@ -170,7 +170,7 @@ def execute(
     task = worker.task("my_agent.shop")(function)
     headers = {f"reverie_{name}": value for name, value in (MORE | {"timeout_seconds": timeout_seconds}).items()}
     task.apply(kwargs={"schedule_id": "s1", "run_id": "r1", "goal": "buy milk"}, headers=headers, throw=True)
-    return told[0]
+    return runs[0]
 
 
 def test_a_task_is_registered_with_no_other_app_of_the_process(worker: AgentWorker) -> None:

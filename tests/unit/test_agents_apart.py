@@ -84,9 +84,9 @@ class Life:
             f"I live in {choice.choice(PLACES)} at number {choice.randrange(99)}, in a blue house" for _ in range(30)
         ]
         turns[-1] = f"My name is {choice.choice(('Kim', 'Lou', 'Sam'))} and I live in {choice.choice(PLACES)}."
-        said = [{"id": f"m{n}", "content": turn, "sequence": n + 1} for n, turn in enumerate(turns)]
+        messages = [{"id": f"m{n}", "content": turn, "sequence": n + 1} for n, turn in enumerate(turns)]
         for session in ("s", "t"):
-            world.say(*[{**one, "id": f"{session}-{one['id']}"} for one in said], agent=agent, session=session)
+            world.say(*[{**one, "id": f"{session}-{one['id']}"} for one in messages], agent=agent, session=session)
         world.settle()
         create_channel(world.store, agent=agent, channel="home", description=choice.choice(PLACES), now=at)
         write_items(world.store, agent=agent, session="s", items=[choice.choice(PLACES)], now=at)

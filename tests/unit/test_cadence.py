@@ -64,7 +64,7 @@ def test_what_callers_give_becomes_one_of_three_cadences(arguments: dict[str, An
 
 
 @pytest.mark.parametrize(
-    ("arguments", "field", "said"),
+    ("arguments", "field", "expected_error"),
     [
         ({}, "cron", "exactly one of cron, at and every, not none"),
         ({"cron": "@daily", "every": 60}, "every", "not cron and every"),
@@ -151,10 +151,10 @@ def test_what_callers_give_becomes_one_of_three_cadences(arguments: dict[str, An
     ids=lambda value: repr(value)[:60] if isinstance(value, dict) else "",
 )
 def test_bad_input_is_refused_with_one_line_that_names_the_field(
-    arguments: dict[str, Any], field: str, said: str
+    arguments: dict[str, Any], field: str, expected_error: str
 ) -> None:
     """Given a bad argument, when parsed, then the error names it and says in one short line what to do."""
-    with pytest.raises(Rejected, match=said) as refused:
+    with pytest.raises(Rejected, match=expected_error) as refused:
         parse_cadence(**arguments)
     assert refused.value.field == field
     assert len(str(refused.value).splitlines()) == 1
@@ -162,7 +162,7 @@ def test_bad_input_is_refused_with_one_line_that_names_the_field(
 
 
 @pytest.mark.parametrize(
-    ("cadence", "field", "said"),
+    ("cadence", "field", "expected_error"),
     [
         (Cron("0 0 30 2 *"), "cron", "never fires"),
         (Cron("* * * * * *"), "cron", "6 fields"),
@@ -184,9 +184,11 @@ def test_bad_input_is_refused_with_one_line_that_names_the_field(
         (None, "cadence", "must be a Cron, Once or Interval"),
     ],
 )
-def test_a_cadence_that_did_not_come_from_parsing_is_checked_as_well(cadence: Any, field: str, said: str) -> None:
+def test_a_cadence_that_did_not_come_from_parsing_is_checked_as_well(
+    cadence: Any, field: str, expected_error: str
+) -> None:
     """Given a cadence made by hand or read from JSON, when validated, then the error names the field."""
-    with pytest.raises(Rejected, match=said) as refused:
+    with pytest.raises(Rejected, match=expected_error) as refused:
         validate_cadence(cadence, now=NOW)
     assert refused.value.field == field
 

@@ -136,10 +136,10 @@ def test_rows_that_contradict_each_other_are_found() -> None:
         "never started": (schedule_with(), [*runs[:2], run_at(3, started_at=None)]),
         "by hand": (schedule_with(), [*runs[:2], run_at(3, trigger="manual")]),
     }
-    for said, (record, rows) in cases.items():
+    for expected_text, (record, rows) in cases.items():
         found = RunAudit()
         audit_rows(known_with(), record, rows, RULES, found)
-        assert [line for line in found.inconsistent if said in line], said
+        assert [line for line in found.inconsistent if expected_text in line], expected_text
     right = RunAudit()
     audit_rows(known_with(), schedule_with(), runs, RULES, right)
     assert right == RunAudit()
@@ -172,8 +172,8 @@ def test_what_was_delivered_is_held_against_the_runs() -> None:
 
 def delivery(message: str, run: RunRecord) -> Delivery:
     """What a receiver was told of a run, under an id."""
-    told = {"schedule_id": "s", "due_at": rfc3339(run.due_at), "coalesced": 0, "trigger": "schedule", "attempt": 1}
-    return Delivery(message, told, 200)
+    data = {"schedule_id": "s", "due_at": rfc3339(run.due_at), "coalesced": 0, "trigger": "schedule", "attempt": 1}
+    return Delivery(message, data, 200)
 
 
 @pytest.mark.parametrize("zone", ["Europe/Lisbon", "Australia/Sydney", "Australia/Lord_Howe", "Asia/Kathmandu"])

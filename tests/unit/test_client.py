@@ -93,10 +93,10 @@ def test_when_nothing_is_reachable_the_error_says_what_was_tried() -> None:
         pytest.raises(Unavailable) as caught,
     ):
         memory.ingest("s", {"role": "user", "content": "x", "id": "m-1"})
-    said = str(caught.value)
-    assert "redis://127.0.0.1:1/0" in said
-    assert NOWHERE in said
-    assert "secret" not in said
+    error_text = str(caught.value)
+    assert "redis://127.0.0.1:1/0" in error_text
+    assert NOWHERE in error_text
+    assert "secret" not in error_text
     assert caught.value.unconfirmed == ("m-1",)
 
 

@@ -248,9 +248,9 @@ def test_an_explanation_is_for_people() -> None:
 
 def test_the_version_is_told() -> None:
     """Given --version, then the version of the installed distribution is printed and nothing else is done."""
-    told = subprocess.run([sys.executable, "-P", "-m", "cli", "--version"], capture_output=True, text=True)
-    assert told.returncode == 0
-    assert told.stdout.startswith("reverie 0.")
+    ended = subprocess.run([sys.executable, "-P", "-m", "cli", "--version"], capture_output=True, text=True)
+    assert ended.returncode == 0
+    assert ended.stdout.startswith("reverie 0.")
 
 
 def test_each_message_at_fault_is_told_by_itself(reverie: Reverie, tmp_path: Path) -> None:

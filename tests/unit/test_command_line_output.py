@@ -56,9 +56,9 @@ def test_control_characters_do_not_reach_the_terminal(
 
 
 @pytest.mark.parametrize(
-    ("number", "what", "said"),
+    ("number", "what", "expected"),
     [(1, "memory", "1 memory"), (0, "memory", "0 memories"), (2_000, "older message", "2,000 older messages")],
 )
-def test_a_number_is_told_with_its_noun(number: int, what: str, said: str) -> None:
+def test_a_number_is_told_with_its_noun(number: int, what: str, expected: str) -> None:
     """Given a number and a noun, then one of it is told in the singular, and any other number in the plural."""
-    assert output.counted(number, what) == said
+    assert output.counted(number, what) == expected

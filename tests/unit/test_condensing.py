@@ -77,11 +77,11 @@ def test_a_summary_tells_what_matters_with_date_and_speaker_in_order() -> None:
 
 def test_what_is_quoted_stands_so_in_the_conversation() -> None:
     """Given a summary, then each line is a sentence of its speaker, word for word."""
-    said = {name: " ".join(text for who, text in MOVE if who == name) for name in ("Ann", "Ben")}
+    texts = {name: " ".join(text for who, text in MOVE if who == name) for name in ("Ann", "Ben")}
     lines = parse_summary("\n".join(summary(talk(), 400)))
     assert {line.speaker.partition(",")[0] for line in lines} == {"Ann", "Ben"}
     for line in lines:
-        assert line.text in said[line.speaker.partition(",")[0]]
+        assert line.text in texts[line.speaker.partition(",")[0]]
 
 
 def test_a_short_answer_carries_its_question() -> None:
@@ -113,8 +113,8 @@ def test_the_end_of_a_long_conversation_is_not_cut() -> None:
 
 def test_nothing_is_said_twice() -> None:
     """Given the same thing said five times, then one line tells it."""
-    said = tuple(("Ann", f"My train to Lisbon leaves at seven on Friday{'!' * n}") for n in range(5))
-    assert sum("train" in line for line in summary(talk(said))) == 1
+    lines = tuple(("Ann", f"My train to Lisbon leaves at seven on Friday{'!' * n}") for n in range(5))
+    assert sum("train" in line for line in summary(talk(lines))) == 1
 
 
 def test_a_flagged_message_is_told_before_others() -> None:
@@ -127,10 +127,10 @@ def test_a_flagged_message_is_told_before_others() -> None:
 
 def test_vectors_tell_what_is_central() -> None:
     """Given three alike and one apart by their vectors, then with room for one line it is not the one apart."""
-    said = ("We planted oaks by the river.", "We watered seedlings near the water.", "We fixed bicycles all day.")
+    texts = ("We planted oaks by the river.", "We watered seedlings near the water.", "We fixed bicycles all day.")
     near, far = np.eye(2, dtype=np.float32)
-    messages = [message(n, text, name="Ann") for n, text in enumerate(said)]
-    vectors = {0: [(said[0], near)], 1: [(said[1], near)], 2: [(said[2], far)]}
+    messages = [message(n, text, name="Ann") for n, text in enumerate(texts)]
+    vectors = {0: [(texts[0], near)], 1: [(texts[1], near)], 2: [(texts[2], far)]}
     assert "bicycles" not in select_lines(passages_of(messages, vectors), 18, COUNTER)[0].text
 
 
@@ -157,12 +157,12 @@ def test_secrets_are_redacted() -> None:
     assert "harbour service" in text
 
 
-@pytest.mark.parametrize("said", ["ok", "!!!", "", "👍", "```\ncode\n```"])
-def test_what_says_nothing_still_gives_a_summary_or_none_without_failing(said: str) -> None:
+@pytest.mark.parametrize("content", ["ok", "!!!", "", "👍", "```\ncode\n```"])
+def test_what_says_nothing_still_gives_a_summary_or_none_without_failing(content: str) -> None:
     """Given messages of which nothing can be quoted, then condensing them does not fail and keeps to its room."""
-    lines = Condenser(COUNTER).condense([message(0, said, name="Ann")], {}, 60).lines
+    lines = Condenser(COUNTER).condense([message(0, content, name="Ann")], {}, 60).lines
     assert tokens(lines) <= 60
-    assert lines or said in ("!!!", "👍", "```\ncode\n```")
+    assert lines or content in ("!!!", "👍", "```\ncode\n```")
 
 
 def test_of_a_sentence_too_long_for_the_room_the_beginning_is_told() -> None:

@@ -39,8 +39,8 @@ def twins(kept: Kept, cosine: float = 0.98, *, texts: tuple[str, str] = ("", "")
     one = direction(500)
     first = {name.removeprefix("first_"): value for name, value in columns.items() if not name.startswith("second_")}
     second = {name.removeprefix("second_"): value for name, value in columns.items() if not name.startswith("first_")}
-    said = texts[0] or "The user likes green tea", texts[1] or "User likes the green tea."
-    return kept.add(said[0], vector=one, **first), kept.add(said[1], vector=at_cosine(one, cosine), **second)
+    contents = texts[0] or "The user likes green tea", texts[1] or "User likes the green tea."
+    return kept.add(contents[0], vector=one, **first), kept.add(contents[1], vector=at_cosine(one, cosine), **second)
 
 
 def undo_everything(kept: Kept) -> None:
@@ -345,10 +345,10 @@ def test_a_dry_run_counts_what_a_run_does_and_changes_nothing(kept: Kept) -> Non
     mixed(kept)
     before = kept.rows()
 
-    told = kept.consolidate(POLICY, dry_run=True)
+    counts = kept.consolidate(POLICY, dry_run=True)
     assert kept.rows() == before
     assert kept.actions() == []
-    assert kept.consolidate(POLICY) == told
+    assert kept.consolidate(POLICY) == counts
 
 
 def test_running_twice_is_running_once(kept: Kept) -> None:
@@ -443,8 +443,8 @@ def test_whatever_there_is_a_run_keeps_its_promises(
         before = kept.rows()
         policy = replace(DEFAULT_POLICY, memories_per_scope=cap, max_entries=entries)
 
-        told = kept.consolidate(policy, dry_run=True)
-        assert kept.consolidate(policy) == told
+        counts = kept.consolidate(policy, dry_run=True)
+        assert kept.consolidate(policy) == counts
         kept.check()
         with kept.store.reading() as tx:
             for memory in tx.for_agent(AGENT).memories.iterate():
@@ -455,7 +455,7 @@ def test_whatever_there_is_a_run_keeps_its_promises(
         assert kept.consolidate(policy) == {}
         done, failed = undo_all(kept.store, agent=AGENT, now=NOW)
         assert not failed
-        assert len(done) == sum(told.values())
+        assert len(done) == sum(counts.values())
         assert kept.rows() == before
     finally:
         kept.close()

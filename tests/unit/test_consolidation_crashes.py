@@ -60,8 +60,8 @@ def outcome(kept: Kept) -> tuple[dict[str, Any], list[Any]]:
     with kept.store.reading() as tx:
         changes = tx.connection.exec_driver_sql("SELECT table_name, before, after FROM curation_changes").all()
     # Which entry promoted a memory first, and with how many recalls, is all that may differ.
-    told = sorted({(action, memories) for action, memories in kept.actions()})
-    return kept.rows(), [told, sorted(str(tuple(c)) for c in changes if c[0] != "memories")]
+    actions = sorted({(action, memories) for action, memories in kept.actions()})
+    return kept.rows(), [actions, sorted(str(tuple(c)) for c in changes if c[0] != "memories")]
 
 
 def test_killed_between_any_two_transactions_and_run_again_the_end_is_the_same(

@@ -39,7 +39,7 @@ class Planned:
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Vectors that differ from each other in all but their cosine to a query."""
-        return np.stack([self._vector(said) for said in texts])
+        return np.stack([self._vector(text) for text in texts])
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """The first axis, whatever was asked."""
@@ -47,9 +47,9 @@ class Planned:
             raise EmbedderUnavailable("the model is down")
         return np.eye(1, self.dimension, dtype=np.float32)[0]
 
-    def _vector(self, said: str) -> NDArray[np.float32]:
-        cosine = float(said.partition("@")[2].split(" ")[0]) if "@" in said else 0.0
-        other = np.random.default_rng(sum(said.encode())).normal(size=self.dimension)
+    def _vector(self, text: str) -> NDArray[np.float32]:
+        cosine = float(text.partition("@")[2].split(" ")[0]) if "@" in text else 0.0
+        other = np.random.default_rng(sum(text.encode())).normal(size=self.dimension)
         other[0] = 0
         vector = np.sqrt(1 - cosine**2) * other / np.linalg.norm(other)
         vector[0] = cosine
@@ -66,11 +66,11 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 def turns(pipe: Pipeline, *contents: str | dict[str, Any], session: str = "s", **where: Any) -> list[str]:
     """Say these, a minute apart, after all that the session holds."""
-    said = [{"content": c} if isinstance(c, str) else c for c in contents]
+    messages = [{"content": c} if isinstance(c, str) else c for c in contents]
     before = len(pipe.messages(session, agent=where.get("agent", "ana")))
-    for number, item in enumerate(said, start=before):
+    for number, item in enumerate(messages, start=before):
         item.setdefault("created_at", (START + timedelta(minutes=number)).isoformat())
-    ids = pipe.say(*said, session=session, **where)
+    ids = pipe.say(*messages, session=session, **where)
     pipe.settle()
     return ids
 
@@ -96,7 +96,7 @@ def context(pipe: Pipeline, query: str | None = "what?", *, room: int = 10_000, 
     return build_context(pipe.store, search, EstimatedTokens(), request, room=room, refiner=None)
 
 
-def told(built: BuiltContext) -> list[str]:
+def contents_of(built: BuiltContext) -> list[str]:
     return [message.content for message in built.messages]
 
 
@@ -106,11 +106,11 @@ def remembered(built: BuiltContext) -> list[tuple[str, str]]:
 
 def test_recent_important_and_relevant_turns_come_in_the_order_in_which_they_were_said(pipe: Pipeline) -> None:
     """Given 30 turns, two of them important and three near the query, then these and the last ten are told."""
-    said = [f"turn {n} @0.1 x" for n in range(30)]
-    said[3], said[5], said[7] = "a @0.7 x", "b @0.64 x", "c @0.9 x"
-    turns(pipe, *[{"content": text, "importance": 0.8 if n in (4, 12) else 0.5} for n, text in enumerate(said)])
+    contents = [f"turn {n} @0.1 x" for n in range(30)]
+    contents[3], contents[5], contents[7] = "a @0.7 x", "b @0.64 x", "c @0.9 x"
+    turns(pipe, *[{"content": text, "importance": 0.8 if n in (4, 12) else 0.5} for n, text in enumerate(contents)])
     built = context(pipe)
-    assert told(built) == [said[n] for n in (3, 4, 7, 12, *range(20, 30))]
+    assert contents_of(built) == [contents[n] for n in (3, 4, 7, 12, *range(20, 30))]
     assert built.degraded == ""
     headings = [line for line in built.text.splitlines() if line.startswith("## ")]
     assert headings[-3:] == ["## Flagged as important", "## Said before on this subject", "## Recent turns"]
@@ -119,7 +119,7 @@ def test_recent_important_and_relevant_turns_come_in_the_order_in_which_they_wer
 def test_at_most_five_relevant_turns_are_told_the_nearest_ones(pipe: Pipeline) -> None:
     """Given eight turns above .65, then the five with the highest cosine are told."""
     turns(pipe, *[f"n{n} @0.{n} x" for n in (66, 91, 70, 85, 95, 68, 80, 75)], *[f"turn {n}" for n in range(10)])
-    assert told(context(pipe))[:5] == [f"n{n} @0.{n} x" for n in (91, 85, 95, 80, 75)]
+    assert contents_of(context(pipe))[:5] == [f"n{n} @0.{n} x" for n in (91, 85, 95, 80, 75)]
 
 
 def test_without_a_model_the_best_matches_by_words_are_told_and_it_says_so(pipe: Pipeline) -> None:
@@ -127,7 +127,7 @@ def test_without_a_model_the_best_matches_by_words_are_told_and_it_says_so(pipe:
     turns(pipe, "the harbour is far @0.0 x", "nothing of it @0.9 x", *[f"turn {n}" for n in range(10)])
     pipe.embedder.down = True  # type: ignore[attr-defined]
     built = context(pipe, "where is the harbour")
-    assert told(built)[:-10] == ["the harbour is far @0.0 x"]
+    assert contents_of(built)[:-10] == ["the harbour is far @0.0 x"]
     assert "the model is down" in built.degraded
 
 
@@ -146,7 +146,7 @@ def test_without_any_turn_of_a_user_nothing_is_looked_up(pipe: Pipeline) -> None
     turns(pipe, {"content": "hello", "role": "assistant"})
     turns(pipe, "hello elsewhere", session="other")
     built = context(pipe, None)
-    assert (told(built), built.memories) == (["hello"], [])
+    assert (contents_of(built), built.memories) == (["hello"], [])
     assert "no query" in built.degraded
 
 
@@ -158,7 +158,7 @@ def test_memories_widen_from_the_conversation_over_the_channel_to_the_workspace(
     turns(pipe, "rowing nowhere @0.3 x", session="c")
     pipe.hand_in("file:///row.txt", "a file on rowing @0.2 x")
     pipe.settle()
-    tiers = {said: tier for tier, said in remembered(context(pipe, "rowing", max_memories=5))}
+    tiers = {text: tier for tier, text in remembered(context(pipe, "rowing", max_memories=5))}
     assert tiers == {
         "far back: rowing @0.6 x": "conversation",
         "rowing in the channel @0.5 x": "channel",
@@ -177,7 +177,7 @@ def test_what_is_told_as_a_turn_is_not_told_as_a_memory(pipe: Pipeline) -> None:
     turns(pipe, "we went rowing @0.9 x")
     turns(pipe, "We went rowing: @0.9 x", "rowing is fun @0.3 y", session="other")
     built = context(pipe, "rowing")
-    assert told(built) == ["we went rowing @0.9 x"]
+    assert contents_of(built) == ["we went rowing @0.9 x"]
     assert remembered(built) == [("workspace", "rowing is fun @0.3 y")]
 
 
@@ -203,7 +203,7 @@ def test_another_agents_words_never_appear(pipe: Pipeline) -> None:
     turns(pipe, {"content": f"what of {CANARY}?", "importance": 0.9}, channel="c")
     for query in (None, CANARY, "of bob"):
         built = context(pipe, query)
-        assert told(built) == [f"what of {CANARY}?"]
+        assert contents_of(built) == [f"what of {CANARY}?"]
         assert "of bob" not in built.text
         assert built.memories == []
     with pytest.raises(NotFound):

@@ -140,13 +140,13 @@ HOSTILE = [
 def test_nothing_that_was_said_breaks_out_of_its_place(text: str, place: str) -> None:
     """Given a text full of marks, wherever it stands, then headings and items of the document are those of ours."""
 
-    def document(said: str) -> str:
+    def document(content: str) -> str:
         turns: dict[str, Any] = {"recent": [message(1)], "important": [], "relevant": [], "memories": []}
         if place == "memory":
-            turns["memories"] = [candidate(7, said)]
+            turns["memories"] = [candidate(7, content)]
         elif place != "summary":
-            turns[place] = [*turns[place], message(0, said)]
-        return write(selected(**turns, summary=said if place == "summary" else "s"), MODEL, room=5_000).text
+            turns[place] = [*turns[place], message(0, content)]
+        return write(selected(**turns, summary=content if place == "summary" else "s"), MODEL, room=5_000).text
 
     assert frame_of(document(text)) == frame_of(document("harmless"))
     assert "<|" not in document(text)

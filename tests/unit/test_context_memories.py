@@ -56,7 +56,7 @@ def context(
     return build_context(pipe.store, search, EstimatedTokens(), request, room=10_000, refiner=None, account=account)
 
 
-def told(built: BuiltContext) -> dict[str, str]:
+def tiers_of(built: BuiltContext) -> dict[str, str]:
     """What is told of memories, by their text, and in which tier."""
     return {memory.text: memory.tier for memory in built.memories if memory.kind == "memory"}
 
@@ -72,7 +72,7 @@ def test_each_memory_stands_in_its_own_tier_and_says_what_it_is(pipe: Pipeline) 
     keep(pipe, "6", "a boat of another channel", tier="channel", channel="food")
     settle(pipe)
     built = context(pipe, "boat")
-    assert told(built) == {
+    assert tiers_of(built) == {
         "a boat for two": "conversation",
         "the boat leaves from Porto": "channel",
         "The home harbour of the boat is Lisbon (profile)": "workspace",
@@ -99,8 +99,8 @@ def test_another_channel_at_hand_shows_its_own_memories(pipe: Pipeline) -> None:
     keep(pipe, "1", "the boat leaves from Porto", tier="channel", channel="trips")
     keep(pipe, "2", "fish from the boat", tier="channel", channel="food")
     settle(pipe)
-    assert told(context(pipe, "boat")) == {"the boat leaves from Porto": "channel"}
-    assert told(context(pipe, "boat", channel="food")) == {"fish from the boat": "channel"}
+    assert tiers_of(context(pipe, "boat")) == {"the boat leaves from Porto": "channel"}
+    assert tiers_of(context(pipe, "boat", channel="food")) == {"fish from the boat": "channel"}
 
 
 def test_a_memory_fades_at_the_rate_of_its_tier_from_when_it_was_last_recalled(pipe: Pipeline) -> None:
@@ -144,7 +144,7 @@ def test_what_has_expired_is_not_told(pipe: Pipeline) -> None:
     keep(pipe, "1", "the boat leaves at nine", expires_at=MORNING + HOUR)
     keep(pipe, "2", "the boat leaves from Porto", expires_at=MORNING + HOUR + 1)
     settle(pipe)
-    assert told(context(pipe, "boat")) == {"the boat leaves from Porto": "workspace"}
+    assert tiers_of(context(pipe, "boat")) == {"the boat leaves from Porto": "workspace"}
 
 
 def test_the_same_in_the_account_and_here_is_told_once(pipe: Pipeline) -> None:
@@ -152,7 +152,7 @@ def test_the_same_in_the_account_and_here_is_told_once(pipe: Pipeline) -> None:
     keep(pipe, "w", "prefers the boat to the bus")
     keep(pipe, "a", "Prefers the boat to the bus.", tier="account", kind="preference")
     settle(pipe)
-    assert len(told(context(pipe, "boat"))) == 1
+    assert len(tiers_of(context(pipe, "boat"))) == 1
 
 
 @pytest.mark.parametrize("vectors", [True, False])

@@ -240,8 +240,8 @@ def test_candidates_of_a_large_index_hold_what_looking_at_all_finds(
     pipe, chance = Pipeline(tmp_path / "data", embedder=Dense()), np.random.default_rng(1)
     vocabulary = [f"word{number}" for number in range(300)]
     for session in range(20):
-        said = [" ".join(chance.choice(vocabulary, 8)) for _ in range(50)]
-        pipe.say(*said, session=f"s{session}")
+        messages = [" ".join(chance.choice(vocabulary, 8)) for _ in range(50)]
+        pipe.say(*messages, session=f"s{session}")
     pipe.settle()
     snapshot = snapshot_of(pipe)
     pipe.close()
@@ -278,7 +278,7 @@ def test_bm25_is_the_plain_formula(chunks: list[tuple[int, list[str]]], query: l
     """Given chunks in three sessions, then own and surrounding scores are those of a naive computation."""
     snapshot = made_of(chunks)
     words = [hash_of(word) for word in query]
-    texts = [said for _, said in chunks]
+    texts = [chunk_words for _, chunk_words in chunks]
     assert bm25.own_scores(snapshot, words).tolist() == pytest.approx(naive(texts, query, texts, lambda n: n), abs=1e-4)
     near = contextual.Neighbourhood(snapshot)
     around = [
@@ -302,8 +302,8 @@ def test_what_another_agent_stores_changes_no_score_by_a_bit(pipe: Pipeline) -> 
     asks = [{}, {"mode": "keyword"}, {"mode": "vector"}, {"fusion": "weighted"}, {"fusion": "rrf"}]
     before = [pipe.recall("Ada's violin in the harbour", explain=True, limit=20, **how) for how in asks]
     for start in (0, 1_000):
-        said = [{"content": f"violin harbour {start + n}", "name": "Violin"} for n in range(1_000)]
-        pipe.say(*said, agent="bob")
+        messages = [{"content": f"violin harbour {start + n}", "name": "Violin"} for n in range(1_000)]
+        pipe.say(*messages, agent="bob")
     pipe.settle()
     assert [pipe.recall("Ada's violin in the harbour", explain=True, limit=20, **how) for how in asks] == before
     kept, pipe.indexes = pipe.indexes, type(pipe.indexes)()
@@ -316,13 +316,13 @@ def naive(documents: list[list[str]], query: list[str], chunks: list[list[str]],
     mean = max(sum(map(len, documents)) / max(len(documents), 1), 1.0)
     scores = [0.0] * len(documents)
     for word in query:
-        holding = sum(word in said for said in chunks)
+        holding = sum(word in document for document in chunks)
         if not holding:
             continue
         weight = bm25.idf(with_word(holding), len(chunks))
-        for place, said in enumerate(documents):
-            often = said.count(word)
-            scores[place] += weight * often * (K1 + 1) / (often + K1 * (1 - B + B * len(said) / mean))
+        for place, document in enumerate(documents):
+            often = document.count(word)
+            scores[place] += weight * often * (K1 + 1) / (often + K1 * (1 - B + B * len(document) / mean))
     return scores
 
 
@@ -338,8 +338,8 @@ def made_of(chunks: list[tuple[int, list[str]]]) -> IndexSnapshot:
 
         def rows(self) -> Iterator[list[tuple[Any, ...]]]:
             made = [
-                (n + 1, session, n, n, "user", None, np.array([hash_of(w) for w in said], "<u4").tobytes())
-                for n, (session, said) in enumerate(chunks)
+                (n + 1, session, n, n, "user", None, np.array([hash_of(w) for w in chunk_words], "<u4").tobytes())
+                for n, (session, chunk_words) in enumerate(chunks)
             ]
             if made:
                 yield made

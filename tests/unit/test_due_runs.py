@@ -288,10 +288,10 @@ def test_a_schedule_that_cannot_be_computed_is_disabled_with_a_notice_and_holds_
     assert {time.run(one.run).schedule for one in sent} == set(sound)
     now = time.schedule(broken)
     assert (now.status, now.next_run_at) == ("disabled", None)
-    (told,) = time.notifications()
-    assert (told.kind, told.schedule, told.title) == ("disabled", broken, "broken is disabled")
-    assert told.body.startswith("its cadence cannot be computed: ")
-    assert why in told.body
+    (notification,) = time.notifications()
+    assert (notification.kind, notification.schedule, notification.title) == ("disabled", broken, "broken is disabled")
+    assert notification.body.startswith("its cadence cannot be computed: ")
+    assert why in notification.body
     assert time.sweep() == []
     assert len(time.notifications()) == 1
 

@@ -238,7 +238,7 @@ def test_a_report_that_comes_before_the_hand_over_is_noted_is_kept(time: Schedul
 
     assert time.execute(run, quick) == {"superseded": 1}
     assert (time.run(run).status, time.run(run).output) == ("success", "quick")
-    assert time.told() == ["run success"]
+    assert time.notification_kinds() == ["run success"]
     assert time.schedule(schedule).status == "active"
 
 
@@ -318,7 +318,7 @@ def test_an_executor_that_cannot_be_read_ends_its_run_and_disables_its_schedule(
     assert time.run(run).status == "failed"
     assert "its executor cannot be read" in time.run(run).error
     assert time.schedule(schedule).status == "disabled"
-    assert time.told() == ["disabled"]
+    assert time.notification_kinds() == ["disabled"]
     time.advance(86_400)
     assert time.sweep() == []
 

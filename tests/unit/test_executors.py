@@ -59,8 +59,8 @@ def answered(body: bytes = b"", kind: str | None = JSON, status: int = 200, **mo
 def test_a_receiver_is_told_of_the_run(here: CarryingOut) -> None:
     """Given a schedule with all there is to it, then the body says so, under the run's id and with a true time."""
     sender = here.answer_webhooks(answered())
-    here.said.say("We water the ferns on Sundays", session="plants")
-    here.said.settle()
+    here.pipeline.say("We water the ferns on Sundays", session="plants")
+    here.pipeline.settle()
     schedule = here.time.hourly(
         goal="water the ferns", name="Ferns", user="kate", session="plants", channel="mail", timeout_seconds=90
     )
@@ -70,14 +70,14 @@ def test_a_receiver_is_told_of_the_run(here: CarryingOut) -> None:
     # What is signed goes by the clock on the wall, not by the time that schedules go by.
     assert abs(to_micros(posted.now) - here.here.now()) < 60_000_000
     assert posted.body["type"] == "schedule.run"
-    told = posted.body["data"]
-    assert told == {
+    data = posted.body["data"]
+    assert data == {
         "schedule_id": schedule,
         "run_id": run.id,
         "goal": "water the ferns",
-        "context": told["context"],
-        "results": told["results"],
-        "degraded": told["degraded"],
+        "context": data["context"],
+        "results": data["results"],
+        "degraded": data["degraded"],
         "due_at": from_micros(run.due_at).isoformat().replace("+00:00", "Z"),
         "coalesced": 0,
         "trigger": "schedule",
@@ -89,8 +89,8 @@ def test_a_receiver_is_told_of_the_run(here: CarryingOut) -> None:
         "session": "plants",
         "channel": "mail",
     }
-    assert "We water the ferns on Sundays" in told["context"]
-    assert [result["text"] for result in told["results"]] == ["We water the ferns on Sundays"]
+    assert "We water the ferns on Sundays" in data["context"]
+    assert [result["text"] for result in data["results"]] == ["We water the ferns on Sundays"]
 
 
 def test_a_run_sent_again_has_the_same_id(here: CarryingOut) -> None:
@@ -152,11 +152,13 @@ def test_a_report_is_taken_as_it_is(here: CarryingOut) -> None:
     assert (run.turn_count, run.cost) == (3, 0.5)
 
 
-@pytest.mark.parametrize(("notify", "told"), [(b"true", ["run success"]), (b"false", []), (b"null", [])])
-def test_the_receiver_decides_under_the_policy_conditional(here: CarryingOut, notify: bytes, told: list[str]) -> None:
+@pytest.mark.parametrize(("notify", "expected_kinds"), [(b"true", ["run success"]), (b"false", []), (b"null", [])])
+def test_the_receiver_decides_under_the_policy_conditional(
+    here: CarryingOut, notify: bytes, expected_kinds: list[str]
+) -> None:
     """Given a report that says whether to tell, then a conditional schedule does so."""
     fired(here, answered(b'{"output": "o", "notify": ' + notify + b"}"), notification_policy="conditional")
-    assert here.time.told() == told
+    assert here.time.notification_kinds() == expected_kinds
 
 
 # --- what it answers: nonsense ---
@@ -222,7 +224,7 @@ def test_a_receiver_that_is_gone_disables_the_schedule(here: CarryingOut) -> Non
     run = fired(here, answered(status=410))
     schedule = here.time.schedule(run.schedule)
     assert (run.status, schedule.status, schedule.next_run_at) == ("failed", "disabled", None)
-    assert here.time.told() == ["run failed", "disabled"]
+    assert here.time.notification_kinds() == ["run failed", "disabled"]
 
 
 def test_what_is_not_sent_at_all_is_a_failure_at_once(here: CarryingOut) -> None:

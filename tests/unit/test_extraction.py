@@ -191,10 +191,10 @@ def test_the_mark_moves_past_sessions_long_done_and_never_past_one_that_waits(pi
 def test_a_memory_says_where_it_came_from(pipeline: Pipeline) -> None:
     """Given a finding, then its memory has session, message, owner, subject, time, fact and tags."""
     extracting = Extracting(pipeline)
-    (said,) = tell(pipeline, LIVES, user="u-1")
+    (message_id,) = tell(pipeline, LIVES, user="u-1")
     extracting.sweep()
     (found,) = extracting.memories()
-    assert (found.session, found.source_message, found.owner_user_id) == ("s", said, "u-1")
+    assert (found.session, found.source_message, found.owner_user_id) == ("s", message_id, "u-1")
     assert (found.source, found.kind, found.tier, found.lifetime) == ("extraction", "fact", "workspace", "long_term")
     assert (found.category, found.key, found.value) == ("profile:u-1", "lives in", "Lisbon")
     assert "lisbon" in found.concept_tags
@@ -465,8 +465,8 @@ def test_killed_between_any_two_steps_the_end_is_the_same(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch, step: int
 ) -> None:
     """Given a run that dies at its n-th transaction, before or after the commit, then the next ends as one alone."""
-    said = [NAME, "I live in Lisbon at the moment", "From now on answer me in Portuguese in all my projects"]
-    tell(pipeline, *said)
+    messages = [NAME, "I live in Lisbon at the moment", "From now on answer me in Portuguese in all my projects"]
+    tell(pipeline, *messages)
     tell(pipeline, "I live in Porto these days")
     extracting = Extracting(pipeline)
     dying = Extracting(pipeline)

@@ -32,10 +32,10 @@ def pipeline(tmp_path: Path) -> Iterator[Pipeline]:
     made.close()
 
 
-def extract(pipeline: Pipeline, *memories: dict[str, Any], said: str = SAID, **rules: Any) -> Extracting:
+def extract(pipeline: Pipeline, *memories: dict[str, Any], message: str = SAID, **rules: Any) -> Extracting:
     """Have something said and a model find these memories in it."""
     extracting = Extracting(pipeline, ScriptedLanguageModel([answer(*memories)]), fallback=False, **rules)
-    tell(pipeline, said)
+    tell(pipeline, message)
     extracting.sweep()
     return extracting
 
@@ -102,7 +102,7 @@ def test_the_account_is_only_for_what_is_said_to_hold_everywhere(pipeline: Pipel
         pipeline,
         memory("User wants metric units.", kind="procedure", tier="account"),
         memory("User wants units in metric.", kind="fact", tier="account"),
-        said="Please use metric units across all my projects, I mean it",
+        message="Please use metric units across all my projects, I mean it",
     )
     assert extracting.contents(account=True) == ["User wants metric units."]
     assert extracting.contents() == ["User wants units in metric."]
@@ -110,8 +110,8 @@ def test_the_account_is_only_for_what_is_said_to_hold_everywhere(pipeline: Pipel
 
 def test_what_is_pasted_is_no_ground(pipeline: Pipeline) -> None:
     """Given a statement in a block of code or a quoted line, then the model's memory of it is dropped."""
-    said = "Look at this mail, please, what do you say?\n> I play the oboe in town\n```\nI play the oboe\n```"
-    assert extract(pipeline, memory(), said=said).contents() == []
+    message = "Look at this mail, please, what do you say?\n> I play the oboe in town\n```\nI play the oboe\n```"
+    assert extract(pipeline, memory(), message=message).contents() == []
 
 
 def test_the_conversation_is_shown_as_data_and_without_secrets(pipeline: Pipeline) -> None:
@@ -172,10 +172,10 @@ def test_a_secret_never_reaches_a_memory_by_either_way(
     pipeline: Pipeline, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
 ) -> None:
     """Given secrets in what users say, with and without a model, then none is in any row or line."""
-    said = [f"Remember that my locker code is {KEY}", f"My name is {KEY}", f"I prefer {CARD} to all the others"]
+    messages = [f"Remember that my locker code is {KEY}", f"My name is {KEY}", f"I prefer {CARD} to all the others"]
     for model in (None, ScriptedLanguageModel([answer(*[memory(f"User has {KEY}.", f"m{n}") for n in (1, 2, 3)])])):
         extracting = Extracting(pipeline, model)
-        tell(pipeline, *said, session=f"s{model is None}")
+        tell(pipeline, *messages, session=f"s{model is None}")
         assert extracting.sweep()["added"] == 0
     assert pipeline.count("memories") == 0
     assert pipeline.count("curation_changes") == 0

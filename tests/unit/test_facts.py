@@ -74,16 +74,16 @@ def test_a_fact_is_recalled_by_what_it_says_now(ana: Knowing, pipe: Pipeline) ->
 
 
 @pytest.mark.parametrize(
-    ("category", "key", "said"),
+    ("category", "key", "expected"),
     [
         ("profile", "home_city", "The home city is x (profile)"),
         ("project.atlas", "due", "The due is x (project atlas)"),
         ("_", ".", "The . is x (_)"),
     ],
 )
-def test_a_fact_says_its_category_and_key(category: str, key: str, said: str) -> None:
+def test_a_fact_says_its_category_and_key(category: str, key: str, expected: str) -> None:
     """Given names as programs write them, then the fact says them as people do."""
-    assert content_of_fact(category, key, "x") == said
+    assert content_of_fact(category, key, "x") == expected
 
 
 def test_facts_are_listed_by_category(ana: Knowing, pipe: Pipeline) -> None:

@@ -53,8 +53,8 @@ def here(make: Callable[..., CarryingOut]) -> CarryingOut:
 
 
 def say(here: CarryingOut, *texts: str, agent: str = "ana", session: str = "s") -> None:
-    here.said.say(*texts, agent=agent, session=session)
-    here.said.settle()
+    here.pipeline.say(*texts, agent=agent, session=session)
+    here.pipeline.settle()
 
 
 def scheduled(here: CarryingOut, goal: str = "water the ferns", **fields: Any) -> str:
@@ -108,7 +108,7 @@ def test_the_model_decides_under_the_policy_conditional(here: CarryingOut, notif
     model = here.answer_goals(json.dumps({"answer": "Two are dry.", "notify": notify}))
     run = fired(here, notification_policy="conditional")
     assert (run.status, run.output) == ("success", "Two are dry.")
-    assert here.time.told() == (["run success"] if notify else [])
+    assert here.time.notification_kinds() == (["run success"] if notify else [])
     assert "set notify to whether" in model.prompts[0][0]
 
 
@@ -206,16 +206,16 @@ def test_without_a_model_what_is_remembered_is_the_output(here: CarryingOut) -> 
     assert runs[0].output == runs[1].output
 
 
-@pytest.mark.parametrize(("said", "told"), [(FERNS, ["run success"]), ("Completely different", [])])
+@pytest.mark.parametrize(("message", "expected_kinds"), [(FERNS, ["run success"]), ("Completely different", [])])
 def test_without_a_model_there_is_something_to_tell_where_something_is_found(
-    make: Callable[..., CarryingOut], said: str, told: list[str]
+    make: Callable[..., CarryingOut], message: str, expected_kinds: list[str]
 ) -> None:
     """Given a conditional schedule and no model, then the user is told where something is remembered."""
     here = make(embedding_provider="none")
-    say(here, said)
+    say(here, message)
     run = fired(here, notification_policy="conditional")
-    assert here.time.told() == told
-    assert told or run.output.startswith("Nothing is remembered for: water the ferns")
+    assert here.time.notification_kinds() == expected_kinds
+    assert expected_kinds or run.output.startswith("Nothing is remembered for: water the ferns")
 
 
 # --- what is recalled ---
@@ -289,9 +289,9 @@ def test_a_vector_of_another_model_is_not_used(here: CarryingOut, vector: bytes)
 def test_where_there_are_no_vectors_none_is_asked_for(make: Callable[..., CarryingOut]) -> None:
     """Given a workspace that is searched by words, then nothing is missing."""
     here = make(embedding_provider="none")
-    here.said.say(FERNS)
-    here.said.drain(lambda: here.said.ingest().taken)
-    here.said.drain(lambda: here.said.chunk().more)
+    here.pipeline.say(FERNS)
+    here.pipeline.drain(lambda: here.pipeline.ingest().taken)
+    here.pipeline.drain(lambda: here.pipeline.chunk().more)
     context = context_of(here, scheduled(here))
     assert len(context.lines) == 1
     assert here.broker.sent == []
@@ -314,16 +314,16 @@ def test_a_session_that_was_forgotten_takes_only_its_own_words_along(here: Carry
     say(here, "The ferns are in the cellar", session="gone")
     schedule = scheduled(here, session="gone")
     assert len(context_of(here, schedule).lines) == 2
-    here.said.forget("gone")
+    here.pipeline.forget("gone")
     assert [result.text for result in context_of(here, schedule).results] == [FERNS]
 
 
 def test_memories_that_hold_everywhere_are_recalled_for_a_session(here: CarryingOut) -> None:
     """Given a memory in the account, then a schedule that belongs to a conversation recalls it, too."""
     say(here, FERNS)
-    keep(here.said, "m1", "Ferns of hers like rain", tier="account", lifetime="long_term", kind="preference",
+    keep(here.pipeline, "m1", "Ferns of hers like rain", tier="account", lifetime="long_term", kind="preference",
          source="user", importance=0.5)  # fmt: skip
-    settle(here.said)
+    settle(here.pipeline)
     recalled = {result.text for result in context_of(here, scheduled(here, session="s")).results}
     assert recalled == {FERNS, "Ferns of hers like rain"}
 

@@ -44,13 +44,13 @@ class Ledger:
     """Records what it is told, or cannot."""
 
     def __init__(self) -> None:
-        self.told: list[ModelUsage] = []
+        self.recorded: list[ModelUsage] = []
         self.broken = False
 
     def __call__(self, used: ModelUsage) -> None:
         if self.broken:
             raise StoreUnavailable("the disk is full")
-        self.told.append(used)
+        self.recorded.append(used)
 
 
 class Counting(ScriptedLanguageModel):
@@ -173,7 +173,7 @@ def test_only_one_call_probes(clock: Clock) -> None:
 def test_calls_are_counted_by_purpose_with_tokens_and_cost(remote: GuardedLanguageModel, ledger: Ledger) -> None:
     """Given prices of a million tokens, then each call is recorded with what the endpoint says it took."""
     remote.complete("", "Where?", 5, purpose="summary")
-    (used,) = ledger.told
+    (used,) = ledger.recorded
     assert used == ModelUsage("m", "summary", 1, 0, 11, 3, (11 * 2.0 + 3 * 10.0) / 1_000_000)
 
 
@@ -181,7 +181,7 @@ def test_what_the_endpoint_does_not_count_is_estimated(ledger: Ledger) -> None:
     """Given an endpoint without counts, then tokens are taken to be four bytes each."""
     model = GuardedLanguageModel(Counting("Lisbon.", None, None), record=ledger)
     model.complete("12345678", "abcd", 5, purpose="refinement")
-    assert (ledger.told[0].input_tokens, ledger.told[0].output_tokens) == (3, 2)
+    assert (ledger.recorded[0].input_tokens, ledger.recorded[0].output_tokens) == (3, 2)
 
 
 def test_an_unusable_answer_is_a_failure_that_took_tokens(ledger: Ledger) -> None:
@@ -189,7 +189,7 @@ def test_an_unusable_answer_is_a_failure_that_took_tokens(ledger: Ledger) -> Non
     model = GuardedLanguageModel(Counting("prose", 40, 5), prices=Prices(1.0, 1.0), record=ledger)
     with pytest.raises(LanguageModelRefused):
         model.complete_structured("", "x", 5, form=Place, purpose="extraction")
-    assert ledger.told == [ModelUsage("counting", "extraction", 1, 1, 40, 5, 45 / 1_000_000)]
+    assert ledger.recorded == [ModelUsage("counting", "extraction", 1, 1, 40, 5, 45 / 1_000_000)]
 
 
 def test_a_call_without_an_answer_is_a_failure_without_tokens(
@@ -199,7 +199,7 @@ def test_a_call_without_an_answer_is_a_failure_without_tokens(
     endpoint.answer = send(b"down", 500)
     fail(remote)
     fail(remote)
-    assert ledger.told == [ModelUsage("m", "summary", 1, 1)]
+    assert ledger.recorded == [ModelUsage("m", "summary", 1, 1)]
 
 
 @pytest.mark.parametrize(("prompt", "max_tokens"), [("", 5), ("x", 0), ("\ud800", 5)])
@@ -211,7 +211,7 @@ def test_what_cannot_be_asked_is_not_counted(
         remote.complete("", prompt, max_tokens, purpose="summary")
     with pytest.raises(LanguageModelRefused):
         remote.complete_structured("", prompt, max_tokens, form=Place, purpose="extraction")
-    assert (endpoint.requests, ledger.told) == ([], [])
+    assert (endpoint.requests, ledger.recorded) == ([], [])
 
 
 def test_what_cannot_be_recorded_is_recorded_with_the_next_call(ledger: Ledger) -> None:
@@ -221,10 +221,10 @@ def test_what_cannot_be_recorded_is_recorded_with_the_next_call(ledger: Ledger) 
     for _ in range(3):
         model.complete("", "x", 5, purpose="summary")
     model.complete("", "x", 5, purpose="refinement")
-    assert ledger.told == []
+    assert ledger.recorded == []
     ledger.broken = False
     model.complete("", "x", 5, purpose="summary")
-    assert sorted(ledger.told, key=lambda used: used.purpose) == [
+    assert sorted(ledger.recorded, key=lambda used: used.purpose) == [
         ModelUsage("counting", "refinement", 1, 0, 10, 2),
         ModelUsage("counting", "summary", 4, 0, 40, 8),
     ]
@@ -237,4 +237,4 @@ def test_what_is_not_recorded_is_handed_over_at_the_end(ledger: Ledger) -> None:
     model.complete("", "x", 5, purpose="summary")
     ledger.broken = False
     model.close()
-    assert [used.calls for used in ledger.told] == [1]
+    assert [used.calls for used in ledger.recorded] == [1]

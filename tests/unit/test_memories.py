@@ -59,7 +59,7 @@ def test_both_sides_know_the_same_tiers_lifetimes_and_kinds() -> None:
 
 
 @pytest.mark.parametrize(
-    ("raw", "field", "said"),
+    ("raw", "field", "expected_error"),
     [
         ({"content": ""}, "content", "content is blank"),
         ({"content": " \n\t"}, "content", "content is blank"),
@@ -102,10 +102,12 @@ def test_both_sides_know_the_same_tiers_lifetimes_and_kinds() -> None:
         ({"score": 1}, "score", "unknown field"),
     ],
 )
-def test_bad_input_is_refused_with_its_field(ana: Knowing, raw: dict[str, Any], field: str, said: str) -> None:
+def test_bad_input_is_refused_with_its_field(
+    ana: Knowing, raw: dict[str, Any], field: str, expected_error: str
+) -> None:
     """Given something at fault, then the error names the field and says what to do, and nothing is stored."""
     given = raw if "content" in raw or not raw else {"content": "x", **raw}
-    with pytest.raises(Rejected, match=said) as caught:
+    with pytest.raises(Rejected, match=expected_error) as caught:
         ana.keep(given)
     assert caught.value.field == field
     assert memory_stats(ana.memories).memories == 0
@@ -238,7 +240,7 @@ def test_a_change_keeps_what_it_does_not_name(ana: Knowing) -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "field", "said"),
+    ("changes", "field", "expected_error"),
     [
         ({}, "", "nothing to change"),
         ({"content": " "}, "content", "blank"),
@@ -253,10 +255,12 @@ def test_a_change_keeps_what_it_does_not_name(ana: Knowing) -> None:
         ({"access_count": 3}, "access_count", "unknown field"),
     ],
 )
-def test_a_change_at_fault_changes_nothing(ana: Knowing, changes: dict[str, Any], field: str, said: str) -> None:
+def test_a_change_at_fault_changes_nothing(
+    ana: Knowing, changes: dict[str, Any], field: str, expected_error: str
+) -> None:
     """Given a change that cannot be, then the error names the field, and the memory is as it was."""
     before = ana.remember("as it was")
-    with pytest.raises(Rejected, match=said) as caught:
+    with pytest.raises(Rejected, match=expected_error) as caught:
         ana.update(before.id, **changes)
     assert caught.value.field == field
     assert ana.record(before.id) == before

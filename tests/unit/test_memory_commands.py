@@ -77,7 +77,7 @@ def test_an_end_is_set_and_taken_off(reverie: Reverie) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected_error"),
     [
         (("memory", "add", " "), 2, "content is blank"),
         (("memory", "add", "x", "--importance", "2"), 2, "importance is 2.0; it must be from 0 to 1"),
@@ -100,11 +100,13 @@ def test_an_end_is_set_and_taken_off(reverie: Reverie) -> None:
         (("notes", "delete", "n", "--yes"), 1, "agent ana has no note 'n'"),
     ],
 )
-def test_what_is_wrong_is_one_line(reverie: Reverie, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_what_is_wrong_is_one_line(
+    reverie: Reverie, arguments: tuple[str, ...], code: int, expected_error: str
+) -> None:
     """Given a command at fault, then one line on standard error says what to do, and the exit code whose fault."""
     ended = reverie(*arguments)
     assert (ended.code, ended.out, ended.err.count("\n")) == (code, "", 1)
-    assert said in ended.err
+    assert expected_error in ended.err
 
 
 def test_nothing_is_removed_without_a_yes(reverie: Reverie) -> None:

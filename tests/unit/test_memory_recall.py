@@ -267,10 +267,10 @@ def test_a_memory_and_its_message_are_one_result(pipe: Pipeline, way: dict[str, 
 
 def test_a_memory_does_not_lift_its_message(pipe: Pipeline) -> None:
     """Given a memory that fits better than any message, then the messages stand as they would without it."""
-    said = pipe.say("we have moved, far to the south", "Lisbon is warm", "a tram runs in Lisbon")
+    message_ids = pipe.say("we have moved, far to the south", "Lisbon is warm", "a tram runs in Lisbon")
     settle(pipe)
     before = ids(over_both(pipe, "moved to Lisbon"))
-    keep(pipe, "copy", "moved to Lisbon", source_message=said[2])
+    keep(pipe, "copy", "moved to Lisbon", source_message=message_ids[2])
     settle(pipe)
     assert ids(over_both(pipe, "moved to Lisbon")) == before
     assert ids(over_both(pipe, "moved to Lisbon", limit=1)) == before[:1]

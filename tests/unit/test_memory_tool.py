@@ -63,7 +63,7 @@ def test_the_three_actions() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "expected_error"),
     [
         ({}, "must be one of remember, recall, forget"),
         ({"action": "memorise"}, "must be one of remember, recall, forget"),
@@ -86,12 +86,12 @@ def test_the_three_actions() -> None:
         ({"action": "forget", "id": "m", "content": "x"}, "forget does not take content; it takes id"),
     ],
 )
-def test_a_call_at_fault_is_answered_with_what_to_do(arguments: dict[str, Any], said: str) -> None:
+def test_a_call_at_fault_is_answered_with_what_to_do(arguments: dict[str, Any], expected_error: str) -> None:
     """Given a call at fault, then it is never an exception, nothing is asked, and the answer says what to do."""
     client = Recorder()
     answer = call(client, **arguments)
     assert answer["ok"] is False
-    assert said in answer["error"]
+    assert expected_error in answer["error"]
     assert client.asked == []
 
 

@@ -85,7 +85,7 @@ def test_an_import_at_fault_stores_nothing(ana: Knowing, stores: Stores, change:
 
 
 @pytest.mark.parametrize(
-    ("document", "said"),
+    ("document", "expected_error"),
     [
         (b"", "not an export of memories"),
         (b"\xff\xfe", "not an export of memories"),
@@ -95,7 +95,7 @@ def test_an_import_at_fault_stores_nothing(ana: Knowing, stores: Stores, change:
         (b'{"schema_version": 1, "memories": [{"id": "x"}]}', "not an export of memories"),
     ],
 )
-def test_what_is_no_export_is_refused(document: bytes, said: str) -> None:
+def test_what_is_no_export_is_refused(document: bytes, expected_error: str) -> None:
     """Given something else than an export, or a newer one, then the error says so."""
-    with pytest.raises(Rejected, match=said):
+    with pytest.raises(Rejected, match=expected_error):
         read_export(document)

@@ -249,11 +249,11 @@ def test_a_fact_or_a_note_that_is_forgotten_is_told_for_a_day_at_most(dreamer: D
 
     assert refresh(dreamer.store, dreamer.notebooks, "ana", now=dreamer.today).commit is not None
 
-    told = "".join(dreamer.files().values())
-    assert "Lisbon" in told
-    assert "bread" in told
-    assert "Miso" not in told
-    assert "milk" not in told
+    content = "".join(dreamer.files().values())
+    assert "Lisbon" in content
+    assert "bread" in content
+    assert "Miso" not in content
+    assert "milk" not in content
 
 
 def test_an_agent_that_forgot_everything_is_told_of_no_more(dreamer: Dreamer) -> None:
@@ -312,10 +312,10 @@ def test_promotions_are_told_with_what_the_memories_say_now(dreamer: Dreamer) ->
     with dreamer.store.writing() as tx:
         tx.for_agent("ana").memories.delete([gone.row_id])
 
-    told = promotions(dreamer.store, agent="ana", limit=10)
+    listed = promotions(dreamer.store, agent="ana", limit=10)
 
-    assert {one.content for one in told} == {"She moved to Lisbon", None}
-    assert {one.phase for one in told} == {"kept"}
+    assert {one.content for one in listed} == {"She moved to Lisbon", None}
+    assert {one.phase for one in listed} == {"kept"}
     assert promotions(dreamer.store, agent="kate", limit=10) == []
     assert len(promotions(dreamer.store, agent="ana", limit=1, offset=1)) == 1
 

@@ -28,8 +28,8 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     chance = np.random.default_rng(1)
     for agent in ("ana", "bob"):
         for session in "stu":
-            said = [" ".join(chance.choice(WORDS, 3)) for _ in range(100)]
-            pipe.say(*said, agent=agent, session=session)
+            messages = [" ".join(chance.choice(WORDS, 3)) for _ in range(100)]
+            pipe.say(*messages, agent=agent, session=session)
     pipe.settle()
     yield pipe
     pipe.close()
@@ -78,10 +78,10 @@ def test_weighted_adds_up_min_max_scores(pipe: Pipeline) -> None:
         found = pipe.recall("violin garden", fusion="weighted", limit=20, explain=True, **asked)
         assert len(found) == 20
         for memory in found:
-            told = memory.explanation
-            assert told is not None
-            parts = [one.normalised if one else 0.0 for one in (told.vector, told.keyword)]
-            assert told.score == pytest.approx(weights[0] * parts[0] + weights[1] * parts[1])
+            explanation = memory.explanation
+            assert explanation is not None
+            parts = [one.normalised if one else 0.0 for one in (explanation.vector, explanation.keyword)]
+            assert explanation.score == pytest.approx(weights[0] * parts[0] + weights[1] * parts[1])
             assert all(0.0 <= part <= 1.0 for part in parts)
 
 
@@ -89,9 +89,11 @@ def test_rrf_adds_up_reciprocal_ranks(pipe: Pipeline) -> None:
     """Given fusion rrf, then a score is the sum of 1 / (60 + rank) over the retrievers that found it."""
     found = pipe.recall("violin garden", fusion="rrf", limit=20, explain=True)
     for memory in found:
-        told = memory.explanation
-        assert told is not None
-        assert told.score == pytest.approx(sum(1 / (60 + one.rank) for one in (told.vector, told.keyword) if one))
+        explanation = memory.explanation
+        assert explanation is not None
+        assert explanation.score == pytest.approx(
+            sum(1 / (60 + one.rank) for one in (explanation.vector, explanation.keyword) if one)
+        )
     assert [m.explanation.score for m in found if m.explanation] == sorted(
         (m.explanation.score for m in found if m.explanation), reverse=True
     )
@@ -169,9 +171,9 @@ def test_chunks_without_a_vector_yet_are_found_by_words_beside_the_others(pipe: 
     for how in ({}, {"mode": "keyword"}, {"fusion": "weighted", "fts_weight": 0.6}, {"fusion": "rrf"}):
         found = pipe.recall("quartet", explain=True, **how)
         assert found.results[0].text == "violin quartet"
-        told = found.results[0].explanation
-        assert told is not None
-        assert told.vector is None or told.vector.score == 0.0
+        explanation = found.results[0].explanation
+        assert explanation is not None
+        assert explanation.vector is None or explanation.vector.score == 0.0
     assert "violin quartet" not in [memory.text for memory in pipe.recall("quartet", mode="vector", limit=100)]
     pipe.settle()
     assert next(iter(pipe.recall("quartet", mode="vector"))).text == "violin quartet"
@@ -207,7 +209,7 @@ def scores(found: RecallResponse) -> list[tuple[RecallResult, float, float]]:
 def explained(found: RecallResponse) -> list[tuple[RecallResult, float, plain.Hit]]:
     scores = []
     for memory in found:
-        told = memory.explanation
-        assert told is not None
-        scores.append((memory, told.score, told.vector or told.keyword))
+        explanation = memory.explanation
+        assert explanation is not None
+        scores.append((memory, explanation.score, explanation.vector or explanation.keyword))
     return scores  # type: ignore[return-value]

@@ -67,13 +67,13 @@ def test_pruning_keeps_to_max_entries(kept: Kept) -> None:
 def test_a_dry_run_of_pruning_tells_what_it_would_do(kept: Kept) -> None:
     """Given something to prune, then a dry run tells as much as the run does, by workspace too, and changes nothing."""
     before = kept.rows()
-    told = prune(kept, dry_run=True)
+    planned = prune(kept, dry_run=True)
     assert kept.rows() == before
     done = prune(kept)
-    assert {name: told[name] for name in ("looked_at", "expired", "pruned")} == {
+    assert {name: planned[name] for name in ("looked_at", "expired", "pruned")} == {
         name: done[name] for name in ("looked_at", "expired", "pruned")
     }
-    assert done["stores"]["ws"]["pruned"] == told["stores"]["ws"]["pruned"] == 1
+    assert done["stores"]["ws"]["pruned"] == planned["stores"]["ws"]["pruned"] == 1
 
 
 def test_pruning_twice_is_pruning_once(kept: Kept) -> None:
@@ -98,11 +98,11 @@ def test_the_tasks_run_once_a_period_and_their_counts_are_kept(
     app.loader.import_default_modules()
     body = app.tasks[task].body
     with use_runtime(here):
-        told = body(dry_run=True)
+        planned = body(dry_run=True)
         assert here.stores.jobs().last_runs() == {}
         done = body()
-        assert done["expired"] == told["expired"] == 1
-        assert done["pruned"] == told["pruned"] == 1
+        assert done["expired"] == planned["expired"] == 1
+        assert done["pruned"] == planned["pruned"] == 1
         assert body() == {"skipped": 1}
         assert here.stores.jobs().last_runs()[task].counts == done
         assert body(manual=True)["looked_at"] == done["looked_at"] - sum(

@@ -115,13 +115,13 @@ def test_what_is_due_is_pushed_once_and_marked(store: Store, clock: Clock) -> No
     add_reminder(store, "first", due=BEGAN - 1, delivery="push")
     add_reminder(store, "later", due=BEGAN + 1)
     add_reminder(store, "pulled", delivery="pull")
-    told = add_notification(store)
+    notification_id = add_notification(store)
     notifier = Notifier()
     assert push(store, notifier, clock) == {"reminders": 2, "notifications": 1}
-    assert sorted(notifier.ids) == sorted(["first", "second", told])
+    assert sorted(notifier.ids) == sorted(["first", "second", notification_id])
     assert notifier.ids.index("first") < notifier.ids.index("second")
     assert push(store, notifier, clock) == {}
-    assert reminder_of(store, "second").delivered_at == notification_of(store, told).delivered_at == clock()
+    assert reminder_of(store, "second").delivered_at == notification_of(store, notification_id).delivered_at == clock()
     assert undelivered(store) == 2
 
 
@@ -339,10 +339,10 @@ def test_a_heap_of_reminders_does_not_hold_up_notifications(store: Store, clock:
     """Given more reminders than there is time for, then notifications have their turns between them."""
     for number in range(10):
         add_reminder(store, f"r{number}")
-    told = add_notification(store)
+    notification_id = add_notification(store)
     notifier = Notifier()
     push_due(store, notifier.pushing(clock), has_time=lambda: len(notifier.took) < 3)
-    assert told in notifier.ids
+    assert notification_id in notifier.ids
 
 
 # --- over all stores ---

@@ -14,7 +14,7 @@ MEBIBYTE = 2**20
 
 
 @pytest.mark.parametrize(
-    ("text", "asked", "told"),
+    ("text", "asked", "statements"),
     [
         ("", "", ""),
         ("I moved.", "", "I moved."),
@@ -30,10 +30,10 @@ MEBIBYTE = 2**20
         ("   ", "", "   "),
     ],
 )
-def test_a_text_is_parted_into_what_it_asks_and_tells(text: str, asked: str, told: str) -> None:
+def test_a_text_is_parted_into_what_it_asks_and_tells(text: str, asked: str, statements: str) -> None:
     """Given a text, then its questions are found, and what it tells is the rest, or all where there is no rest."""
     assert questions_in(text) == asked
-    assert without_questions(text) == told
+    assert without_questions(text) == statements
 
 
 @pytest.mark.parametrize(

@@ -35,11 +35,11 @@ class Flushed:
 
     def __init__(self) -> None:
         self.workspaces: list[str] = []
-        self.told = threading.Event()
+        self.called = threading.Event()
 
     def __call__(self, workspace: str) -> None:
         self.workspaces.append(workspace)
-        self.told.set()
+        self.called.set()
 
 
 @pytest.fixture
@@ -86,7 +86,7 @@ def test_a_recall_is_handed_over_by_itself_after_a_moment(
 ) -> None:
     """Given a buffer at work, when a recall is noted, then it is in the log and its workspace was told of."""
     make_buffer(flush_seconds=SOON).note("ws", "ana", "tea", [(1, 1.0)])
-    assert flushed.told.wait(PATIENCE_SECONDS)
+    assert flushed.called.wait(PATIENCE_SECONDS)
     assert len(notes_of(log)) == 1
     assert flushed.workspaces == ["ws"]
 
@@ -98,7 +98,7 @@ def test_many_recalls_are_handed_over_without_waiting_any_longer(
     buffer = make_buffer(flush_seconds=NEVER)
     for _ in range(FLUSH_RECALLS):
         buffer.note("ws", "ana", "tea", [(1, 1.0)])
-    assert flushed.told.wait(PATIENCE_SECONDS)
+    assert flushed.called.wait(PATIENCE_SECONDS)
     assert len(notes_of(log)) == FLUSH_RECALLS
 
 
@@ -185,7 +185,7 @@ def test_the_thread_tries_again_until_the_broker_is_back(
         make_buffer(away, flush_seconds=SOON).note("ws", "ana", "secret", [(1, 1.0)])
         assert away.tried.wait(PATIENCE_SECONDS)
         away.back = True
-        assert flushed.told.wait(PATIENCE_SECONDS)
+        assert flushed.called.wait(PATIENCE_SECONDS)
         assert [note.query for note in notes_of(log)] == ["secret"]
     assert "secret" not in str(logs)
     assert {entry["event"] for entry in logs} & {"recalls_wait", "recalls_not_handed_over"}

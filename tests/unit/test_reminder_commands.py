@@ -70,7 +70,7 @@ def test_a_claim_is_shown_with_its_token(reverie: CommandLine) -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected_error"),
     [
         (("add", "s", "kate", "m"), 2, "give either --at or --in"),
         (("add", "s", "kate", "m", "--in", "1m", "--at", "2027-05-01T09:30:00Z"), 2, "either --at or --in"),
@@ -89,11 +89,13 @@ def test_a_claim_is_shown_with_its_token(reverie: CommandLine) -> None:
         (("cancel", "none"), 1, "agent ana has no reminder 'none'"),
     ],
 )
-def test_what_is_wrong_is_one_line(reverie: CommandLine, arguments: tuple[str, ...], code: int, said: str) -> None:
+def test_what_is_wrong_is_one_line(
+    reverie: CommandLine, arguments: tuple[str, ...], code: int, expected_error: str
+) -> None:
     """Given a command at fault, then one line on standard error says what to do, and the exit code whose fault."""
     ended = reverie("reminders", *arguments)
     assert (ended.code, ended.out, ended.err_without_note.count("\n")) == (code, "", 1)
-    assert said in ended.err
+    assert expected_error in ended.err
 
 
 def test_looking_makes_no_workspace(reverie: CommandLine, tmp_path: Path) -> None:
@@ -108,22 +110,22 @@ def test_looking_makes_no_workspace(reverie: CommandLine, tmp_path: Path) -> Non
 def test_notifications_are_listed_and_acknowledged(reverie: CommandLine, store: Store) -> None:
     """Given notifications, when one and then all are acknowledged, then the list gets shorter."""
     add_run(store, "run")
-    told = add_notification(store, "run")
+    notification_id = add_notification(store, "run")
     for _ in range(2):
         add_notification(store)
     add_notification(store, agent="bob")
     listed = reverie("notifications", "list").out
     assert "It is done" in listed
-    assert told in listed
+    assert notification_id in listed
     assert reverie("notifications", "list", "--json").json["notifications"][0]["schedule_id"] in listed
     assert "1 of 3 notifications" in reverie("notifications", "list", "--limit", "1").out
     assert reverie("notifications", "list", "--user", "nobody", "--json").json["total"] == 0
-    assert reverie("notifications", "acknowledge", told, "none").out == "1 notification acknowledged.\n"
+    assert reverie("notifications", "acknowledge", notification_id, "none").out == "1 notification acknowledged.\n"
     assert was_told(store, "run")
     assert reverie("notifications", "acknowledge", "--all", "--json").json == {"acknowledged": 2}
     assert reverie("notifications", "list").out == "Agent ana has no such notifications in workspace ws.\n"
     assert reverie("notifications", "list", "--all", "--json").json["total"] == 3
-    for wrong in ((), (told, "--all")):
+    for wrong in ((), (notification_id, "--all")):
         ended = reverie("notifications", "acknowledge", *wrong)
         assert (ended.code, ended.err) == (2, "reverie: name notifications, or --all\n")
 

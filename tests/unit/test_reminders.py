@@ -257,7 +257,7 @@ def test_seconds_are_counted_from_now() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "field", "said"),
+    ("given", "field", "expected_error"),
     [
         ({}, "due_at", "give either due_at or in_seconds"),
         ({"in_seconds": 1, "due_at": datetime(2027, 1, 1, tzinfo=UTC)}, "due_at", "either"),
@@ -283,9 +283,9 @@ def test_seconds_are_counted_from_now() -> None:
         ({"in_seconds": 1, "when": 5}, "when", "unknown field"),
     ],
 )
-def test_a_reminder_at_fault_names_the_field(given: dict[str, Any], field: str, said: str) -> None:
+def test_a_reminder_at_fault_names_the_field(given: dict[str, Any], field: str, expected_error: str) -> None:
     """Given a reminder that cannot be kept, then the error names what is wrong with it."""
-    with pytest.raises(Rejected, match=said) as caught:
+    with pytest.raises(Rejected, match=expected_error) as caught:
         reminder_from({**MINIMUM, **given}, now=BEGAN)
     assert caught.value.field == field
 

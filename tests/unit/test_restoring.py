@@ -41,8 +41,8 @@ def restore(pipe: Pipeline, session: str, budget: int, *, agent: str = "ana") ->
     return restore_session(pipe.store, EstimatedTokens(), agent=agent, session=session, token_budget=budget)
 
 
-def store(pipe: Pipeline, session: str, *said: str | dict[str, Any]) -> None:
-    pipe.say(*said, session=session)
+def store(pipe: Pipeline, session: str, *messages: str | dict[str, Any]) -> None:
+    pipe.say(*messages, session=session)
     pipe.drain(lambda: pipe.ingest().taken)
 
 
@@ -126,7 +126,7 @@ def test_the_summary_comes_with_it_and_counts(pipe: Pipeline, session: str) -> N
     store(pipe, session, TEN, TEN)
     with pipe.store.writing() as tx:
         tx.connection.execute(
-            text("UPDATE sessions SET summary_text = :said WHERE id = :id"), {"said": TEN, "id": session}
+            text("UPDATE sessions SET summary_text = :summary WHERE id = :id"), {"summary": TEN, "id": session}
         )
     found = restore(pipe, session, 51)
     assert (found.summary, found.tokens, found.left_out) == (TEN, 38, 0)
@@ -163,21 +163,21 @@ STEPS = st.lists(
 
 
 # An id that is used again after its result.
-@example(said=[call("a"), {"role": "user", "content": TEN}, result("a"), call("a")], budget=41)
-@given(said=STEPS, budget=st.integers(1, 400))
+@example(messages=[call("a"), {"role": "user", "content": TEN}, result("a"), call("a")], budget=41)
+@given(messages=STEPS, budget=st.integers(1, 400))
 @settings(max_examples=60)
 def test_whatever_was_said_the_budget_is_kept_and_no_answer_comes_first(
-    pipe: Pipeline, said: list[dict[str, Any]], budget: int
+    pipe: Pipeline, messages: list[dict[str, Any]], budget: int
 ) -> None:
     """Given any conversation, then what is restored fits, is its end, and begins with no answer of a tool."""
     name = f"p{pipe.now()}"
-    store(pipe, name, *[dict(item) for item in said])
+    store(pipe, name, *[dict(item) for item in messages])
     found = restore(pipe, name, budget)
     assert found.tokens <= budget
     assert not found.messages or found.messages[0].role != "tool"
     kept = [m.id for m in found.messages]
-    assert kept == [m.id for m in pipe.messages(name)][len(said) - len(kept) :]
-    assert found.left_out == len(said) - len(kept)
+    assert kept == [m.id for m in pipe.messages(name)][len(messages) - len(kept) :]
+    assert found.left_out == len(messages) - len(kept)
     assert all(_asked_within(found.messages, m) for m in found.messages if m.role == "tool" and _asked(pipe, name, m))
 
 

@@ -96,9 +96,9 @@ def test_with_a_model_or_a_webhook_nothing_is_warned_of(reverie: CommandLine, mo
 def test_a_schedule_from_adding_to_deleting(reverie: CommandLine) -> None:
     """Given a data folder, when a schedule is added, listed, shown, changed, paused, resumed and deleted, then each
     command says so."""
-    told = ("--notify", "on_failure", "--channel", "kitchen", "--session", "s")
+    notified = ("--notify", "on_failure", "--channel", "kitchen", "--session", "s")
     more = ("--name", "plants", "--user", "kate", "--timeout", "60", "--recall-limit", "0")
-    made = add(reverie, "water the plants", "--every", "90m", *HOOK, *told, *more)
+    made = add(reverie, "water the plants", "--every", "90m", *HOOK, *notified, *more)
     schedule_id = made["id"]
     assert (made["cadence"]["seconds"], made["executor"]) == (5_400, {"type": "webhook", "url": HOOK[1]})
     assert (made["user"], made["notification_policy"], made["timeout_seconds"]) == ("kate", "on_failure", 60)
@@ -133,9 +133,11 @@ def test_the_list_is_filtered_and_says_that_there_are_more(reverie: CommandLine)
 
 def test_times_are_shown_without_storing_anything(reverie: CommandLine, data: Path) -> None:
     """Given a cadence, then its next times are told in its zone, and no workspace is made."""
-    told = done(reverie("schedules", "next", "--cron", "0 9 29 2 *", "--tz", "Europe/Lisbon", "--count", "2", "--json"))
-    assert [at[4:] for at in told["at"]] == ["-02-29T09:00:00Z"] * 2
-    assert all(local.endswith("09:00 WET (Europe/Lisbon)") for local in told["local"])
+    upcoming = done(
+        reverie("schedules", "next", "--cron", "0 9 29 2 *", "--tz", "Europe/Lisbon", "--count", "2", "--json")
+    )
+    assert [at[4:] for at in upcoming["at"]] == ["-02-29T09:00:00Z"] * 2
+    assert all(local.endswith("09:00 WET (Europe/Lisbon)") for local in upcoming["local"])
     assert reverie("schedules", "next", "--every", "1d", "--count", "3").out.count("UTC\n") == 3
     at = (datetime.now(UTC) + timedelta(days=1)).replace(microsecond=0)
     assert done(reverie("schedules", "next", "--at", at.isoformat(), "--json"))["at"] == [f"{at:%Y-%m-%dT%H:%M:%SZ}"]
@@ -260,7 +262,7 @@ def test_schedules_are_the_agents_and_the_workspaces_own(reverie: CommandLine, d
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "said"),
+    ("arguments", "code", "expected_error"),
     [
         (("add", "x"), 2, "give exactly one of cron, at and every, not none of them"),
         (("add", "x", "--cron", "@daily", "--every", "1h"), 2, "not cron and every"),
@@ -300,7 +302,7 @@ def test_schedules_are_the_agents_and_the_workspaces_own(reverie: CommandLine, d
 )
 @pytest.mark.parametrize("there", [False, True], ids=["no workspace", "a workspace"])
 def test_what_is_wrong_is_one_line(
-    reverie: CommandLine, arguments: tuple[str, ...], code: int, said: str, there: bool, data: Path
+    reverie: CommandLine, arguments: tuple[str, ...], code: int, expected_error: str, there: bool, data: Path
 ) -> None:
     """Given a command at fault, then one line on standard error says what to do, and the exit code whose fault; no
     workspace is made by it."""
@@ -310,7 +312,7 @@ def test_what_is_wrong_is_one_line(
         stores.close()
     ended = reverie("schedules", *arguments)
     assert (ended.code, ended.out, ended.err_without_note.count("\n")) == (code, "", 1)
-    assert said in ended.err
+    assert expected_error in ended.err
     assert (data / "workspaces" / "w").exists() == there
 
 
@@ -338,9 +340,9 @@ def test_what_is_no_span_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("seconds", "said"), [(60, "1m"), (90, "90s"), (3_600, "1h"), (5_400, "90m"), (172_800, "2d"), (1, "1s")]
+    ("seconds", "text"), [(60, "1m"), (90, "90s"), (3_600, "1h"), (5_400, "90m"), (172_800, "2d"), (1, "1s")]
 )
-def test_spans_are_written_in_their_largest_whole_unit(seconds: int, said: str) -> None:
+def test_spans_are_written_in_their_largest_whole_unit(seconds: int, text: str) -> None:
     """Given seconds, then they are read back as they were written."""
-    assert span(seconds) == said
-    assert seconds_of(said, "every") == seconds
+    assert span(seconds) == text
+    assert seconds_of(text, "every") == seconds

@@ -238,12 +238,12 @@ def test_killed_between_any_two_statements_the_sweep_brings_it_to_an_end(
 
 def settle(time: Scheduled) -> None:
     """What sweeps and workers do until all runs have ended and nothing is due."""
-    while (told := time.due_at()) is not None:
+    while (due_at := time.due_at()) is not None:
         with time.store.reading() as tx:
             under_way = tx.open_runs.next_at(lost_after=0) is not None
-        if told > time.now and not under_way:
+        if due_at > time.now and not under_way:
             return
-        time.now = max(time.now, told)
+        time.now = max(time.now, due_at)
         for one in time.sweep():
             time.execute(one.run)
 

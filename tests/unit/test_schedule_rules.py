@@ -116,7 +116,7 @@ def test_a_failed_one_shot_is_retried_three_times_and_then_stays_failed(time: Sc
     assert [(run.trigger, run.attempt) for run in runs] == [("schedule", 1), ("retry", 2), ("retry", 3), ("retry", 4)]
     assert [run.due_at for run in runs[1:]] == [at + s * SECOND for at, s in zip(ended, (30, 60, 120), strict=True)]
     assert {(run.first_due_at - run.due_at, run.coalesced) for run in runs} == {(0, 0)}
-    assert time.told() == [f"run {outcome.status}"] * 3 + ["alert", f"run {outcome.status}"]
+    assert time.notification_kinds() == [f"run {outcome.status}"] * 3 + ["alert", f"run {outcome.status}"]
 
 
 @pytest.mark.parametrize("failing", [1, 2, 3])
@@ -169,7 +169,7 @@ def test_somebody_is_told_at_three_failures_once_and_at_five_the_schedule_is_dis
         assert state(time, schedule)[:2] == ("active", number)
     time.fire(schedule, TIMED_OUT)
     assert state(time, schedule) == ("disabled", 5, "timed_out", None)
-    assert time.told() == ["run failed"] * 3 + ["alert", "run failed", "run timed_out", "disabled"]
+    assert time.notification_kinds() == ["run failed"] * 3 + ["alert", "run failed", "run timed_out", "disabled"]
     alert, disabled = (one for one in time.notifications() if one.kind != "run")
     assert alert.title == "plants has failed 3 times in a row"
     assert disabled.title == "plants is disabled after 5 failures in a row"
@@ -185,7 +185,7 @@ def test_under_never_nothing_is_told_but_that_it_is_disabled(time: Scheduled) ->
     time.fire(schedule)
     for _ in range(5):
         time.fire(schedule, BAD)
-    assert time.told() == ["disabled"]
+    assert time.notification_kinds() == ["disabled"]
 
 
 def test_what_was_cancelled_is_no_failure_and_does_not_make_good_for_one(time: Scheduled) -> None:
@@ -194,7 +194,7 @@ def test_what_was_cancelled_is_no_failure_and_does_not_make_good_for_one(time: S
     for outcome in (BAD, BAD, RunResult("cancelled"), BAD):
         time.fire(schedule, outcome)
     assert state(time, schedule)[1] == 3
-    assert time.told() == ["run failed"] * 3 + ["alert"]
+    assert time.notification_kinds() == ["run failed"] * 3 + ["alert"]
 
 
 def test_a_success_sets_failures_to_0_and_another_alert_follows_three_more(time: Scheduled) -> None:
@@ -205,7 +205,7 @@ def test_a_success_sets_failures_to_0_and_another_alert_follows_three_more(time:
     assert state(time, schedule)[:2] == ("active", 0)
     for _ in range(4):
         time.fire(schedule, BAD)
-    assert time.told().count("alert") == 2
+    assert time.notification_kinds().count("alert") == 2
     assert state(time, schedule)[0] == "active"
 
 
@@ -228,7 +228,7 @@ def test_the_limits_are_an_operators(tmp_path: Path) -> None:
     schedule = time.every(60, notification_policy="on_failure")
     time.fire(schedule, BAD)
     time.fire(schedule, BAD)
-    assert time.told() == ["run failed", "alert", "run failed", "disabled"]
+    assert time.notification_kinds() == ["run failed", "alert", "run failed", "disabled"]
     time.close()
 
 
@@ -238,7 +238,7 @@ def test_an_executor_that_is_gone_disables_at_once(time: Scheduled) -> None:
         schedule = make(notification_policy="never")
         time.fire(schedule, RunResult("failed", error="410 Gone", gone=True))
         assert state(time, schedule) == ("disabled", 1, "failed", None)
-    assert time.told() == ["disabled", "disabled"]
+    assert time.notification_kinds() == ["disabled", "disabled"]
     time.advance(86_400)
     assert time.sweep() == []
 
@@ -247,7 +247,7 @@ def test_an_executor_that_is_gone_disables_at_once(time: Scheduled) -> None:
 
 
 @pytest.mark.parametrize(
-    ("policy", "notify", "told"),
+    ("policy", "notify", "expected_statuses"),
     [
         ("always", None, ["success", "failed", "timed_out"]),
         ("always", False, ["success", "failed", "timed_out"]),
@@ -260,24 +260,27 @@ def test_an_executor_that_is_gone_disables_at_once(time: Scheduled) -> None:
         ("never", None, []),
     ],
 )
-def test_each_policy_tells_what_it_says(time: Scheduled, policy: str, notify: bool | None, told: list[str]) -> None:
+def test_each_policy_tells_what_it_says(
+    time: Scheduled, policy: str, notify: bool | None, expected_statuses: list[str]
+) -> None:
     """Given a policy and what the executor says, then these ends are told, and what was cancelled is not."""
     schedule = time.hourly(notification_policy=policy)
     for status in ("success", "failed", "timed_out", "cancelled"):
         time.fire(schedule, replace(GOOD, status=status, notify=notify))
-    assert [one.run_status for one in time.notifications()] == told
+    assert [one.run_status for one in time.notifications()] == expected_statuses
 
 
 def test_a_notification_says_of_which_run_it_is_and_what_came_of_it(time: Scheduled) -> None:
     """Given a run that succeeded, then its notification has the goal for a title, and the summary for a text."""
     schedule = time.hourly(goal="look after all of the " + "very " * 30 + "thirsty plants")
     run = time.fire(schedule, RunResult("success", output="long " * 200, summary="short"))
-    (told,) = time.notifications()
-    assert (told.schedule, told.run, told.kind, told.run_status) == (schedule, run.id, "run", "success")
-    assert told.title.startswith("look after all of the very")
-    assert told.title.endswith(": success")
-    assert len(told.title) <= 60 + len(": success")
-    assert told.body == run.summary == "short"
+    (notification,) = time.notifications()
+    about = (notification.schedule, notification.run, notification.kind, notification.run_status)
+    assert about == (schedule, run.id, "run", "success")
+    assert notification.title.startswith("look after all of the very")
+    assert notification.title.endswith(": success")
+    assert len(notification.title) <= 60 + len(": success")
+    assert notification.body == run.summary == "short"
 
 
 # --- what is changed while a run is under way ---
@@ -306,7 +309,7 @@ def test_a_paused_schedule_is_not_disabled_and_counts_from_0_when_resumed(time: 
     pause(time, schedule)
     time.execute(sent.run, BAD)
     assert state(time, schedule)[:2] == ("paused", 5)
-    assert "disabled" not in time.told()
+    assert "disabled" not in time.notification_kinds()
     resume(time, schedule)
     assert state(time, schedule)[:2] == ("active", 0)
 

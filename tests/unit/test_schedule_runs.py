@@ -238,7 +238,7 @@ def test_a_report_ends_the_run_with_all_that_follows(time: Scheduled) -> None:
     )
     assert found.finished_at == time.moment()
     assert time.schedule(found.schedule_id).last_run_status == "success"
-    assert time.told() == ["run success"]
+    assert time.notification_kinds() == ["run success"]
 
 
 def test_a_run_that_is_reported_twice_is_reported_once(time: Scheduled) -> None:

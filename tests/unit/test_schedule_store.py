@@ -58,9 +58,9 @@ def test_a_store_of_the_version_before_gets_the_tables_and_keeps_its_rows(tmp_pa
     store = stores.workspace(WORKSPACE)
     assert (schema_version(store.database) or "") >= "0004"
     with store.reading() as tx:
-        said = tx.connection.exec_driver_sql("SELECT content FROM messages ORDER BY sequence").scalars().all()
+        contents = tx.connection.exec_driver_sql("SELECT content FROM messages ORDER BY sequence").scalars().all()
         assert tx.due_schedules.next_due_at() is None
-    assert said == ["one", "two"]
+    assert contents == ["one", "two"]
     with store.writing() as tx:
         tx.for_agent("ana").schedules.add(schedule(0), now=START)
     assert verify(store).wrong == []

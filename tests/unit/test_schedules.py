@@ -148,7 +148,7 @@ def test_an_interval_remembers_where_it_began(time: Scheduled) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cadence", "field", "said"),
+    ("cadence", "field", "expected_error"),
     [
         (Cron("0 0 30 2 *"), "cron", "never fires"),
         (Cron("*/30 * * * * *"), "cron", "seconds and years are not supported"),
@@ -160,15 +160,17 @@ def test_an_interval_remembers_where_it_began(time: Scheduled) -> None:
         (Interval(59), "every", "at least 60"),
     ],
 )
-def test_a_cadence_at_fault_makes_no_schedule(time: Scheduled, cadence: Cadence, field: str, said: str) -> None:
+def test_a_cadence_at_fault_makes_no_schedule(
+    time: Scheduled, cadence: Cadence, field: str, expected_error: str
+) -> None:
     """Given a cadence that cannot be, when a schedule is made of it or given it, then the field is named and nothing
     has changed."""
-    with pytest.raises(Rejected, match=said) as caught:
+    with pytest.raises(Rejected, match=expected_error) as caught:
         create(time, draft(cadence))
     assert caught.value.field == field
     assert found(time) == []
     before = create(time, draft())
-    with pytest.raises(Rejected, match=said) as caught:
+    with pytest.raises(Rejected, match=expected_error) as caught:
         update(time, "one", cadence=cadence)
     assert caught.value.field == field
     assert read_schedule(time.store, "one", agent="ana") == before
@@ -494,10 +496,10 @@ def test_pages_show_each_schedule_once(time: Scheduled) -> None:
 def test_the_next_times_are_told_in_utc_and_on_the_clocks_of_the_zone(time: Scheduled) -> None:
     """Given a schedule in Lisbon, then its next times are told across the clock change; a paused one has none."""
     create(time, draft(Cron("0 9 28,29 3 *", "Europe/Lisbon")))
-    told = upcoming(time.store, "one", agent="ana", count=2, now=time.now)
-    assert told.at == [datetime(2027, 3, 28, 8, tzinfo=UTC), datetime(2027, 3, 29, 8, tzinfo=UTC)]
-    assert told.local[1] == "Mon 2027-03-29 09:00 WEST (Europe/Lisbon)"
-    assert upcoming(time.store, "one", agent="ana", count=1, now=time.now).at == told.at[:1]
+    following = upcoming(time.store, "one", agent="ana", count=2, now=time.now)
+    assert following.at == [datetime(2027, 3, 28, 8, tzinfo=UTC), datetime(2027, 3, 29, 8, tzinfo=UTC)]
+    assert following.local[1] == "Mon 2027-03-29 09:00 WEST (Europe/Lisbon)"
+    assert upcoming(time.store, "one", agent="ana", count=1, now=time.now).at == following.at[:1]
     pause(time, "one")
     assert upcoming(time.store, "one", agent="ana", count=2, now=time.now).at == []
     create(time, draft(Once(time.moment(60)), id="two"))
@@ -513,8 +515,8 @@ def test_what_is_overdue_is_told_once(time: Scheduled) -> None:
     began = time.now
     time.advance(2_000)
     (one,) = found(time)
-    told = upcoming(time.store, one, agent="ana", count=3, now=time.now)
-    assert told.at == [from_micros(began + seconds * SECOND) for seconds in (600, 2_400, 3_000)]
+    following = upcoming(time.store, one, agent="ana", count=3, now=time.now)
+    assert following.at == [from_micros(began + seconds * SECOND) for seconds in (600, 2_400, 3_000)]
 
 
 def test_a_run_by_hand_leaves_the_next_time(time: Scheduled) -> None:
@@ -571,9 +573,9 @@ def test_a_report_ends_the_run_of_the_agents_own_workers_once(time: Scheduled) -
     that says otherwise is a conflict, and so is a report of a run that Reverie executes itself."""
     one = time.hourly(executor=WORKERS)
     run = run_now(time.store, one, agent="ana", now=time.now)
-    told = RunReport(output="x" * 600, turn_count=3, cost=0.25)
+    report = RunReport(output="x" * 600, turn_count=3, cost=0.25)
     time.advance(5)
-    ended = complete_run(time.store, run.id, told, agent="ana", rules=time.rules, now=time.now)
+    ended = complete_run(time.store, run.id, report, agent="ana", rules=time.rules, now=time.now)
     assert (ended.status, ended.summary, ended.output) == ("success", "x" * 500, "x" * 600)
     assert (ended.turn_count, ended.cost, ended.finished_at) == (3, 0.25, time.moment())
     late = RunReport(output="something else")
@@ -584,7 +586,7 @@ def test_a_report_ends_the_run_of_the_agents_own_workers_once(time: Scheduled) -
     two = time.hourly(executor=WebhookExecutor(url="https://example.org"))
     ours = run_now(time.store, two, agent="ana", now=time.now)
     with pytest.raises(Conflict, match="executed by Reverie itself"):
-        complete_run(time.store, ours.id, told, agent="ana", rules=time.rules, now=time.now)
+        complete_run(time.store, ours.id, report, agent="ana", rules=time.rules, now=time.now)
 
 
 def test_the_last_twenty_runs_are_kept(time: Scheduled) -> None:

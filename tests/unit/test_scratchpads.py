@@ -38,7 +38,7 @@ def test_a_list_is_replaced_whole_and_cleared(pipe: Pipeline) -> None:
 
 
 @pytest.mark.parametrize(
-    ("items", "said"),
+    ("items", "expected_error"),
     [
         (["x"] * 33, "33 items; the limit is 32"),
         (["ok", "x" * 241], r"items\[1\] has 241 characters; the limit is 240"),
@@ -48,10 +48,12 @@ def test_a_list_is_replaced_whole_and_cleared(pipe: Pipeline) -> None:
         ("abc", "items must be a list"),
     ],
 )
-def test_a_list_beyond_its_limits_is_refused_and_changes_nothing(pipe: Pipeline, items: Any, said: str) -> None:
+def test_a_list_beyond_its_limits_is_refused_and_changes_nothing(
+    pipe: Pipeline, items: Any, expected_error: str
+) -> None:
     """Given a list too long or not of texts, then the error names the item and the old list stays."""
     pads.write_items(pipe.store, **S, items=["x" * 240] * 32, now=NOW)
-    with pytest.raises(Rejected, match=said):
+    with pytest.raises(Rejected, match=expected_error):
         pads.write_items(pipe.store, **S, items=items, now=NOW)
     assert len(pads.read_items(pipe.store, **S).items) == 32
 
@@ -68,7 +70,7 @@ def test_a_key_holds_any_json(pipe: Pipeline, value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "said"),
+    ("key", "value", "expected_error"),
     [
         ("k" * 129, 1, "key has 129 characters; the limit is 128"),
         ("", 1, "key must be a text that is not blank"),
@@ -77,9 +79,9 @@ def test_a_key_holds_any_json(pipe: Pipeline, value: Any) -> None:
         ("k", object(), "value cannot be written as JSON"),
     ],
 )
-def test_a_key_or_value_beyond_its_limits_is_refused(pipe: Pipeline, key: str, value: Any, said: str) -> None:
+def test_a_key_or_value_beyond_its_limits_is_refused(pipe: Pipeline, key: str, value: Any, expected_error: str) -> None:
     """Given a key or a value that cannot be kept, then the error names it and nothing is there."""
-    with pytest.raises(Rejected, match=said):
+    with pytest.raises(Rejected, match=expected_error):
         pads.write_key(pipe.store, **S, key=key, value=value, now=NOW)
     assert pads.list_keys(pipe.store, **S) == []
 

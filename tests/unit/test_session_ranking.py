@@ -57,8 +57,8 @@ def test_what_the_user_said_counts_more_than_what_was_answered(pipe: Pipeline) -
 
 def test_where_no_user_spoke_everybody_counts(pipe: Pipeline) -> None:
     """Given only assistants, then their words are what the sessions are found by."""
-    for session, said in (("a", "the harbour of Porto"), ("b", "harbour"), ("c", "violin")):
-        pipe.say({"role": "assistant", "content": said}, session=session)
+    for session, content in (("a", "the harbour of Porto"), ("b", "harbour"), ("c", "violin")):
+        pipe.say({"role": "assistant", "content": content}, session=session)
     pipe.settle()
     assert search(pipe, "harbour of Porto", mode="keyword") == ["a", "b"]
 

@@ -48,12 +48,12 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 def visit(number: int) -> dict[str, Any]:
     """A turn of some 30 tokens that tells something of its own."""
-    told = f"On visit {number} I counted {number + 3} seahorses in the harbour and wrote them into the blue book."
-    return {"content": told, "name": "Ann", "created_at": f"2026-05-01T09:{number % 60:02}:00Z"}
+    content = f"On visit {number} I counted {number + 3} seahorses in the harbour and wrote them into the blue book."
+    return {"content": content, "name": "Ann", "created_at": f"2026-05-01T09:{number % 60:02}:00Z"}
 
 
-def tell(pipe: Pipeline, *said: str | dict[str, Any], session: str = "s", agent: str = "ana") -> None:
-    pipe.say(*said, session=session, agent=agent)
+def tell(pipe: Pipeline, *messages: str | dict[str, Any], session: str = "s", agent: str = "ana") -> None:
+    pipe.say(*messages, session=session, agent=agent)
     pipe.drain(lambda: pipe.ingest().taken)
 
 
@@ -144,14 +144,14 @@ def test_a_compaction_keeps_the_newest_tokens(pipe: Pipeline) -> None:
 
 def test_what_was_asked_of_a_tool_and_its_answer_are_condensed_together(pipe: Pipeline) -> None:
     """Given calls all along, then no answer is left whose call is covered."""
-    said: list[dict[str, Any]] = []
+    messages: list[dict[str, Any]] = []
     for n in range(20):
-        said += [
+        messages += [
             visit(n),
             {"role": "assistant", "content": "", "tool_calls": [{"id": f"c{n}"}]},
             {"role": "tool", "content": f"tide {n} " * 8, "tool_call_id": f"c{n}", "tool_name": "tides"},
         ]
-    tell(pipe, *[{key: value for key, value in one.items() if key != "created_at"} for one in said])
+    tell(pipe, *[{key: value for key, value in one.items() if key != "created_at"} for one in messages])
     sweep(pipe)
     left = [m for m in pipe.messages() if m.consolidated_at is None]
     assert left[0].role != "tool"
@@ -336,8 +336,8 @@ def test_killed_between_any_two_steps_and_run_again_it_ends_the_same(
     for name in ("whole", "killed"):
         pipe = Pipeline(tmp_path / name)
         for number in range(3):
-            said = [{**visit(n), "id": f"{number}-{n}"} for n in range(60)]
-            tell(pipe, *said, session=f"s{number}")
+            messages = [{**visit(n), "id": f"{number}-{n}"} for n in range(60)]
+            tell(pipe, *messages, session=f"s{number}")
         moment = pipe.now() + 25 * HOUR * 1_000_000
         monkeypatch.setattr(pipe, "now", lambda moment=moment: moment)
         if name == "killed":

@@ -169,16 +169,16 @@ ROLES = st.lists(st.sampled_from(["user", "call", "tool"]), min_size=2, max_size
 @given(roles=ROLES, budget=st.integers(20, 200))
 def test_no_answer_of_a_tool_stays_behind_without_its_call(roles: list[str], budget: int) -> None:
     """Given any order of calls and answers, then no answer that is kept was asked for in what goes."""
-    said = []
+    messages = []
     for number, role in enumerate(roles):
         if role == "call":
-            said.append(message(number, role="assistant", tool_calls=[{"id": f"c{number}"}]))
+            messages.append(message(number, role="assistant", tool_calls=[{"id": f"c{number}"}]))
         elif role == "tool":
             asked = next((n for n in range(number - 1, -1, -1) if roles[n] == "call"), None)
-            said.append(message(number, role="tool", tool_call_id=f"c{asked}"))
+            messages.append(message(number, role="tool", tool_call_id=f"c{asked}"))
         else:
-            said.append(message(number))
-    found = Usage([20] * len(said), valid_starts(said), 0, 10)
+            messages.append(message(number))
+    found = Usage([20] * len(messages), valid_starts(messages), 0, 10)
     cut = rolling_count(found, budget, ROLLING)
-    gone = {call["id"] for one in said[:cut] for call in one.tool_calls}
-    assert not cut or not any(one.tool_call_id in gone for one in said[cut:] if one.role == "tool")
+    gone = {call["id"] for one in messages[:cut] for call in one.tool_calls}
+    assert not cut or not any(one.tool_call_id in gone for one in messages[cut:] if one.role == "tool")

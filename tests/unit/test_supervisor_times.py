@@ -60,7 +60,7 @@ class PlayedChild(Child):
         return Death(pid=1, exit_code=None, signal="SIGKILL", lived_seconds=0.0)
 
 
-Told = list[tuple[str, float]]
+Events = list[tuple[str, float]]
 
 
 @pytest.fixture
@@ -77,14 +77,14 @@ def time(monkeypatch: pytest.MonkeyPatch) -> PlayedTime:
 
 def test_a_process_that_died_is_started_again_when_its_delay_is_over(time: PlayedTime, tmp_path: Path) -> None:
     """Given a process that dies four times, then each time it is started after its delay, and not before."""
-    told: Told = []
+    events: Events = []
     supervisor = Supervisor(
-        [ProcessSpec(name="one", argv=["one"])], tmp_path, on_event=lambda event: told.append((event.kind, time.now))
+        [ProcessSpec(name="one", argv=["one"])], tmp_path, on_event=lambda event: events.append((event.kind, time.now))
     )
     (child,) = supervisor._children
 
     def die() -> None:
-        if len(told) < 8:
+        if len(events) < 8:
             child.kill()
         else:
             supervisor._stop_signal = 15
@@ -93,25 +93,25 @@ def test_a_process_that_died_is_started_again_when_its_delay_is_over(time: Playe
     child.start()
     supervisor._keep_alive()
 
-    assert [kind for kind, _ in told] == ["process_died", "process_started"] * 4
-    moments = [at for _, at in told]
+    assert [kind for kind, _ in events] == ["process_died", "process_started"] * 4
+    moments = [at for _, at in events]
     delays = [after - before for before, after in zip(moments[::2], moments[1::2], strict=True)]
     assert delays == pytest.approx([0.0, 0.2, 0.4, 0.8])
 
 
 def test_a_process_that_ignores_sigterm_is_killed_when_its_grace_is_over(time: PlayedTime, tmp_path: Path) -> None:
     """Given two processes with graces of 0.5 s and 3 s, when both are stopped, then each is killed after its own."""
-    told: Told = []
+    events: Events = []
     supervisor = Supervisor(
         [ProcessSpec(name=name, argv=[name], stop_grace_seconds=grace) for name, grace in (("a", 3.0), ("b", 0.5))],
         tmp_path,
-        on_event=lambda event: told.append((f"{event.name} {event.kind}", time.now - 1_000.0)),
+        on_event=lambda event: events.append((f"{event.name} {event.kind}", time.now - 1_000.0)),
     )
     for child in supervisor._children:
         child.start()
     supervisor._stop_all()
 
-    assert [(what, at) for what, at in told if "killed" in what] == [
+    assert [(what, at) for what, at in events if "killed" in what] == [
         ("b process_killed", 0.5),
         ("a process_killed", 3.0),
     ]

@@ -78,7 +78,7 @@ def test_a_run_that_kills_every_worker_has_failed_after_five(time: Scheduled) ->
     (run,) = time.runs(schedule)
     assert (run.status, run.error) == ("failed", "5 workers died while executing it")
     assert time.schedule(schedule).consecutive_failures == 1
-    assert time.told() == ["run failed"]
+    assert time.notification_kinds() == ["run failed"]
 
 
 def test_a_run_is_not_ended_by_a_sweep_that_read_it_before_its_slow_worker_put_it_back(
@@ -129,7 +129,7 @@ def test_a_task_that_the_agents_workers_never_report_has_timed_out(time: Schedul
     assert run.finished_at == time.now
     assert time.schedule(schedule).consecutive_failures == 1
     assert time.sweep() == []
-    assert time.told() == ["run timed_out"]
+    assert time.notification_kinds() == ["run timed_out"]
 
 
 def test_a_run_that_is_past_its_deadline_while_it_waits_has_timed_out_with_its_last_error(time: Scheduled) -> None:
@@ -188,13 +188,13 @@ def test_the_sweep_is_never_told_of_a_time_that_is_too_late_nor_of_one_at_which_
     random, seen = Random(seed), 0
     schedules = [some_schedule(time, random) for _ in range(4)]
     for _ in range(60):
-        told = time.due_at()
+        due_at = time.due_at()
         time.advance(random.choice((0, 0.5, 4, 14, 15, 30, 400, 4_000)) * random.choice((1, random.random())))
-        if told is not None and random.random() < 0.5:
-            time.now = max(time.now, told - 1) + random.choice((0, 1))
+        if due_at is not None and random.random() < 0.5:
+            time.now = max(time.now, due_at - 1) + random.choice((0, 1))
         before = time.rows()
         did = bool(time.sweep()) or time.rows() != before
-        assert did == (told is not None and told <= time.now)
+        assert did == (due_at is not None and due_at <= time.now)
         seen += did
         happen(time, schedules, random)
     assert seen >= 5

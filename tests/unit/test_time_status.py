@@ -63,8 +63,8 @@ def test_what_nobody_fires_becomes_overdue_without_a_write(time: Scheduled) -> N
     """Given one look into a store, then a schedule is overdue from its time on, and by more and more."""
     time.every(60)
     time.every(90)
-    told = [status(time, after_seconds=seconds) for seconds in (59, 60, 100)]
-    overdue = [(one.schedules_overdue, one.schedules_oldest_overdue_seconds) for one in told]
+    states = [status(time, after_seconds=seconds) for seconds in (59, 60, 100)]
+    overdue = [(one.schedules_overdue, one.schedules_oldest_overdue_seconds) for one in states]
     assert overdue == [(0, 0.0), (1, 0.0), (2, 40.0)]
 
 
@@ -72,8 +72,8 @@ def test_what_is_due_while_a_run_is_under_way_is_not_overdue(time: Scheduled) ->
     """Given a run that takes longer than the interval, then its schedule waits for it and is not late."""
     schedule = time.every(60, executor=WORKERS)
     assert time.fire(schedule, Delegated()).status == "running"
-    told = status(time, after_seconds=200)
-    assert (told.schedules_overdue, told.runs_open) == (0, {"pending": 0, "running": 1})
+    state = status(time, after_seconds=200)
+    assert (state.schedules_overdue, state.runs_open) == (0, {"pending": 0, "running": 1})
 
 
 def test_a_run_that_nobody_starts_is_told_with_its_age(time: Scheduled) -> None:
@@ -81,16 +81,16 @@ def test_a_run_that_nobody_starts_is_told_with_its_age(time: Scheduled) -> None:
     time.every(60)
     time.advance(60)
     time.claim()
-    told = status(time, after_seconds=70)
-    assert (told.runs_open["pending"], told.runs_oldest_pending_seconds) == (1, 70.0)
+    state = status(time, after_seconds=70)
+    assert (state.runs_open["pending"], state.runs_oldest_pending_seconds) == (1, 70.0)
 
 
 def test_a_run_that_waits_to_be_tried_again_is_not_late_before(time: Scheduled) -> None:
     """Given a receiver that was away, then its run is pending and no age counts until it may be tried again."""
     schedule = time.every(60)
     assert time.fire(schedule, RetryAfter("away", 500.0)).status == "pending"
-    told = status(time, after_seconds=400)
-    assert (told.runs_open["pending"], told.runs_oldest_pending_seconds) == (1, 0.0)
+    state = status(time, after_seconds=400)
+    assert (state.runs_open["pending"], state.runs_oldest_pending_seconds) == (1, 0.0)
 
 
 def test_the_lag_is_that_of_the_last_hour_without_what_was_started_by_hand(time: Scheduled) -> None:
@@ -118,10 +118,10 @@ def test_the_lag_is_that_of_the_last_hour_without_what_was_started_by_hand(time:
 def test_percentiles_are_of_what_was_measured(time: Scheduled) -> None:
     """Given a hundred lags, then the median and the 99th percentile are among them."""
     starts = tuple(RunStart(time.now - 1, number * SECOND) for number in range(1, 101))
-    told = time_status(
+    start_lag = time_status(
         [SchedulingCounts(starts=starts[:50]), SchedulingCounts(starts=starts[50:])], now=time.now
     ).start_lag
-    assert told == StartLag(samples=100, p50_seconds=50.0, p99_seconds=99.0)
+    assert start_lag == StartLag(samples=100, p50_seconds=50.0, p99_seconds=99.0)
 
 
 def test_failures_are_those_of_a_day(time: Scheduled) -> None:
@@ -144,8 +144,8 @@ def test_notifications_wait_until_they_reached_somebody(time: Scheduled) -> None
     with time.store.writing() as tx:
         tx.connection.execute(text("UPDATE notifications SET delivered_at = 1 WHERE id = :id"), {"id": pushed.id})
         tx.for_agent("ana").notifications.acknowledge([acknowledged.id], now=time.now)
-    told = status(time)
-    assert (told.notifications_waiting, told.notifications_unacknowledged, told.pushes_put_back) == (1, 2, 0)
+    state = status(time)
+    assert (state.notifications_waiting, state.notifications_unacknowledged, state.pushes_put_back) == (1, 2, 0)
 
 
 def test_reminders_are_due_by_the_moment_of_asking(time: Scheduled) -> None:
@@ -176,8 +176,8 @@ def test_workspaces_are_summed(time: Scheduled) -> None:
     time.every(60)
     time.every(70)
     inside = read_counts(time.store.database.path).scheduling
-    told = time_status([inside, inside], now=time.now + 100 * SECOND)
-    assert (told.schedules["active"], told.schedules_overdue, told.schedules_oldest_overdue_seconds) == (4, 4, 40.0)
+    state = time_status([inside, inside], now=time.now + 100 * SECOND)
+    assert (state.schedules["active"], state.schedules_overdue, state.schedules_oldest_overdue_seconds) == (4, 4, 40.0)
 
 
 def test_a_look_reads_no_more_than_so_many_of_a_kind(time: Scheduled, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -185,9 +185,9 @@ def test_a_look_reads_no_more_than_so_many_of_a_kind(time: Scheduled, monkeypatc
     monkeypatch.setattr(scheduling_status, "MAX_TIMES", 3)
     for seconds in (100, 90, 80, 70, 60):
         time.every(seconds)
-    told = status(time, after_seconds=200)
-    assert (told.schedules["active"], told.schedules_overdue) == (5, 3)
-    assert told.schedules_oldest_overdue_seconds == 140.0
+    state = status(time, after_seconds=200)
+    assert (state.schedules["active"], state.schedules_overdue) == (5, 3)
+    assert state.schedules_oldest_overdue_seconds == 140.0
 
 
 @pytest.mark.parametrize("kind", ["workspace", "account"])
@@ -197,10 +197,13 @@ def test_a_store_that_is_not_migrated_says_so(time: Scheduled, kind: str) -> Non
     table = "alembic_version" if kind == "workspace" else "memory_version"
     path = database.path
     time.close()
-    for version, error, said in (("0003", StoreUnavailable, "db migrate"), ("9999", StoreUnusable, "upgrade Reverie")):
+    for version, error, expected_error in (
+        ("0003", StoreUnavailable, "db migrate"),
+        ("9999", StoreUnusable, "upgrade Reverie"),
+    ):
         raw = pysqlite3.connect(path)
         raw.execute(f"UPDATE {table} SET version_num = ?", (version,))
         raw.commit()
         raw.close()
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=expected_error):
             read_counts(path, kind)  # type: ignore[arg-type]
