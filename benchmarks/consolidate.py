@@ -104,7 +104,7 @@ def _measure(store: Store, size: int, embedder: Embedder, result: Result, tell: 
     on_disk = sum(path.stat().st_size for path in store.database.path.parent.iterdir())
     result.add(f"{size}_disk_after", rounded(on_disk / _MIB), "MiB")
     if would != did:
-        result.notes.append(f"{size:,}: the dry run said {would}, the run did {did}")
+        result.notes.append(f"{size:,}: the dry run counted {would}, the run did {did}")
     if sum(left.values()) != left["looked_at"]:
         result.notes.append(f"{size:,}: a second run still found something to do: {left}")
     tell.step(f"{size:,} memories: consolidated in {shown(seconds)} s")
