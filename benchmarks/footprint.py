@@ -43,6 +43,7 @@ def main() -> None:
     _measure_imports(result, runs)
     tell.step("imports measured")
     with Stack() as stack:
+        _measure_idle_memory(stack, result)
         _work(stack, texts, result)
         result.settings["embedder"] = stack.embedder
         _measure_memory(stack, result)
@@ -75,12 +76,28 @@ def _work(stack: Stack, texts: Texts, result: Result) -> None:
     result.add("recalls_that_found_something", sum(1 for number in found if number))
 
 
-def _measure_memory(stack: Stack, result: Result) -> None:
-    rows = []
+def _measure_idle_memory(stack: Stack, result: Result) -> None:
+    """Measure a stack that has done next to nothing, with the models of the server and the embed worker loaded."""
+    if not stack.wait_server():
+        return
+    with Reverie(agent="bench", url=stack.url, workspace=WORKSPACE, timeout_seconds=60) as client:
+        client.recall("anything")
+    rows = _rows(stack)
+    pss = rounded(sum(row["pss_mib"] for row in rows)) if all(row["pss_mib"] for row in rows) else None
+    result.add("idle_pss", pss, "MiB")
+    what = "all processes together before any work, shared pages counted once"
+    result.goals.append(Goal(what=what, relation="<", goal=1229, figure=pss, unit="MiB"))
+
+
+def _rows(stack: Stack) -> list[dict[str, Any]]:
+    """Return the memory of each process."""
     supervisor = psutil.Process(stack.supervisor_pid)
     names = {process.pid: process.name for process in stack.processes() if process.pid}
-    for process in [supervisor, *supervisor.children(recursive=True)]:
-        rows.append(_weighed(process, names, supervisor.pid))
+    return [_weighed(process, names, supervisor.pid) for process in (supervisor, *supervisor.children(recursive=True))]
+
+
+def _measure_memory(stack: Stack, result: Result) -> None:
+    rows = _rows(stack)
     result.add("processes", rows)
     for row in rows:
         result.add(f"{row['name']} ({row['pid']})", row["pss_mib"] or row["rss_mib"], "MiB")

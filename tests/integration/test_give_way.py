@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 import subprocess
@@ -18,6 +19,40 @@ give_way(7)
 group = open("/proc/self/autogroup").read() if os.path.exists("/proc/self/autogroup") else ""
 open({out!r}, "w").write(f"{{os.getpriority(os.PRIO_PROCESS, 0)}} {{group}}")
 """
+
+# A worker whose pool child gives way once it has done its first work, in a thread as in the embed worker.
+CHILD_GIVES_WAY = """
+import json, os, threading
+from worker.supervision.processes import give_way_from_now
+child = os.fork()
+if child == 0:
+    other = threading.Event()
+    threads = [threading.Thread(target=other.wait), threading.Thread(target=give_way_from_now, args=(7,))]
+    for thread in threads:
+        thread.start()
+    threads[1].join()
+    found = [os.getpriority(os.PRIO_PROCESS, int(name)) for name in os.listdir("/proc/self/task")]
+    group = open("/proc/self/autogroup").read() if os.path.exists("/proc/self/autogroup") else ""
+    open({out!r}, "w").write(json.dumps([found, group]))
+    os._exit(0)
+_, status = os.waitpid(child, 0)
+assert status == 0
+assert os.getpriority(os.PRIO_PROCESS, 0) == {mine}
+"""
+
+
+def test_a_pool_child_gives_way_with_all_its_threads_and_its_session(tmp_path: Path) -> None:
+    """Given a child of a supervised worker, when a thread of it gives way, then all its threads and the session do."""
+    mine = os.getpriority(os.PRIO_PROCESS, 0)
+    program = CHILD_GIVES_WAY.format(out=str(tmp_path / "out"), mine=mine)
+    process = spawn([sys.executable, "-c", program], {}, tmp_path / "log", signal.SIGKILL)
+    assert process.wait(60) == 0, (tmp_path / "log").read_text("utf-8")
+
+    found, group = json.loads((tmp_path / "out").read_text("utf-8"))
+    assert found
+    assert set(found) == {min(19, mine + 7)}
+    if group.strip():  # a kernel with autogroups
+        assert group.split()[-2:] == ["nice", "7"]
 
 
 def test_a_supervised_process_gives_way_to_those_of_other_sessions(tmp_path: Path) -> None:
