@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import Any, TypeVar, get_args
 
 import msgspec
 from fastapi import APIRouter, Request, Response
@@ -129,13 +129,20 @@ async def _read(kind: type[_C], request: Request, services: Services) -> _C:
     for name in in_path.keys() & arguments.keys():
         raise Rejected(f"{name} is in the path: leave it out of the body", field=name)
     # Numbers in a path are text; the body holds them as numbers.
-    return build(kind, {**arguments, **in_path}, from_text=bool(in_path) and not arguments)
+    numbers = {name: int(in_path[name]) for name in _integers(kind) & in_path.keys() if in_path[name].isdecimal()}
+    return build(kind, {**arguments, **in_path, **numbers}, from_text=not arguments)
 
 
 @cache
 def _booleans(kind: type[Call[Any]]) -> frozenset[str]:
     fields = msgspec.structs.fields(kind)
     return frozenset(field.encode_name for field in fields if isinstance(field.default, bool))
+
+
+@cache
+def _integers(kind: type[Call[Any]]) -> frozenset[str]:
+    fields = msgspec.structs.fields(kind)
+    return frozenset(field.encode_name for field in fields if int in (field.type, *get_args(field.type)))
 
 
 @cache

@@ -84,11 +84,28 @@ _C = TypeVar("_C", bound=Call[Any])
 
 def validated(call: _C) -> _C:
     """Return a call created in this process, validated and normalised. Raises `Rejected` naming the argument."""
-    names = zip(call.__struct_encode_fields__, call.__struct_fields__, strict=True)
     try:
         return check(converted(call))
     except Rejected as error:
-        raise renamed(error, {name: field for name, field in names if name != field}) from None
+        raise renamed(error, argument_names(type(call))) from None
+
+
+def refused(error: Rejected, kind: type[Call[Any]]) -> Rejected:
+    """Return the server's refusal of a call with the argument names that the caller used.
+
+    A JSON name that is an ordinary word, such as `id`, stays in the text, where it may mean the word.
+    """
+    names = argument_names(kind)
+    found = renamed(error, {name: field for name, field in names.items() if "_" in name})
+    found.field = names.get(found.field, found.field)
+    return found
+
+
+@cache
+def argument_names(kind: type[Call[Any]]) -> dict[str, str]:
+    """Return the argument names of a call by their JSON names, where the two differ."""
+    names = zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True)
+    return {name: field for name, field in names if name != field}
 
 
 def converted(call: _C) -> _C:

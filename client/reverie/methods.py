@@ -16,9 +16,10 @@ import functools
 from collections.abc import Callable, Coroutine
 from typing import TYPE_CHECKING, Any, Concatenate, Final, Generic, ParamSpec, Self, TypeVar, get_type_hints, overload
 
-from reverie.calls import Call, validated
+from reverie.calls import Call, refused, validated
 from reverie.config import resolve_config
 from reverie.connection import Connection
+from reverie.errors import Rejected
 
 # Maximum concurrent calls of one asyncio client: each takes a thread until its response has arrived.
 _THREADS: Final = 8
@@ -83,7 +84,11 @@ def method(call: Any, result: Callable[[Any], Any] | None = None) -> Any:
     """
 
     def run(connection: Connection, *args: Any, **kwargs: Any) -> Any:
-        response = connection.send(validated(call(*args, **kwargs)))
+        checked = validated(call(*args, **kwargs))
+        try:
+            response = connection.send(checked)
+        except Rejected as error:
+            raise refused(error, type(checked)) from None
         return response if result is None else result(response)
 
     return Method(run, call, described_by_call=True)

@@ -74,12 +74,12 @@ def read_memories(memories: AgentMemories, memory_ids: list[str]) -> list[Memory
     return [to_memory(found[name]) for name in memory_ids if name in found and found[name].active]
 
 
-def list_memories(memories: AgentMemories, call: ListMemories) -> list[Memory]:
-    """Return a page of the memories of both stores that match a checked call, the newest first.
+def list_memories(memories: AgentMemories, call: ListMemories, *, now: int) -> list[Memory]:
+    """Return a page of the memories of both stores that match a checked call at a time, the newest first.
 
     If only one store has matches, it is asked for the page itself; of two, the first `offset + limit` of each are read.
     """
-    conditions, limit, offset = _filter(call), call.limit, call.offset
+    conditions, limit, offset = _filter(call, now), call.limit, call.offset
     matching = []
     for store in memories.existing_stores():
         with store.reading() as tx:
@@ -172,7 +172,7 @@ def to_memory(record: MemoryRecord) -> Memory:
     return convert(record, Memory)
 
 
-def _filter(call: ListMemories) -> MemoryFilter:
+def _filter(call: ListMemories, now: int) -> MemoryFilter:
     return MemoryFilter(
         tiers=() if call.tier is None else (call.tier,),
         lifetimes=() if call.lifetime is None else (call.lifetime,),
@@ -184,6 +184,7 @@ def _filter(call: ListMemories) -> MemoryFilter:
         owner=call.owner_user_id,
         text=call.text or None,
         active=None if call.superseded else True,
+        unexpired_at=None if call.expired else now,
     )
 
 

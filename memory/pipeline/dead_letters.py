@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import cast
+import time
+from collections.abc import Callable
+from typing import Final, Literal, NamedTuple, cast
 
 import msgspec
 
@@ -12,6 +14,16 @@ from reverie.errors import Conflict
 from storage.pipeline.records import DeadLetter
 from storage.pipeline.work import Stage
 from storage.stores import Store
+
+# The pause between two looks for the outcome of a replay; a stage takes some 100 ms.
+_PAUSE_SECONDS: Final = 0.05
+
+
+class ReplayOutcome(NamedTuple):
+    """What became of a replay, and its dead letter: the new one if it failed again, else the one that was replayed."""
+
+    state: Literal["queued", "succeeded", "failed"]
+    letter: DeadLetter
 
 
 def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | None = None) -> DeadLetter:
@@ -36,6 +48,39 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
                 tx.chunks.set_embedding_error([int(letter.item_id)], None)
             tx.dead_letters.remove(letter)
     return letter
+
+
+def await_replay(
+    store: Store,
+    letter: DeadLetter,
+    *,
+    timeout_seconds: float,
+    monotonic: Callable[[], float] = time.monotonic,
+    pause: Callable[[float], None] = time.sleep,
+) -> ReplayOutcome:
+    """Return what became of a letter that was replayed: "queued" if that is not known after `timeout_seconds`.
+
+    Polls the store, whose rows say it whichever process does the work.
+    """
+    deadline = monotonic() + timeout_seconds
+    while True:
+        outcome = _outcome(store, letter)
+        if outcome.state != "queued" or monotonic() >= deadline:
+            return outcome
+        pause(_PAUSE_SECONDS)
+
+
+def _outcome(store: Store, letter: DeadLetter) -> ReplayOutcome:
+    with store.reading() as tx:
+        rows = tx.for_agent(letter.agent)
+        again = rows.dead_letters.of_item(letter.stage, letter.item_id)
+        if again is not None:
+            return ReplayOutcome("failed", again)
+        if letter.stage == "ingest":
+            done = bool(rows.messages.existing_ids([letter.item_id])) or rows.files.exists(letter.item_id)
+        else:
+            done = tx.work.is_done(cast("Stage", letter.stage), int(letter.item_id))
+    return ReplayOutcome("succeeded" if done else "queued", letter)
 
 
 def drop(store: Store, letter_id: int, *, agent: str | None = None) -> DeadLetter:

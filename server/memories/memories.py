@@ -66,7 +66,7 @@ def _memory_stats(services: Services, caller: Caller, _: calls.GetMemoryStats) -
 @endpoints.serves(calls.ListMemories)
 def _list_memories(services: Services, caller: Caller, call: calls.ListMemories) -> MemoryList:
     memories = memories_of(services, caller)
-    return MemoryList(memories=list_memories(memories, call))
+    return MemoryList(memories=list_memories(memories, call, now=services.runtime.now()))
 
 
 @endpoints.serves(calls.GetMemory)

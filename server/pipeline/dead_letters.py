@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from memory.pipeline.dead_letters import drop, replay
+import msgspec
+
+from memory.pipeline.dead_letters import await_replay, drop, replay
 from reverie.clock import from_micros
 from reverie.errors import NotFound
 from reverie.pipeline import calls
@@ -34,12 +36,13 @@ def _get_dead_letter(services: Services, caller: Caller, call: calls.GetDeadLett
         return to_dead_letter(tx.for_agent(caller.agent).dead_letters.get(call.letter_id), with_payload=True)
 
 
-@endpoints.serves(calls.ReplayDeadLetter)
+@endpoints.serves(calls.ReplayDeadLetter, waits=lambda call: call.timeout_seconds > 0)
 def _replay(services: Services, caller: Caller, call: calls.ReplayDeadLetter) -> DeadLetter:
     runtime, store = services.runtime, _store(services, caller, call.letter_id)
     record = replay(store, runtime.inbox, call.letter_id, agent=caller.agent)
     runtime.notify_stage(record.stage, caller.workspace, trace=caller.trace)
-    return to_dead_letter(record, with_payload=False)
+    state, letter = await_replay(store, record, timeout_seconds=call.timeout_seconds)
+    return msgspec.structs.replace(to_dead_letter(letter, with_payload=False), replay=state)
 
 
 @endpoints.serves(calls.DropDeadLetter)

@@ -58,7 +58,10 @@ def _describe_channel(services: Services, caller: Caller, call: calls.DescribeCh
 
 @endpoints.serves(calls.DeleteChannel)
 def _delete_channel(services: Services, caller: Caller, call: calls.DeleteChannel) -> Deleted:
-    channels.delete_channel(_store(services, caller, call.channel), agent=caller.agent, channel=call.channel)
+    try:
+        channels.delete_channel(_store(services, caller, call.channel), agent=caller.agent, channel=call.channel)
+    except NotFound:
+        return Deleted(deleted=False)
     return Deleted(deleted=True)
 
 

@@ -15,6 +15,7 @@ _EQUAL: Final = {
     "key": "m.key = :key",
     "subject": "m.subject = :subject",
     "source_message": "m.source_message = :source_message",
+    "unexpired_at": "(m.expires_at IS NULL OR m.expires_at > :unexpired_at)",
 }
 _TRUE_OR_FALSE: Final = {
     "active": "m.superseded_by IS NULL",

@@ -100,6 +100,7 @@ class MemoryFilter:
 
     `text` is a part of the content in any case; a memory must have all of `tags`. `active` true takes current
     memories only, false superseded ones only, None both. `facts` and `notes` take only such, or none of them.
+    `unexpired_at` leaves out what has expired by that time, in microseconds.
     """
 
     tiers: tuple[str, ...] = ()
@@ -118,3 +119,4 @@ class MemoryFilter:
     active: bool | None = True
     facts: bool | None = None
     notes: bool | None = None
+    unexpired_at: int | None = None

@@ -43,6 +43,10 @@ class DeadLetters(Repository):
             raise NotFound(f"there is no dead letter {letter_id}", field="id")
         return letter
 
+    def of_item(self, stage: str, item_id: str) -> DeadLetter | None:
+        """Return the dead letter of an item of a stage, or None."""
+        return self._record(DeadLetter, f"{_SELECT} AND stage = :stage AND item_id = :item", stage=stage, item=item_id)
+
     def remove(self, letter: DeadLetter) -> bool:
         """Delete a dead letter as it was read; False when it is gone, or was stored again with a newer error."""
         sql = (

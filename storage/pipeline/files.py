@@ -53,6 +53,10 @@ class Files(AgentRepository):
         sql = f"{_SELECT} WHERE f.agent_id = :agent{condition} ORDER BY f.row_id DESC LIMIT :limit OFFSET :offset"
         return self._records(FileRecord, sql, session=session, limit=limit, offset=offset)
 
+    def exists(self, file_id: str) -> bool:
+        """Return whether there is a file with this id."""
+        return self._value("SELECT 1 FROM files WHERE agent_id = :agent AND id = :id", id=file_id) is not None
+
     def is_searchable(self, row_id: int, *, with_vectors: bool) -> bool:
         """Return whether recall can find a file: it is chunked, and with `with_vectors` every chunk is indexed."""
         found = self._value(

@@ -147,6 +147,11 @@ class WorkQueue(Repository):
         )
         return revived.rowcount > 0
 
+    def is_done(self, stage: Stage, item: int) -> bool:
+        """Return whether a row does not wait at a stage any more."""
+        table, key, condition = _WAITING[stage]
+        return self._value(f"SELECT 1 FROM {table} WHERE {key} = :item AND {condition}", item=item) is None
+
     def is_waiting(self, stage: Stage, *, now: int) -> bool:
         """Return whether a task of this stage would find something to do now."""
         return bool(self._retryable(stage, now, 1) or self.fresh(stage, 1))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -17,7 +17,7 @@ from reverie.memories.transfer import _PART_ITEMS
 from reverie.sessions.workspace_types import AgentSummary, WorkspaceSummary
 from storage.pipeline.records import NewDeadLetter
 from support.http import running_server
-from support.stages import drain
+from support.stages import drain, pipeline_at_work
 from worker.runtime import Runtime
 
 _HELLO = [{"role": "user", "content": "hello"}]
@@ -136,6 +136,75 @@ def test_an_import_with_a_mistake_sends_nothing(ana: Reverie, url: str, monkeypa
     )
     assert newer.status_code == 422
     assert "newer than 1" in newer.json()["detail"]
+
+
+def test_a_replay_says_what_became_of_it(ana: Reverie, runtime: Runtime) -> None:
+    """Given a sequence that is taken, then its replay has failed again, with the new letter; without workers it is
+    queued."""
+    first = {"role": "user", "content": "First.", "sequence": 1}
+    ana.ingest("s", first)
+    ana.ingest("s", {**first, "id": "late"})
+    drain(runtime)
+    (letter,) = ana.dead_letters()
+    with pipeline_at_work(runtime):
+        again = ana.replay(letter.id)
+        assert (again.replay, again.item_id) == ("failed", "late")
+        assert "taken by another" in again.error
+        assert [letter.id for letter in ana.dead_letters()] == [again.id]
+    assert ana.replay(again.id, timeout_seconds=0).replay == "queued"
+    assert ana.dead_letters() == []
+
+
+def test_a_replay_that_succeeds_says_so(ana: Reverie, runtime: Runtime) -> None:
+    """Given a letter whose cause is gone, when workers are there, then its replay has succeeded."""
+    first = {"role": "user", "content": "First.", "sequence": 1}
+    ana.ingest("s", first)
+    ana.ingest("s", {**first, "id": "late"})
+    drain(runtime)
+    with runtime.store("default").writing() as tx:
+        tx.connection.exec_driver_sql("UPDATE messages SET sequence = 9")
+    with pipeline_at_work(runtime):
+        done = ana.replay(ana.dead_letters()[0].id, timeout_seconds=30)
+    assert (done.replay, done.item_id) == ("succeeded", "late")
+    assert ana.dead_letters() == []
+
+
+def test_expired_memories_are_listed_only_on_request(ana: Reverie, runtime: Runtime) -> None:
+    """Given a memory that has expired and was not pruned yet, then the list leaves it out unless it is asked for."""
+    kept = ana.remember("It stays").id
+    over = ana.remember("It is over tomorrow", expires_at=datetime.now(UTC) + timedelta(days=1)).id
+    with runtime.store("default").writing() as tx:
+        memories = tx.for_agent("ana").memories
+        memories.change(memories.get(over).row_id, now=runtime.now(), expires_at=runtime.now() - 1)
+    assert [memory.id for memory in ana.memories()] == [kept]
+    assert {memory.id for memory in ana.memories(expired=True)} == {kept, over}
+
+
+def test_a_deletion_of_what_is_not_there_returns_false(ana: Reverie) -> None:
+    """Given nothing, or something else, then every deletion says that there was none, and none raises."""
+    deletions: list[Callable[[], bool]] = [
+        lambda: ana.forget("nope"),
+        lambda: ana.forget_fact("a", "nope"),
+        lambda: ana.delete_note("nope"),
+        lambda: ana.forget_session("nope"),
+        lambda: ana.delete_channel("nope"),
+        lambda: ana.delete_scratchpad_key("s", "nope"),
+        lambda: ana.delete_schedule("nope"),
+        lambda: ana.cancel_reminder("nope"),
+        lambda: ana.drop(7),
+    ]
+    assert [delete() for delete in deletions] == [False] * len(deletions)
+    ana.remember("so that there is a workspace")
+    assert [delete() for delete in deletions] == [False] * len(deletions)
+    with Reverie("ana", url=ana.connection.config.url, workspace="nope") as elsewhere:
+        assert elsewhere.delete_workspace() is False
+
+
+def test_an_error_of_the_server_names_the_argument_as_the_caller_does(ana: Reverie) -> None:
+    """Given a reminder that only the server's clock puts after the year 9999, then the error names `in_`."""
+    with pytest.raises(Rejected, match="would be due after the year 9999") as caught:
+        ana.remind("s", "kate", "hello", in_=253_402_300_000.0)
+    assert caught.value.field == "in_"
 
 
 def test_dead_letters_of_a_workspace_are_those_of_all_its_agents(ana: Reverie, runtime: Runtime) -> None:

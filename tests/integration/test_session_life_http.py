@@ -88,13 +88,13 @@ def test_reading_makes_no_workspace(here: Runtime, ana: Reverie) -> None:
     assert ana.scratchpad_keys("s") == []
     assert (ana.clear_scratchpad("s"), ana.clear_scratchpad_keys("s")) == (0, 0)
     assert ana.delete_scratchpad_key("s", "k") is False
+    assert ana.delete_channel("garden") is False
     assert [channel.id for channel in ana.channels()] == ["general"]
     assert ana.channel("general").is_default
     assert ana.curation() == []
     for missing in (
         lambda: ana.scratchpad_key("s", "k"),
         lambda: ana.channel("garden"),
-        lambda: ana.delete_channel("garden"),
         lambda: ana.move_session("s", "general"),
         lambda: ana.session_by_ref("aaaaaaaaaaa"),
     ):

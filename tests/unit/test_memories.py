@@ -156,7 +156,9 @@ def test_a_session_is_made_by_what_is_remembered_of_it(ana: Knowing, pipe: Pipel
     pipe.say("hello")
     pipe.ingest()
     assert pipe.contents() == ["hello"]
-    assert [m.content for m in list_memories(ana.memories, ListMemories(session="s", limit=9))] == ["early"]
+    assert [m.content for m in list_memories(ana.memories, ListMemories(session="s", limit=9), now=now_micros())] == [
+        "early"
+    ]
 
 
 def test_the_channel_comes_from_the_session(ana: Knowing, pipe: Pipeline) -> None:
@@ -207,7 +209,7 @@ def test_agents_know_nothing_of_each_other(ana: Knowing, stores: Stores) -> None
         with pytest.raises(NotFound):
             kate.update(memory_id, importance=1.0)
         assert not forget(kate.memories, memory_id)
-    assert list_memories(kate.memories, ListMemories(superseded=True, limit=9)) == []
+    assert list_memories(kate.memories, ListMemories(superseded=True, limit=9), now=now_micros()) == []
     assert memory_stats(kate.memories).memories == 0
     assert kate.remember("hers", id=ids[0]).content == "hers"
     assert ana.record(ids[0]).content == "a secret"
@@ -218,7 +220,7 @@ def test_deleting_a_workspace_leaves_the_account(ana: Knowing, stores: Stores) -
     ana.remember("gone")
     kept = ana.remember("stays", tier="account", kind="preference")
     stores.delete_workspace(WORKSPACE)
-    assert [m.id for m in list_memories(ana.memories, ListMemories(limit=9))] == [kept.id]
+    assert [m.id for m in list_memories(ana.memories, ListMemories(limit=9), now=now_micros())] == [kept.id]
     elsewhere = Knowing(stores, workspace="elsewhere")
     assert elsewhere.update(kept.id, importance=0.9).importance == 0.9
     assert WORKSPACE not in stores.names()
@@ -393,7 +395,7 @@ def test_nothing_stored_reads_as_empty_and_makes_no_files(tmp_path: Path) -> Non
     """Given an empty data folder, when it is read, then there is nothing, and no database is made."""
     stores = Stores(tmp_path / "data")
     nobody = Knowing(stores)
-    assert list_memories(nobody.memories, ListMemories(limit=9)) == []
+    assert list_memories(nobody.memories, ListMemories(limit=9), now=now_micros()) == []
     assert not forget(nobody.memories, "m")
     with pytest.raises(NotFound):
         read_memory(nobody.memories, "m")

@@ -87,7 +87,7 @@ class GetMemory(Call[Memory], frozen=True):
 
 
 class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
-    """List the memories that match all given arguments, newest first."""
+    """List the memories that match all given arguments, newest first, without expired ones."""
 
     route: ClassVar = "GET /v1/memories"
     tier: TierField | None = None
@@ -100,6 +100,7 @@ class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
     owner_user_id: Annotated[str | None, Meta(description="Only of this end user.")] = None
     text: Annotated[str | None, Meta(description="Only memories that contain this text, ignoring case.")] = None
     superseded: Annotated[bool, Meta(description="List superseded memories too.")] = False
+    expired: Annotated[bool, Meta(description="List expired memories too, which the next pruning deletes.")] = False
 
 
 class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):

@@ -19,6 +19,9 @@ Wait = Annotated[WaitFor, Meta(description="Return once the messages are queued,
 WaitSeconds = Annotated[
     float, Meta(gt=0, le=contract.MAX_WAIT_SECONDS, description="The maximum number of seconds to wait.")
 ]
+# The client waits this much longer than the server for the response to a call that waits for workers.
+_MARGIN_SECONDS = 30.0
+
 LetterId = Annotated[int, Meta(ge=1, le=MAX_COUNT, description="The number of a dead letter.")]
 
 
@@ -82,10 +85,21 @@ class GetDeadLetter(Call[DeadLetter], frozen=True):
 
 
 class ReplayDeadLetter(Call[DeadLetter], frozen=True):
-    """Queue a dead letter again; if it fails again, it returns with the new error. Raises `NotFound`."""
+    """Queue a dead letter again, and wait for a moment for what becomes of it: see `replay` in the result.
+
+    If it fails again, it becomes a dead letter with a new number and its new error, which is returned. Raises
+    `NotFound`, and `Conflict` for a letter that cannot be replayed.
+    """
 
     route: ClassVar = "POST /v1/dead-letters/{id}/replay"
     letter_id: LetterId = field(name="id")
+    timeout_seconds: Annotated[
+        float, Meta(ge=0, le=contract.MAX_WAIT_SECONDS, description="The maximum number of seconds to wait for it.")
+    ] = 5.0
+
+    def http_timeout_seconds(self) -> float | None:
+        """Return the time that the server may wait for the workers, plus a margin."""
+        return self.timeout_seconds + _MARGIN_SECONDS
 
 
 class DropDeadLetter(Call[Deleted], frozen=True):

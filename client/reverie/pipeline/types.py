@@ -43,7 +43,11 @@ class FileList(ListResult[File], frozen=True, kw_only=True):
 
 
 class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Work that cannot succeed by itself. `payload` is present only when a single dead letter is read."""
+    """Work that cannot succeed by itself. `payload` is present only when a single dead letter is read.
+
+    `replay` is present only in the result of a replay: "succeeded" if the work is done, "failed" if it failed again
+    (this is then the new dead letter), and "queued" if it was not known in time.
+    """
 
     id: int
     agent: str
@@ -56,6 +60,7 @@ class DeadLetter(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str | None = None
     trace: str = ""
     payload: str | None = None
+    replay: Literal["queued", "succeeded", "failed"] | None = None
 
 
 class DeadLetterList(ListResult[DeadLetter], frozen=True, kw_only=True):

@@ -249,7 +249,10 @@ class DescribeChannel(_InChannel, frozen=True):
 
 
 class DeleteChannel(Call[Deleted], frozen=True):
-    """Delete an empty channel. Raises `NotFound`, and `Conflict` for the default channel and one that is in use."""
+    """Delete an empty channel; return False if there was none.
+
+    Raises `Conflict` for the default channel and one that is in use.
+    """
 
     route: ClassVar = "DELETE /v1/channels/{channel}"
     channel: ChannelId
