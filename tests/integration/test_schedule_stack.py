@@ -6,10 +6,9 @@ import json
 import os
 import signal
 import socket
-import statistics
 import threading
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from datetime import timedelta
 from itertools import pairwise
 from typing import Any
@@ -21,7 +20,7 @@ from benchmarks.harness.stack import Stack
 from reverie import Reverie, ScheduleRun
 from storage.stores import Stores
 from support.agents import until
-from support.receiver import Receiver, never, receiving, talking
+from support.receiver import Receiver, Talk, receiving, talking
 
 SECRET = "whsec_" + "cmV2ZXJpZSB0ZXN0cyBzaWduIGJ5IHRoaXMga2V5IQ=="
 WORKSPACE = "stack"
@@ -88,17 +87,32 @@ def move_to(stack: Stack, schedule: str, url: str) -> None:
     stores.close()
 
 
+def hanging(good: Receiver, meanwhile: list[int]) -> Talk:
+    """A talk that says nothing until the client gives up, and counts what the good receiver got meanwhile."""
+
+    def talk(connection: socket.socket, over: threading.Event) -> None:
+        before = len(good.received)
+        connection.settimeout(0.02)
+        while not over.is_set():
+            with suppress(TimeoutError):
+                if not connection.recv(1):
+                    meanwhile.append(len(good.received) - before)
+                    return
+
+    return talk
+
+
 @contextmanager
-def bad_receivers() -> Iterator[dict[str, str]]:
-    """A receiver of each bad kind."""
+def bad_receivers(good: Receiver, meanwhile: list[int]) -> Iterator[dict[str, str]]:
+    """A receiver of each bad kind. `meanwhile` gets what the good one got during each call to one that hangs."""
     with ExitStack() as open_ones:
 
         def receiver(**answer: Any) -> str:
             return open_ones.enter_context(receiving(SECRET, **answer)).url
 
         yield {
-            "hangs": open_ones.enter_context(talking(never)),
-            "runs out of time": open_ones.enter_context(talking(never)),
+            "hangs": open_ones.enter_context(talking(hanging(good, meanwhile))),
+            "runs out of time": open_ones.enter_context(talking(hanging(good, meanwhile))),
             "answers 500": receiver(status=500, content=b"out of order", Content_Type="text/plain"),
             "says too much": receiver(content=b"x" * 10_000_000, Content_Type="text/plain"),
             "invalid JSON": receiver(content=b'{"output": ', Content_Type="application/json"),
@@ -124,9 +138,10 @@ EXPECTED = {
 def test_bad_receivers_fail_for_themselves_and_good_ones_fire_to_the_second(stack: Stack, client: Reverie) -> None:
     """Given receivers of every bad kind, then each run of theirs is recorded as failed with its reason and they are
     disabled, while one beside them fires each second: nothing lost, nothing doubled."""
+    meanwhile: list[int] = []
     with (
-        bad_receivers() as urls,
         receiving(SECRET, content=b'{"output": "done"}', Content_Type="application/json") as good,
+        bad_receivers(good, meanwhile) as urls,
     ):
         healthy = every_second(client, good.url)
         bad = {
@@ -159,7 +174,8 @@ def test_bad_receivers_fail_for_themselves_and_good_ones_fire_to_the_second(stac
     _assert_nothing_lost(runs)
     lags = [(run.started_at - run.due_at).total_seconds() for run in runs if run.started_at is not None]
     assert min(lags) >= 0
-    assert statistics.median(lags) < 1.0, lags
+    # How late runs are is measured by the benchmark `schedules`. Here they must not wait for those that hang.
+    assert sum(count > 0 for count in meanwhile) >= DISABLED_AFTER, meanwhile
 
     notifications = [one for one in client.notifications(limit=1_000).notifications if one.schedule_id in bad.values()]
     assert sum(one.kind == "disabled" for one in notifications) == len(bad)
