@@ -167,18 +167,26 @@ def test_while_tasks_wait_in_the_queue_no_more_are_sent_for_their_runs(runtime: 
     assert tasks_sent(runtime) == 1
 
 
-def test_two_sweeps_of_a_process_take_turns(runtime: Runtime) -> None:
-    """Given two sweeps at once, then the second takes over from the first, and what is due is fired once."""
+def test_two_sweeps_of_a_process_take_turns(
+    make_runtime: Callable[..., Runtime], clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a sweep that begins while another one waits, then it takes over, and what is due then is fired once."""
+    runtime = make_runtime(clock=clock)
     store = runtime.store("ws")
     schedule = add(runtime, store, in_seconds=1.0)
     found: list[dict[str, Any]] = []
-    sweeps = [
-        threading.Thread(target=lambda seconds=seconds: found.append(fire_due(runtime, wait_seconds=seconds)))
-        for seconds in (0.6, 1.2)
-    ]
-    for sweep in sweeps:
-        sweep.start()
-    for sweep in sweeps:
-        sweep.join()
-    assert sum(counts.get("runs", 0) for counts in found) == 1
+    second = threading.Thread(target=lambda: found.append(fire_due(runtime, wait_seconds=1.2)))
+    forward = clock.forward
+
+    def begin_second(seconds: float) -> None:
+        if second.ident is None:
+            second.start()
+        forward(seconds)
+
+    monkeypatch.setattr(clock, "forward", begin_second)
+    clock.drive_loops(monkeypatch)
+    first = fire_due(runtime, wait_seconds=0.6)
+    second.join()
+    assert first.get("runs", 0) == 0
+    assert [counts.get("runs", 0) for counts in found] == [1]
     assert len(runs_of(store, schedule)) == 1
