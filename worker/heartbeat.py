@@ -74,11 +74,13 @@ class TaskReporter:
 
 
 def _embedder_state(runtime: Runtime) -> str:
-    """Return the state of this process's embedder; empty if it has not used one."""
+    """Return the state of this process's embedder; empty if it has not loaded one, unless it failed to."""
     embedder = runtime.embedder_made
     if embedder is None:
         return ""
     error_text = f" ({embedder.last_error})" if embedder.last_error else ""
+    if "auto" in (embedder.dtype, embedder.device):  # not loaded: another worker says on what it runs
+        return f"{embedder.model}: {embedder.state}{error_text}" if error_text else ""
     return f"{embedder.model} {embedder.dtype} on {embedder.device}: {embedder.state}{error_text}"
 
 

@@ -88,15 +88,16 @@ def reembed(
     chosen_spec = _spec_from_options(options, settings) if options.any_given else None
     embedders, progress = _LoadedEmbedders(), _Progress()
     reports: dict[str, ReembedReport] = {}
+    specs: dict[str, EmbedderSpec] = {}
     with _interruptible(progress):
         for name in chosen(command, everything, account=account):
             store = command.runtime.stores.workspace(name, create=False)
-            spec = chosen_spec or _spec_of_workspace(store, settings)
+            spec = specs[name] = chosen_spec or _spec_of_workspace(store, settings)
             reports[name] = _reembed(command, store, *embedders.get(spec), anew=chosen_spec is None, progress=progress)
     if as_json:
         print_json({name: asdict(report) for name, report in reports.items()})
     else:
-        _show(reports, command)
+        _show(reports, specs, command)
 
 
 def _reembed(
@@ -232,7 +233,7 @@ def _print_start(store: Store, start: ReembedStart) -> None:
         note(line)
 
 
-def _show(reports: dict[str, ReembedReport], command: Invocation) -> None:
+def _show(reports: dict[str, ReembedReport], specs: dict[str, EmbedderSpec], command: Invocation) -> None:
     print_table(
         ("workspace", "from", "to", "numbers", "embedded", "left to workers", "old removed"),
         [
@@ -242,13 +243,26 @@ def _show(reports: dict[str, ReembedReport], command: Invocation) -> None:
         empty="there are no workspaces yet",
     )
     configured = command.runtime.embedder
-    others = sorted(
-        {r.new for r in reports.values() if configured is None or not _is_revision(r.new, configured.model)}
-    )
-    if others:
-        say(
-            f"New workspaces still use the model in the settings: set embedding_model to {', '.join(others)} there too."
-        )
+    others = {
+        specs[name]
+        for name, report in reports.items()
+        if configured is None or not _is_revision(report.new, configured.model)
+    }
+    for changes in sorted(filter(None, (_changed_settings(spec, embedder_spec(command.settings)) for spec in others))):
+        say(f"New workspaces still use the model in the settings: {changes} there too.")
+
+
+def _changed_settings(spec: EmbedderSpec, settings: EmbedderSpec) -> str:
+    """Return how to select an embedder by the settings: which of them to change, and to what."""
+    selected: dict[str, tuple[str, str]] = {"embedding_provider": (spec.provider, settings.provider)}
+    if spec.provider != "hash":
+        selected["embedding_model"] = (spec.model, settings.model)
+    if spec.provider == "openai":
+        selected["embedding_base_url"] = (spec.base_url or "", settings.base_url or "")
+    changes = [f"set {name} to {value}" for name, (value, present) in selected.items() if value != present]
+    if spec.dimension != settings.dimension and (spec.provider == "openai" or settings.dimension is not None):
+        changes.append(f"set embedding_dimension to {spec.dimension or 'none'}")
+    return " and ".join(changes)
 
 
 def _is_revision(name: str, model: str) -> bool:

@@ -127,7 +127,7 @@ class StatusReader:
             if content is None:
                 found.unread += 1
                 continue
-            found.lines.append(_line(name, stamp, content, now))
+            found.lines.append(self._line(name, stamp, content, now))
             found.times.append(content.scheduling)
         self._seen = {name: self._seen[name] for name in (*names, ACCOUNT_STORE) if name in self._seen}
         return found
@@ -143,7 +143,7 @@ class StatusReader:
         except ReverieError as error:
             errors["account"] = str(error)
             return empty
-        return _line(ACCOUNT_STORE, stamp, content, now) if content else empty
+        return self._line(ACCOUNT_STORE, stamp, content, now) if content else empty
 
     def _peek(self, name: str, stamp: FileStamp, now: int, deadline: float) -> StoreCounts | None:
         """Return the content of a store that the status shows, or None after the deadline."""
@@ -156,6 +156,18 @@ class StatusReader:
         if stamp.is_settled(now):
             self._seen[name] = (stamp, content)
         return content
+
+    def _line(self, name: str, stamp: FileStamp, content: StoreCounts, now: int) -> WorkspaceStatus:
+        stages: dict[str, StageStatus] = {stage: _stage(backlog, now) for stage, backlog in content.backlogs.items()}
+        if self._embedder is None:  # no chunk waits for what is switched off
+            stages["embed"] = StageStatus()
+        return WorkspaceStatus(
+            name=name,
+            stages=stages,
+            dead_letters=content.dead_letters,
+            memories=content.memories,
+            wal_bytes=stamp.log_size,
+        )
 
     def _jobs(self, errors: dict[str, str]) -> dict[str, JobStatus]:
         try:
@@ -210,16 +222,6 @@ def job_status(run: JobRun) -> JobStatus:
         finished_at=from_micros(run.finished_at) if run.finished_at else None,
         counts=run.counts,
         error=run.error,
-    )
-
-
-def _line(name: str, stamp: FileStamp, content: StoreCounts, now: int) -> WorkspaceStatus:
-    return WorkspaceStatus(
-        name=name,
-        stages={stage: _stage(backlog, now) for stage, backlog in content.backlogs.items()},
-        dead_letters=content.dead_letters,
-        memories=content.memories,
-        wal_bytes=stamp.log_size,
     )
 
 

@@ -23,6 +23,7 @@ from storage.scheduling.records import NewReminder, NewSchedule
 from storage.status import StoreCounts, read_counts
 from support.command_line import CommandLine
 from support.stages import drain, store_inbox
+from worker.heartbeat import _embedder_state
 from worker.job_runs import run_job
 from worker.runtime import Runtime
 
@@ -121,6 +122,31 @@ def test_without_a_broker_the_rest_is_told(runtime: Runtime, make_runtime: Calla
     assert (status.broker, status.queues, status.workers) == ("down", {}, [])
     assert status.stages["chunk"].waiting == 1
     assert status.embedder.state == "none"
+
+
+def test_no_chunk_waits_for_an_embedder_that_is_switched_off(
+    runtime: Runtime, make_runtime: Callable[..., Runtime]
+) -> None:
+    """Given chunks without vectors, then they wait with an embedder, and without one nothing does."""
+    off = make_runtime(embedding_provider="none")
+    say(off, "one")
+    drain(off)
+    assert read(runtime).stages["embed"].waiting == 1
+    status = read(off)
+    assert status.stages["embed"].waiting == 0
+    assert [line.stages["embed"].waiting for line in status.workspaces] == [0]
+
+
+def test_a_worker_that_has_not_loaded_its_model_says_nothing_of_it(make_runtime: Callable[..., Runtime]) -> None:
+    """Given workers of which one has loaded the model, then that one alone says on what it runs."""
+    idle, loaded = (make_runtime(embedding_provider="sentence-transformers") for _ in range(2))
+    for runtime in (idle, loaded):
+        runtime.make_all()
+    assert loaded.embedder is not None
+    loaded.embedder.load()
+    assert _embedder_state(idle) == ""
+    assert " on " in _embedder_state(loaded)
+    assert "auto" not in _embedder_state(loaded)
 
 
 def test_what_cannot_be_used_is_listed_with_its_error(runtime: Runtime) -> None:

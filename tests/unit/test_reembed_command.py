@@ -108,6 +108,24 @@ def test_another_model_is_named_and_what_was_done_is_told(reverie: Reverie, pipe
     assert (again[WORKSPACE]["embedded"], again[WORKSPACE]["new"], again[WORKSPACE]["finished"]) == (0, "mine", True)
 
 
+@pytest.mark.usefixtures("pipe")
+def test_all_settings_that_differ_are_advised(reverie: Reverie) -> None:
+    """Given another provider, then the advice names it, and no model where the provider has none to choose."""
+    ended = reverie("--provider", "model2vec", "--model", "mine")
+    assert "set embedding_provider to model2vec and set embedding_model to mine there too" in ended.out
+    default = EmbedderSpec(provider="sentence-transformers", model="all-MiniLM-L6-v2", dimension=384)
+    hashing = EmbedderSpec(provider="hash", model="all-MiniLM-L6-v2")
+    endpoint = EmbedderSpec(provider="openai", model="small", base_url="http://localhost/v1", dimension=64)
+    assert (
+        command._changed_settings(hashing, default)
+        == "set embedding_provider to hash and set embedding_dimension to none"
+    )
+    assert command._changed_settings(endpoint, hashing) == (
+        "set embedding_provider to openai and set embedding_model to small"
+        " and set embedding_base_url to http://localhost/v1 and set embedding_dimension to 64"
+    )
+
+
 def test_without_a_model_the_one_that_the_workspace_has_is_embedded_anew(reverie: Reverie, pipe: Pipeline) -> None:
     """Given no options, then every chunk is embedded once more, with the workspace's model and not the settings'."""
     assert json.loads(reverie("--json").out)[WORKSPACE]["new"] == "hash-64@2"
