@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -42,7 +42,7 @@ class PlayedChild(Child):
     def pid(self) -> int | None:
         return 1 if self.alive else None
 
-    def start(self) -> int:
+    def start(self, private_descriptors: Sequence[int] = ()) -> int:
         self.alive, self.restart_due = True, None
         return 1
 
