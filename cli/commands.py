@@ -89,16 +89,15 @@ class LazyGroup(typer.core.TyperGroup):
         del ctx
         if cmd_name not in COMMANDS:
             return None
-        if cmd_name not in self.commands:
-            import_command(cmd_name)
-            from cli.application import application
-
-            built: Any = typer.main.get_command(application)
-            self.commands[cmd_name] = built.commands[cmd_name]
+        import_command(cmd_name)
+        from cli.application import application
         from cli.common_options import add_common_options
 
-        add_common_options(self.commands[cmd_name])
-        return self.commands[cmd_name]
+        # Built anew: another module may have imported one of a group's modules before, but not the others.
+        built: Any = typer.main.get_command(application)
+        command = built.commands[cmd_name]
+        add_common_options(command)
+        return command
 
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         """Return the command that the arguments name. Raises the usage error for an unknown one, with the nearest."""

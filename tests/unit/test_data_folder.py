@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from cli.target import Target
 from reverie.errors import Conflict
 from support.command_line import CommandLine
 from worker.data_folder import find_data_folder, registered, running_stacks
@@ -83,6 +84,7 @@ def test_a_command_finds_the_memories_from_another_folder(
     alone = reverie("memory", "list", "--json")
     assert (alone.code, alone.out) == (1, "")
     assert "there is no data folder" in alone.err
+    monkeypatch.setattr(Target, "is_starting", False)  # this stack has no server to wait for
     with hold_data_dir(data), registered(data):
         listed = reverie("memory", "list", "--json")
     assert [memory["content"] for memory in listed.json] == ["Kate takes oat milk"]
