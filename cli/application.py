@@ -2,29 +2,36 @@
 
 from __future__ import annotations
 
+import os
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, Final, TypeVar
 
 import typer
 
 from cli.commands import LazyGroup
 from cli.sending import Sender
 from cli.target import Target
-from reverie import __version__
+from reverie import __version__, contract
 from reverie.calls import Call
 from reverie.checks import check_agent, check_workspace
 from reverie.errors import NotFound
+from reverie.sessions.calls import ListAgents
 
 if TYPE_CHECKING:
     from memory.memories.agent_memories import AgentMemories
+    from reverie.sessions.workspace_types import AgentSummary
     from storage.stores import Store
     from worker.runtime import Runtime
     from worker.settings import Settings
 
 _A = TypeVar("_A")
+
+_AGENTS_SHOWN: Final = 5
+# The flags that override settings.
+_SETTINGS: Final = ("data", "workspace", "broker", "host", "port")
 
 application = typer.Typer(
     cls=LazyGroup,
@@ -41,17 +48,13 @@ class Invocation:
     """One run of the command line: its flags, and what follows from them, made on first use."""
 
     flags: dict[str, Any]
-    agent_name: str
     # A command that starts a stack must not take the data folder of a stack that already runs elsewhere.
     starts_stack: bool = False
     _closing: ExitStack = field(default_factory=ExitStack)
 
     def override(self, name: str, value: str) -> None:
         """Set a flag that was given after the command."""
-        if name == "agent":
-            self.agent_name = value
-        else:
-            self.flags[name] = value
+        self.flags[name] = value
 
     @cached_property
     def target(self) -> Target:
@@ -67,14 +70,15 @@ class Invocation:
         from worker.settings import load_settings
 
         folder = self.target.data
-        settings = load_settings(**self.flags if folder is None else {**self.flags, "data": folder})
+        flags = {name: self.flags.get(name) for name in _SETTINGS}
+        settings = load_settings(**flags if folder is None else {**flags, "data": folder})
         check_workspace(settings.workspace)
         return settings
 
     @cached_property
     def agent(self) -> str:
         """The agent that the command works on."""
-        return check_agent(self.agent_name)
+        return check_agent(self.flags.get("agent") or os.environ.get("REVERIE_AGENT") or contract.DEFAULT_AGENT)
 
     @property
     def workspace(self) -> str:
@@ -93,6 +97,10 @@ class Invocation:
         Raises what the server raises, `NotFound` where there is no data folder, and `Unavailable`.
         """
         return self._sender.send(call)
+
+    def answer(self, call: Call[_A]) -> _A:
+        """Answer a call in this process, on the data folder, also where a server runs. Raises as `send`."""
+        return self._sender.answer(call)
 
     @cached_property
     def runtime(self) -> Runtime:
@@ -143,7 +151,17 @@ class Invocation:
 
     def none_of(self, names: str) -> str:
         """Return the text shown for an empty list."""
-        return f"Agent {self.agent} has no such {names} in workspace {self.workspace}."
+        text = f"Agent {self.agent} has no such {names} in workspace {self.workspace}."
+        others = [one for one in self.send(ListAgents(limit=_AGENTS_SHOWN + 1)).agents if one.name != self.agent]
+        if others:
+            text += " Others have: " + ", ".join(map(_of_agent, others[:_AGENTS_SHOWN])) + " (--agent NAME)."
+        return text
+
+
+def _of_agent(agent: AgentSummary) -> str:
+    memories = "1 memory" if agent.memories == 1 else f"{agent.memories:,} memories"
+    sessions = "1 session" if agent.sessions == 1 else f"{agent.sessions:,} sessions"
+    return f"{agent.name} has {sessions} and {memories}"
 
 
 def _show_version(requested: bool) -> None:
@@ -163,7 +181,7 @@ def _common(
         ),
     ] = None,
     workspace: Annotated[str | None, typer.Option(help="The workspace.", show_default="default")] = None,
-    agent: Annotated[str, typer.Option(help="The agent.", envvar="REVERIE_AGENT")] = "default",
+    agent: Annotated[str | None, typer.Option(help="The agent, or REVERIE_AGENT.", show_default="default")] = None,
     broker: Annotated[str | None, typer.Option(help="The URL of a broker. Default: the embedded one.")] = None,
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Print the version.")
@@ -171,7 +189,7 @@ def _common(
 ) -> None:
     """A memory pipeline for AI agents."""
     del version  # handled by its callback
-    current = Invocation({"data": data, "workspace": workspace, "broker": broker}, agent)
+    current = Invocation({"data": data, "workspace": workspace, "agent": agent, "broker": broker})
     context.obj = current
     context.call_on_close(current.close)
 

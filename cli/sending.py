@@ -52,11 +52,15 @@ class Sender:
         writes = route_of(type(call)).method != "GET" and not isinstance(call, _READS)
         # Only a folder that the user has named is created, and only by a command that writes.
         data = self._target.named_data if writes and self._target.named_data else self._target.existing_data()
-        response = self._in_process.send(call, agent=self._agent, workspace=self._target.workspace)
+        response = self.answer(call)
         if writes and not isinstance(response, Deleted) and not self._noted:
             note(f"reverie: no Reverie runs on {data}: its files are changed, and indexed once one runs (`reverie up`)")
             self._noted = True
         return response
+
+    def answer(self, call: Call[_A]) -> _A:
+        """Answer a call in this process, also where a server runs. Raises what the server raises."""
+        return self._in_process.send(call, agent=self._agent, workspace=self._target.workspace)
 
     def close(self) -> None:
         """Close the connections and files."""

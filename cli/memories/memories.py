@@ -23,6 +23,7 @@ from cli.output import (
     shortened,
     when,
 )
+from cli.upkeep.jobs import run_job
 from reverie.memories.calls import (
     Forget,
     GetMemory,
@@ -33,6 +34,7 @@ from reverie.memories.calls import (
     UpdateMemory,
 )
 from reverie.memories.types import Memory
+from reverie.upkeep.calls import RunJob
 
 memory = typer.Typer(help="List, search and change what an agent knows.", no_args_is_help=True)
 application.add_typer(memory, name="memory")
@@ -129,11 +131,13 @@ def collect_garbage(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Delete memories that have expired, decayed or exceed max_entries; `reverie curation undo` restores them."""
-    # The jobs import most of Reverie; no other command of this group does.
-    from cli.upkeep.jobs import run
+    """Delete memories of the agent that have expired, decayed or exceed max_entries.
 
-    run(context, "prune-decayed", dry_run=dry_run, as_json=as_json)
+    `reverie curation undo` restores them; `reverie run prune-decayed` does it for all agents.
+    """
+    command = invocation(context)
+    call = RunJob(job="prune-decayed", dry_run=dry_run, agent=command.agent, workspace=command.workspace)
+    run_job(command, call, as_json=as_json)
 
 
 def _print_memories(memories: list[Memory], as_json: bool, *, empty: str) -> None:

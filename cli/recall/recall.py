@@ -32,6 +32,8 @@ def _print_recall(response: RecallResponse) -> None:
         say(f"{place}. {when(memory.created_at)}  {who}: {shortened(memory.excerpt or memory.text, 200)}")
         for turn in memory.after:
             say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
+        place_of = f" in session {memory.session}" if memory.session else ""
+        say(f"     {memory.kind} {memory.id}{place_of}")
         if memory.explanation is not None:
             say(f"     {_explained(memory.explanation)}")
     if not response.results:

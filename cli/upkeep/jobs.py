@@ -1,87 +1,78 @@
-"""`reverie run`: run a periodic job now, on the data folder."""
+"""`reverie jobs` and `reverie run`: list the periodic jobs, and run one now, on the data folder."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Final
+from typing import Any, Final
 
 import typer
+from msgspec.structs import replace
 
-from cli.application import application, invocation
+from cli.application import Invocation, application, invocation
+from cli.options import takes
 from cli.output import (
     AsJson,
     encoded,
+    note,
     print_json,
+    print_list,
     print_table,
     say,
+    when,
 )
-from memory.jobs import LEASE_SECONDS
-from reverie import contract
-from reverie.errors import Rejected
+from reverie.upkeep.calls import ListJobs, RunJob
 
-_JOBS = {
-    "recover-inbox": contract.RECOVER_INBOX,
-    "sweep-stages": contract.SWEEP_STAGES,
-    "backfill-embeddings": contract.BACKFILL_EMBEDDINGS,
-    "optimize-store": contract.OPTIMIZE_STORE,
-    "verify-store": contract.VERIFY_STORE,
-    "consolidate-memories": contract.CONSOLIDATE_MEMORIES,
-    "prune-decayed": contract.PRUNE_DECAYED,
-    "consolidate-conversations": contract.CONSOLIDATE_CONVERSATIONS,
-    "summarize-sessions": contract.SUMMARIZE_SESSIONS,
-    "extract-memories": contract.EXTRACT_MEMORIES,
-    "dream-sweep": contract.DREAM_SWEEP,
-    "close-idle-sessions": contract.CLOSE_IDLE_SESSIONS,
-    "apply-retention": contract.APPLY_RETENTION,
-    "run-due-schedules": contract.RUN_DUE_SCHEDULES,
-    "deliver-reminders": contract.DELIVER_REMINDERS,
-}
-_JOBS_WITH_DRY_RUN: Final = frozenset(_JOBS) - {
-    "recover-inbox", "sweep-stages", "backfill-embeddings", "optimize-store", "verify-store", "run-due-schedules",
-    "deliver-reminders",
-}  # fmt: skip
 # The keys of a job's counts under which it reports on each store.
 _BY_STORE: Final = ("stores", "workspaces")
 
 
+@application.command("jobs")
+@takes(ListJobs)
+def list_jobs(context: typer.Context, call: ListJobs, as_json: AsJson = False) -> None:
+    """List the periodic jobs with their last runs; `reverie run` runs one now."""
+    jobs = invocation(context).send(call).jobs
+    print_list(
+        jobs,
+        as_json,
+        ("job", "every", "last run", "dry run", "limited by", "what it does"),
+        (
+            (
+                job.name,
+                f"{job.every_seconds:g} s",
+                when(job.last_run.started_at if job.last_run else None),
+                "yes" if job.dry_run else "-",
+                ", ".join(f"--{limit}" for limit in job.limits) or "-",
+                job.description,
+            )
+            for job in jobs
+        ),
+        empty="",
+    )
+
+
 @application.command()
-def run(
-    context: typer.Context,
-    job: Annotated[str, typer.Argument(help="One of: " + ", ".join(_JOBS) + ".")],
-    dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Show what would be done, without changing anything.")
-    ] = False,
-    as_json: AsJson = False,
-) -> None:
-    """Run a periodic job now, in this process, whether it is due or not."""
-    if job not in _JOBS:
-        raise Rejected(f"no such job: {job}; there are {', '.join(_JOBS)}", field="job")
-    if dry_run and job not in _JOBS_WITH_DRY_RUN:
-        others = ", ".join(sorted(_JOBS_WITH_DRY_RUN))
-        raise Rejected(f"{job} has no dry run; those that have one: {others}", field="dry_run")
+@takes(RunJob, arguments=("job",), leave_out=("agent", "workspace"))
+def run(context: typer.Context, call: RunJob, as_json: AsJson = False) -> None:
+    """Run a periodic job now, in this process: of all agents, unless --agent or --workspace is given."""
     command = invocation(context)
-    from worker.running import pass_on
+    limited = replace(call, agent=command.flags.get("agent"), workspace=command.flags.get("workspace"))
+    run_job(command, limited, as_json=as_json)
 
-    pass_on(command.settings)
-    from worker.app import app
-    from worker.logs import log_to_standard_error
 
-    log_to_standard_error()
-    app.loader.import_default_modules()
-    options = {"dry_run": True} if dry_run else {}
+def run_job(command: Invocation, call: RunJob, *, as_json: bool) -> None:
+    """Run a job in this process, where Ctrl-C ends it, and print its counts."""
     try:
-        counts = dict(app.tasks[_JOBS[job]].body(manual=True, **options))
+        counts = command.answer(call).counts
     except KeyboardInterrupt:
-        typer.echo("reverie: interrupted: finished work is kept, and the next run does the rest", err=True)
+        note("reverie: interrupted: finished work is kept, and the next run does the rest")
         raise typer.Exit(130) from None
     if as_json:
         print_json(counts)
     else:
-        _print_counts(counts, dry_run=dry_run)
+        _print_counts(counts, dry_run=call.dry_run)
     if counts.get("held_elsewhere"):
-        typer.echo(
-            f"reverie: note: another instance of {job} is running there, or was killed within the last"
-            f" {LEASE_SECONDS / 60:g} minutes: run it again later",
-            err=True,
+        note(
+            f"reverie: note: another instance of {call.job} is running there, or was killed within the last"
+            " 2 minutes: run it again later"
         )
 
 

@@ -36,16 +36,11 @@ def resolve_config(
     timeout_seconds: float,
 ) -> ClientConfig:
     """Return the configuration from arguments and, for those left out, the environment. Raises `Rejected`."""
-    agent = agent or os.environ.get("REVERIE_AGENT")
-    if not agent:
-        raise Rejected(
-            "name the agent that the memory belongs to: Reverie(agent=...), or set REVERIE_AGENT", field="agent"
-        )
     url = url or os.environ.get("REVERIE_URL") or None
     if not timeout_seconds > 0:
         raise Rejected(f"timeout_seconds is {timeout_seconds}; it must be more than 0", field="timeout_seconds")
     return ClientConfig(
-        agent=check_agent(agent),
+        agent=check_agent(agent or os.environ.get("REVERIE_AGENT") or contract.DEFAULT_AGENT),
         workspace=check_workspace(workspace or os.environ.get("REVERIE_WORKSPACE") or contract.DEFAULT_WORKSPACE),
         url=_checked_url(url or contract.DEFAULT_URL),
         url_given=url is not None,

@@ -97,6 +97,7 @@ WaitFor = Literal["queued", "stored", "searchable"]
 WAITS: Final[tuple[WaitFor, ...]] = ("queued", "stored", "searchable")
 
 DEFAULT_WORKSPACE: Final = "default"
+DEFAULT_AGENT: Final = "default"
 # The channel of sessions that name none.
 DEFAULT_CHANNEL: Final = "general"
 # The store of the account tier, which is shared by all workspaces; not a valid workspace name.

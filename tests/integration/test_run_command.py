@@ -39,7 +39,7 @@ def test_a_job_that_does_not_exist_is_answered_with_those_that_do(tmp_path: Path
     misspelt = run(tmp_path / "data", "dream-sweeep")
 
     assert misspelt.returncode == 2
-    assert "no such job: dream-sweeep" in misspelt.stderr
+    assert "job is 'dream-sweeep'; it must be one of" in misspelt.stderr
     assert "dream-sweep," in misspelt.stderr
 
 

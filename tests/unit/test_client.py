@@ -65,10 +65,15 @@ def test_arguments_win_over_the_environment(monkeypatch: pytest.MonkeyPatch) -> 
     assert not Reverie().connection.config.url_given
 
 
+def test_without_an_agent_it_is_the_one_of_the_command_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given neither an argument nor the variable, then the agent is the default one, as on the command line."""
+    monkeypatch.delenv("REVERIE_AGENT", raising=False)
+    assert Reverie().agent == "default"
+
+
 @pytest.mark.parametrize(
     ("arguments", "field"),
     [
-        ({}, "agent"),
         ({"agent": " "}, "agent"),
         ({"agent": "a\x00"}, "agent"),
         ({"agent": "a", "workspace": "../x"}, "workspace"),

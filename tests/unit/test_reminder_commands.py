@@ -130,8 +130,16 @@ def test_notifications_are_listed_and_acknowledged(reverie: CommandLine, store: 
         assert (ended.code, ended.err) == (2, "reverie: name notifications, or --all\n")
 
 
-def test_the_job_runs_by_hand(reverie: CommandLine) -> None:
-    """Given no notifier, when the job is run by hand, then there is nothing to do, and no dry run of it."""
+def test_the_job_runs_by_hand(
+    reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given no notifier, when the job is run by hand, then there is nothing to do, and no dry run of it.
+
+    Limited to an agent it is refused, since it would deliver those of all.
+    """
     reverie("reminders", "add", "s", "kate", "m", "--in", "0s")
-    assert reverie("run", "deliver-reminders").code == 0
-    assert "has no dry run" in reverie("run", "deliver-reminders", "--dry-run").err
+    of_all = CommandLine(monkeypatch, capsys, "--data", str(tmp_path / "data"), "--broker", "redis://127.0.0.1:1/0")
+    assert of_all("run", "deliver-reminders").code == 0
+    assert "has no dry run" in of_all("run", "deliver-reminders", "--dry-run").err
+    limited = reverie("run", "deliver-reminders")
+    assert (limited.code, "cannot be limited to an agent" in limited.err) == (2, True)
