@@ -85,6 +85,7 @@ def takes(
         command.__signature__ = inspect.Signature(  # type: ignore[attr-defined]  # read by typer
             [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in (*before, *positional, *optional, *after)]
         )
+        command.takes = {kind: tuple(leave_out) for kind in kinds}  # type: ignore[attr-defined]  # read by a test
         return command
 
     return decorate

@@ -8,11 +8,13 @@ from typing import Annotated
 import typer
 
 from cli.application import application, invocation
-from cli.output import AsJson, print_json, progress_bar, say
+from cli.options import takes
+from cli.output import AsJson, print_json, print_list, progress_bar, say, shortened, when
 from cli.pipeline.ingest import bytes_of, client
 from reverie.errors import Rejected
+from reverie.pipeline.calls import ListFiles
 
-files = typer.Typer(help="Hand over text files.", no_args_is_help=True)
+files = typer.Typer(help="Hand over and list text files.", no_args_is_help=True)
 application.add_typer(files, name="files")
 
 
@@ -48,6 +50,21 @@ def add_files(
         for path_text, reason in failed.items():
             say(f"  {path_text}: {reason}")
     raise typer.Exit(1 if failed else 0)
+
+
+@files.command("list")
+@takes(ListFiles)
+def list_files(context: typer.Context, call: ListFiles, as_json: AsJson = False) -> None:
+    """List the files that were handed over, newest first."""
+    command = invocation(context)
+    listed = command.send(call).files
+    print_list(
+        listed,
+        as_json,
+        ("id", "session", "created", "uri"),
+        ((file.id, shortened(file.session or "-", 30), when(file.created_at), file.source_uri) for file in listed),
+        empty=command.none_of("files"),
+    )
 
 
 def _text_of(path: Path) -> str:

@@ -6,11 +6,15 @@ import importlib
 import inspect
 import pkgutil
 from collections import Counter
+from collections.abc import Iterator
 from typing import Any, get_origin, get_type_hints
 
 import pytest
+import typer.main
 
 import reverie
+from cli.application import application
+from cli.commands import COMMANDS, import_command
 from reverie import AsyncReverie, Reverie
 from reverie.calls import Call, response_type, route_of
 from reverie.client import _Calls
@@ -71,3 +75,76 @@ def test_every_call_is_served_once() -> None:
     assert set(served.values()) == {1}
     routes = Counter(route_of(kind)[:2] for kind in served)
     assert set(routes.values()) == {1}
+
+
+# The calls that a command sends without taking its options from them, and the command.
+SENT_OTHERWISE = {
+    "AcknowledgeNotifications": "notifications acknowledge",
+    "ClearScratchpadKeys": "scratchpads clear",
+    "CountSchedules": "schedules list, which shows the number",
+    "DeleteWorkspace": "db delete",
+    "DropDeadLetter": "dead-letters drop",
+    "ExportMemories": "memory export",
+    "GetFactHistory": "facts get --history",
+    "GetMemoryStats": "memory stats",
+    "GetSession": "sessions show",
+    "GetSessionByRef": "sessions show",
+    "GetStatus": "status",
+    "GetWorkingMemory": "sessions show --working",
+    "ImportMemories": "memory import",
+    "IngestFile": "files add",
+    "IngestMessages": "ingest",
+    "ListChannels": "channels list",
+    "ListScratchpadKeys": "scratchpads show",
+    "ReplayDeadLetter": "dead-letters replay",
+    "Undo": "curation undo",
+}
+# The arguments of a call that are no option of its command, and why.
+NO_OPTION = {
+    "AddSchedule": {"cadence", "executor"},  # the same as --cron, --at, --every, and --webhook, --task
+    "ListMessages": {"offset"},  # the newest are shown
+    "Recall": {"query_embedding"},  # 384 numbers
+    "Remember": {"source_message"},  # set by extraction
+    "RunJob": {"agent", "workspace"},  # the common options
+    "UpdateSchedule": {"cadence", "executor"},
+}
+
+
+def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
+    if hasattr(command, "commands"):
+        for name, inner in command.commands.items():
+            yield from _commands(inner, (*path, name))
+    else:
+        yield " ".join(path), command.callback
+
+
+def _taken() -> dict[type[Call[Any]], set[str]]:
+    """Return the calls whose options commands take, each with the arguments that are left out."""
+    taken: dict[type[Call[Any]], set[str]] = {}
+    for _, callback in _commands(_command_line()):
+        function = callback
+        while function is not None and not hasattr(function, "takes"):
+            function = getattr(function, "__wrapped__", None)
+        for kind, left_out in getattr(function, "takes", {}).items():
+            taken.setdefault(kind, set(left_out)).intersection_update(left_out)
+    return taken
+
+
+def _command_line() -> Any:
+    for name in COMMANDS:
+        import_command(name)
+    return typer.main.get_command(application)
+
+
+def test_every_call_has_a_command() -> None:
+    """Given the declared calls, then a command takes the options of each, or the table names what sends it."""
+    names = {kind.__name__ for kind in _declared()}
+    assert names - {kind.__name__ for kind in _taken()} == set(SENT_OTHERWISE)
+    commands = {path for path, _ in _commands(_command_line())}
+    named = {text.partition(",")[0].partition(" --")[0] for text in SENT_OTHERWISE.values()}
+    assert named - commands == set()
+
+
+def test_a_command_has_the_options_of_its_call() -> None:
+    """Given the commands, then the arguments without an option are those that have a reason."""
+    assert {kind.__name__: left_out for kind, left_out in _taken().items() if left_out} == NO_OPTION
