@@ -8,9 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Final
 
+import numpy as np
+
 from retrieval.filters import allowed_rows
 from retrieval.index.agent_index import IndexSnapshot
-from retrieval.ranking import contextual, plain
+from retrieval.ranking import contextual, plain, relevance
 from retrieval.ranking.fusion import (
     DEFAULT_FTS_WEIGHT,
     DEFAULT_VECTOR_WEIGHT,
@@ -57,11 +59,18 @@ class Candidates:
             texts |= {-chunk_id: text for chunk_id, text in across.items()}
         return texts
 
-    def hit(self, ranked: Fused) -> Hit:
+    def relevances(self, ranked: Sequence[Fused]) -> dict[int, float]:
+        """Return the relevance of each chunk, by chunk id (negative in the account's store)."""
+        own = _relevances(self.query, [item for item in ranked if item.chunk_id > 0], None)
+        if self.account is None:
+            return own
+        return own | _relevances(self.account, [item for item in ranked if item.chunk_id < 0], self._statistics)
+
+    def hit(self, ranked: Fused, relevance: float) -> Hit:
         """Return a chunk as a hit in its store, its score as a share of the best possible score, on [0, 1]."""
         query = self.query if ranked.chunk_id > 0 or self.account is None else self.account
         share = min(1.0, max(0.0, ranked.score / self._possible)) if self._possible > 0 else 0.0
-        return Hit(abs(ranked.chunk_id), share, query.store)
+        return Hit(abs(ranked.chunk_id), share, query.store, relevance)
 
     def _contextual(self, snapshot: IndexSnapshot) -> Ranking:
         scored = _score(self.query, snapshot, None)
@@ -106,6 +115,23 @@ def _score(query: StoreQuery, snapshot: IndexSnapshot, statistics: IndexSnapshot
     prepared = query.prepared
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
     return contextual.score(snapshot, prepared.query, prepared.vector, allowed=allowed, statistics=statistics)
+
+
+def _relevances(query: StoreQuery, items: Sequence[Fused], statistics: IndexSnapshot | None) -> dict[int, float]:
+    """Return the relevance of chunks of one store, by their numbers."""
+    prepared, snapshot = query.prepared, query.snapshot
+    numbers = [item.chunk_id for item in items]
+    if snapshot is None:
+        return {item.chunk_id: _relevance_without_index(item) for item in items}
+    rows = snapshot.rows_of(np.abs(np.asarray(numbers, np.int64)))
+    model = prepared.generation.model if prepared.generation is not None else None
+    estimates = relevance.estimate(snapshot, prepared.query, prepared.vector, model, rows, statistics=statistics)
+    return dict(zip(numbers, estimates.tolist(), strict=True))
+
+
+def _relevance_without_index(item: Fused) -> float:
+    keyword, vector = item.retriever_scores.get("keyword"), item.retriever_scores.get("vector")
+    return relevance.estimate_without_index(vector.score if vector else None, keyword.score if keyword else 0.0)
 
 
 def _keyword_hits(query: StoreQuery, depth: int, statistics: IndexSnapshot | None) -> list[Hit]:

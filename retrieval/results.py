@@ -7,14 +7,23 @@ the first five results (docs/recall.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from retrieval.candidates import Candidates
 from retrieval.ranking.fusion import Fused
 from reverie.clock import from_micros
 from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.recall.records import ChunkSource, Hit, NeighbourMessage
+
+# Chunks that are looked at for results that reach a floor, at least.
+_DEPTH_WITH_FLOOR: Final = 100
+_DIGITS: Final = 3
+# A relevance is never rounded to 0: nothing is certain not to fit.
+_MIN_RELEVANCE: Final = 0.001
+
+_Key = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,41 +35,82 @@ class FoundResult:
     folded: dict[str, Hit] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """A ranked chunk with its text, the key of its result, and its hit; folded: its result is its source message."""
+
+    item: Fused
+    text: ChunkSource
+    key: _Key
+    is_folded: bool
+    hit: Hit
+
+
 def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
-    """Return the results of a request, best first, without what has expired by `now` (microseconds)."""
+    """Return the results of a request, best first, without what has expired by `now` (microseconds).
+
+    With a `min_score`, results below it are left out, and only the best chunks are looked at: what ranks lower than
+    `_DEPTH_WITH_FLOOR` others hardly ever fits better than they do.
+    """
     request = candidates.request
-    results: dict[tuple[str, str], FoundResult] = {}
-    folded: list[tuple[tuple[str, str], str, Hit]] = []
+    results: dict[_Key, FoundResult] = {}
+    folded: list[_Found] = []
     read: set[int] = set()
     count = 2 * request.limit  # several chunks may belong to one result
+    if request.min_score is not None:
+        count = max(_DEPTH_WITH_FLOOR, 2 * count)
     while len(results) < request.limit:
         ranked = candidates.best(count)
         # Not a slice: plain scores are normalised over the hits read, so reading more may change the order.
         batch = [item for item in ranked if item.chunk_id not in read]
-        texts = {
-            number: text
-            for number, text in candidates.texts([item.chunk_id for item in batch]).items()
-            if text.expires_at is None or text.expires_at > now
-        }
-        sources = _source_messages(candidates, texts.values())
-        for item in batch:
-            text = texts.get(item.chunk_id)
-            if text is None:
+        for found in _found(candidates, batch, now):
+            if found.hit.relevance < (request.min_score or 0.0):
                 continue
-            shown = sources.get(text.source_message or "", text)
-            key = (shown.kind, shown.id)
-            if shown is not text:
-                folded.append((key, text.id, candidates.hit(item)))
-            elif key not in results and len(results) < request.limit:
-                results[key] = FoundResult(_result(candidates, item, text), candidates.hit(item))
-        if len(ranked) < count:
+            if found.is_folded:
+                folded.append(found)
+            elif found.key not in results and len(results) < request.limit:
+                results[found.key] = FoundResult(_result(candidates, found), found.hit)
+        if len(ranked) < count or request.min_score is not None:
             break
         read |= {item.chunk_id for item in batch}
         count *= 4
-    for key, memory, hit in folded:
-        if key in results:
-            results[key].folded.setdefault(memory, hit)
+    for found in folded:
+        if found.key in results:
+            results[found.key].folded.setdefault(found.text.id, found.hit)
     return list(results.values())
+
+
+def _found(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Found]:
+    """Return the unexpired chunks of a batch, each with the key of its result.
+
+    A message is as relevant as the memory made from it, if that is the more relevant one.
+    """
+    texts = {
+        number: text
+        for number, text in candidates.texts([item.chunk_id for item in batch]).items()
+        if text.expires_at is None or text.expires_at > now
+    }
+    sources = _source_messages(candidates, texts.values())
+    batch = [item for item in batch if item.chunk_id in texts]
+    relevances = candidates.relevances(batch)
+    shown = {
+        item.chunk_id: sources.get(texts[item.chunk_id].source_message or "", texts[item.chunk_id]) for item in batch
+    }
+    of_memories: dict[_Key, float] = {}
+    for item in batch:
+        if shown[item.chunk_id] is not texts[item.chunk_id]:
+            key = _key(shown[item.chunk_id])
+            of_memories[key] = max(of_memories.get(key, 0.0), relevances[item.chunk_id])
+    found = []
+    for item in batch:
+        text, source = texts[item.chunk_id], shown[item.chunk_id]
+        relevance = max(relevances[item.chunk_id], of_memories.get(_key(text), 0.0))
+        found.append(_Found(item, text, _key(source), source is not text, candidates.hit(item, relevance)))
+    return found
+
+
+def _key(source: ChunkSource) -> _Key:
+    return source.kind, source.id
 
 
 def _source_messages(candidates: Candidates, texts: Iterable[ChunkSource]) -> dict[str, ChunkSource]:
@@ -77,8 +127,8 @@ def _source_messages(candidates: Candidates, texts: Iterable[ChunkSource]) -> di
     return {message: messages[chunk_id] for message, chunk_id in chunks.items() if chunk_id in messages}
 
 
-def _result(candidates: Candidates, item: Fused, text: ChunkSource) -> RecallResult:
-    request = candidates.request
+def _result(candidates: Candidates, found: _Found) -> RecallResult:
+    request, item, text = candidates.request, found.item, found.text
     before: list[NeighbourMessage] = []
     after: list[NeighbourMessage] = []
     if request.neighbours and text.kind == "message" and text.session is not None:
@@ -93,6 +143,7 @@ def _result(candidates: Candidates, item: Fused, text: ChunkSource) -> RecallRes
         kind="memory" if text.kind == "memory" else "file" if text.kind == "file" else "message",
         text=text.text,
         created_at=from_micros(text.created_at),
+        relevance=max(_MIN_RELEVANCE, round(found.hit.relevance, _DIGITS)),
         session=text.session,
         role=text.role,
         name=text.name,

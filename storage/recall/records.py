@@ -12,12 +12,14 @@ from storage.memories.records import Tier
 class Hit:
     """One chunk found by a retriever. A higher score is a better match.
 
-    In a recall over two stores, `store` names the one that the chunk is in.
+    In a recall over two stores, `store` names the one that the chunk is in. `relevance` is the estimated probability
+    that the chunk fits the query.
     """
 
     chunk_id: int
     score: float
     store: str = ""
+    relevance: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

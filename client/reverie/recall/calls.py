@@ -23,6 +23,9 @@ Kind = Literal["message", "file", "memory"]
 
 Results = Annotated[int, Meta(ge=1, le=MAX_RESULTS, description="The maximum number of results.")]
 SearchMode = Annotated[Mode, Meta(description="Search by words, by meaning, or by both.")]
+MinScore = Annotated[
+    Share, Meta(description="Leave out results with a relevance below this; by default nothing is left out.")
+]
 TokenBudget = Annotated[Count, Meta(description="The maximum number of tokens; by default the server's setting.")]
 
 
@@ -33,7 +36,8 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     "message", "file" and "memory". `scope` widens a recall from a session: "channel" to the session's channel,
     "workspace" to the whole workspace, "account" to memories of the account tier as well, which is the default without
     a session. `fusion` "contextual" also scores the messages around a message; "weighted" and "rrf" fuse plain BM25 and
-    cosine similarity. The two weights sum to 1; give one of them. Scores are returned only with `explain`.
+    cosine similarity. The two weights sum to 1; give one of them. Scores are returned only with `explain`. With
+    `min_score`, results whose relevance is below it are left out: nothing is returned if nothing fits.
 
     Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
     """
@@ -56,6 +60,7 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     fts_weight: Annotated[
         Share | None, Meta(description="The weight of keyword search, from 0 to 1; vector search has the rest.")
     ] = None
+    min_score: MinScore | None = None
     neighbours: Annotated[
         int, Meta(ge=0, le=10, description="The number of messages to return before and after each result.")
     ] = 0

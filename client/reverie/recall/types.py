@@ -44,14 +44,15 @@ class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One result of a recall.
 
-    `explanation` is present with `explain` only. `before` and `after` are its neighbours in the session, oldest first,
-    when `neighbours` were requested. A memory has a `tier`, and a `source_message` if it was extracted from one.
+    `relevance` is the estimated probability that it fits the query: of results with 0.5, about half do. `explanation`
+    is present with `explain` only. `before` and `after` are its neighbours in the session, oldest first, when `neighbours` were requested. A memory has a `tier`, and a `source_message` if it was extracted from one.
     """
 
     id: str
     kind: Literal["message", "file", "memory"]
     text: str
     created_at: datetime
+    relevance: float = 0.0
     session: str | None = None
     role: str | None = None
     name: str | None = None

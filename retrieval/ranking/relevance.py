@@ -1,0 +1,143 @@
+"""Estimates the relevance of a chunk: the probability that it fits the query.
+
+A ranking only compares chunks: its best one is the best even if nothing fits. The relevance is computed from evidence
+that has the same scale for every query and store:
+
+    cosine   to the query, on the scale of the default model
+    words    sqrt(share * amount / (amount + 2)): `share` is the share of the query's word weights (IDF) that the chunk
+             contains, `amount` the weights that it contains in units of a word that nothing else contains
+    other    1 if the query names a speaker and somebody else said the chunk
+
+    relevance = 1 / (1 + exp(-(a + b * cosine + c * words - d * other)))
+
+The coefficients were fitted once, to all development sets at once; docs/recall.md has the reliability of the result.
+Chunks or queries without a vector are estimated from the words alone, by coefficients of their own.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Final, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from adapters.embedders.base import DEFAULT_MODEL
+from adapters.embedders.hashing import HashEmbedder
+from retrieval.index.agent_index import IndexSnapshot
+from retrieval.index.codes import Floats, Rows
+from retrieval.ranking.lexical import MAX_WORDS
+from retrieval.ranking.names import ParsedQuery
+from storage.recall.words import hash_of
+
+
+class _Coefficients(NamedTuple):
+    base: float
+    cosine: float
+    words: float
+    other_speaker: float
+
+
+_WITH_VECTOR: Final = _Coefficients(-4.67, 4.94, 3.19, 2.33)
+_WORDS_ONLY: Final = _Coefficients(-3.62, 0.0, 6.0, 2.33)
+# Rare words found after which more words add little.
+_HALF_AMOUNT: Final = 2.0
+# Vectors of this embedder have no meaning: chunks are estimated as if there were none.
+_WITHOUT_MEANING: Final = frozenset({HashEmbedder.model})
+# About what one rare word adds to a BM25 score in an index large enough to be still in the making (ln 100,000).
+_BM25_OF_A_RARE_WORD: Final = 12.0
+# Mean and standard deviation of the default model's cosines between a query and the chunks of a store. Cosines of other
+# models are moved to this scale: some models give unrelated texts a cosine of 0.7.
+_MEAN_COSINE: Final = 0.1
+_COSINE_DEVIATION: Final = 0.1
+# Rows whose cosines are compared for that, and how many rows the default model's values count for.
+_SAMPLED_ROWS: Final = 512
+_PRIOR_ROWS: Final = 20
+
+
+def estimate(
+    snapshot: IndexSnapshot,
+    query: ParsedQuery,
+    vector: Floats | None,
+    model: str | None,
+    rows: Rows,
+    *,
+    statistics: IndexSnapshot | None = None,
+) -> Floats:
+    """Return the relevance of these rows, on (0, 1). `vector` is the embedding of `query.text` by `model`.
+
+    Words are counted in `statistics`, by default the snapshot itself. The result does not depend on the other rows.
+    """
+    words = _words_found(snapshot, query, rows, statistics or snapshot)
+    other = _said_by_others(snapshot, query, rows) if statistics is None else np.zeros(len(rows), np.bool_)
+    relevance = _logistic(_WORDS_ONLY, np.zeros(len(rows)), words, other)
+    if vector is not None and snapshot.codes is not None and model not in _WITHOUT_MEANING:
+        cosines = _default_scale(snapshot, vector, model, snapshot.codes.cosines(vector, rows))
+        embedded = snapshot.embedded[rows]
+        relevance = np.where(embedded, _logistic(_WITH_VECTOR, cosines, words, other), relevance)
+    return relevance.astype(np.float32)
+
+
+def estimate_without_index(cosine: float | None, bm25: float) -> float:
+    """Return the relevance of a chunk found while there is no index in memory, by its cosine and its BM25 score.
+
+    BM25 stands for the weights found: without the index, those of the words that are missing are unknown.
+    """
+    amount = bm25 / _BM25_OF_A_RARE_WORD
+    words = np.asarray(amount / (amount + _HALF_AMOUNT))
+    coefficients = _WORDS_ONLY if cosine is None else _WITH_VECTOR
+    return float(_logistic(coefficients, np.asarray(cosine or 0.0), words, np.asarray(False)))
+
+
+def _words_found(snapshot: IndexSnapshot, query: ParsedQuery, rows: Rows, statistics: IndexSnapshot) -> Floats:
+    """Return the evidence of the words for each row, on [0, 1)."""
+    found, total = np.zeros(len(rows)), 0.0
+    for word in list(dict.fromkeys(map(hash_of, query.words)))[:MAX_WORDS]:
+        containing = snapshot.rows_with(word)[0]
+        counted = containing if statistics is snapshot else statistics.rows_with(word)[0]
+        weight = _weight(statistics.documents_among(counted), statistics.documents)
+        total += weight
+        if len(containing):
+            places = np.minimum(np.searchsorted(containing, rows), len(containing) - 1)
+            found += weight * (containing[places] == rows)
+    amount = found / _weight(0, statistics.documents)
+    evidence: Floats = np.sqrt(found / max(total, 1e-9) * amount / (amount + _HALF_AMOUNT)).astype(np.float32)
+    return evidence
+
+
+def _weight(documents_with: int, documents: int) -> float:
+    """Return the IDF of a word, above 0 even for a word in every document."""
+    return math.log1p((documents - documents_with + 0.5) / (documents_with + 0.5))
+
+
+def _said_by_others(snapshot: IndexSnapshot, query: ParsedQuery, rows: Rows) -> NDArray[np.bool_]:
+    """Mark the rows said by somebody whom a query that names speakers does not name."""
+    speakers = snapshot.speakers[rows]
+    return (speakers >= 0) & ~np.isin(speakers, list(query.named)) if query.named else np.zeros(len(rows), np.bool_)
+
+
+def _default_scale(snapshot: IndexSnapshot, vector: Floats, model: str | None, cosines: Floats) -> Floats:
+    """Return cosines on the scale of the default model, by how this query's cosines to a sample are distributed."""
+    if model == DEFAULT_MODEL or snapshot.codes is None:
+        return cosines
+    step = max(1, len(snapshot.order) // _SAMPLED_ROWS)
+    rows = snapshot.order[::step].astype(np.int64)
+    sample = snapshot.codes.cosines(vector, rows[snapshot.embedded[rows]]).astype(np.float64)
+    count = len(sample) + _PRIOR_ROWS
+    mean = (sample.sum() + _PRIOR_ROWS * _MEAN_COSINE) / count
+    variance = (((sample - mean) ** 2).sum() + _PRIOR_ROWS * _COSINE_DEVIATION**2) / count
+    moved: Floats = (_MEAN_COSINE + _COSINE_DEVIATION / math.sqrt(variance) * (cosines - mean)).astype(np.float32)
+    return moved
+
+
+def _logistic(
+    coefficients: _Coefficients, cosines: NDArray[np.floating], words: NDArray[np.floating], other: NDArray[np.bool_]
+) -> NDArray[np.float64]:
+    exponent = (
+        coefficients.base
+        + coefficients.cosine * cosines
+        + coefficients.words * words
+        - coefficients.other_speaker * other
+    )
+    result: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-np.asarray(exponent, np.float64)))
+    return result
