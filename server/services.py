@@ -61,12 +61,18 @@ class Services:
         return outcome.response
 
     def record_recall(self, caller: Caller, query: str, hits: Sequence[Hit]) -> None:
-        """Record the hits of a recall, each in its own store. Takes microseconds: a worker writes them later."""
-        if not hits or not self.runtime.settings.recall_events:
+        """Record the hits of a recall that fit its query, each in its own store.
+
+        What a recall returns although it does not fit was not found by it: it must neither last longer nor be promoted.
+        Takes microseconds: a worker writes them later.
+        """
+        settings = self.runtime.settings
+        fitting = [hit for hit in hits if hit.relevance >= settings.recall_event_min_score]
+        if not fitting or not settings.recall_events:
             return
         recall, at = new_id(), self.runtime.now()
         for store in (caller.workspace, ACCOUNT_STORE):
-            found = [(hit.chunk_id, hit.score) for hit in hits if hit.store == store]
+            found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
             if found:
                 self.runtime.recall_buffer.note(store, caller.agent, query, found, recall=recall, at=at)
 

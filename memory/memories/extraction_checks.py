@@ -24,11 +24,11 @@ from memory.memories.findings import Finding
 from memory.memories.patterns.requests import says_everywhere
 from memory.memories.patterns.sentences import without_foreign
 from memory.memories.secrets import looks_secret, repeats_secret_of
-from memory.memories.stop_words import STOP_WORDS
 from reverie.clock import to_micros
 from reverie.contract import MAX_TAG_CHARACTERS
 from storage.memories.extraction import SourceMessage
 from storage.memories.records import MemoryKind, Tier
+from storage.recall.stop_words import STOP_WORDS
 from storage.recall.words import hash_of, words_of
 
 MAX_CONTENT_CHARACTERS: Final = 500

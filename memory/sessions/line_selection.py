@@ -18,8 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.tokens import TokenCounter, truncate
-from memory.memories.stop_words import STOP_WORDS
 from memory.sessions.passages import Passage
+from storage.recall.stop_words import STOP_WORDS
 from storage.recall.words import hash_of, words_of
 from storage.sessions.summary_text import Line
 

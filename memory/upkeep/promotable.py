@@ -15,11 +15,15 @@ from memory.memories.secrets import announces_secret, asks_for_secret, looks_sec
 from memory.pipeline.questions import is_only_questions
 from storage.memories.records import MemoryRecord
 from storage.pipeline.records import MessageRecord
+from storage.recall.stop_words import FILLER_WORDS
+from storage.recall.words import words_of
 
-Refusal = Literal["command", "question", "secret", "tool_output", "too_long"]
+Refusal = Literal["command", "filler", "question", "secret", "tool_output", "too_long"]
 
 # Longer texts are documents, too long for MEMORY.md and for a prompt.
 MAX_CHARACTERS: Final = 20_000
+# Fillers are short; a longer text need not be read.
+_MAX_FILLER: Final = 200
 _TOOL_ROLES: Final = frozenset({"tool", "system"})
 # White space, zero-width characters and quotation marks that may precede a command.
 _COMMAND_PREFIX: Final = " \t\r\n\f\v`'\"\u200b\u200c\u200d\u2060\ufeff\xa0"
@@ -72,7 +76,17 @@ def refuse_message(message: MessageRecord, preceding_text: str) -> Refusal | Non
     if message.role in _TOOL_ROLES or message.tool_call_id or message.tool_name or message.tool_calls:
         return "tool_output"
     # A question is recalled by similar questions, but answers none of them.
-    return "question" if is_only_questions(message.content) else refuse_text(message.content)
+    if is_only_questions(message.content):
+        return "question"
+    return "filler" if is_filler(message.content) else refuse_text(message.content)
+
+
+def is_filler(text: str) -> bool:
+    """Return whether a text only acknowledges another one, as "Noted." or "OK, thanks" do.
+
+    It is recalled together with the question that it answers, and is worth nothing without it.
+    """
+    return len(text) <= _MAX_FILLER and FILLER_WORDS.issuperset(words_of(text.replace("\u2019", "'")))
 
 
 def refuse_text(text: str) -> Refusal | None:

@@ -99,7 +99,10 @@ def write(
         tokens=draft.tokens,
         messages=chronological([item.message for item in draft.items if item.message is not None]),
         memories=[_memory(item.text, candidate) for item, candidate in zip(shown, candidates, strict=True)],
-        hits=[Hit(candidate.chunk_id, candidate.score, candidate.store) for candidate in candidates],
+        hits=[
+            Hit(candidate.chunk_id, candidate.score, candidate.store, candidate.result.relevance)
+            for candidate in candidates
+        ],
         query=selection.query,
         left_out=_left_out(items, draft.items, draft.shortened, refined),
         degraded="; ".join(part for part in (selection.degraded, why) if part),
@@ -141,7 +144,7 @@ def _draft(selection: Selection, items: Sequence[Item], counter: TokenCounter, r
 def _frame(selection: Selection, counter: TokenCounter, room: int) -> Frame:
     summary = last_lines(selection.summary, room // _SUMMARY_SHARE, counter)
     last_at = selection.conversation.recent[-1].created_at if selection.conversation.recent else 0
-    return Frame(selection.session, selection.channel, summary, last_at)
+    return Frame(selection.session, selection.channel, summary, last_at, selection.nothing_fits)
 
 
 def _without_quotes(frame: Frame, summary: str, shown: Sequence[Item], counter: TokenCounter) -> Frame:

@@ -33,6 +33,7 @@ NOTE: Final = (
 )
 _SUMMARY: Final = "\n## Summary of what was said before\n\n"
 _REMEMBERED: Final = "\n## Remembered\n"
+_NOTHING_FITS: Final = "\nNothing else that is stored fits the query.\n"
 _TIER_HEADINGS: Final[dict[Tier, str]] = {
     "conversation": "\n### From this conversation\n\n",
     "channel": "\n### From this channel\n\n",
@@ -83,12 +84,16 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The part before the items: the facts of the session and its summary, either may be missing."""
+    """The part before the items: the facts of the session and its summary, either may be missing.
+
+    With `nothing_fits` it says that nothing was recalled for the query.
+    """
 
     session: SessionRecord | None = None
     channel: str | None = None
     summary: str = ""
     last_at: int = 0
+    nothing_fits: bool = False
 
 
 def turn(kind: Kind, message: MessageRecord, *, flagged: bool) -> Item:
@@ -155,6 +160,8 @@ def preamble(frame: Frame) -> str:
         parts += ["\n## This session\n\n", *_facts(frame.session, frame)]
     if frame.summary:
         parts += [_SUMMARY, quoted(frame.summary)]
+    if frame.nothing_fits:
+        parts += [_REMEMBERED, _NOTHING_FITS]
     return "".join(parts)
 
 

@@ -48,7 +48,8 @@ class ContextRequest:
     """The session that a context is for, and how much goes into it.
 
     Without a `query` the newest user message is the query. `channel` replaces the session's own. `rates` are the decay
-    rates of each tier per hour; `now` is in microseconds.
+    rates of each tier per hour; `now` is in microseconds. What is recalled with a relevance below `min_score` is left
+    out.
     """
 
     agent: str
@@ -60,11 +61,15 @@ class ContextRequest:
     max_memories: int
     rates: Mapping[Tier, float]
     now: int
+    min_score: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was selected: the session, its summary and turns, and memories, best first."""
+    """What was selected: the session, its summary and turns, and memories, best first.
+
+    `nothing_fits` says that nothing else that was recalled fits the query.
+    """
 
     session: SessionRecord
     channel: str | None
@@ -73,6 +78,7 @@ class Selection:
     conversation: Conversation
     memories: tuple[Candidate, ...]
     degraded: str
+    nothing_fits: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +123,16 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         conversation = _choose_conversation(tx.for_agent(request.agent), session, found, request)
         memories = _choose_memories(tx, found.visible, account_chunks, conversation, request, channel) if found else []
     degraded = found.degraded if found else _NO_QUERY
-    return Selection(session.record, channel, session.summary, session.query, conversation, tuple(memories), degraded)
+    return Selection(
+        session.record,
+        channel,
+        session.summary,
+        session.query,
+        conversation,
+        tuple(memories),
+        degraded,
+        nothing_fits=found is not None and request.max_memories > 0 and not memories,
+    )
 
 
 def _read_session(store: Store, request: ContextRequest) -> _Session:
@@ -150,6 +165,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         scope="account",
         visible_channel=request.channel,
         limit=MAX_RESULTS,
+        min_score=request.min_score,
         separate_memories=True,
     )
     in_session = RecallRequest(
@@ -173,17 +189,17 @@ def _choose_conversation(
         limit=MAX_IMPORTANT,
         exclude=[message.id for message in session.recent],
     )
-    ids = [result.id for result in _relevant(found.in_session)] if found else []
+    ids = [result.id for result in _relevant(found.in_session, request.min_score)] if found else []
     messages = rows.messages.with_ids(ids)
     relevant = [messages[message_id] for message_id in ids if message_id in messages]
     return choose_turns(session.recent, important, relevant, max_messages=request.max_messages)
 
 
-def _relevant(in_session: RecallOutcome) -> list[RecallResult]:
-    """Return the messages near enough to the query, best first; without vectors all that were found by words."""
+def _relevant(in_session: RecallOutcome, min_score: float) -> list[RecallResult]:
+    """Return the messages near enough to the query, best first; without vectors those whose words are relevant."""
     results = in_session.response.results
     if in_session.response.degraded:
-        return results
+        return [result for result in results if result.relevance >= min_score]
     return [result for result in results if _cosine(result) > MIN_COSINE]
 
 

@@ -173,17 +173,22 @@ def _matches(scores: Mapping[RetrieverName, Floats], embedded: NDArray[np.bool_]
 
 def _date_scores(snapshot: IndexSnapshot, rows: Rows, query: str, statistics: IndexSnapshot) -> Floats | None:
     """Return how well each row's time fits the times mentioned in the query; None if that distinguishes nothing."""
-    last = _year(statistics.newest)
-    years = (max(_year(statistics.oldest), last - _YEARS_BACK), last)
-    periods = dates.periods_in(query, newest=statistics.newest, years=years)
-    if not periods:
+    scores = date_fit(snapshot, rows, query, statistics)
+    if scores is None:
         return None
-    scores = dates.fit(periods, snapshot.created_at[rows])
     if snapshot is not statistics:
         return scores
     documents = scores[~snapshot.rows_of_role("memory")[rows]] if snapshot.has_memories else scores
     compared = documents if len(documents) else scores
     return scores if compared.max(initial=0.0) > compared.min(initial=1.0) else None
+
+
+def date_fit(snapshot: IndexSnapshot, rows: Rows, query: str, statistics: IndexSnapshot) -> Floats | None:
+    """Return how well each row's time fits the times mentioned in the query, on [0, 1]; None if it mentions none."""
+    last = _year(statistics.newest)
+    years = (max(_year(statistics.oldest), last - _YEARS_BACK), last)
+    periods = dates.periods_in(query, newest=statistics.newest, years=years)
+    return dates.fit(periods, snapshot.created_at[rows]) if periods else None
 
 
 def _year(micros: int) -> int:

@@ -6,9 +6,10 @@ that has the same scale for every query and store:
     cosine   to the query, on the scale of the default model
     words    sqrt(share * amount / (amount + 2)): `share` is the share of the query's word weights (IDF) that the chunk
              contains, `amount` the weights that it contains in units of a word that nothing else contains
+    date     how well the chunk's time fits a time mentioned in the query, on [0, 1]
     other    1 if the query names a speaker and somebody else said the chunk
 
-    relevance = 1 / (1 + exp(-(a + b * cosine + c * words - d * other)))
+    relevance = 1 / (1 + exp(-(a + b * cosine + c * words + d * date - e * other)))
 
 The coefficients were fitted once, to all development sets at once; docs/recall.md has the reliability of the result.
 Chunks or queries without a vector are estimated from the words alone, by coefficients of their own.
@@ -26,8 +27,10 @@ from adapters.embedders.base import DEFAULT_MODEL
 from adapters.embedders.hashing import HashEmbedder
 from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.codes import Floats, Rows
+from retrieval.ranking.contextual import date_fit
 from retrieval.ranking.lexical import MAX_WORDS
 from retrieval.ranking.names import ParsedQuery
+from storage.recall.stop_words import FUNCTION_WORDS
 from storage.recall.words import hash_of
 
 
@@ -35,11 +38,21 @@ class _Coefficients(NamedTuple):
     base: float
     cosine: float
     words: float
+    date: float
     other_speaker: float
 
 
-_WITH_VECTOR: Final = _Coefficients(-4.67, 4.94, 3.19, 2.33)
-_WORDS_ONLY: Final = _Coefficients(-3.62, 0.0, 6.0, 2.33)
+class _Evidence(NamedTuple):
+    """One value for each row, or one for all."""
+
+    words: Floats | float
+    cosine: Floats | float = 0.0
+    date: Floats | float = 0.0
+    other_speaker: NDArray[np.bool_] | bool = False
+
+
+_WITH_VECTOR: Final = _Coefficients(base=-4.75, cosine=3.7, words=4.35, date=0.7, other_speaker=2.6)
+_WORDS_ONLY: Final = _Coefficients(base=-3.9, cosine=0.0, words=6.2, date=0.5, other_speaker=2.6)
 # Rare words found after which more words add little.
 _HALF_AMOUNT: Final = 2.0
 # Vectors of this embedder have no meaning: chunks are estimated as if there were none.
@@ -50,6 +63,10 @@ _BM25_OF_A_RARE_WORD: Final = 12.0
 # models are moved to this scale: some models give unrelated texts a cosine of 0.7.
 _MEAN_COSINE: Final = 0.1
 _COSINE_DEVIATION: Final = 0.1
+# A store of few messages does not show how common a word is. So words are counted as if there were this many chunks
+# more, of which each function word ("when", "my") is in half, and no other word in any.
+_ADDED_DOCUMENTS: Final = 100
+_WITH_FUNCTION_WORD: Final = 50
 # Rows whose cosines are compared for that, and how many rows the default model's values count for.
 _SAMPLED_ROWS: Final = 512
 _PRIOR_ROWS: Final = 20
@@ -68,13 +85,18 @@ def estimate(
 
     Words are counted in `statistics`, by default the snapshot itself. The result does not depend on the other rows.
     """
-    words = _words_found(snapshot, query, rows, statistics or snapshot)
-    other = _said_by_others(snapshot, query, rows) if statistics is None else np.zeros(len(rows), np.bool_)
-    relevance = _logistic(_WORDS_ONLY, np.zeros(len(rows)), words, other)
+    compared = statistics or snapshot
+    dates = date_fit(snapshot, rows, query.original, compared)
+    evidence = _Evidence(
+        words=_words_found(snapshot, query, rows, compared),
+        date=0.0 if dates is None else dates,
+        other_speaker=_said_by_others(snapshot, query, rows) if compared is snapshot else np.zeros(len(rows), np.bool_),
+    )
+    relevance = _probability(_WORDS_ONLY, evidence)
     if vector is not None and snapshot.codes is not None and model not in _WITHOUT_MEANING:
         cosines = _default_scale(snapshot, vector, model, snapshot.codes.cosines(vector, rows))
-        embedded = snapshot.embedded[rows]
-        relevance = np.where(embedded, _logistic(_WITH_VECTOR, cosines, words, other), relevance)
+        with_vector = _probability(_WITH_VECTOR, evidence._replace(cosine=cosines))
+        relevance = np.where(snapshot.embedded[rows], with_vector, relevance)
     return relevance.astype(np.float32)
 
 
@@ -84,18 +106,20 @@ def estimate_without_index(cosine: float | None, bm25: float) -> float:
     BM25 stands for the weights found: without the index, those of the words that are missing are unknown.
     """
     amount = bm25 / _BM25_OF_A_RARE_WORD
-    words = np.asarray(amount / (amount + _HALF_AMOUNT))
-    coefficients = _WORDS_ONLY if cosine is None else _WITH_VECTOR
-    return float(_logistic(coefficients, np.asarray(cosine or 0.0), words, np.asarray(False)))
+    evidence = _Evidence(cosine=cosine or 0.0, words=amount / (amount + _HALF_AMOUNT))
+    return float(_probability(_WORDS_ONLY if cosine is None else _WITH_VECTOR, evidence))
 
 
 def _words_found(snapshot: IndexSnapshot, query: ParsedQuery, rows: Rows, statistics: IndexSnapshot) -> Floats:
     """Return the evidence of the words for each row, on [0, 1)."""
     found, total = np.zeros(len(rows)), 0.0
-    for word in list(dict.fromkeys(map(hash_of, query.words)))[:MAX_WORDS]:
+    for word, is_function_word in list({hash_of(word): word in FUNCTION_WORDS for word in query.words}.items())[
+        :MAX_WORDS
+    ]:
         containing = snapshot.rows_with(word)[0]
         counted = containing if statistics is snapshot else statistics.rows_with(word)[0]
-        weight = _weight(statistics.documents_among(counted), statistics.documents)
+        added = _WITH_FUNCTION_WORD if is_function_word else 0
+        weight = _weight(statistics.documents_among(counted) + added, statistics.documents)
         total += weight
         if len(containing):
             places = np.minimum(np.searchsorted(containing, rows), len(containing) - 1)
@@ -107,7 +131,7 @@ def _words_found(snapshot: IndexSnapshot, query: ParsedQuery, rows: Rows, statis
 
 def _weight(documents_with: int, documents: int) -> float:
     """Return the IDF of a word, above 0 even for a word in every document."""
-    return math.log1p((documents - documents_with + 0.5) / (documents_with + 0.5))
+    return math.log1p((documents + _ADDED_DOCUMENTS - documents_with + 0.5) / (documents_with + 0.5))
 
 
 def _said_by_others(snapshot: IndexSnapshot, query: ParsedQuery, rows: Rows) -> NDArray[np.bool_]:
@@ -130,14 +154,13 @@ def _default_scale(snapshot: IndexSnapshot, vector: Floats, model: str | None, c
     return moved
 
 
-def _logistic(
-    coefficients: _Coefficients, cosines: NDArray[np.floating], words: NDArray[np.floating], other: NDArray[np.bool_]
-) -> NDArray[np.float64]:
+def _probability(coefficients: _Coefficients, evidence: _Evidence) -> NDArray[np.float64]:
     exponent = (
         coefficients.base
-        + coefficients.cosine * cosines
-        + coefficients.words * words
-        - coefficients.other_speaker * other
+        + coefficients.cosine * evidence.cosine
+        + coefficients.words * evidence.words
+        + coefficients.date * evidence.date
+        - coefficients.other_speaker * evidence.other_speaker
     )
-    result: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-np.asarray(exponent, np.float64)))
-    return result
+    probability: NDArray[np.float64] = 1.0 / (1.0 + np.exp(-np.asarray(exponent, np.float64)))
+    return probability

@@ -55,7 +55,8 @@ def _search_memories(services: Services, caller: Caller, call: calls.SearchMemor
     request = RecallRequest(agent=caller.agent, kinds=("memory",), **asdict(call))
     response = services.recall(caller, request)
     memories = read_memories(memories_of(services, caller), [result.id for result in response.results])
-    return FoundMemories(results=memories, degraded=response.degraded)
+    relevances = {result.id: result.relevance for result in response.results}
+    return FoundMemories(results=memories, relevances=relevances, degraded=response.degraded)
 
 
 @endpoints.serves(calls.GetMemoryStats)

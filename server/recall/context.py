@@ -31,6 +31,7 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
         recency_window=settings.recency_window,
         max_messages=call.max_messages or settings.max_context_messages,
         max_memories=settings.max_context_memories,
+        min_score=settings.context_min_score if call.min_score is None else call.min_score,
         rates=settings.decay_rates,
         now=runtime.now(),
     )

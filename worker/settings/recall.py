@@ -24,6 +24,12 @@ class RecallSettings(BaseSettings):
         description="Record what recalls return. Decay and dream sweeps depend on it: without it, memories that are"
         " recalled fade like others, and nothing is promoted.",
     )
+    recall_event_min_score: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="Relevance from which a result counts as found: results below it are returned, but not recorded.",
+    )
     recall_events_days: float = Field(90.0, gt=0, le=36_500, description="Days for which recall events are kept.")
     recency_window: int = Field(
         10, ge=1, le=100, description="Number of newest messages of a session that its context always contains."
@@ -37,4 +43,11 @@ class RecallSettings(BaseSettings):
     )
     max_context_memories: int = Field(
         10, ge=0, le=100, description="Maximum number of memories and other results in a context."
+    )
+    context_min_score: float = Field(
+        0.05,
+        ge=0,
+        le=1,
+        description="Relevance from which a memory or other result is put into a context, unless the call gives a"
+        " `min_score`.",
     )

@@ -37,7 +37,7 @@ from reverie.memories.types import (
     TierField,
 )  # fmt: skip
 from reverie.pipeline.calls import WaitSeconds
-from reverie.recall.calls import Results, SearchMode
+from reverie.recall.calls import MinScore, Results, SearchMode
 from reverie.types import Deleted
 
 # The client waits this much longer than the server for the response to a call that waits for workers.
@@ -113,6 +113,7 @@ class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
     tags: AllTags = ()
     mode: SearchMode = "hybrid"
     limit: Results = 5
+    min_score: MinScore | None = None
 
 
 class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):

@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from reverie.client import AsyncReverie, Reverie
 
 _MAX_RESULTS: Final = 100
+# Memories with a lower relevance are not shown: a model takes whatever it is shown for an answer.
+_MIN_RELEVANCE: Final = 0.05
 
 MEMORY_TOOL: Final[dict[str, Any]] = {
     "type": "function",
@@ -145,8 +147,13 @@ def _tool_result(response: Remembered | FoundMemories | bool) -> dict[str, Any]:
     if isinstance(response, Remembered):
         return {"ok": True, "id": response.id}
     if isinstance(response, FoundMemories):
-        return {"ok": True, "results": [_result(memory) for memory in response.results]}
+        return {"ok": True, "results": [_result(memory) for memory in response.results if _fits(response, memory)]}
     return {"ok": True} if response else _failed("there is no memory with this id: recall it first to learn its id")
+
+
+def _fits(response: FoundMemories, memory: Memory) -> bool:
+    """Return whether a memory is relevant enough; a server that tells no relevances has decided by itself."""
+    return response.relevances.get(memory.id, 1.0) >= _MIN_RELEVANCE
 
 
 def _result(memory: Memory) -> dict[str, Any]:

@@ -142,9 +142,13 @@ class Remembered(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class FoundMemories(ListResult[Memory], frozen=True, kw_only=True, omit_defaults=True):
-    """The response to `search_memories`, best first. `degraded` is why results are fewer or worse than requested."""
+    """The response to `search_memories`, best first. `degraded` is why results are fewer or worse than requested.
+
+    `relevances` has the relevance of each result, by its id: the estimated probability that it fits the query.
+    """
 
     results: list[Memory]
+    relevances: dict[str, float] = msgspec.field(default_factory=dict)
     degraded: str = ""
 
 

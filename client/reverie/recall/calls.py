@@ -116,8 +116,10 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     """Return what an agent should know before it answers in a session, as Markdown for its system prompt.
 
     `str()` of the result is the Markdown. It has at most `token_budget` tokens minus the setting
-    `system_prompt_buffer`. `channel` searches another channel than the session's own. With `refine`, the server's
-    language model drops irrelevant items. Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
+    `system_prompt_buffer`. `channel` searches another channel than the session's own. `min_score` is the lowest
+    relevance of what is added from elsewhere, by default the server's setting; if nothing reaches it, the Markdown says
+    so. With `refine`, the server's language model drops irrelevant items. Raises `Rejected`, `NotFound` for an unknown
+    session, and `Unavailable`.
     """
 
     route: ClassVar = "POST /v1/context"
@@ -128,6 +130,10 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     max_messages: Annotated[
         Count | None,
         Meta(description="The maximum number of turns besides the newest; by default the server's setting."),
+    ] = None
+    min_score: Annotated[
+        Share | None,
+        Meta(description="Leave out results with a relevance below this; by default the server's setting."),
     ] = None
     refine: Annotated[bool, Meta(description="Let the language model drop irrelevant items.")] = False
 

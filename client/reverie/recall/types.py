@@ -45,7 +45,8 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One result of a recall.
 
     `relevance` is the estimated probability that it fits the query: of results with 0.5, about half do. `explanation`
-    is present with `explain` only. `before` and `after` are its neighbours in the session, oldest first, when `neighbours` were requested. A memory has a `tier`, and a `source_message` if it was extracted from one.
+    is present with `explain` only. `before` and `after` are its neighbours in the session, oldest first, when
+    `neighbours` were requested. A memory has a `tier`, and a `source_message` if it was extracted from one.
     """
 
     id: str

@@ -45,4 +45,14 @@ non perché più sono suo una até com dos ela eles essa esse está isso mais ma
 também uma você
 """
 
+_ACKNOWLEDGEMENTS: Final = """
+ok noted sure course fine alright understood perfect agreed done lovely excellent wonderful fantastic awful terrible
+gladly anytime problem worries hear oh ah hm hmm mhm cheers bye goodbye certainly indeed true
+m s re ve ll d t
+"""
+
+# Words of grammar alone.
+FUNCTION_WORDS: Final = frozenset((_GRAMMAR + _OTHER_LANGUAGES).split())
+# A message of only such words, as "OK, thanks" or "Of course", acknowledges another one and says nothing itself.
+FILLER_WORDS: Final = frozenset((_GRAMMAR + _SMALL_TALK + _ACKNOWLEDGEMENTS).split())
 STOP_WORDS: Final = frozenset((_CALENDAR + _GRAMMAR + _SMALL_TALK + _OTHER_LANGUAGES).split())
