@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from rich.table import Table
 
+from benchmarks.harness.calibration import add_calibration, judge
 from benchmarks.harness.figures import rounded
 from benchmarks.harness.haystack import Haystack, ask, take_up
 from benchmarks.harness.locomo import DEPTHS, Conversation, Form, TurnQuestion, load_locomo, turn_measures
@@ -118,6 +119,7 @@ def _locomo(options: argparse.Namespace, strategies: Sequence[Strategy], result:
             grouped = _ask_turns(stack, asked, strategy, result, tell)
             _add(result, "locomo", strategy, grouped)
             result.add(f"locomo_questions{strategy.suffix}", len(asked))
+        add_calibration(result, judge(stack, conversations, tell))
 
 
 def _ask_turns(

@@ -49,10 +49,14 @@ class TurnQuestion:
 
 @dataclass(frozen=True, slots=True)
 class Conversation:
-    """A conversation between two people: an agent of its own, each turn one message with the turn's id."""
+    """A conversation between two people: an agent of its own, each turn one message with the turn's id.
+
+    `unanswerable` are questions about things that were never said.
+    """
 
     haystack: Haystack
     questions: Sequence[TurnQuestion]
+    unanswerable: Sequence[str] = ()
 
 
 def load_locomo(path: Path, form: Form, *, limit: int | None = None) -> list[Conversation]:
@@ -76,7 +80,8 @@ def turn_measures(found: Sequence[str], evidence: frozenset[str]) -> dict[str, f
 
 def _conversation(entry: Mapping[str, Any], form: Form) -> Conversation:
     messages = list(_turns(entry["conversation"], form))
-    return Conversation(Haystack(str(entry["sample_id"]), messages), list(_questions(entry["qa"])))
+    unanswerable = [question["question"] for question in entry["qa"] if int(question["category"]) == _LEFT_OUT]
+    return Conversation(Haystack(str(entry["sample_id"]), messages), list(_questions(entry["qa"])), unanswerable)
 
 
 def _turns(conversation: Mapping[str, Any], form: Form) -> Iterator[DatasetMessage]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import date, timedelta
+from functools import lru_cache
 from itertools import chain
 from typing import Final
 
@@ -64,6 +65,8 @@ class Period:
     vague_days: float = 0.0
 
 
+# Cached because the ranking and the relevance of one recall ask for the same query.
+@lru_cache(maxsize=64)
 def periods_in(query: str, *, newest: int, years: tuple[int, int]) -> list[Period]:
     """Return the times that a query mentions.
 

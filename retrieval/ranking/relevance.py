@@ -51,8 +51,8 @@ class _Evidence(NamedTuple):
     other_speaker: NDArray[np.bool_] | bool = False
 
 
-_WITH_VECTOR: Final = _Coefficients(base=-4.75, cosine=3.7, words=4.35, date=0.7, other_speaker=2.6)
-_WORDS_ONLY: Final = _Coefficients(base=-3.9, cosine=0.0, words=6.2, date=0.5, other_speaker=2.6)
+_WITH_VECTOR: Final = _Coefficients(base=-4.7, cosine=3.6, words=4.4, date=0.7, other_speaker=2.6)
+_WORDS_ONLY: Final = _Coefficients(base=-3.9, cosine=0.0, words=6.1, date=0.5, other_speaker=2.6)
 # Rare words found after which more words add little.
 _HALF_AMOUNT: Final = 2.0
 # Vectors of this embedder have no meaning: chunks are estimated as if there were none.

@@ -47,7 +47,7 @@ DENTIST = Talk(
         "dental appointment time",
     ),
     "I have a dentist appointment on Tuesday at four.",
-    ("walrus", "what do I feed my walrus?", "Which university did I attend?"),
+    ("walrus", "what do I feed my walrus?", "what is the capital of Mongolia"),
 )
 RELEASE = Talk(
     (
