@@ -9,19 +9,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from itertools import groupby
 from typing import Final
 
+import msgspec
+
 from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
+from adapters.tokens import EstimatedTokens, TokenCounter
 from memory.pipeline.incoming import Item, decode
 from memory.pipeline.storing import IngestReport, Written, store_items
 from memory.stage import STAGE_BUDGET_SECONDS
-from reverie.contract import INGEST_MESSAGES
+from reverie.contract import INGEST_MESSAGES, MessagePayload
 from reverie.errors import Permanent, StoreUnusable, Transient
 from storage.stores import Store
 
 BATCH_ITEMS: Final = 500
+# Longer texts are estimated: a batch of them would be counted for longer than its lease.
+MAX_COUNTED_CHARACTERS: Final = 16_384
 # Pause before the next try when a store cannot be written now.
 RELEASE_SECONDS: Final = 5.0
 # How often, and at which interval, an empty inbox is looked at again: about as long as starting another task takes.
@@ -41,6 +47,7 @@ def drain_inbox(
     workspace: str,
     now: Callable[[], int],
     on_stored: Callable[[IngestReport], None],
+    tokens: TokenCounter | None = None,
     budget_seconds: float = STAGE_BUDGET_SECONDS,
 ) -> tuple[IngestReport, bool]:
     """Store the items of an inbox until it is empty or the time is up; return the report and whether more may wait.
@@ -55,7 +62,9 @@ def drain_inbox(
     while time.monotonic() < deadline:
         # Look first: a task that arrives after its workspace was deleted must not create it again.
         has_items = inbox.stats(workspace).size > 0
-        batch = ingest_batch(inbox, open_store(), working, now=now()) if has_items else IngestReport()
+        batch = IngestReport()
+        if has_items:
+            batch = ingest_batch(inbox, open_store(), working, now=now(), tokens=tokens)
         if batch.taken:
             looks = 0
             total.add(batch)
@@ -76,9 +85,17 @@ def drain_inbox(
 
 
 def ingest_batch(
-    inbox: WorkerInbox, store: Store, working: WorkingMemory, *, now: int, limit: int = BATCH_ITEMS
+    inbox: WorkerInbox,
+    store: Store,
+    working: WorkingMemory,
+    *,
+    now: int,
+    limit: int = BATCH_ITEMS,
+    tokens: TokenCounter | None = None,
 ) -> IngestReport:
     """Move up to `limit` items from the inbox into the database; the report is empty when none was due.
+
+    `tokens` counts the messages of callers who did not; without it they are stored without a count.
 
     Raises `StoreUnavailable` or `StoreUnusable` after releasing the items: they stay accepted.
     """
@@ -93,7 +110,7 @@ def ingest_batch(
             if done:
                 inbox.count_tries(store.name, [item.field for item in group], 1)
                 tried += len(group)
-            _store_group(inbox, store, working, group, report, now)
+            _store_group(inbox, store, working, _counted(group, tokens), report, now)
             done += len(group)
     except (Transient, StoreUnusable):
         inbox.count_tries(store.name, [item.field for item in taken[tried:]], 1)
@@ -114,22 +131,39 @@ def _groups(taken: Sequence[Taken]) -> Iterator[list[Taken]]:
             yield list(group)
 
 
-def _store_group(
-    inbox: WorkerInbox, store: Store, working: WorkingMemory, taken: Sequence[Taken], report: IngestReport, now: int
-) -> None:
+def _counted(taken: Sequence[Taken], tokens: TokenCounter | None) -> list[Item]:
+    """Decode items, and count the tokens of the messages that come without a count: some 40 µs each."""
     items = [decode(item) for item in taken]
+    if tokens is None:
+        return items
+    uncounted = {
+        place: item.payload
+        for place, item in enumerate(items)
+        if isinstance(item.payload, MessagePayload) and item.error is None and item.payload.token_count is None
+    }
+    short = [place for place, payload in uncounted.items() if len(payload.content) <= MAX_COUNTED_CHARACTERS]
+    counts = dict(zip(short, tokens.count([uncounted[place].content for place in short]), strict=True)) if short else {}
+    for place, payload in uncounted.items():
+        count = counts[place] if place in counts else EstimatedTokens().count([payload.content])[0]
+        items[place] = replace(items[place], payload=msgspec.structs.replace(payload, token_count=count))
+    return items
+
+
+def _store_group(
+    inbox: WorkerInbox, store: Store, working: WorkingMemory, items: Sequence[Item], report: IngestReport, now: int
+) -> None:
     try:
         written = store_items(store, items, now)
     except (Transient, StoreUnusable):
         raise
     except Permanent as error:
         if len(items) > 1:
-            for item in taken:  # one of them is at fault: store them one by one
+            for item in items:  # one of them is at fault: store them one by one
                 _store_group(inbox, store, working, [item], report, now)
             return
         written = store_items(store, [Item(items[0].taken, items[0].payload, error)], now)
     _publish(inbox, store, working, written)
-    inbox.settle(store.name, [item.field for item in taken])
+    inbox.settle(store.name, [item.taken.field for item in items])
     report.add(written.report)
 
 

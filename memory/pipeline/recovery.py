@@ -14,6 +14,7 @@ from typing import Any, Final
 
 from adapters.broker.inbox import GRACE_SECONDS, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
+from adapters.tokens import TokenCounter
 from memory.jobs import EVERYTHING, JobScope
 from memory.pipeline.ingest import ingest_batch
 from reverie.checks import check_workspace
@@ -52,6 +53,7 @@ def recover_inbox(
     *,
     now: Callable[[], int],
     on_stored: Callable[[str], None],
+    tokens: TokenCounter | None = None,
     budget_seconds: float = _SWEEP_BUDGET_SECONDS,
 ) -> SweepReport:
     """Store items that have been in an inbox for more than 20 s, in bounded batches and within a time budget.
@@ -70,7 +72,7 @@ def recover_inbox(
             continue
         try:
             while inbox.stats(workspace).oldest_age_seconds > GRACE_SECONDS and time.monotonic() < deadline:
-                batch = ingest_batch(inbox, stores.workspace(workspace), working, now=now())
+                batch = ingest_batch(inbox, stores.workspace(workspace), working, now=now(), tokens=tokens)
                 if not batch.taken:
                     break
                 report.recovered += batch.taken

@@ -20,6 +20,7 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
         runtime.working_memory,
         workspace=workspace,
         now=runtime.now,
+        tokens=runtime.tokens,
         on_stored=lambda batch: runtime.notify_stage("chunk", workspace, trace=min(batch.traces)),
     )
     if more:

@@ -21,6 +21,7 @@ def recover_inbox(runtime: Runtime) -> dict[str, Any]:
         runtime.stores,
         runtime.working_memory,
         now=runtime.now,
+        tokens=runtime.tokens,
         on_stored=lambda name: runtime.notify_stage("chunk", name),
     )
     return report.counts()

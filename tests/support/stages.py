@@ -19,7 +19,7 @@ def store_inbox(runtime: Runtime, workspace: str = "default") -> int:
     """Run only the ingest stage: store what is in the inbox and return the number of items taken."""
     total = 0
     while taken := ingest_batch(
-        runtime.inbox, runtime.store(workspace), runtime.working_memory, now=runtime.now()
+        runtime.inbox, runtime.store(workspace), runtime.working_memory, now=runtime.now(), tokens=runtime.tokens
     ).taken:
         total += taken
     return total

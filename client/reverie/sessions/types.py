@@ -11,7 +11,7 @@ from reverie.types import ListResult
 
 
 class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One message of a session."""
+    """One message of a session. `token_count` is the caller's, else it was counted or estimated when it was stored."""
 
     id: str
     session: str
