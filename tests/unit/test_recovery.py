@@ -139,7 +139,7 @@ def test_the_stage_sweep_wakes_what_is_due_stage_by_stage(pipe: Pipeline) -> Non
     pipe.hand_in("file:///a", "text")
     pipe.ingest()
     assert sweep.run() == (1, [("chunk", WORKSPACE), ("chunk-files", WORKSPACE)])
-    pipe.chunk()
+    pipe.drain(lambda: pipe.chunk().more)
     assert sweep.run() == (1, [("embed", WORKSPACE)])
     pipe.embed()
     assert sweep.run() == (1, [("index", WORKSPACE)])

@@ -140,8 +140,10 @@ def test_a_row_that_kills_its_worker_three_times_is_a_dead_letter_and_the_others
     for _ in range(MAX_CRASHES):
         change(pipe, lambda tx: tx.work.claim("chunk", now=pipe.now(), lease_seconds=10, limit=1))
         pipe.advance(11)
-    report = pipe.chunk()
-    assert (report.buried, report.done) == (1, 5)
+    reports = [pipe.chunk()]
+    while reports[-1].more:  # its time may be up after each batch
+        reports.append(pipe.chunk())
+    assert (sum(report.buried for report in reports), sum(report.done for report in reports)) == (1, 5)
     (letter,) = pipe.dead_letters()
     assert (letter.stage, letter.error_type, letter.agent, letter.session) == ("chunk", "WorkerCrashed", "ana", "s")
     assert "died 3 times" in letter.error
