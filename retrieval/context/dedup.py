@@ -24,21 +24,28 @@ def distinct(
     vectors: Mapping[int, NDArray[np.float32]],
     *,
     limit: int,
+    turns_of: str | None = None,
+    max_turns: int = 0,
     known_texts: Sequence[str] = (),
     known_vectors: Sequence[NDArray[np.float32]] = (),
 ) -> list[Candidate]:
     """Return the first `limit` ranked candidates that duplicate neither a better one nor a known text.
 
     `vectors` are unit vectors by candidate number; a candidate without one is compared by its text only. A memory and
-    its source message are duplicates.
+    its source message are duplicates. Of the candidates that are messages of the session `turns_of`, at most
+    `max_turns` are returned.
     """
     chosen: list[Candidate] = []
     texts = {normalised(text) for text in known_texts}
     compared = list(known_vectors)
     origins: set[tuple[str, str]] = set()
+    turns = 0
     for candidate in ranked:
         if len(chosen) >= limit:
             break
+        is_turn = candidate.result.kind == "message" and candidate.result.session == turns_of
+        if is_turn and turns >= max_turns:
+            continue
         text = normalised(candidate.result.excerpt or candidate.result.text)
         vector = vectors.get(candidate.number)
         if (
@@ -48,6 +55,7 @@ def distinct(
         ):
             continue
         chosen.append(candidate)
+        turns += is_turn
         texts.add(text)
         origins.add(candidate.origin)
         if vector is not None:

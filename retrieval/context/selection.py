@@ -237,6 +237,8 @@ def _choose_memories(
         ranked(candidates, now=request.now, rates=request.rates),
         vectors,
         limit=request.max_memories,
+        turns_of=request.session,
+        max_turns=max(0, request.max_messages - len(turns)),
         known_texts=[message.content for message in turns],
         known_vectors=[vectors[chunk_id] for chunk_id in turn_chunks if chunk_id in vectors],
     )

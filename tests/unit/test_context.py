@@ -104,6 +104,18 @@ def remembered(built: BuiltContext) -> list[tuple[str, str]]:
     return [(memory.tier, memory.text) for memory in built.memories]
 
 
+@pytest.mark.parametrize(("most", "expected"), [(10, 0), (12, 2), (40, 5)])
+def test_the_limit_of_messages_holds_over_the_whole_document(pipe: Pipeline, most: int, expected: int) -> None:
+    """Given thirty turns that fit the query a little, then of those beyond the recent ones only as many are remembered
+    as the limit leaves room for, and others come from elsewhere."""
+    turns(pipe, *(f"turn {number} @0.5 x" for number in range(30)))
+    turns(pipe, *(f"elsewhere {number} @0.4 x" for number in range(5)), session="other")
+    built = context(pipe, max_messages=most)
+    same = [memory for memory in built.memories if memory.kind == "message" and memory.session == "s"]
+    assert (len(built.messages), len(same)) == (10, expected)
+    assert len(built.memories) == min(10, expected + 5)
+
+
 def test_recent_important_and_relevant_turns_come_in_the_order_in_which_they_were_said(pipe: Pipeline) -> None:
     """Given 30 turns, two of them important and three near the query, then these and the last ten are told."""
     contents = [f"turn {n} @0.1 x" for n in range(30)]

@@ -129,7 +129,7 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     token_budget: TokenBudget | None = None
     max_messages: Annotated[
         Count | None,
-        Meta(description="The maximum number of turns besides the newest; by default the server's setting."),
+        Meta(description="The maximum number of the session's messages; by default the server's setting."),
     ] = None
     min_score: Annotated[
         Share | None,
