@@ -149,9 +149,10 @@ class World:
         return counts
 
     def _note(self, agent: str, query: str, found: RecallOutcome) -> None:
-        """Record the results as the recording task does, each hit in its store."""
+        """Record the results that fit as the server and the recording task do, each hit in its store."""
+        floor = self.runtime.settings.recall_event_min_score
         for store in self.stores:
-            hits = [(hit.chunk_id, hit.score) for hit in found.hits_in(store.name)]
+            hits = [(hit.chunk_id, hit.score) for hit in found.hits_in(store.name) if hit.relevance >= floor]
             if hits:
                 note = NewRecall(agent, f"recall-{self.recalls}", query, self.now, tuple(hits))
                 with store.writing() as tx:
