@@ -45,7 +45,7 @@ class RecallSettings(BaseSettings):
         10, ge=0, le=100, description="Maximum number of memories and other results in a context."
     )
     context_min_score: float = Field(
-        0.04,
+        0.03,
         ge=0,
         le=1,
         description="Relevance from which a memory or other result is put into a context, unless the call gives a"

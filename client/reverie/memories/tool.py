@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 _MAX_RESULTS: Final = 100
 # Memories with a lower relevance are not shown: a model takes whatever it is shown for an answer.
-_MIN_RELEVANCE: Final = 0.04
+_MIN_RELEVANCE: Final = 0.03
 
 MEMORY_TOOL: Final[dict[str, Any]] = {
     "type": "function",
