@@ -9,6 +9,8 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 INSTALLED := $(VENV)/.installed
+# Tests of one file stay in one process: they share what is slow to start.
+PARALLEL := --numprocesses logical --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo story up test check bench format docs clean
@@ -29,8 +31,8 @@ story: $(INSTALLED) ## simulate thirty days of an agent, with all jobs, and plot
 up: $(INSTALLED) ## run the whole stack until Ctrl-C
 	@$(PY) -m cli up $(ARGS)
 
-test: $(INSTALLED) ## run all tests
-	@$(PY) -m pytest $(ARGS)
+test: $(INSTALLED) ## run all tests, on all cores
+	@$(PY) -m pytest $(PARALLEL) $(ARGS)
 
 check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generated docs, tests
 	@echo "== ruff check"; $(PY) -m ruff check .
@@ -39,7 +41,7 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 	@echo "== import rules"; $(BIN)/lint-imports --no-cache
 	@echo "== generated docs"; $(PY) -m worker.settings_docs --check docs/configuration.md
 	@$(PY) -m cli.docs --check docs/cli.md
-	@echo "== pytest"; $(PY) -m pytest --numprocesses 2 --dist loadfile
+	@echo "== pytest"; $(PY) -m pytest $(PARALLEL)
 
 bench: $(INSTALLED) ## run all benchmarks (takes a while)
 	@$(PY) -m benchmarks $(ARGS)

@@ -33,7 +33,7 @@ def _print_recall(response: RecallResponse) -> None:
         for turn in memory.after:
             say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
         place_of = f" in session {memory.session}" if memory.session else ""
-        say(f"     {memory.kind} {memory.id}{place_of}")
+        say(f"     {memory.kind} {memory.id}{place_of}, relevance {memory.relevance:.2f}")
         if memory.explanation is not None:
             say(f"     {_explained(memory.explanation)}")
     if not response.results:
