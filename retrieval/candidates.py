@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from retrieval.filters import allowed_rows
 from retrieval.index.agent_index import IndexSnapshot
@@ -65,6 +66,13 @@ class Candidates:
         if self.account is None:
             return own
         return own | _relevances(self.account, [item for item in ranked if item.chunk_id < 0], self._statistics)
+
+    def vectors(self, numbers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+        """Return the unit vectors of those chunks that have one, by chunk id (negative in the account's store)."""
+        own = _vectors(self.query, [number for number in numbers if number > 0])
+        if self.account is None:
+            return own
+        return own | _vectors(self.account, [number for number in numbers if number < 0])
 
     def hit(self, ranked: Fused, relevance: float) -> Hit:
         """Return a chunk as a hit in its store, its score as a share of the best possible score, on [0, 1]."""
@@ -127,6 +135,17 @@ def _relevances(query: StoreQuery, items: Sequence[Fused], statistics: IndexSnap
     model = prepared.generation.model if prepared.generation is not None else None
     estimates = relevance.estimate(snapshot, prepared.query, prepared.vector, model, rows, statistics=statistics)
     return dict(zip(numbers, estimates.tolist(), strict=True))
+
+
+def _vectors(query: StoreQuery, numbers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
+    snapshot = query.snapshot
+    if snapshot is None or snapshot.codes is None or not numbers:
+        return {}
+    by_id = {abs(number): number for number in numbers}
+    rows = snapshot.rows_of(np.asarray(sorted(by_id), np.int64))
+    rows = rows[snapshot.embedded[rows]]
+    found = [by_id[int(chunk_id)] for chunk_id in snapshot.chunk_ids[rows]]
+    return dict(zip(found, snapshot.codes.unit_vectors(rows), strict=True))
 
 
 def _relevance_without_index(item: Fused) -> float:

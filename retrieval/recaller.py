@@ -33,7 +33,8 @@ class RecallOutcome:
     """The response to a recall, and the hit behind each of its results.
 
     A hit's score is a share of the best possible score, on [0, 1], so that scores of different queries and rankings can
-    be recorded and compared. `folded` are the hits of memories whose source message was returned in their place.
+    be recorded and compared. `folded` are the hits of memories whose source message was returned in their place, and
+    of what says the same as a result.
     """
 
     response: RecallResponse
@@ -92,7 +93,7 @@ class Recaller:
         return RecallOutcome(
             RecallResponse(results=[one.result for one in found], mode=request.mode, degraded=query.degraded),
             tuple(one.hit for one in found),
-            tuple(hit for one in found for hit in one.folded.values()),
+            tuple(hit for one in found for hit in (*one.folded.values(), *one.duplicates.values())),
         )
 
     def search_sessions(self, workspace: str, request: RecallRequest) -> FoundSessions:

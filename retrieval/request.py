@@ -20,11 +20,13 @@ class _OfAgent(Recall, frozen=True):
 class RecallRequest(_OfAgent, kw_only=True, frozen=True):
     """A call of `recall` on behalf of an agent.
 
-    A memory and its source message are one result, the message, unless `separate_memories` is set. The memories of
-    `visible_channel` are visible from the session instead of those of the session's own channel.
+    A memory and its source message are one result, the message, unless `separate_memories` is set, and what says the
+    same is one result, the best of it, unless `separate_duplicates` is set. The memories of `visible_channel` are
+    visible from the session instead of those of the session's own channel.
     """
 
     separate_memories: bool = False
+    separate_duplicates: bool = False
     visible_channel: str | None = None
 
     def check(self) -> None:

@@ -7,12 +7,15 @@ the first five results (docs/recall.md).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Final
+
+import msgspec
 
 from retrieval.candidates import Candidates
 from retrieval.ranking.fusion import Fused
+from retrieval.twins import Twin, Twins
 from reverie.clock import from_micros
 from reverie.recall.types import Explanation, RecallResult, Turn
 from storage.recall.records import ChunkSource, Hit, NeighbourMessage
@@ -28,11 +31,15 @@ _Key = tuple[str, str]
 
 @dataclass(frozen=True, slots=True)
 class FoundResult:
-    """A result, the hit behind it, and the hits, by memory id, of memories that it is returned in place of."""
+    """A result, the hit behind it, and the hits that it is returned in place of: of its memories, and of duplicates.
+
+    Both by the key of the result that they would have been.
+    """
 
     result: RecallResult
     hit: Hit
-    folded: dict[str, Hit] = field(default_factory=dict)
+    folded: dict[_Key, Hit] = field(default_factory=dict)
+    duplicates: dict[_Key, Hit] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
     request = candidates.request
     results: dict[_Key, FoundResult] = {}
     folded: list[_Found] = []
+    duplicates = None if request.separate_duplicates else _Duplicates(candidates)
     read: set[int] = set()
     count = 2 * request.limit  # several chunks may belong to one result
     if request.min_score is not None:
@@ -63,11 +71,15 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
         ranked = candidates.best(count)
         # Not a slice: plain scores are normalised over the hits read, so reading more may change the order.
         batch = [item for item in ranked if item.chunk_id not in read]
+        if duplicates is not None:
+            duplicates.read(batch)
         for found in _found(candidates, batch, now):
             if found.hit.relevance < (request.min_score or 0.0):
                 continue
             if found.is_folded:
                 folded.append(found)
+            elif duplicates is not None and duplicates.take(found, results):
+                continue
             elif found.key not in results and len(results) < request.limit:
                 results[found.key] = FoundResult(_result(candidates, found), found.hit)
         if len(ranked) < count or request.min_score is not None:
@@ -76,8 +88,39 @@ def find_results(candidates: Candidates, *, now: int) -> list[FoundResult]:
         count *= 4
     for found in folded:
         if found.key in results:
-            results[found.key].folded.setdefault(found.text.id, found.hit)
-    return list(results.values())
+            results[found.key].folded.setdefault(_key(found.text), found.hit)
+    return [_with_duplicates(found) for found in results.values()]
+
+
+class _Duplicates:
+    """Adds what says the same as a result to the duplicates of that result."""
+
+    def __init__(self, candidates: Candidates) -> None:
+        self._candidates = candidates
+        self._twins = Twins()
+        self._keys: list[_Key] = []
+
+    def read(self, batch: Sequence[Fused]) -> None:
+        """Read the vectors of the chunks of a batch, for their comparison."""
+        self._twins.vectors |= self._candidates.vectors([item.chunk_id for item in batch])
+
+    def take(self, found: _Found, results: Mapping[_Key, FoundResult]) -> bool:
+        """Add a chunk to the duplicates of a result; False if it says the same as none, or belongs to a result."""
+        twin = Twin(found.item.chunk_id, found.text)
+        if found.key not in results:
+            place = self._twins.find(twin)
+            if place is not None and self._keys[place] in results:
+                results[self._keys[place]].duplicates.setdefault(found.key, found.hit)
+                return True
+        self._twins.accept(twin)
+        self._keys.append(found.key)
+        return False
+
+
+def _with_duplicates(found: FoundResult) -> FoundResult:
+    if not found.duplicates:
+        return found
+    return replace(found, result=msgspec.structs.replace(found.result, duplicates=len(found.duplicates)))
 
 
 def _found(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Found]:

@@ -10,9 +10,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.upkeep.near_duplicates import merge_near
-from memory.upkeep.sameness import NameMasks, Statement, normalised_text, says_the_same, statement
 from storage.memories.records import USER_SOURCE, MemoryRecord
 from storage.memories.sweeps import MemoryOutline
+from storage.recall.sameness import NameMasks, Statement, normalised_text, says_the_same, statement
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import re
-import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Final
 
@@ -11,12 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.context.relevance import Candidate
-from storage.recall.words import with_few_marks
+from retrieval.twins import normalised
 
 # Texts with a higher cosine count as duplicates.
 MAX_COSINE: Final = 0.9
-
-_BETWEEN_WORDS = re.compile(r"[\W_]+")
 
 
 def distinct(
@@ -61,12 +57,6 @@ def distinct(
         if vector is not None:
             compared.append(vector)
     return chosen
-
-
-def normalised(text: str) -> str:
-    """Return a text without case, extra blanks and punctuation; a text of punctuation only keeps it."""
-    folded = unicodedata.normalize("NFKC", with_few_marks(text)).casefold()
-    return _BETWEEN_WORDS.sub(" ", folded).strip() or " ".join(folded.split())
 
 
 def _closest(vector: NDArray[np.float32], others: Sequence[NDArray[np.float32]]) -> float:

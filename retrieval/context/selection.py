@@ -167,6 +167,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         limit=MAX_RESULTS,
         min_score=request.min_score,
         separate_memories=True,
+        separate_duplicates=True,  # removed later, by the rank in the context
     )
     in_session = RecallRequest(
         query=query,
@@ -175,6 +176,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         kinds=("message",),
         mode="vector",
         limit=min(MAX_RESULTS, request.recency_window + MAX_IMPORTANT + MAX_RELEVANT),
+        separate_duplicates=True,
         explain=True,
     )
     return _Recalled(recall(visible), recall(in_session))

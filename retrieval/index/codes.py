@@ -67,6 +67,13 @@ class VectorCodes:
         cosines *= scales
         return cosines
 
+    def unit_vectors(self, rows: Rows) -> Floats:
+        """Return the codes of rows as unit vectors, shape (len(rows), dim); zeros for rows without a vector."""
+        vectors = self._codes[rows].astype(np.float32)
+        lengths = np.linalg.norm(vectors, axis=1, keepdims=True)
+        unit: Floats = (vectors / np.where(lengths > 0, lengths, 1.0)).astype(np.float32)
+        return unit
+
     def nearest(self, query: Floats, searched: NDArray[np.bool_], count: int) -> Rows:
         """Return about `count` of the searched rows: those whose signs differ least from the query's.
 

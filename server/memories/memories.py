@@ -56,7 +56,8 @@ def _search_memories(services: Services, caller: Caller, call: calls.SearchMemor
     response = services.recall(caller, request)
     memories = read_memories(memories_of(services, caller), [result.id for result in response.results])
     relevances = {result.id: result.relevance for result in response.results}
-    return FoundMemories(results=memories, relevances=relevances, degraded=response.degraded)
+    duplicates = {result.id: result.duplicates for result in response.results if result.duplicates}
+    return FoundMemories(results=memories, relevances=relevances, duplicates=duplicates, degraded=response.degraded)
 
 
 @endpoints.serves(calls.GetMemoryStats)

@@ -26,7 +26,8 @@ _SOURCES: Final = f"""
         coalesce(nullif(coalesce(m.content, k.content), ''), c.text) AS text, c.text AS chunk_text,
         coalesce(m.tags, f.tags, k.tags) AS tags, coalesce(m.sequence, c.sequence_start) AS sequence,
         coalesce(m.created_at, f.created_at, k.created_at) AS created_at, k.tier AS tier,
-        k.source_message AS source_message, k.expires_at AS expires_at
+        k.source_message AS source_message, k.expires_at AS expires_at,
+        CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
     {_FROM}
     LEFT JOIN files AS f ON f.row_id = c.file_row
     LEFT JOIN sessions AS s ON s.row_id = c.session_row

@@ -16,10 +16,10 @@ from memory.upkeep import consolidation_steps, duplicates
 from memory.upkeep.curation import undo_all, undo_entry
 from memory.upkeep.duplicates import find_duplicates
 from memory.upkeep.relevance import DEFAULT_POLICY
-from memory.upkeep.sameness import Statement, says_the_same
 from reverie import contract
 from storage.memories.records import TIERS
 from storage.memories.sweeps import MemoryOutline
+from storage.recall.sameness import Statement, says_the_same
 from storage.upkeep.curation import EntryDraft
 from support.kept import AGENT, HOUR, NOW, Kept, at_cosine, direction
 

@@ -151,7 +151,9 @@ def test_ties_go_to_the_newer(pipe: Pipeline) -> None:
         pipe.say({"content": "soup", "created_at": JUNE + timedelta(days=(number * 7) % 30)}, session=f"s{number}")
     pipe.settle()
     for how in ({}, {"mode": "keyword"}, {"mode": "vector"}, {"fusion": "weighted"}, {"fusion": "rrf"}):
-        days = [(memory.created_at - JUNE).days for memory in pipe.recall("soup", limit=5, **how)]
+        days = [
+            (memory.created_at - JUNE).days for memory in pipe.recall("soup", limit=5, separate_duplicates=True, **how)
+        ]
         assert days == [29, 28, 27, 26, 25], how
 
 

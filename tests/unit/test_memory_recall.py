@@ -96,7 +96,7 @@ def test_what_is_seen_depends_on_the_tier_and_on_where_one_looks_from(
     if on_disk:
         tiers.indexes = OnDiskOnly()
     for way in WAYS:
-        found = over_both(tiers, "violin", limit=50, kinds=("memory",), **place, **way)
+        found = over_both(tiers, "violin", limit=50, kinds=("memory",), separate_duplicates=True, **place, **way)
         assert sorted(ids(found)) == sorted(seen), way
 
 

@@ -49,7 +49,7 @@ def test_mode_vector_is_the_exact_cosine(
         ).scalars()
         vectors = np.array([np.frombuffer(blob, "<f4") for blob in rows], np.float64)
     exact = np.sort(vectors @ BagOfWords().embed_query(query).astype(np.float64))[::-1]
-    found = explained(pipe.recall(query, mode="vector", limit=30, explain=True))
+    found = explained(pipe.recall(query, mode="vector", limit=30, explain=True, separate_duplicates=True))
     assert [one.score for _, _, one in found] == pytest.approx(exact[:30].tolist(), abs=1e-5)
     assert [one.rank for _, _, one in found] == list(range(1, 31))
     assert all(memory.explanation and memory.explanation.keyword is None for memory, _, _ in found)
@@ -60,7 +60,9 @@ def test_modes_keyword_and_vector_are_the_same_on_disk(pipe: Pipeline) -> None:
     on_disk = OnDiskOnly()
     ways = {}
     for mode in ("vector", "keyword"):
-        request = RecallRequest(query="violin garden", agent="ana", mode=mode, limit=20, explain=True)
+        request = RecallRequest(
+            query="violin garden", agent="ana", mode=mode, limit=20, explain=True, separate_duplicates=True
+        )
         ways[mode] = [recall(pipe.store, pipe.embedder, request, indexes=held) for held in (pipe.indexes, on_disk)]
     memory, disk = ways["vector"]
     assert [s for _, _, s in scores(disk)] == pytest.approx([s for _, _, s in scores(memory)], abs=1e-5)

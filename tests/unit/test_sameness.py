@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from memory.upkeep.sameness import NameMasks, normalised_text, says_the_same, statement
+from storage.recall.sameness import NameMasks, normalised_text, says_the_same, statement
 
 SAME = [
     ("I like tea", "I like tea."),

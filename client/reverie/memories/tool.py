@@ -78,6 +78,8 @@ _MODES: Final = ("keyword", "vector", "hybrid")
 def memory_tool(client: Reverie, action: object = None, **arguments: object) -> dict[str, Any]:
     """Execute a call of the tool; return `{ok, id}`, `{ok, results: [{id, content, tags}]}` or `{ok}`.
 
+    A result has `duplicates` if other memories that say the same were left out: how many.
+
     Errors of Reverie are returned as `{"ok": False, "error": ...}` with what to do.
     """
     try:
@@ -147,7 +149,8 @@ def _tool_result(response: Remembered | FoundMemories | bool) -> dict[str, Any]:
     if isinstance(response, Remembered):
         return {"ok": True, "id": response.id}
     if isinstance(response, FoundMemories):
-        return {"ok": True, "results": [_result(memory) for memory in response.results if _fits(response, memory)]}
+        found = [memory for memory in response.results if _fits(response, memory)]
+        return {"ok": True, "results": [_result(response, memory) for memory in found]}
     return {"ok": True} if response else _failed("there is no memory with this id: recall it first to learn its id")
 
 
@@ -156,8 +159,10 @@ def _fits(response: FoundMemories, memory: Memory) -> bool:
     return response.relevances.get(memory.id, 1.0) >= _MIN_RELEVANCE
 
 
-def _result(memory: Memory) -> dict[str, Any]:
-    return {"id": memory.id, "content": memory.content, "tags": memory.tags}
+def _result(response: FoundMemories, memory: Memory) -> dict[str, Any]:
+    result = {"id": memory.id, "content": memory.content, "tags": memory.tags}
+    duplicates = response.duplicates.get(memory.id, 0)
+    return result | ({"duplicates": duplicates} if duplicates else {})
 
 
 def _failed(error: str) -> dict[str, Any]:

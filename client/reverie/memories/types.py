@@ -145,10 +145,12 @@ class FoundMemories(ListResult[Memory], frozen=True, kw_only=True, omit_defaults
     """The response to `search_memories`, best first. `degraded` is why results are fewer or worse than requested.
 
     `relevances` has the relevance of each result, by its id: the estimated probability that it fits the query.
+    `duplicates` has the number of memories that say the same as a result and were left out, by the id of the result.
     """
 
     results: list[Memory]
     relevances: dict[str, float] = msgspec.field(default_factory=dict)
+    duplicates: dict[str, int] = msgspec.field(default_factory=dict)
     degraded: str = ""
 
 

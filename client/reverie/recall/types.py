@@ -45,8 +45,9 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     """One result of a recall.
 
     `relevance` is the estimated probability that it fits the query: of results with 0.5, about half do. `explanation`
-    is present with `explain` only. `before` and `after` are its neighbours in the session, oldest first, when
-    `neighbours` were requested. A memory has a `tier`, and a `source_message` if it was extracted from one.
+    is present with `explain` only. `duplicates` counts what says the same, ranks lower, was looked at and left out.
+    `before` and `after` are its neighbours in the session, oldest first, when `neighbours` were requested. A memory has
+    a `tier`, and a `source_message` if it was extracted from one.
     """
 
     id: str
@@ -61,6 +62,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tier: Literal["conversation", "channel", "workspace", "account"] | None = None
     source_message: str | None = None
     excerpt: str | None = None
+    duplicates: int = 0
     before: list[Turn] = []
     after: list[Turn] = []
     explanation: Explanation | None = None

@@ -20,7 +20,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.upkeep.opposites import NEGATIONS, NUMBERS, SIDES
+from storage.recall.opposites import NEGATIONS, NUMBERS, SIDES
 
 # A text with more words than this that the other lacks says more, and must not be replaced by it.
 _MAX_NEW_WORDS: Final = 2

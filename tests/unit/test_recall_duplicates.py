@@ -1,0 +1,107 @@
+"""A recall returns what says the same once, as the best of it, with the number of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from retrieval.request import RecallRequest
+from retrieval.twins import Twin, Twins
+from reverie.recall.types import RecallResponse
+from storage.memories.records import NewMemory
+from storage.recall.records import ChunkSource
+from support.pipeline import Pipeline
+from support.recalling import find
+
+_CAT = "The cat threw up on the carpet again."
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    """An empty workspace with its inbox."""
+    pipe = Pipeline(tmp_path / "data")
+    yield pipe
+    pipe.close()
+
+
+def _recall(pipe: Pipeline, query: str, **fields: Any) -> RecallResponse:
+    return find(pipe.store, pipe.embedder, RecallRequest(query=query, agent="ana", **fields)).response
+
+
+def _remember(pipe: Pipeline, memory_id: str, content: str) -> None:
+    with pipe.store.writing() as tx:
+        tx.for_agent("ana").memories.add(NewMemory(id=memory_id, content=content, created_at=1), now=1)
+
+
+@pytest.mark.parametrize("way", [{}, {"mode": "keyword"}, {"mode": "vector"}, {"fusion": "rrf"}])
+def test_a_sentence_that_is_said_again_is_one_result(pipe: Pipeline, way: dict[str, Any]) -> None:
+    """Given one sentence in several sessions and as a memory, then it is one result, and the limit is filled."""
+    for number in range(4):
+        pipe.say(_CAT.upper() if number == 2 else _CAT, session=f"s{number}")
+    pipe.say("The cat sleeps on the carpet.", "The dog is on the carpet.", session="t")
+    _remember(pipe, "m", _CAT)
+    pipe.settle()
+    for limit in (1, 2, 3):
+        assert len(_recall(pipe, "cat on the carpet", limit=limit, **way)) == limit
+    found = _recall(pipe, "cat on the carpet", limit=4, **way)
+    assert len({result.text.casefold() for result in found}) == len(found) == 3
+    (cat,) = [result for result in found if result.text.casefold() == _CAT.casefold()]
+    assert cat.duplicates == 4
+    assert [result.duplicates for result in found if result is not cat] == [0, 0]
+    assert len(_recall(pipe, "cat on the carpet", limit=20, separate_duplicates=True, **way)) == 7
+
+
+def test_the_same_words_of_two_people_are_two_results(pipe: Pipeline) -> None:
+    """Given one sentence by two speakers, or of two end users, then both are returned: they state two things."""
+    pipe.say({"content": "I love hiking.", "name": "Ana"}, session="a")
+    pipe.say({"content": "I love hiking.", "name": "Ben"}, session="b")
+    pipe.settle()
+    assert [result.duplicates for result in _recall(pipe, "who loves hiking")] == [0, 0]
+    pipe.forget("a")
+    pipe.forget("b")
+    pipe.say("I love hiking.", session="c", user="kate")
+    pipe.say("I love hiking.", session="d", user="otto")
+    pipe.settle()
+    assert [result.duplicates for result in _recall(pipe, "who loves hiking")] == [0, 0]
+
+
+def test_what_a_duplicate_was_counts_as_recalled(pipe: Pipeline) -> None:
+    """Given two memories that say the same, then a recall found both, of which it shows one."""
+    _remember(pipe, "one", "Kate takes oat milk.")
+    _remember(pipe, "two", "Kate takes oat milk")
+    pipe.settle()
+    outcome = find(pipe.store, pipe.embedder, RecallRequest(query="oat milk", agent="ana"))
+    assert [(result.kind, result.duplicates) for result in outcome.response] == [("memory", 1)]
+    assert (len(outcome.hits), len(outcome.folded)) == (1, 1)
+
+
+def _twin(number: int, text: str, *, kind: str = "memory", name: str | None = None) -> Twin:
+    source = ChunkSource(number, kind, str(number), None, None, name, text, text, (), 1, 1)
+    return Twin(number, source)
+
+
+@pytest.mark.parametrize(
+    ("text", "cosine", "expected"),
+    [
+        ("Kate moved to Lisbon in May, 2023", 0.5, True),
+        ("In May 2023 Kate moved to Lisbon", 0.97, True),
+        ("In May 2023 Kate moved to Lisbon", 0.94, False),
+        ("Kate moved to Lisbon in May 2022.", 0.99, False),
+        ("Kate moved to Porto in May 2023.", 0.99, False),
+        ("Kate never moved to Lisbon in May 2023.", 0.99, False),
+    ],
+)
+def test_near_vectors_say_the_same_only_if_the_words_do(text: str, cosine: float, expected: bool) -> None:
+    """Given two texts and the cosine of their vectors, then a number, a name or a negation tells them apart."""
+    import numpy as np
+
+    twins = Twins()
+    twins.vectors = {
+        1: np.array([1.0, 0.0], np.float32),
+        2: np.array([cosine, (1 - cosine**2) ** 0.5], np.float32),
+    }
+    twins.accept(_twin(1, "Kate moved to Lisbon in May 2023."))
+    assert (twins.find(_twin(2, text)) == 0) is expected
