@@ -9,8 +9,8 @@ import typer
 
 from cli.application import Invocation, application, invocation
 from cli.options import takes
-from cli.output import AsJson, print_list, print_result, print_struct, shortened, when
-from reverie.errors import NotFound, Rejected
+from cli.output import AsJson, note, print_list, print_result, print_struct, shortened, when
+from reverie.errors import Conflict, NotFound, Rejected
 from reverie.pipeline.calls import DropDeadLetter, GetDeadLetter, ListDeadLetters, ReplayDeadLetter
 
 dead = typer.Typer(help="List, replay and drop work that failed for good.", no_args_is_help=True)
@@ -48,20 +48,28 @@ def show_dead_letter(context: typer.Context, call: GetDeadLetter, as_json: AsJso
 def replay_dead_letters(
     context: typer.Context, letter: Letter = None, everything: Everything = False, as_json: AsJson = False
 ) -> None:
-    """Queue dead letters again, once the cause of their failure is gone."""
+    """Queue dead letters again, once the cause of their failure is gone, and say what became of each."""
     command = invocation(context)
-    done, failed = [], {}
+    # Nothing becomes of it while no workers run; with many, waiting for each would take minutes.
+    wait = 5.0 if letter is not None and command.target.url is not None else 0.0
+    replayed: dict[str, list[int]] = {"queued": [], "succeeded": [], "failed": []}
+    refused: dict[int, str] = {}
     for letter_id in _chosen_letters(command, letter, everything):
         try:
-            done.append(command.send(ReplayDeadLetter(letter_id)).id)
-        except Rejected as error:
+            result = command.send(ReplayDeadLetter(letter_id, timeout_seconds=wait))
+        except (Conflict, Rejected) as error:
             if not everything:
                 raise
-            failed[letter_id] = str(error)
-    text = f"{len(done)} queued again" + (f", {len(failed)} cannot be: {failed}" if failed else ".")
-    text += " One that fails again returns to the list." if done else ""
-    print_result({"replayed": done, "failed": {str(key): value for key, value in failed.items()}}, as_json, text)
-    raise typer.Exit(1 if failed else 0)
+            refused[letter_id] = str(error)
+        else:
+            replayed[result.replay or "queued"].append(letter_id)
+            if result.replay == "failed":
+                refused[letter_id] = f"it failed again, and is now dead letter {result.id}: {result.error}"
+    text = ", ".join(f"{len(ids)} {state}" for state, ids in replayed.items() if ids) or "nothing to replay"
+    print_result({**replayed, "refused": {str(key): value for key, value in refused.items()}}, as_json, f"{text}.")
+    for letter_id, reason in refused.items():
+        note(f"reverie: dead letter {letter_id}: {reason}")
+    raise typer.Exit(1 if refused else 0)
 
 
 @dead.command("drop")
