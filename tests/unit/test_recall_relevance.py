@@ -133,7 +133,8 @@ def test_a_time_that_fits_is_evidence(pipe: Pipeline) -> None:
         created_at = f"2023-{month}-05T10:00:00Z"
         pipe.say({"content": "We repaired the roof", "id": month, "created_at": created_at}, session=month)
     pipe.settle()
-    found = {one.id: one.relevance for one in pipe.recall("which roof did we repair in March 2023")}
+    query = "which roof did we repair in March 2023"
+    found = {one.id: one.relevance for one in pipe.recall(query, separate_duplicates=True)}
     assert found["03"] > found["07"]
 
 
