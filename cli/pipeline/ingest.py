@@ -15,6 +15,7 @@ from reverie import contract
 from reverie.client import Reverie
 from reverie.errors import Rejected, Rejection
 from reverie.pipeline.conversation_files import SESSION_FIELDS, ingest_calls, read_items
+from worker.supervision.server_file import local_url
 
 _BATCH = 500
 
@@ -81,13 +82,20 @@ def ingest(
 
 
 def client(command: Invocation) -> Reverie:
-    """Return a client that hands over messages: through the broker of the data folder, or the server that is named."""
+    """Return a client that hands over messages: to the server that is named, else through the broker, else its server.
+
+    The URL is always given: the client would take that of the environment, which may be of another Reverie.
+    """
+    target = command.target
+    if target.is_remote:
+        return Reverie(agent=command.agent, workspace=command.workspace, url=target.url)
     settings = command.settings
     return Reverie(
         agent=command.agent,
         workspace=command.workspace,
         broker=settings.broker_url,
         prefix=settings.broker_prefix,
+        url=target.url or local_url(settings.host, settings.port),
     )
 
 

@@ -19,6 +19,7 @@ from cli.application import application
 from cli.commands import COMMANDS, import_command
 from cli.pipeline.ingest import _read
 from cli.recall.recall import _explained
+from reverie.errors import Unavailable
 from reverie.pipeline.types import Receipt
 from reverie.recall.types import Explanation, RetrieverScore
 from support.pipeline import Pipeline
@@ -305,3 +306,35 @@ def test_without_a_data_folder_a_search_says_how_to_get_one(
     assert (ended.code, ended.err.count("\n")) == (1, 1)
     assert "start Reverie with `reverie up`" in ended.err
     assert list(tmp_path.iterdir()) == []
+
+
+def client_of(monkeypatch: pytest.MonkeyPatch, reverie: Reverie, *arguments: str) -> dict[str, Any]:
+    """Return with which arguments `ingest` makes its client."""
+    made: list[dict[str, Any]] = []
+
+    def record(**fields: Any) -> Any:
+        made.append(fields)
+        raise Unavailable("enough is known")
+
+    monkeypatch.setattr("cli.pipeline.ingest.Reverie", record)
+    Path("in").write_text('{"role": "user", "content": "x"}')
+    reverie(*arguments, "ingest", "in", "--session", "s")
+    return made[0]
+
+
+def test_messages_go_to_the_server_that_is_named(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given REVERIE_URL, then messages go there, and not into the broker of a data folder nearby."""
+    monkeypatch.setenv("REVERIE_URL", "http://reverie.example:7437")
+    made = client_of(monkeypatch, reverie)
+    assert made["url"] == "http://reverie.example:7437"
+    assert made.get("broker") is None
+
+
+def test_messages_for_a_data_folder_never_go_to_another_server(
+    reverie: Reverie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given --data and REVERIE_URL, then messages go to the broker of that folder or to no server but its own."""
+    monkeypatch.setenv("REVERIE_URL", "http://reverie.example:7437")
+    made = client_of(monkeypatch, reverie, "--data", str(tmp_path / "d"))
+    assert "d/run/broker.sock" in made["broker"]
+    assert made["url"] == "http://127.0.0.1:7437"
