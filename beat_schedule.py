@@ -9,9 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from reverie import contract
 from worker.settings import Settings
+
+# A job that runs at every start runs once if several beats start together.
+_LEAST_BETWEEN_STARTS: Final = timedelta(minutes=1)
 
 
 def _never(_settings: Settings) -> bool:
@@ -27,6 +31,11 @@ class PeriodicJob:
     first_after: timedelta
     description: str
     at_start: Callable[[Settings], bool] = _never
+
+    def period(self, settings: Settings) -> timedelta:
+        """Return the time in which the job runs once, however many beats there are, or were started one by one."""
+        every = self.every(settings)
+        return min(every, _LEAST_BETWEEN_STARTS) if self.at_start(settings) else every
 
 
 def _sweep(settings: Settings) -> timedelta:

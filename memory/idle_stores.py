@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from memory.jobs import BUDGET_SECONDS, EVERYTHING, JobRun, JobScope, run_on_stores
+from memory.jobs import ALL_DATA, BUDGET_SECONDS, JobRun, JobScope, run_on_stores
 from reverie.errors import ReverieError
 from storage.stores import FileStamp, Store, Stores
 
@@ -36,7 +36,7 @@ class IdleStores:
         self._next: dict[str, float] = {}
 
     def due(
-        self, job: str, stores: Stores, due_at: DueAt, *, now: int, scope: JobScope = EVERYTHING
+        self, job: str, stores: Stores, due_at: DueAt, *, now: int, scope: JobScope = ALL_DATA
     ) -> tuple[list[str], dict[str, str]]:
         """Return the workspaces in which a job has something to do, and the errors of those that cannot be read."""
         before, idle = self._idle.get(job, {}), {}
@@ -82,7 +82,7 @@ def run_where_due(
     idle_stores: IdleStores | None = None,
     budget_seconds: float = BUDGET_SECONDS,
     dry_run: bool = False,
-    scope: JobScope = EVERYTHING,
+    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """Run a job on the workspaces in which it has something to do; return the counts of each and of all together.
 

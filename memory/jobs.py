@@ -43,10 +43,10 @@ class JobScope:
     @property
     def is_limited(self) -> bool:
         """Return whether the job works on a part only."""
-        return self != EVERYTHING
+        return self != ALL_DATA
 
 
-EVERYTHING: Final = JobScope()
+ALL_DATA: Final = JobScope()
 
 
 class LeaseLost(Transient):
@@ -115,7 +115,7 @@ def run_on_stores(
     budget_seconds: float = BUDGET_SECONDS,
     dry_run: bool = False,
     only: Sequence[str] | None = None,
-    scope: JobScope = EVERYTHING,
+    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """Run a job on every store, including the account's, in random order; return the counts per store and in total.
 

@@ -23,7 +23,7 @@ from worker.heartbeat import HEARTBEAT_SECONDS, TaskReporter, send_heartbeat
 from worker.logs import configure_logging
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
-from worker.supervision.processes import die_with_parent, give_way_from_now
+from worker.supervision.processes import die_with_parent, lower_priority_now
 
 # Hard limit of a task; a stage returns after seconds. Must stay below the broker's visibility timeout.
 TASK_TIME_LIMIT_SECONDS: Final = 300
@@ -208,7 +208,7 @@ def _load_embedder(embedder: GuardedEmbedder | None) -> None:
     except ReverieError as error:
         log.warning("embedder_not_ready", error=str(error))
     if set(app.amqp.queues.consume_from) == {contract.QUEUE_EMBED}:
-        give_way_from_now(_EMBED_NICENESS)
+        lower_priority_now(_EMBED_NICENESS)
 
 
 @signals.worker_process_shutdown.connect  # type: ignore[untyped-decorator]

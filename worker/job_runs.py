@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, Final
 
+from beat_schedule import PERIODIC_JOBS
 from worker.app import current_runtime, task
 from worker.runtime import Runtime
 from worker.settings import Settings
@@ -24,7 +25,6 @@ class PeriodicTask:
 
     name: str
     function: Callable[..., dict[str, Any]]
-    every_seconds: Callable[[Settings], float]
     enabled: Callable[[Settings], bool]
 
     @cached_property
@@ -41,27 +41,29 @@ class PeriodicTask:
         return run_job(
             runtime,
             self.name,
-            every_seconds=self.every_seconds(runtime.settings),
+            every_seconds=_periods[self.name](runtime.settings).total_seconds(),
             work=lambda: self.function(runtime, **options),
             manual=manual,
             recorded=not any(options.get(name) for name in ("dry_run", "scope", "workspace")),
         )
 
 
+_periods: Final = {job.task: job.period for job in PERIODIC_JOBS}
+
 # By the name of the task. A module of `tasks/` registers its jobs when it is imported.
 registered_jobs: Final[dict[str, PeriodicTask]] = {}
 
 
 def periodic_task(
-    name: str, *, every_seconds: Callable[[Settings], float], enabled: Callable[[Settings], bool] = lambda _: True
+    name: str, *, enabled: Callable[[Settings], bool] = lambda _: True
 ) -> Callable[[Callable[..., dict[str, Any]]], Any]:
-    """Register a periodic job as a task; the function takes the runtime, optionally `dry_run`, and returns counts.
+    """Register a job of the table in `beat_schedule` as a task: a function that takes the runtime and returns counts.
 
     The task takes `manual` and the options of the function. Where `enabled` is false it returns `{"disabled": 1}`.
     """
 
     def register(function: Callable[..., dict[str, Any]]) -> Any:
-        job = registered_jobs[name] = PeriodicTask(name, function, every_seconds, enabled)
+        job = registered_jobs[name] = PeriodicTask(name, function, enabled)
 
         @task(name)
         @wraps(function)

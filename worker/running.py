@@ -9,7 +9,7 @@ from typing import Final
 
 from reverie import contract
 from worker.settings import PREFIX, Settings
-from worker.supervision.processes import end_with_supervisor, give_way
+from worker.supervision.processes import end_with_supervisor, lower_priority
 
 # Jobs have the lowest priority and a worker of their own: otherwise a few jobs that wait for a language model would
 # take every process from incoming messages.
@@ -61,7 +61,7 @@ def run_worker(settings: Settings, queues: Sequence[str], concurrency: int | Non
     # Unique on a host, so that `reverie status` tells workers of the same queues apart.
     os.environ.setdefault(PREFIX + "PROCESS", f"{'-'.join(queues)}-{os.getpid()}")
     if list(queues) == [contract.QUEUE_MAINTENANCE]:
-        give_way(_MAINTENANCE_NICENESS)
+        lower_priority(_MAINTENANCE_NICENESS)
     from worker.app import app, prepare_threads
 
     threads = list(queues) == [contract.QUEUE_SCHEDULES]

@@ -60,12 +60,12 @@ def connect(
     Each address gets its share of the remaining time, so that one that drops packets leaves time for the others. TLS is
     attempted with one address only. Raises the OSError of the last address, TimeoutError, ssl.SSLError.
     """
-    plain = _connect_first(addresses, deadline)
+    connection = _connect_first(addresses, deadline)
     with ExitStack() as on_error:
-        on_error.callback(plain.close)
-        plain.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        plain.settimeout(deadline.left())  # limits the TLS handshake as a whole, not each of its reads
-        stream = DeadlineStream(tls.wrap_socket(plain, server_hostname=host) if tls else plain, deadline)
+        on_error.callback(connection.close)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        connection.settimeout(deadline.left())  # limits the TLS handshake as a whole, not each of its reads
+        stream = DeadlineStream(tls.wrap_socket(connection, server_hostname=host) if tls else connection, deadline)
         on_error.pop_all()
     return stream
 

@@ -12,7 +12,7 @@ from storage.memories.records import MemoryFilter, MemoryRecord, Tier
 from storage.stores import Store
 from storage.upkeep.curation import CurationEntry
 
-EVERYTHING = MemoryFilter(active=None)
+ALL_DATA = MemoryFilter(active=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,7 +57,7 @@ def standing_of(
     for store in stores:
         with store.reading() as tx:
             for agent in agents:
-                for memory in tx.for_agent(agent).memories.iterate(EVERYTHING):
+                for memory in tx.for_agent(agent).memories.iterate(ALL_DATA):
                     if memory.active:
                         standing.append(_standing(memory, now, rates))
                     else:

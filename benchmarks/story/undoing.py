@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from sqlalchemy import text
 
-from benchmarks.story.census import EVERYTHING
+from benchmarks.story.census import ALL_DATA
 from benchmarks.story.world import World
 from memory.upkeep.curation import undo_all
 from storage.memories.records import MemoryRecord
@@ -59,7 +59,7 @@ def _differing_memories(world: World, agents: Sequence[str]) -> int:
     for store in world.stores:
         with store.reading() as tx:
             for agent in agents:
-                found |= {memory.id: memory for memory in tx.for_agent(agent).memories.iterate(EVERYTHING)}
+                found |= {memory.id: memory for memory in tx.for_agent(agent).memories.iterate(ALL_DATA)}
     expected = world.remembered
     return sum(
         memory_id not in found

@@ -10,7 +10,7 @@ from collections import Counter
 from typing import Any, Final
 
 from memory.idle_stores import DueJob, IdleStores, run_where_due
-from memory.jobs import EVERYTHING, JobRun, JobScope
+from memory.jobs import ALL_DATA, JobRun, JobScope
 from memory.memories.extraction_reading import Extractor, SessionReader
 from memory.memories.extraction_window import ExtractionRules, Positions, progress_of
 from reverie import contract
@@ -35,7 +35,7 @@ def extract_memories(
     now: int,
     idle_stores: IdleStores | None = None,
     dry_run: bool = False,
-    scope: JobScope = EVERYTHING,
+    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """Extract from every session that is due; return the counts of each workspace and the totals.
 

@@ -15,7 +15,7 @@ from typing import Any, Final
 from adapters.broker.inbox import GRACE_SECONDS, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from adapters.tokens import TokenCounter
-from memory.jobs import EVERYTHING, JobScope
+from memory.jobs import ALL_DATA, JobScope
 from memory.pipeline.ingest import ingest_batch
 from reverie.checks import check_workspace
 from reverie.errors import Rejected, ReverieError
@@ -87,7 +87,7 @@ def backfill(
     *,
     embed: Callable[[str], Mapping[str, Any]],
     budget_seconds: float = _BACKFILL_BUDGET_SECONDS,
-    scope: JobScope = EVERYTHING,
+    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """Embed chunks without a vector, workspace by workspace in random order, within a time budget.
 

@@ -105,11 +105,11 @@ def prune_recalls(store: Store, *, now: int, keep_days: float, budget_seconds: f
     with store.reading() as tx:
         agents = tx.recalls.agents()
     for agent in agents:
-        step = _PRUNE_EVENTS
-        while step == _PRUNE_EVENTS and time.monotonic() < deadline:
+        removed = _PRUNE_EVENTS
+        while removed == _PRUNE_EVENTS and time.monotonic() < deadline:
             with store.writing() as tx:
-                step = tx.recalls.prune(agent, before=before, limit=_PRUNE_EVENTS)
-            pruned += step
+                removed = tx.recalls.prune(agent, before=before, limit=_PRUNE_EVENTS)
+            pruned += removed
     return pruned
 
 

@@ -78,8 +78,8 @@ class GoalAnswers:
             f"{context.text or 'nothing'}"
         )
         if execution.schedule.policy != "conditional":
-            plain = model.complete(_SYSTEM, prompt, _ANSWER_TOKENS, purpose="schedule")
-            return RunResult("success", output=plain.text, turn_count=1, cost=self._cost(plain))
+            completion = model.complete(_SYSTEM, prompt, _ANSWER_TOKENS, purpose="schedule")
+            return RunResult("success", output=completion.text, turn_count=1, cost=self._cost(completion))
         answer = model.complete_structured(
             _SYSTEM + _CONDITION, prompt, _ANSWER_TOKENS, form=_Answer, purpose="schedule"
         )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from memory.idle_stores import DueJob, IdleStores, run_where_due
-from memory.jobs import EVERYTHING, JobRun, JobScope
+from memory.jobs import ALL_DATA, JobRun, JobScope
 from memory.sessions.sessions import to_session
 from reverie import contract
 from reverie.errors import Conflict, NotFound, StoreUnavailable
@@ -97,7 +97,7 @@ def close_idle_sessions(
     idle_hours: float,
     idle_stores: IdleStores | None = None,
     dry_run: bool = False,
-    scope: JobScope = EVERYTHING,
+    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """End the sessions without messages for `idle_hours` and clear their conversation memories; return counts.
 

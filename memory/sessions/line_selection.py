@@ -97,8 +97,8 @@ def select_lines(passages: Sequence[Passage], limit_tokens: int, counter: TokenC
     left = list(passages)
     while len(left) > GROUP_SIZE:
         groups = [left[start : start + GROUP_SIZE] for start in range(0, len(left), GROUP_SIZE)]
-        share = max(_MIN_GROUP_TOKENS, _GROUP_KEEPS * limit_tokens // len(groups))
-        reduced = [passage for group in groups for passage in _select(group, share, counter)]
+        group_tokens = max(_MIN_GROUP_TOKENS, _GROUP_KEEPS * limit_tokens // len(groups))
+        reduced = [passage for group in groups for passage in _select(group, group_tokens, counter)]
         if len(reduced) > _MAX_KEPT_SHARE * len(left):
             reduced = reduced[:: len(reduced) // GROUP_SIZE + 1]
         left = reduced

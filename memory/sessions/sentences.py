@@ -95,8 +95,8 @@ def _without_code(lines: Iterable[str]) -> Iterator[str]:
 def _is_prose(raw: str, line: str) -> bool:
     if _HEADING.match(raw) or _NO_PROSE.match(raw):
         return False
-    plain = sum(character.isalpha() or character.isspace() for character in line)
-    return plain >= _PROSE * len(line)
+    prose_characters = sum(character.isalpha() or character.isspace() for character in line)
+    return prose_characters >= _PROSE * len(line)
 
 
 def _continues(block: str, line: str) -> bool:

@@ -1,8 +1,8 @@
 """Summarise sessions: the oldest messages are condensed and appended, and written if the session is unchanged.
 
-A step reads in one transaction, condenses outside of any, and writes in another by compare-and-swap, so a slow step
+A batch reads in one transaction, condenses outside of any, and writes in another by compare-and-swap, so a slow batch
 never overwrites a newer one. Text, epoch, upper sequence and the marks of the covered messages are one entry of the
-curation log. A step depends only on stored rows: one that was killed is simply repeated.
+curation log. A batch depends only on stored rows: one that was killed is simply repeated.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 from storage.upkeep.curation import EntryDraft
 
-# What one step reads and condenses at most; the next one continues.
+# What one batch reads and condenses at most; the next one continues.
 STEP_MESSAGES: Final = 2_000
 STEP_BYTES: Final = 1024 * 1024
 _BYTES_PER_TOKEN: Final = 4
@@ -81,14 +81,14 @@ class DueSummary:
 
 @dataclass(frozen=True, slots=True)
 class StepResult:
-    """How many messages a step condensed; `stale` if the session had changed and nothing was written."""
+    """How many messages a batch condensed; `stale` if the session had changed and nothing was written."""
 
     messages: int = 0
     stale: bool = False
 
 
 class _StaleSummary(Exception):
-    """Rolls back the transaction of a step whose session has changed."""
+    """Rolls back the transaction of a batch whose session has changed."""
 
 
 def due_summary(
@@ -102,9 +102,9 @@ def due_summary(
         rows = tx.for_agent(name.agent)
         state = rows.summaries.state(name.session)
         sizes = rows.summaries.unsummarised(state.row_id)
-        step = _first_step(sizes)
-        messages = rows.messages.by_rows([size.row_id for size in step])
-    newer = sizes[len(step) :]
+        batch = _first_batch(sizes)
+        messages = rows.messages.by_rows([size.row_id for size in batch])
+    newer = sizes[len(batch) :]
     usage = Usage(
         message_tokens=count_tokens(messages, condenser.counter),
         valid_starts=valid_starts(messages),
@@ -175,8 +175,8 @@ def _log_text(due: DueSummary, condensed: Condensed) -> str:
     return f"{due.reason}: {len(due.messages)} messages of {due.tokens:,} tokens, by {condensed.author}{instead}"
 
 
-def _first_step(sizes: Sequence[MessageSize]) -> Sequence[MessageSize]:
-    """Return the oldest messages that one step reads; at least one."""
+def _first_batch(sizes: Sequence[MessageSize]) -> Sequence[MessageSize]:
+    """Return the oldest messages that one batch reads; at least one."""
     count, room = 0, STEP_BYTES
     for size in sizes[:STEP_MESSAGES]:
         room -= size.size_bytes

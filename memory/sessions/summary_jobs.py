@@ -61,9 +61,9 @@ class _Sweep:
                     counts["messages"] += len(due.messages)
                     return True
                 self.run.renew_lease()
-                step = condense(store, self.condenser, due, self.run.writing, job=self.run.job, now=self.run.now)
-                counts["stale" if step.stale else "summaries"] += 1
-                counts["messages"] += step.messages
+                result = condense(store, self.condenser, due, self.run.writing, job=self.run.job, now=self.run.now)
+                counts["stale" if result.stale else "summaries"] += 1
+                counts["messages"] += result.messages
         except NotFound:  # forgotten in the meantime
             return True
         except NotCondensed:

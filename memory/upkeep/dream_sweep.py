@@ -16,7 +16,7 @@ from typing import Any, Final, Literal
 import blake3
 
 from adapters.workspace_git import Repositories
-from memory.jobs import BUDGET_SECONDS, EVERYTHING, JobRun, JobScope, run_on_stores
+from memory.jobs import ALL_DATA, BUDGET_SECONDS, JobRun, JobScope, run_on_stores
 from memory.memories.concept_tags import concept_tags
 from memory.upkeep.dreaming import DreamRules, Signals, Tally
 from memory.upkeep.notebook import Notebooks, refresh
@@ -63,13 +63,13 @@ def dream_sweep(
     now: int,
     budget_seconds: float = BUDGET_SECONDS,
     dry_run: bool = False,
-    on_made: Callable[[str], None] = lambda _: None,
-    scope: JobScope = EVERYTHING,
+    on_new_memories: Callable[[str], None] = lambda _: None,
+    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """Promote in every store what passes the gates, and commit the files of the agents concerned; return counts.
 
-    `now` is in microseconds. `on_made` is called with the name of each store with new memories, which the pipeline has
-    to index. The next sweep does what this one has no time for, and retries repositories that failed.
+    `now` is in microseconds. `on_new_memories` is called with the name of each store with new memories, which the
+    pipeline has to index. The next sweep does what this one has no time for, and retries repositories that failed.
     """
 
     def work(run: JobRun) -> None:
@@ -78,7 +78,7 @@ def dream_sweep(
         for agent in run.until_deadline(run.chosen(agents), remaining="agents_not_reached"):
             sweep_agent(run, agent, rules)
         if run.counts["made_of_messages"]:
-            on_made(run.store.name)
+            on_new_memories(run.store.name)
         if notebooks.repositories is not None and not run.dry_run:
             _refresh_files(run, notebooks, notebooks.repositories)
 

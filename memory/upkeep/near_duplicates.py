@@ -61,7 +61,7 @@ def merge_near(vectors: Vectors, *, threshold: float, choose: Choose) -> list[tu
     return pairs
 
 
-def bands_for(count: int, threshold: float) -> tuple[int, int]:
+def lsh_bands(count: int, threshold: float) -> tuple[int, int]:
     """Return the number of planes of a band, and the number of bands, for `count` vectors.
 
     Bands are wide enough that unrelated vectors seldom agree in one, but narrower if a low threshold would require too
@@ -105,7 +105,7 @@ def _compare_all(vectors: Vectors, threshold: float, free: NDArray[np.bool_]) ->
 def _pairs_by_bands(vectors: Vectors, threshold: float) -> NDArray[np.int64] | None:
     """Return the pairs that agree in a band, each as `first * n + second`; None if comparing all is faster."""
     count = len(vectors)
-    width, bands = bands_for(count, threshold)
+    width, bands = lsh_bands(count, threshold)
     planes = np.random.default_rng(_SEED).standard_normal((vectors.shape[1], width * bands), dtype=np.float32)
     weights = 2.0 ** np.arange(width, dtype=np.float32)  # exact in float32 up to 24 planes
     max_pairs = count * count // (2 * _PAIR_COST)
@@ -133,12 +133,12 @@ def _pairs_within_runs(ordered: NDArray[np.int64], max_pairs: int) -> tuple[Rows
     firsts: list[Rows] = []
     seconds: list[Rows] = []
     positions = np.flatnonzero(left > 0)
-    step = 1
+    distance = 1
     while positions.size:
         firsts.append(positions)
-        seconds.append(positions + step)
-        step += 1
-        positions = positions[left[positions] >= step]
+        seconds.append(positions + distance)
+        distance += 1
+        positions = positions[left[positions] >= distance]
     if not firsts:
         empty = np.zeros(0, dtype=np.intp)
         return empty, empty

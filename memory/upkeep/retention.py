@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from adapters.broker.working_memory import WorkingMemory
 from memory.idle_stores import DueJob, run_where_due
-from memory.jobs import EVERYTHING, JobRun, JobScope
+from memory.jobs import ALL_DATA, JobRun, JobScope
 from reverie import contract
 from storage.stores import Store, Stores
 
@@ -26,7 +26,7 @@ def apply_retention(
     now: int,
     keep_days: float | None,
     dry_run: bool = False,
-    scope: JobScope = EVERYTHING,
+    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """Delete summarised messages older than `keep_days`, with chunks of them alone; return counts.
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from memory.jobs import EVERYTHING, JobScope
+from memory.jobs import ALL_DATA, JobScope
 from memory.recall.events import prune_recalls
 from memory.upkeep.curation import prune_log
 from reverie.errors import Conflict, ReverieError
@@ -26,7 +26,7 @@ def optimize_stores(
     now: Callable[[], int],
     recall_events_days: float,
     curation_log_days: float = 90.0,
-    scope: JobScope = EVERYTHING,
+    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """Delete old recall events and curation entries, optimise each database, rebuild half-empty vector indexes.
 
@@ -48,7 +48,7 @@ def optimize_stores(
     return _for_each_store(stores, optimize_one, scope)
 
 
-def verify_stores(stores: Stores, *, scope: JobScope = EVERYTHING) -> dict[str, Any]:
+def verify_stores(stores: Stores, *, scope: JobScope = ALL_DATA) -> dict[str, Any]:
     """Verify each database; the counts name what is wrong."""
 
     def verify_one(store: Store) -> dict[str, Any]:

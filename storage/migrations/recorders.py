@@ -6,9 +6,11 @@ after, or only some columns of a table that jobs change in part.
 
 from __future__ import annotations
 
-from alembic import op
+from sqlalchemy import Connection
 
 _EVENTS = ("INSERT", "UPDATE", "DELETE")
+# The tables of whose rows an undo restores every column.
+_RECORDED_IN_FULL = ("memories", "memory_promotions")
 
 
 def recorder(table: str, event: str, columns: str, *, blobs: str = "", of: str = "") -> str:
@@ -27,16 +29,22 @@ def recorder(table: str, event: str, columns: str, *, blobs: str = "", of: str =
     )
 
 
-def record_all_columns(table: str) -> None:
-    """Create the recorders of `memories` or `memory_promotions` again, so that they record a column just added."""
-    columns = ", ".join(op.get_bind().exec_driver_sql(f"SELECT name FROM pragma_table_info('{table}')").scalars())
-    for event in _EVENTS:
-        op.execute(f"DROP TRIGGER {table}_{event.lower()}_recorded")
-        op.execute(recorder(table, event, columns))
+def record_added_columns(connection: Connection) -> None:
+    """Have the recorders of `memories` and `memory_promotions` record all columns, those just added too."""
+    for table in _RECORDED_IN_FULL:
+        columns = ", ".join(connection.exec_driver_sql(f"SELECT name FROM pragma_table_info('{table}')").scalars())
+        for event in _EVENTS:
+            name = f"{table}_{event.lower()}_recorded"
+            query = f"SELECT sql FROM sqlite_master WHERE type = 'trigger' AND name = '{name}'"
+            present = connection.exec_driver_sql(query).scalar()
+            wanted = recorder(table, event, columns)
+            if present is not None and present != wanted:
+                connection.exec_driver_sql(f"DROP TRIGGER {name}")
+                connection.exec_driver_sql(wanted)
 
 
 def _image(row: str, columns: str, *, blobs: str = "") -> str:
     """Return SQL that represents a row as JSON."""
-    plain = [f"'{name}', {row}.{name}" for name in columns.split(", ")]
+    columns_json = [f"'{name}', {row}.{name}" for name in columns.split(", ")]
     hexed = [f"'{name}', hex({row}.{name})" for name in blobs.split(", ") if name]
-    return f"json_object({', '.join(plain + hexed)})"
+    return f"json_object({', '.join(columns_json + hexed)})"

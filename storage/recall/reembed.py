@@ -132,11 +132,11 @@ def remove_leftovers(store: Store, *, deadline: float | None = None) -> int:
     )
     while deadline is None or time.monotonic() < deadline:
         with store.writing() as tx:
-            step = list(execute(tx.connection, sql, reached=reached, limit=_REMOVED_AT_ONCE).scalars())
-        if not step:
+            batch = list(execute(tx.connection, sql, reached=reached, limit=_REMOVED_AT_ONCE).scalars())
+        if not batch:
             break
-        removed += len(step)
-        reached = max(step)
+        removed += len(batch)
+        reached = max(batch)
     return removed
 
 

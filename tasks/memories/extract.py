@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.jobs import EVERYTHING, JobScope
+from memory.jobs import ALL_DATA, JobScope
 from memory.memories import extraction
 from reverie import contract
 from worker.composition import build_extractor
@@ -14,10 +14,9 @@ from worker.runtime import Runtime
 
 @periodic_task(
     contract.EXTRACT_MEMORIES,
-    every_seconds=lambda settings: settings.sweep_interval_seconds,
     enabled=lambda settings: settings.extraction_enabled,
 )
-def extract_memories(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
+def extract_memories(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
     """Extract memories from sessions without recent messages; notify the chunk stage of workspaces with new ones."""
     return extraction.extract_memories(
         runtime.stores,

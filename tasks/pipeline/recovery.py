@@ -13,7 +13,7 @@ from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
-@periodic_task(contract.RECOVER_INBOX, every_seconds=lambda settings: settings.sweep_interval_seconds)
+@periodic_task(contract.RECOVER_INBOX)
 def recover_inbox(runtime: Runtime) -> dict[str, Any]:
     """Store items that no worker took from an inbox in time."""
     report = recovery.recover_inbox(
@@ -27,7 +27,7 @@ def recover_inbox(runtime: Runtime) -> dict[str, Any]:
     return report.counts()
 
 
-@periodic_task(contract.SWEEP_STAGES, every_seconds=lambda settings: settings.sweep_interval_seconds)
+@periodic_task(contract.SWEEP_STAGES)
 def sweep_stages(runtime: Runtime) -> dict[str, Any]:
     """Notify the stages that have work, and the recording of recalls."""
     stages = runtime.stage_sweep.run(runtime.stores, now=runtime.now(), notify=runtime.notify_stage)
@@ -35,7 +35,7 @@ def sweep_stages(runtime: Runtime) -> dict[str, Any]:
     return {**stages.counts(), **recalls}
 
 
-@periodic_task(contract.BACKFILL_EMBEDDINGS, every_seconds=lambda settings: settings.backfill_interval_minutes * 60)
+@periodic_task(contract.BACKFILL_EMBEDDINGS)
 def backfill_embeddings(runtime: Runtime, *, workspace: str | None = None) -> dict[str, Any]:
     """Embed chunks without a vector, in small batches; do nothing without an embedder."""
     if runtime.embedder is None:

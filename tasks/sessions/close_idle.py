@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.jobs import EVERYTHING, JobScope
+from memory.jobs import ALL_DATA, JobScope
 from memory.sessions import lifecycle
 from reverie import contract
 from worker.composition import session_end_hooks
 from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
-_EVERY_SECONDS = 60.0
 
-
-@periodic_task(contract.CLOSE_IDLE_SESSIONS, every_seconds=lambda _: _EVERY_SECONDS)
-def close_idle_sessions(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
+@periodic_task(contract.CLOSE_IDLE_SESSIONS)
+def close_idle_sessions(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
     """Close sessions without messages for long: extract once more, clear conversation memories, commit to git."""
     return lifecycle.close_idle_sessions(
         runtime.stores,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memory.idle_stores import DueJob, run_where_due
-from memory.jobs import EVERYTHING, JobScope, run_on_stores
+from memory.jobs import ALL_DATA, JobScope, run_on_stores
 from memory.sessions import summary_jobs
 from reverie import contract
 from worker.composition import build_condenser, summary_rules
@@ -13,12 +13,8 @@ from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
-@periodic_task(
-    contract.CONSOLIDATE_CONVERSATIONS, every_seconds=lambda settings: settings.consolidation_interval_hours * 3_600
-)
-def consolidate_conversations(
-    runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING
-) -> dict[str, Any]:
+@periodic_task(contract.CONSOLIDATE_CONVERSATIONS)
+def consolidate_conversations(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
     """Summarise every conversation that is over."""
     settings = runtime.settings
     condenser, numbers = build_condenser(runtime), summary_rules(settings)
@@ -34,8 +30,8 @@ def consolidate_conversations(
     )
 
 
-@periodic_task(contract.SUMMARIZE_SESSIONS, every_seconds=lambda settings: settings.summary_interval_minutes * 60)
-def summarize_sessions(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
+@periodic_task(contract.SUMMARIZE_SESSIONS)
+def summarize_sessions(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
     """Condense the oldest turns of sessions that exceed their token budget."""
     condenser, numbers = build_condenser(runtime), summary_rules(runtime.settings)
     now = runtime.now()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.jobs import EVERYTHING, JobScope
+from memory.jobs import ALL_DATA, JobScope
 from memory.upkeep import dream_sweep as dreams
 from reverie import contract
 from worker.job_runs import periodic_task
@@ -13,10 +13,9 @@ from worker.runtime import Runtime
 
 @periodic_task(
     contract.DREAM_SWEEP,
-    every_seconds=lambda settings: settings.dream_interval_hours * 3_600,
     enabled=lambda settings: settings.dream_enabled,
 )
-def dream_sweep(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
+def dream_sweep(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
     """Promote what was recalled often enough, and commit the memory files of the agents concerned."""
     return dreams.dream_sweep(
         runtime.stores,
@@ -25,5 +24,5 @@ def dream_sweep(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EV
         now=runtime.now(),
         dry_run=dry_run,
         scope=scope,
-        on_made=lambda name: runtime.notify_stage("chunk", name),
+        on_new_memories=lambda name: runtime.notify_stage("chunk", name),
     )

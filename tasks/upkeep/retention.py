@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.jobs import EVERYTHING, JobScope
+from memory.jobs import ALL_DATA, JobScope
 from memory.upkeep import retention
 from reverie import contract
 from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
-@periodic_task(contract.APPLY_RETENTION, every_seconds=lambda settings: settings.maintenance_interval_hours * 3_600)
-def apply_retention(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = EVERYTHING) -> dict[str, Any]:
+@periodic_task(contract.APPLY_RETENTION)
+def apply_retention(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
     """Remove summarised messages older than `message_retention_days`; do nothing where that is not set."""
     return retention.apply_retention(
         runtime.stores,

@@ -11,7 +11,7 @@ from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
-@periodic_task(contract.OPTIMIZE_STORE, every_seconds=lambda settings: settings.maintenance_interval_hours * 3_600)
+@periodic_task(contract.OPTIMIZE_STORE)
 def optimize_store(runtime: Runtime, *, workspace: str | None = None) -> dict[str, Any]:
     """Vacuum, merge the full-text index, truncate the log, and rebuild indexes that are half empty."""
     return store_files.optimize_stores(
@@ -23,7 +23,7 @@ def optimize_store(runtime: Runtime, *, workspace: str | None = None) -> dict[st
     )
 
 
-@periodic_task(contract.VERIFY_STORE, every_seconds=lambda settings: settings.maintenance_interval_hours * 3_600)
+@periodic_task(contract.VERIFY_STORE)
 def verify_store(runtime: Runtime, *, workspace: str | None = None) -> dict[str, Any]:
     """Compare rows, chunks, the full-text index and vectors with each other."""
     return store_files.verify_stores(runtime.stores, scope=JobScope(workspace))

@@ -11,6 +11,8 @@ import pytest
 
 from beat_schedule import PERIODIC_JOBS
 from reverie import contract
+from worker.app import app
+from worker.job_runs import registered_jobs
 
 ROOT = Path(__file__).resolve().parents[2]
 SERVER_SIDE = ("tasks", "cli", "worker", "memory", "retrieval", "storage", "adapters", "server", "beat_schedule")
@@ -71,6 +73,13 @@ def test_every_periodic_job_is_a_task_of_the_contract_once() -> None:
 
     assert set(tasks) <= contract.TASK_QUEUES.keys()
     assert len(tasks) == len(set(tasks))
+
+
+def test_every_row_of_the_table_has_a_function_and_every_function_a_row() -> None:
+    """Given the table and the modules of tasks, then beat sends what somebody works on, and nothing lies unused."""
+    app.loader.import_default_modules()
+
+    assert {job.task for job in PERIODIC_JOBS} == registered_jobs.keys()
 
 
 @pytest.mark.parametrize("path", modules(ROOT / "client" / "reverie"), ids=lambda path: path.stem)

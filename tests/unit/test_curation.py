@@ -296,10 +296,10 @@ def test_a_memory_that_has_taken_anothers_place_since_is_not_taken_away(pipe: Pi
     """Given a memory that a job added, when one gave way to it since, then its undo is refused until that is undone."""
     added = curate(pipe, add("m"))
 
-    def give_way(_: Transaction, rows: AgentRepositories) -> None:
+    def lower_priority(_: Transaction, rows: AgentRepositories) -> None:
         rows.memories.supersede(row_of(rows, "old"), by=row_of(rows, "m"), now=LATER)
 
-    second = curate(pipe, give_way)
+    second = curate(pipe, lower_priority)
     with pytest.raises(Conflict, match=f"has replaced another memory since; undo entry {second} first"):
         undo_entry(pipe.store, agent="ana", entry=added, now=LATER)
     put_back(pipe, second)

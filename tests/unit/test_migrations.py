@@ -16,6 +16,7 @@ from storage import migrate
 from storage.engine import Database
 from storage.migrate import LINES, newest_version, schema_version
 from storage.migrate import migrate as bring_up_to_date
+from storage.migrations.recorders import record_added_columns
 from storage.recall import index
 from storage.stores import Stores
 
@@ -124,3 +125,23 @@ def test_a_file_that_another_process_holds_is_a_passing_failure(
     with other.atomic(), pytest.raises(StoreUnavailable):
         bring_up_to_date(database, "account")
     other.close()
+
+
+def test_an_undo_restores_a_column_that_a_migration_added(database: Database) -> None:
+    """Given a column added to memories, when what follows from a migration is done, then the log records the column."""
+    bring_up_to_date(database, "workspace")
+    before = recorders(database)
+    with database.engine.begin() as connection:
+        record_added_columns(connection)
+    unchanged = recorders(database)
+    with database.engine.begin() as connection:
+        connection.exec_driver_sql("ALTER TABLE memories ADD COLUMN mood TEXT")
+        record_added_columns(connection)
+    changed = {name for name, sql in recorders(database).items() if "'mood', " in sql}
+
+    assert unchanged == before
+    assert changed == {"memories_insert_recorded", "memories_update_recorded", "memories_delete_recorded"}
+
+
+def recorders(database: Database) -> dict[str, str]:
+    return {name: sql for kind, name, _, sql in schema(database) if kind == "trigger" and name.endswith("_recorded")}

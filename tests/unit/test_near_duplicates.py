@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from memory.upkeep import near_duplicates
-from memory.upkeep.near_duplicates import MAX_MISSED, bands_for, merge_near
+from memory.upkeep.near_duplicates import MAX_MISSED, lsh_bands, merge_near
 
 Vectors = NDArray[np.float32]
 COUNT = 600
@@ -87,7 +87,7 @@ def test_where_bands_name_too_many_pairs_blocks_are_multiplied(monkeypatch: pyte
 @pytest.mark.parametrize("count", [3, 2_001, 10_000, 50_000, 10**6])
 def test_bands_miss_at_most_so_many_pairs(count: int, threshold: float) -> None:
     """Given a threshold, then a pair just at it is missed no more often than is said, at a bounded cost."""
-    width, bands = bands_for(count, threshold)
+    width, bands = lsh_bands(count, threshold)
     agree = (1 - math.acos(threshold) / math.pi) ** width
 
     assert width >= 1

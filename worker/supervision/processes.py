@@ -66,7 +66,7 @@ def watch_parent(parent_pid: int, signal: int) -> None:
     os.kill(os.getpid(), signal)
 
 
-def give_way(niceness: int) -> None:
+def lower_priority(niceness: int) -> None:
     """Lower the CPU priority of this process; 19 is the lowest priority (setpriority(2)).
 
     If Linux divides the processors between sessions (sched(7), autogroups), a process's niceness counts only within its
@@ -77,10 +77,10 @@ def give_way(niceness: int) -> None:
         _set_session_niceness(niceness)
 
 
-def give_way_from_now(niceness: int) -> None:
+def lower_priority_now(niceness: int) -> None:
     """Lower the CPU priority of all threads of this process, a child of a worker's pool.
 
-    If its worker leads the session, as every supervised worker does, also that of the session (see `give_way`).
+    If its worker leads the session, as every supervised worker does, also that of the session (see `lower_priority`).
     """
     threads = [int(entry.name) for entry in Path("/proc/self/task").glob("*")] or [0]
     for thread in threads:

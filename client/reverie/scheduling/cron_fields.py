@@ -76,7 +76,7 @@ class CronFields:
     times: tuple[int, ...]
 
     def matches(self, day: date) -> bool:
-        """Return whether the cron fires on a day."""
+        """Return whether it fires on a day."""
         if day.month not in self.months:
             return False
         by_date, by_weekday = day.day in self.days, day.isoweekday() % 7 in self.weekdays
@@ -109,31 +109,31 @@ def plain_expression(expression: object) -> str:
         raise Rejected(
             "cron contains a control character or one that is not ASCII: write it in plain text", field="cron"
         )
-    plain = _BLANKS.sub(" ", expression).strip()
-    if not plain.startswith("@"):
-        return plain
-    if plain.lower() not in ALIASES:
-        raise Rejected(f"cron {plain!r} is not known: use five fields or one of {', '.join(ALIASES)}", field="cron")
-    return ALIASES[plain.lower()]
+    cron = _BLANKS.sub(" ", expression).strip()
+    if not cron.startswith("@"):
+        return cron
+    if cron.lower() not in ALIASES:
+        raise Rejected(f"cron {cron!r} is not known: use five fields or one of {', '.join(ALIASES)}", field="cron")
+    return ALIASES[cron.lower()]
 
 
 def read_fields(expression: object) -> CronFields:
     """Parse a cron expression. Raises `Rejected`, naming the wrong field, also for one that never fires."""
-    return _read_plain(plain_expression(expression))
+    return _read_cron(plain_expression(expression))
 
 
 @lru_cache(maxsize=4_096)
-def _read_plain(plain: str) -> CronFields:
-    texts = plain.upper().split(" ") if plain else []
+def _read_cron(cron: str) -> CronFields:
+    texts = cron.upper().split(" ") if cron else []
     if len(texts) != len(_FIELDS):
-        _reject_count(plain, len(texts))
+        _reject_count(cron, len(texts))
     minutes, hours, days, months, weekdays = (
         _read_field(field, text) for field, text in zip(_FIELDS, texts, strict=True)
     )
     either = not texts[2].startswith("*") and not texts[4].startswith("*")
     if not either and min(days) > max(_MAX_DAYS_OF_MONTHS[month - 1] for month in months):
         raise Rejected(
-            f"cron {plain!r} never fires: none of its months has a day {min(days)}; change the day or the month",
+            f"cron {cron!r} never fires: none of its months has a day {min(days)}; change the day or the month",
             field="cron",
         )
     # If date or weekday is enough and one of them allows every day, every day matches.
@@ -143,15 +143,15 @@ def _read_plain(plain: str) -> CronFields:
     return CronFields(minutes, hours, days, months, weekdays, either, times)
 
 
-def _reject_count(plain: str, count: int) -> NoReturn:
+def _reject_count(cron: str, count: int) -> NoReturn:
     names = ", ".join(field.name for field in _FIELDS)
     if count > len(_FIELDS):
         raise Rejected(
-            f"cron {plain!r} has {count} fields: seconds and years are not supported, the shortest interval is 60 s; "
+            f"cron {cron!r} has {count} fields: seconds and years are not supported, the shortest interval is 60 s; "
             f"give five fields ({names})",
             field="cron",
         )
-    raise Rejected(f"cron {plain!r} has {count} of 5 fields: give {names}", field="cron")
+    raise Rejected(f"cron {cron!r} has {count} of 5 fields: give {names}", field="cron")
 
 
 def _read_field(field: _Field, text: str) -> tuple[int, ...]:

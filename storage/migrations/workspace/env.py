@@ -1,18 +1,20 @@
-"""Run by alembic: uses the connection passed to it, with one transaction for each migration and its indexes."""
+"""Run by alembic: uses the connection passed to it, one transaction for each migration and what follows."""
 
 from typing import Any
 
 from alembic import context
 
 from reverie.clock import now_micros
+from storage.migrations.recorders import record_added_columns
 from storage.recall.index import create_missing_indexes
 
 connection = context.config.attributes["connection"]
 
 
-def create_indexes(*_: Any, **__: Any) -> None:
-    """Create the full-text index in the transaction of the migration: after a crash a store has both or neither."""
+def complete(*_: Any, **__: Any) -> None:
+    """Do what follows from a migration in its transaction: after a crash a store has all of it or nothing."""
     create_missing_indexes(connection, now_micros())
+    record_added_columns(connection)
 
 
 context.configure(
@@ -20,7 +22,7 @@ context.configure(
     target_metadata=None,
     transaction_per_migration=True,
     version_table=context.config.attributes.get("version_table", "alembic_version"),
-    on_version_apply=create_indexes,
+    on_version_apply=complete,
 )
 with context.begin_transaction():
     context.run_migrations()

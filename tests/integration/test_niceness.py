@@ -14,8 +14,8 @@ from worker.supervision.processes import spawn
 AUTOGROUP = Path("/proc/self/autogroup")
 PROGRAM = """
 import os
-from worker.supervision.processes import give_way
-give_way(7)
+from worker.supervision.processes import lower_priority
+lower_priority(7)
 group = open("/proc/self/autogroup").read() if os.path.exists("/proc/self/autogroup") else ""
 open({out!r}, "w").write(f"{{os.getpriority(os.PRIO_PROCESS, 0)}} {{group}}")
 """
@@ -23,11 +23,11 @@ open({out!r}, "w").write(f"{{os.getpriority(os.PRIO_PROCESS, 0)}} {{group}}")
 # A worker whose pool child gives way once it has done its first work, in a thread as in the embed worker.
 CHILD_GIVES_WAY = """
 import json, os, threading
-from worker.supervision.processes import give_way_from_now
+from worker.supervision.processes import lower_priority_now
 child = os.fork()
 if child == 0:
     other = threading.Event()
-    threads = [threading.Thread(target=other.wait), threading.Thread(target=give_way_from_now, args=(7,))]
+    threads = [threading.Thread(target=other.wait), threading.Thread(target=lower_priority_now, args=(7,))]
     for thread in threads:
         thread.start()
     threads[1].join()
@@ -71,6 +71,6 @@ def test_a_supervised_process_gives_way_to_those_of_other_sessions(tmp_path: Pat
 def test_a_process_of_a_users_session_leaves_that_session_as_it_is() -> None:
     """Given a worker started by hand, which leads no session, then the shell it came from keeps its share."""
     before = AUTOGROUP.read_text("ascii") if AUTOGROUP.exists() else ""
-    program = "from worker.supervision.processes import give_way; give_way(5)"
+    program = "from worker.supervision.processes import lower_priority; lower_priority(5)"
     subprocess.run([sys.executable, "-c", program], check=True, timeout=60)  # a process of this session
     assert (AUTOGROUP.read_text("ascii") if AUTOGROUP.exists() else "") == before
