@@ -243,8 +243,9 @@ def test_what_is_recalled_is_one_bare_line_each(here: CarryingOut) -> None:
     assert any(line.startswith("20") and ", user: " in line for line in context.lines)
 
 
-def test_the_goal_recalls_by_the_vector_that_was_made_beforehand(here: CarryingOut) -> None:
+def test_the_goal_recalls_by_the_vector_that_was_made_beforehand(make: Callable[..., CarryingOut]) -> None:
     """Given a goal with a vector, then what is nearest is found though it shares no word, and no model is asked."""
+    here = make(context_min_score=0)  # vectors of this embedder have no meaning, and count nothing for the relevance
     say(here, *(f"note number {number}" for number in range(30)), "Adiantum grows in the bathroom")
     schedule = scheduled(here, "feed my greenery", recall_limit=1)
     with here.time.store.writing() as tx:
@@ -331,6 +332,14 @@ def test_memories_that_hold_everywhere_are_recalled_for_a_session(here: Carrying
 def test_a_workspace_without_a_word_recalls_nothing(here: CarryingOut) -> None:
     """Given nothing said, then there is no context and no complaint."""
     assert context_of(here, scheduled(here)) == GoalContext()
+
+
+def test_what_does_not_fit_the_goal_is_not_recalled(here: CarryingOut) -> None:
+    """Given much that has nothing to do with a goal, then nothing is recalled for it, and its run tells nothing."""
+    say(here, *(f"The train number {number} leaves at noon." for number in range(20)), "Our cat hates the carpet.")
+    schedule = scheduled(here, "zeppelin maintenance")
+    embed_goals(here.time.store, HashEmbedder())
+    assert context_of(here, schedule).lines == ()
 
 
 def test_a_recall_that_fails_costs_the_run_its_context_alone(

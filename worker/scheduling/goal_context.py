@@ -23,7 +23,10 @@ _MAX_CHARACTERS: Final = 1_000
 
 
 def recall_for_goal(runtime: Runtime, workspace: str, schedule: ScheduleRecord) -> GoalContext:
-    """Recall what fits a schedule's goal, at most its `recall_limit` results. Errors leave the context empty."""
+    """Recall what fits a schedule's goal, at most its `recall_limit` results. Errors leave the context empty.
+
+    What does not fit is left out, as in a context: without a model, anything recalled is worth a notification.
+    """
     store = runtime.recaller.find_store(workspace) if schedule.recall_limit else None
     if store is None:
         return GoalContext()
@@ -42,6 +45,7 @@ def _recall(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> GoalCon
         scope="account" if schedule.session is not None else None,
         mode="hybrid" if vector is not None else "keyword",
         limit=schedule.recall_limit,
+        min_score=runtime.settings.context_min_score,
         query_embedding=vector,
     )
     try:
