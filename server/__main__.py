@@ -45,15 +45,17 @@ def main() -> int:
     # for each other. Measured on two cores during ingest: recall p95 37 ms with one thread, 669 ms with two.
     runtime = Runtime(settings.model_copy(update={"embedding_threads": 1}))
     runtime.make_all()
-    threading.Thread(target=_warm, args=(runtime,), name="warm-embedder", daemon=True).start()
     _serve(settings, runtime, token, listening)
     runtime.close()
     return 0
 
 
 def _serve(settings: Settings, runtime: Runtime, token: str | None, listening: socket.socket) -> None:
+    app = create_app(runtime, token=token)
+    # Not before: importing torch would compete with the above, and delay the first message accepted.
+    threading.Thread(target=_warm, args=(runtime,), name="warm-embedder", daemon=True).start()
     config = uvicorn.Config(
-        create_app(runtime, token=token),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,
