@@ -114,20 +114,19 @@ def process_specs(settings: Settings, *, show_logs: bool = False) -> list[Proces
     from worker.supervision.embedded_broker import broker_processes
 
     specs = [] if settings.broker else broker_processes(settings.data)
-    # First, because its start takes longest; waited for last: when it answers, all others have been started.
+    # Before the workers, which would compete with its start: messages are accepted as soon as it answers.
     server = replace(
         _process(settings, "server", (*_PYTHON, "server"), show_logs=show_logs),
         stop_order=2,
         ready=lambda: _serves(settings),
         ready_timeout_seconds=90.0,
-        start_next_meanwhile=True,
+        while_starting=lambda: _prepare_forks(settings),
     )
     workers = [_worker(settings, *worker, show_logs=show_logs) for worker in _workers(settings)]
     beat = replace(
         _process(settings, "beat", (*_PYTHON, "cli", "beat"), show_logs=show_logs),
         target=_forked(lambda: run_beat(settings)),
     )
-    workers[0] = replace(workers[0], before_start=lambda: _prepare_forks(settings))
     return [*specs, server, *workers, beat]
 
 

@@ -25,6 +25,8 @@ from worker.supervision.server_file import ServerFile, announced, local_url
 # The supervisor allows a process 10 s to stop; calls that wait for workers are cancelled before that.
 _GRACEFUL_SECONDS = 5
 _BACKLOG = 512
+# Importing torch stops all other threads for up to a second. Messages sent as soon as the server answers go first.
+_WARM_AFTER_SECONDS = 1.0
 
 log = structlog.get_logger("server")
 
@@ -51,11 +53,8 @@ def main() -> int:
 
 
 def _serve(settings: Settings, runtime: Runtime, token: str | None, listening: socket.socket) -> None:
-    app = create_app(runtime, token=token)
-    # Not before: importing torch would compete with the above, and delay the first message accepted.
-    threading.Thread(target=_warm, args=(runtime,), name="warm-embedder", daemon=True).start()
     config = uvicorn.Config(
-        app,
+        create_app(runtime, token=token),
         log_config=None,
         access_log=False,
         server_header=False,
@@ -70,6 +69,9 @@ def _serve(settings: Settings, runtime: Runtime, token: str | None, listening: s
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, server.handle_exit)
     url = local_url(settings.host, settings.port)
+    warm = threading.Timer(_WARM_AFTER_SECONDS, _warm, (runtime,))
+    warm.daemon = True
+    warm.start()
     with announced(settings.data, ServerFile(url, __version__, settings.workspace)):
         log.info("serving", host=settings.host, port=settings.port)
         server.run(sockets=[listening])

@@ -85,6 +85,8 @@ def create_app(settings: Settings) -> Celery:
         task_time_limit=TASK_TIME_LIMIT_SECONDS,
         worker_prefetch_multiplier=1,
         worker_max_tasks_per_child=TASKS_PER_CHILD,
+        # The default of 4 s kills children while many processes start at once on a slow machine.
+        worker_proc_alive_timeout=30.0,
         worker_hijack_root_logger=False,
         worker_redirect_stdouts=False,
         worker_cancel_long_running_tasks_on_connection_loss=False,

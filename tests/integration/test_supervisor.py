@@ -48,9 +48,10 @@ data_dir, with_broker, specs = Path(sys.argv[1]), sys.argv[2] == "broker", json.
 def tell(event):
     print(json.dumps(dataclasses.asdict(event), default=str), flush=True)
 
-def spec(name, argv=(), code=None, ready_file=None, log_path=None, **more):
+def spec(name, argv=(), code=None, ready_file=None, log_path=None, touch=None, **more):
     ready = Path(ready_file).exists if ready_file else None
     target = (lambda: exec(code, {})) if code else None
+    more |= {"while_starting": Path(touch).touch} if touch else {}
     return ProcessSpec(name=name, argv=argv, target=target, ready=ready, log_path=log_path and Path(log_path), **more)
 
 all_specs = [spec(**fields) for fields in specs] + (broker_processes(data_dir) if with_broker else [])
@@ -543,17 +544,15 @@ def test_children_are_told_who_their_parent_is(run_up: RunUp, data_dir: Path) ->
     assert parent_pid_from({}) is None
 
 
-def test_a_process_may_start_before_others_and_be_waited_for_and_stopped_apart(run_up: RunUp, data_dir: Path) -> None:
-    """Given a server that starts first, then it is waited for after all others started, and stops before them."""
-    ready_file = data_dir / "ready"
-    slow = {"name": "server", "argv": FOREVER, "order": 1, "ready_file": str(ready_file)}
-    up = run_up(
-        {**slow, "stop_order": 2, "start_next_meanwhile": True}, {"name": "worker", "argv": FOREVER, "order": 1}
-    )
+def test_work_may_be_done_while_a_process_starts_and_a_process_may_be_stopped_apart(
+    run_up: RunUp, data_dir: Path
+) -> None:
+    """Given a server that is ready once work was done beside it, then others start after it, and stop after it."""
+    ready = str(data_dir / "ready")
+    server = {"name": "server", "argv": FOREVER, "order": 1, "stop_order": 2, "ready_file": ready, "touch": ready}
+    up = run_up(server, {"name": "worker", "argv": FOREVER, "order": 1})
     up.until("process_started", "worker")
-    assert up.kinds("process_started") == ["server", "worker"]
-    ready_file.touch()
-    up.until("process_ready", "server")
+    assert up.kinds("process_ready") == ["server"]
 
     up.process.send_signal(signal.SIGINT)
 

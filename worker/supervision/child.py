@@ -37,9 +37,9 @@ class ProcessSpec:
     `order`: lower ones start first and stop last; processes of the same order stop together. `stop_order` replaces it
     for the stop.
     `env` is added to the supervisor's own environment.
-    `ready` is polled for at most `ready_timeout_seconds` before the next process starts. With `start_next_meanwhile`
-    it is polled after all processes have been started.
-    `before_start` runs once, before the first start; an exception in it ends the supervisor.
+    `ready` is polled for at most `ready_timeout_seconds` before the next process starts.
+    `before_start` runs once, before the first start, and `while_starting` once, after it and before `ready` is polled;
+    an exception in either ends the supervisor.
     `log_path` receives its output; None: the supervisor's own output.
     `parent_death_signal` is the signal that the kernel sends when the supervisor is killed (Linux).
     """
@@ -53,9 +53,9 @@ class ProcessSpec:
     stop_order: int | None = None
     ready: Callable[[], bool] | None = None
     ready_timeout_seconds: float = 30.0
-    start_next_meanwhile: bool = False
     log_path: Path | None = None
     before_start: Callable[[], None] | None = None
+    while_starting: Callable[[], None] | None = None
     parent_death_signal: int = signal.SIGTERM
 
 

@@ -98,11 +98,9 @@ class Supervisor:
             if child.spec.before_start is not None:
                 child.spec.before_start()
             self._start(child)
-            if not child.spec.start_next_meanwhile:
-                self._await_ready(child)
-        for child in self._children:
-            if child.spec.start_next_meanwhile:
-                self._await_ready(child)
+            if child.spec.while_starting is not None:
+                child.spec.while_starting()
+            self._await_ready(child)
 
     def _start(self, child: Child) -> None:
         restarting = child.started_at is not None
