@@ -6,7 +6,7 @@ The only place that reads the text of msgspec's validation errors.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args, get_origin, get_type_hints
 
 import msgspec
@@ -19,6 +19,22 @@ _PATH: Final = re.compile(r" - at `(?:key in )?\$\.?(?:\[\.\.\.\]\.?)?([^`]*)`")
 _NAMED: Final = re.compile(r"(?:unknown|required) field `([^`]*)`")
 _ENUM: Final = re.compile(r"Invalid enum value ('.*'|\S+)", re.DOTALL)
 _BOUND: Final = re.compile(r"Expected `(?:int|float)` [<>]=? ?[-\d.]+")
+_TYPES: Final = re.compile(r"Expected `([a-z |]+)`, got `(\w+)`")
+# What errors call the types of JSON, and those of Python that have no counterpart there.
+_TYPE_NAMES: Final = {
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+    "array": "a list",
+    "object": "an object",
+    "null": "null",
+    "datetime": "a time",
+    "list": "a list",
+    "tuple": "a list",
+    "dict": "an object",
+    "NoneType": "null",
+}
 
 _T = TypeVar("_T")
 
@@ -30,7 +46,7 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
     texts, as in a query string. Raises `Rejected`.
     """
     if not isinstance(raw, Mapping):
-        raise Rejected(f"{name}: Expected `object`, got `{type(raw).__name__}`", field=name)
+        raise Rejected(f"{name} must be an object, not {type_name(raw)}", field=name)
     try:
         return msgspec.convert(raw, kind, strict=not from_text)
     except RecursionError:
@@ -42,6 +58,21 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
         if from_text:  # a repeated parameter has no index
             failure.field = failure.field.partition("[")[0]
         raise failure from None
+
+
+def type_name(value: object) -> str:
+    """Return what errors call the type of a value: such as "a text"."""
+    name = type(value).__name__
+    return _TYPE_NAMES.get(name, name)
+
+
+def near_names(name: str, known: Iterable[str]) -> str:
+    """Return the end of the error for an unknown name: the nearest known one, else all of them."""
+    import difflib
+
+    names = list(known)
+    nearest = difflib.get_close_matches(name, names, n=1)
+    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(names)}"
 
 
 def rejected(
@@ -67,8 +98,31 @@ def rejected(
     choices = ", ".join(_choices(hint))
     if (found := _ENUM.match(text)) and choices:
         return Rejected(f"{field} is {found.group(1)[:80]}; it must be one of {choices}", field=field)
+    if text.startswith("Object contains unknown field"):
+        return Rejected(_unknown_field(kind, field), field=field)
+    if text.startswith("Object missing required field"):
+        return Rejected(f"{field} is required", field=field)
     ending = f"; it must be one of {choices}" if choices else ""
+    if (types := _TYPES.match(text)) and (described := _described_types(*types.groups(), bounds)):
+        return Rejected(f"{field or name} must be {described}{ending}", field=field)
     return Rejected(f"{field or name}: {_PATH.sub('', text)}{ending}", field=field)
+
+
+def _unknown_field(kind: type, field: str) -> str:
+    """Return the error for a field that does not exist; those of a nested object are not looked up."""
+    text = f"unknown field {field!r}"
+    if re.search(r"[.\[]", field) or not issubclass(kind, msgspec.Struct):
+        return text
+    return f"{text}: {near_names(field, kind.__struct_encode_fields__)}"
+
+
+def _described_types(expected: str, got: str, bounds: str) -> str:
+    """Return in words which type a value must have and has; empty if a type has no name here."""
+    wanted = [_TYPE_NAMES.get(one, "") for one in expected.split(" | ") if one != "null" or expected == "null"]
+    if not all(wanted):
+        return ""
+    interval = f" from {bounds}" if bounds else ""
+    return f"{' or '.join(wanted)}{interval}, not {_TYPE_NAMES.get(got, got)}"
 
 
 def _hint(kind: type, field: str) -> Any:

@@ -77,9 +77,12 @@ def test_messages_of_one_session_go_together_in_batches() -> None:
         ({"session": "s", "wait": "stored", "messages": [_HELLO]}, "conversation 0: unknown key 'wait': known are "),
         ({"session": {"id": "s", "chat": "9"}, "messages": []}, "conversation 0, session: unknown key 'chat': "),
         (_HELLO, "message 0 names no session: give one with --session"),
-        ({"provider": "tg", **_HELLO}, "message 0 names no session: give one with --session"),
+        (
+            {"provider": "tg", **_HELLO},
+            "message 0 names no session: give one with --session, or --provider and --chat-id",
+        ),
         ({"session": "s", "provider": "tg", **_HELLO}, "message 0: provider and chat_id go together"),
-        ({"session": 4, **_HELLO}, "message 0: session: Expected `str | null`, got `int`"),
+        ({"session": 4, **_HELLO}, "message 0: session must be a text, not a whole number"),
     ],
 )
 def test_a_file_with_a_mistake_is_refused_as_a_whole(item: Any, error: str) -> None:

@@ -13,6 +13,7 @@ from typing import Any, Final
 
 import msgspec
 
+from reverie.decoding import near_names
 from reverie.errors import Rejected
 from reverie.pipeline.calls import IngestMessages
 from reverie.pipeline.items import MessageInput, build_session
@@ -115,7 +116,9 @@ def _session_fields(location: str, own: Mapping[str, Any], defaults: Mapping[str
     if "session" not in named and {"provider", "chat_id"} <= named.keys():
         session_fields.pop("session", None)  # the chat names another one than the default
     if "session" not in session_fields and not {"provider", "chat_id"} <= session_fields.keys():
-        raise Rejected(f"{location} names no session: give one with --session", field="session")
+        raise Rejected(
+            f"{location} names no session: give one with --session, or --provider and --chat-id", field="session"
+        )
     try:
         build_session(session_fields)
     except Rejected as error:
@@ -127,14 +130,7 @@ def _check_keys(location: str, item: Mapping[Any, Any], known: Iterable[str]) ->
     known = list(known)
     for key in item:
         if key not in known:
-            raise Rejected(f"{location}: unknown key {key[:80]!r}: {_known_keys(key, known)}", field=key[:80])
-
-
-def _known_keys(key: str, known: list[str]) -> str:
-    import difflib
-
-    nearest = difflib.get_close_matches(key, known, n=1)
-    return f"did you mean {nearest[0]}?" if nearest else f"known are {', '.join(known)}"
+            raise Rejected(f"{location}: unknown key {key[:80]!r}: {near_names(key, known)}", field=key[:80])
 
 
 def _line(name: str, number: int, line: bytes) -> Any:

@@ -16,7 +16,7 @@ from reverie import contract
 from reverie.checks import check_label, check_payload, normalise_tags
 from reverie.clock import new_id, now_micros, to_micros
 from reverie.contract import FilePayload, MessagePayload, Role
-from reverie.decoding import convert
+from reverie.decoding import convert, type_name
 from reverie.errors import Rejected, Rejection
 
 
@@ -163,5 +163,5 @@ def _micros(moment: datetime | None) -> int:
 
 def _message_input(raw: object) -> MessageInput:
     if not isinstance(raw, Mapping):
-        raise Rejected(f"must be an object with role and content, not {type(raw).__name__}", field="message")
+        raise Rejected(f"a message must be an object with role and content, not {type_name(raw)}", field="message")
     return convert(raw, MessageInput, name="message")

@@ -1,0 +1,72 @@
+"""What does not fit a call is refused in words: the field, what it must be, and the nearest name of an unknown one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from reverie.decoding import convert, rejected
+from reverie.errors import Rejected
+from reverie.memories.calls import ImportMemories, Remember
+from reverie.pipeline.calls import IngestMessages
+from reverie.pipeline.items import MessageInput
+from reverie.recall.calls import Recall
+
+
+@pytest.mark.parametrize(
+    ("kind", "raw", "field", "error"),
+    [
+        (
+            MessageInput,
+            {"role": "user", "contents": "x"},
+            "contents",
+            "unknown field 'contents': did you mean content?",
+        ),
+        (Recall, {"query": "x", "kind": ["memory"]}, "kind", "unknown field 'kind': did you mean kinds?"),
+        (IngestMessages, {}, "messages", "messages is required"),
+        (IngestMessages, {"messages": "x"}, "messages", "messages must be a list, not a text"),
+        (IngestMessages, {"messages": {"role": "user"}}, "messages", "messages must be a list, not an object"),
+        (IngestMessages, {"messages": [], "session": 7}, "session", "session must be a text, not a whole number"),
+        (IngestMessages, {"messages": [], "strict": 1}, "strict", "strict must be true or false, not a whole number"),
+        (MessageInput, {"role": "user", "tags": "t"}, "tags", "tags must be a list, not a text"),
+        (MessageInput, {"role": "user", "tags": ["a", 1]}, "tags[1]", "tags[1] must be a text, not a whole number"),
+        (MessageInput, {"role": "user", "importance": "high"}, "importance", "importance must be a number, not a text"),
+        (Remember, {"content": None}, "content", "content must be a text, not null"),
+        (
+            Remember,
+            {"content": "x", "importance": "high"},
+            "importance",
+            "importance must be a number from 0 to 1, not a text",
+        ),
+        (
+            Recall,
+            {"query": "x", "kinds": "memory"},
+            "kinds",
+            "kinds must be a list, not a text; it must be one of message, file, memory",
+        ),
+        (ImportMemories, {"memories": [{"id": "m"}]}, "memories[0].agent", "memories[0].agent is required"),
+    ],
+)
+def test_a_value_that_does_not_fit_is_named_in_words(kind: Any, raw: dict[str, Any], field: str, error: str) -> None:
+    """Given a wrong type, a missing or an unknown field, then the error says so without the notation of a library."""
+    with pytest.raises(Rejected) as raised:
+        convert(raw, kind, name="body")
+    assert str(raised.value) == error
+    assert raised.value.field == field
+
+
+def test_an_unknown_field_without_a_near_name_lists_the_known_ones() -> None:
+    """Given a field that resembles none, then all that exist are named."""
+    with pytest.raises(Rejected, match="unknown field 'zzz': known are role, content, id, created_at, name"):
+        convert({"role": "user", "zzz": 1}, MessageInput, name="message")
+
+
+def test_a_value_that_is_no_object_is_called_by_its_type() -> None:
+    """Given a list or null in place of an object, then the error says what it is."""
+    with pytest.raises(Rejected, match=r"^body must be an object, not a list$"):
+        convert([], Recall, name="body")
+    with pytest.raises(msgspec.ValidationError) as raised:
+        msgspec.json.decode(b"null", type=Recall)
+    assert str(rejected(raised.value, Recall, name="body")) == "body must be an object, not null"
