@@ -149,9 +149,11 @@ class Invocation:
         """Return the error for something that the agent does not have."""
         return NotFound(f"agent {self.agent} has no {name} {id!r}", field=field)
 
-    def none_of(self, names: str) -> str:
-        """Return the text shown for an empty list."""
+    def none_of(self, names: str, call: Call[Any]) -> str:
+        """Return the text shown for an empty list: with who has something, unless the call selects or skips items."""
         text = f"Agent {self.agent} has no such {names} in workspace {self.workspace}."
+        if any(getattr(call, name) for name in call.__struct_fields__ if name != "limit"):
+            return text
         others = [one for one in self.send(ListAgents(limit=_AGENTS_SHOWN + 1)).agents if one.name != self.agent]
         if others:
             text += " Others have: " + ", ".join(map(_of_agent, others[:_AGENTS_SHOWN])) + " (--agent NAME)."

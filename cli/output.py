@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from functools import cache
 from pathlib import Path
@@ -59,14 +59,15 @@ def print_json(value: Any) -> None:
     sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")
 
 
-def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str) -> None:
-    """Print a table, or `empty` when there are no rows. No cell is truncated, so that ids can be copied.
+def print_table(columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str | Callable[[], str]) -> None:
+    """Print a table, or `empty`, a text or what returns it, when there are no rows.
 
-    When the table is wider than the terminal, a long last column is printed below the rest of its row.
+    No cell is truncated, so that ids can be copied. When the table is wider than the terminal, a long last
+    column is printed below the rest of its row.
     """
     shown = [[_visible(str(cell)) for cell in row] for row in rows]
     if not shown:
-        say(empty)
+        say(empty if isinstance(empty, str) else empty())
         return
     from rich.cells import cell_len
     from rich.table import Table
@@ -106,7 +107,12 @@ def print_result(value: Any, as_json: bool, text: str) -> None:
 
 
 def print_list(
-    items: Any, as_json: bool, columns: Sequence[str], rows: Iterable[Sequence[object]], *, empty: str
+    items: Any,
+    as_json: bool,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    empty: str | Callable[[], str],
 ) -> None:
     """Print a list as JSON, or as a table; `rows` may be a generator, which JSON leaves unused."""
     if as_json:

@@ -38,7 +38,7 @@ def list_of_facts(context: typer.Context, call: ListFacts, as_json: AsJson = Fal
         as_json,
         ("category", "key", "value", "source", "updated"),
         ((f.category, f.key, shortened(f.value), f.source, when(f.updated_at)) for f in listed),
-        empty=command.none_of("facts"),
+        empty=lambda: command.none_of("facts", call),
     )
 
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, Final
 
 import typer
 from msgspec import UNSET
@@ -33,8 +34,10 @@ from reverie.memories.calls import (
     SearchMemories,
     UpdateMemory,
 )
-from reverie.memories.types import Memory
+from reverie.memories.types import FoundMemories, Memory
 from reverie.upkeep.calls import RunJob
+
+_PROPERTIES: Final = ("id", "tier", "lifetime", "kind", "source", "created")
 
 memory = typer.Typer(help="List, search and change what an agent knows.", no_args_is_help=True)
 application.add_typer(memory, name="memory")
@@ -49,7 +52,7 @@ def _time_or_never(text: str) -> str | None:
 def list_of_memories(context: typer.Context, call: ListMemories, as_json: AsJson = False) -> None:
     """List the agent's memories, facts and notes, newest first."""
     command = invocation(context)
-    _print_memories(command.send(call).memories, as_json, empty=command.none_of("memories"))
+    _print_memories(command.send(call).memories, as_json, empty=lambda: command.none_of("memories", call))
 
 
 @memory.command("search")
@@ -60,9 +63,7 @@ def search_memories(context: typer.Context, call: SearchMemories, as_json: AsJso
     if as_json:
         print_json(response)
         return
-    if response.degraded:
-        say(f"({response.degraded})")
-    _print_memories(response.results, as_json=False, empty="Nothing found.")
+    _print_found(response)
 
 
 @memory.command("add")
@@ -140,11 +141,29 @@ def collect_garbage(
     run_job(command, call, as_json=as_json)
 
 
-def _print_memories(memories: list[Memory], as_json: bool, *, empty: str) -> None:
-    print_list(
-        memories,
-        as_json,
-        ("id", "tier", "lifetime", "kind", "source", "created", "content"),
-        ((m.id, m.tier, m.lifetime, m.kind, m.source, when(m.created_at)[:10], shortened(m.content)) for m in memories),
-        empty=empty,
+def _print_memories(memories: list[Memory], as_json: bool, *, empty: Callable[[], str]) -> None:
+    rows = ((*_properties(memory), shortened(memory.content)) for memory in memories)
+    print_list(memories, as_json, (*_PROPERTIES, "content"), rows, empty=empty)
+
+
+def _print_found(response: FoundMemories) -> None:
+    if response.degraded:
+        say(f"({response.degraded})")
+    relevances = {id: f"{relevance:.2f}" for id, relevance in response.relevances.items()}
+    print_table(
+        (*_PROPERTIES, "relevance", "duplicates", "content"),
+        (
+            (
+                *_properties(memory),
+                relevances.get(memory.id, "-"),
+                response.duplicates.get(memory.id, 0),
+                shortened(memory.content),
+            )
+            for memory in response.results
+        ),
+        empty="Nothing found.",
     )
+
+
+def _properties(memory: Memory) -> tuple[str, ...]:
+    return (memory.id, memory.tier, memory.lifetime, memory.kind, memory.source, when(memory.created_at)[:10])

@@ -34,7 +34,7 @@ def list_of_notes(context: typer.Context, call: ListNotes, as_json: AsJson = Fal
         as_json,
         ("id", "user", "updated", "note"),
         ((note.note_id, note.user or "-", when(note.updated_at), shortened(note.content)) for note in listed),
-        empty=command.none_of("notes"),
+        empty=lambda: command.none_of("notes", call),
     )
 
 

@@ -33,7 +33,7 @@ def list_dead_letters(context: typer.Context, call: ListDeadLetters, as_json: As
         as_json,
         ("id", "agent", "stage", "item", "at", "error"),
         ((x.id, x.agent, x.stage, shortened(x.item_id, 20), when(x.created_at), shortened(x.error)) for x in listed),
-        empty=command.none_of("dead letters"),
+        empty=lambda: command.none_of("dead letters", call),
     )
 
 

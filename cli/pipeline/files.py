@@ -9,7 +9,7 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, print_json, print_list, progress_bar, say, shortened, when
+from cli.output import AsJson, print_json, print_list, progress_bar, say, when
 from cli.pipeline.ingest import bytes_of, client
 from reverie.errors import Rejected
 from reverie.pipeline.calls import ListFiles
@@ -42,7 +42,7 @@ def add_files(
                 )
                 done += receipt.accepted
             except Rejected as error:
-                failed[str(path)] = str(error)
+                failed[str(path)] = str(error).removeprefix(f"{path} ")
     if as_json:
         print_json({"accepted": done, "failed": failed})
     else:
@@ -62,8 +62,8 @@ def list_files(context: typer.Context, call: ListFiles, as_json: AsJson = False)
         listed,
         as_json,
         ("id", "session", "created", "uri"),
-        ((file.id, shortened(file.session or "-", 30), when(file.created_at), file.source_uri) for file in listed),
-        empty=command.none_of("files"),
+        ((file.id, file.session or "-", when(file.created_at), file.source_uri) for file in listed),
+        empty=lambda: command.none_of("files", call),
     )
 
 

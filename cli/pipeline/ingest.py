@@ -101,7 +101,7 @@ def client(command: Invocation) -> Reverie:
 
 def _read(file: str) -> list[Any]:
     """Return the messages or conversations in a file. Raises `Rejected` with the line that is not JSON."""
-    return read_items(input_of(Path(file)), name=file)
+    return read_items(input_of(Path(file)), name="standard input" if file == "-" else file)
 
 
 def _rejected(faults: Iterable[Rejection], place: int) -> list[dict[str, Any]]:

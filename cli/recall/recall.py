@@ -6,7 +6,7 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, print_json, say, shortened, when
+from cli.output import AsJson, counted, print_json, say, shortened, when
 from reverie.recall.calls import Recall
 from reverie.recall.types import Explanation, RecallResponse
 
@@ -29,11 +29,15 @@ def _print_recall(response: RecallResponse) -> None:
         who = memory.name or memory.role or " ".join(part for part in (memory.tier, memory.kind) if part)
         for turn in memory.before:
             say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
-        say(f"{place}. {when(memory.created_at)}  {who}: {shortened(memory.excerpt or memory.text, 200)}")
+        # An excerpt is a chunk, which begins with the speaker's name.
+        text = (memory.excerpt or memory.text).removeprefix(f"{memory.name}: ")
+        say(f"{place}. {when(memory.created_at)}  {who}: {shortened(text, 200)}")
         for turn in memory.after:
             say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
         place_of = f" in session {memory.session}" if memory.session else ""
-        say(f"     {memory.kind} {memory.id}{place_of}, relevance {memory.relevance:.2f}")
+        tags = f", tags {' '.join(memory.tags)}" if memory.tags else ""
+        folded = f", {counted(memory.duplicates, 'duplicate')} left out" if memory.duplicates else ""
+        say(f"     {memory.kind} {memory.id}{place_of}, relevance {memory.relevance:.2f}{tags}{folded}")
         if memory.explanation is not None:
             say(f"     {_explained(memory.explanation)}")
     if not response.results:

@@ -41,7 +41,7 @@ def list_of_notifications(context: typer.Context, call: ListNotifications, as_js
             )
             for n in page.notifications
         ),
-        empty=command.none_of("notifications"),
+        empty=lambda: command.none_of("notifications", call),
     )
     print_shown(len(page.notifications), page.total, "notification")
 

@@ -68,7 +68,7 @@ def list_of_reminders(context: typer.Context, call: ListReminders, as_json: AsJs
     print_table(
         ("id", "due (UTC)", "status", "session", "recipient", "message"),
         ((r.id, when(r.due_at), r.status, r.session, r.recipient, shortened(r.message)) for r in page.reminders),
-        empty=command.none_of("reminders"),
+        empty=lambda: command.none_of("reminders", call),
     )
     print_shown(len(page.reminders), page.total, "reminder")
 

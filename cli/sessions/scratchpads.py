@@ -7,6 +7,7 @@ import typer
 from cli.application import application, invocation
 from cli.options import takes
 from cli.output import AsJson, counted, encoded, print_json, print_result, say
+from reverie.errors import NotFound
 from reverie.sessions.calls import (
     ClearScratchpad,
     ClearScratchpadKeys,
@@ -77,7 +78,9 @@ def clear_scratchpad(
     """Delete the list and all keys of a scratchpad, or one key."""
     command = invocation(context)
     if isinstance(call, DeleteScratchpadKey):
-        cleared = int(command.send(call).deleted)
+        if not command.send(call).deleted:
+            raise NotFound(f"the scratchpad of session {call.session!r} has no key {call.key!r}", field="key")
+        cleared = 1
     else:
         cleared = command.send(ClearScratchpadKeys(call.session)).cleared + command.send(call).cleared
     print_result({"cleared": cleared}, as_json, f"{cleared} deleted.")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from msgspec.structs import replace
@@ -16,6 +16,7 @@ from cli.output import (
     Yes,
     confirm,
     counted,
+    encoded,
     print_deleted,
     print_json,
     print_list,
@@ -57,8 +58,8 @@ def list_sessions(
         listed,
         as_json,
         ("session", "ref", "status", "messages", "updated"),
-        ((shortened(s.id, 40), s.ref_code, s.status, s.messages, when(s.updated_at)) for s in listed),
-        empty=command.none_of("sessions"),
+        ((s.id, s.ref_code, s.status, s.messages, when(s.updated_at)) for s in listed),
+        empty=lambda: command.none_of("sessions", call),
     )
 
 
@@ -104,10 +105,7 @@ def search_sessions(context: typer.Context, call: SearchSessions, as_json: AsJso
         say(f"({response.degraded})")
     print_table(
         ("session", "ref", "updated", "best match"),
-        (
-            (shortened(s.session, 40), s.ref_code, when(s.updated_at), shortened(s.excerpt, 100))
-            for s in response.results
-        ),
+        ((s.session, s.ref_code, when(s.updated_at), shortened(s.excerpt, 100)) for s in response.results),
         empty="Nothing found.",
     )
 
@@ -148,7 +146,19 @@ def delete_session(context: typer.Context, call: ForgetSession, yes: Yes = False
 
 def _print_messages(messages: Iterable[Message]) -> None:
     for message in messages:
-        say(f"{when(message.created_at)}  {message.name or message.role}: {message.content}")
+        said = [message.content] if message.content else []
+        text = " ".join(said + [f"[{_tool_call(call)}]" for call in message.tool_calls])
+        say(f"{when(message.created_at)}  {message.name or message.role}: {text}")
+
+
+def _tool_call(call: dict[str, Any]) -> str:
+    """Return the name of the tool and its arguments; the whole call as JSON if it has another form."""
+    function = call.get("function")
+    named = function if isinstance(function, dict) else call
+    name, arguments = named.get("name"), named.get("arguments", "")
+    if not isinstance(name, str):
+        return encoded(call)
+    return f"{name} {arguments if isinstance(arguments, str) else encoded(arguments)}".strip()
 
 
 def _by_id_or_ref(command: Invocation, session: str) -> Session:

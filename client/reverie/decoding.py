@@ -103,7 +103,7 @@ def rejected(
     if text.startswith("Object missing required field"):
         return Rejected(f"{field} is required", field=field)
     ending = f"; it must be one of {choices}" if choices else ""
-    if (types := _TYPES.match(text)) and (described := _described_types(*types.groups(), bounds)):
+    if (types := _TYPES.match(text)) and (described := _described_types(types[1], types[2], bounds)):
         return Rejected(f"{field or name} must be {described}{ending}", field=field)
     return Rejected(f"{field or name}: {_PATH.sub('', text)}{ending}", field=field)
 

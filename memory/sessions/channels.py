@@ -62,7 +62,8 @@ def delete_channel(store: Store, *, agent: str, channel: str) -> None:
             raise Conflict(f"channel {channel!r} is the default channel: it cannot be deleted", field="id")
         if found.sessions or found.memories:
             raise Conflict(
-                f"channel {channel!r} has {found.sessions} sessions and {found.memories} memories:"
+                f"channel {channel!r} has {found.sessions} session{'s' if found.sessions != 1 else ''}"
+                f" and {found.memories} {'memory' if found.memories == 1 else 'memories'}:"
                 " move or forget them first",
                 field="id",
             )

@@ -24,7 +24,7 @@ _ALL: Final = """
             GROUP BY 1
     )
     SELECT k.id AS id, coalesce(c.description, '') AS description, k.id = :default AS is_default,
-        coalesce(c.created_at, min(k.first_at)) AS created_at, sum(k.sessions) AS sessions, sum(k.memories) AS memories
+        min(k.first_at) AS created_at, sum(k.sessions) AS sessions, sum(k.memories) AS memories
     FROM known AS k LEFT JOIN channels AS c ON c.agent_id = :agent AND c.id = k.id
     WHERE :id IS NULL OR k.id = :id GROUP BY k.id ORDER BY k.id <> :default, k.id
 """

@@ -127,7 +127,7 @@ def test_channels_over_http(here: Runtime, ana: Reverie) -> None:
     with pytest.raises(Conflict, match="already"):
         ana.create_channel("cellar")
     assert ana.describe_channel(ODD, "flowers").sessions == 1
-    with pytest.raises(Conflict, match="has 1 sessions"):
+    with pytest.raises(Conflict, match="has 1 session and 0 memories"):
         ana.delete_channel(ODD)
     assert ana.move_session("s", "cellar").channel == "cellar"
     assert ana.delete_channel(ODD) is True

@@ -58,6 +58,19 @@ def test_a_channel_is_made_once(pipe: Pipeline) -> None:
     assert (default.is_default, default.created_at is not None) == (True, True)
 
 
+def test_a_change_leaves_the_time_since_when_the_default_is_used(pipe: Pipeline) -> None:
+    """Given a default channel with older sessions, when a session is moved there, then its time stays."""
+    before = topics.read_channel(pipe.store, agent="ana", channel="general").created_at
+    topics.move_session(pipe.store, agent="ana", session="g", channel="general", now=pipe.now() + 10**9)
+    assert topics.read_channel(pipe.store, agent="ana", channel="general").created_at == before
+
+
+def test_an_error_counts_one_session_as_one(pipe: Pipeline) -> None:
+    """Given a channel with one session, when deleted, then the error speaks of one session."""
+    with pytest.raises(Conflict, match="has 1 session and 0 memories: move or forget them first"):
+        topics.delete_channel(pipe.store, agent="ana", channel="garden")
+
+
 def test_a_channel_is_described(pipe: Pipeline) -> None:
     """Given channels, when described, then they say so; one that does not exist is an error."""
     for name in ("general", "garden"):
@@ -72,7 +85,7 @@ def test_a_channel_is_described(pipe: Pipeline) -> None:
 def test_only_an_empty_channel_is_deleted_and_never_the_default(pipe: Pipeline) -> None:
     """Given channels that hold something, then deleting one is an error that says what; an empty one goes."""
     remember(pipe, "m", tier="channel", channel="garden")
-    with pytest.raises(Conflict, match="has 1 sessions and 1 memories"):
+    with pytest.raises(Conflict, match="has 1 session and 1 memory: move"):
         topics.delete_channel(pipe.store, agent="ana", channel="garden")
     with pytest.raises(Conflict, match="is the default channel"):
         topics.delete_channel(pipe.store, agent="ana", channel="general")

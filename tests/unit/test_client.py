@@ -122,6 +122,9 @@ def test_nothing_is_sent_for_an_empty_list_or_a_bad_argument() -> None:
             lambda: memory.ingest("s", [{"role": "user", "content": "x"}], wait="done"),  # type: ignore[arg-type]
             lambda: memory.ingest("s", [{"role": "user", "content": "x"}], timeout_seconds=math.nan),
             lambda: memory.ingest("s", "hello"),  # type: ignore[arg-type]
+            lambda: memory.ingest("s"),
+            lambda: memory.start_session("s", provider="tg"),
+            lambda: memory.start_session("s", chat_id="9"),
             lambda: memory.ingest([{"role": "user", "content": "x"}]),  # type: ignore[arg-type]
             lambda: memory.ingest("s", [{"role": "user", "content": "x"}], trace="a\nb"),
             lambda: memory.recall("\ud800"),

@@ -163,6 +163,23 @@ def test_a_file_that_is_no_list_of_messages_is_named_with_its_line(
     assert error in ended.err
 
 
+def test_standard_input_is_named_as_that(reverie: Reverie, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given text through a pipe that is no JSON, then the error speaks of standard input."""
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"hello")))
+    ended = reverie("ingest", "-", "--session", "s")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith("reverie: standard input is neither JSON nor JSONL")
+
+
+def test_a_file_that_cannot_be_read_is_named_once(reverie: Reverie) -> None:
+    """Given files that are not there or no text, then each has one line with its name once."""
+    Path("binary").write_bytes(b"\xff")
+    ended = reverie("files", "add", "nowhere.md", "binary")
+    assert ended.code == 1
+    assert "  nowhere.md: cannot be read: No such file or directory\n" in ended.out
+    assert "  binary: is not UTF-8 text: byte 0 is invalid\n" in ended.out
+
+
 def test_a_byte_order_mark_is_no_part_of_the_messages(tmp_path: Path) -> None:
     """Given a file as Windows' editors write it, then it is read."""
     (tmp_path / "in").write_bytes(b'\xef\xbb\xbf[{"role": "user"}]')

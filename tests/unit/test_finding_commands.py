@@ -4,11 +4,16 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from cli.memories.memories import _print_found
 from cli.recall.recall import _print_recall
+from cli.sessions.sessions import _print_messages
+from reverie.memories.types import FoundMemories, Memory
 from reverie.recall.types import RecallResponse, RecallResult
+from reverie.sessions.types import Message
 from support.command_line import CommandLine
 
 NOW = datetime(2026, 5, 1, tzinfo=UTC)
@@ -66,3 +71,74 @@ def test_a_recall_names_what_one_can_act_on(capsys: pytest.CaptureFixture[str]) 
     message = RecallResult(id="m1", kind="message", text="Green is the door", created_at=NOW, session="trip")
     _print_recall(RecallResponse(results=[message], mode="keyword"))
     assert "message m1 in session trip" in capsys.readouterr().out
+
+
+def test_a_name_is_shown_once_and_what_was_folded_in_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
+    """Given an excerpt that begins with the speaker, and a duplicate, then the name is not repeated."""
+    message = RecallResult(
+        id="m1",
+        kind="message",
+        text="Green is the door",
+        excerpt="Kate: Green is the door",
+        created_at=NOW,
+        name="Kate",
+        tags=["house"],
+        duplicates=2,
+    )
+    _print_recall(RecallResponse(results=[message], mode="keyword"))
+    shown = capsys.readouterr().out
+    assert shown.count("Kate") == 1
+    assert "relevance 0.00, tags house, 2 duplicates left out" in shown
+
+
+def test_an_empty_list_by_a_filter_does_not_point_elsewhere(reverie: CommandLine) -> None:
+    """Given an agent with memories, when a filter or an offset leaves none, then other agents are not mentioned."""
+    for filtered in (("--kind", "event"), ("--offset", "9")):
+        shown = reverie("memory", "list", "--agent", "ana", *filtered).out
+        assert shown == "Agent ana has no such memories in workspace default.\n"
+
+
+def test_a_search_shows_how_well_each_memory_fits(capsys: pytest.CaptureFixture[str]) -> None:
+    """Given memories of which one has duplicates, then each has its relevance and what was left out."""
+    fields: dict[str, Any] = {
+        "agent": "ana",
+        "tier": "workspace",
+        "lifetime": "long_term",
+        "kind": "fact",
+        "source": "user",
+        "importance": 0.5,
+        "access_count": 0,
+        "created_at": NOW,
+        "updated_at": NOW,
+        "accessed_at": NOW,
+    }
+    found = [Memory(id=id, content=content, **fields) for id, content in (("m1", "Oat milk"), ("m2", "Likes tea"))]
+    _print_found(FoundMemories(results=found, relevances={"m1": 0.61}, duplicates={"m1": 2}))
+    header, first, second = capsys.readouterr().out.splitlines()
+    assert header.split()[-3:] == ["relevance", "duplicates", "content"]
+    assert first.split()[-4:] == ["0.61", "2", "Oat", "milk"]
+    assert second.split()[-4:] == ["-", "0", "Likes", "tea"]
+
+
+def test_a_session_is_listed_with_its_whole_id(reverie: CommandLine) -> None:
+    """Given a long id, then it is not cut: other commands take it."""
+    session = "signal:" + "conversation-" * 6
+    assert reverie("sessions", "start", session).code == 0
+    assert session in reverie("sessions", "list").out
+
+
+def test_a_call_of_a_tool_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    """Given a message that only calls tools, then their names and arguments are shown."""
+    called = [{"id": "c", "type": "function", "function": {"name": "water", "arguments": '{"litres": 40}'}}]
+    message = Message(
+        id="m", session="s", sequence=1, role="assistant", content="", created_at=NOW, tool_calls=[*called, {"a": 1}]
+    )
+    _print_messages([message])
+    shown = capsys.readouterr().out
+    assert shown == '2026-05-01 00:00:00  assistant: [water {"litres": 40}] [{"a":1}]\n'
+
+
+def test_a_key_that_is_not_there_cannot_be_cleared(reverie: CommandLine) -> None:
+    """Given a key that a scratchpad does not have, when cleared, then it is an error as for every other deletion."""
+    ended = reverie("scratchpads", "clear", "s", "--key", "plan")
+    assert (ended.code, ended.err_without_note) == (1, "reverie: the scratchpad of session 's' has no key 'plan'\n")

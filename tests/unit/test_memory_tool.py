@@ -65,7 +65,7 @@ def test_the_three_actions() -> None:
 @pytest.mark.parametrize(
     ("arguments", "expected_error"),
     [
-        ({}, "must be one of remember, recall, forget"),
+        ({}, "action is missing; it must be one of remember, recall, forget"),
         ({"action": "memorise"}, "must be one of remember, recall, forget"),
         ({"action": ["recall"]}, "must be one of remember, recall, forget"),
         ({"action": "remember"}, "remember needs content"),

@@ -101,7 +101,8 @@ async def memory_tool_async(client: AsyncReverie, action: object = None, **argum
 def _prepared(action: object, arguments: Mapping[str, object]) -> tuple[str, dict[str, Any]]:
     """Return the client's method and its arguments. Raises `Rejected` with the arguments that the action takes."""
     if not isinstance(action, str) or action not in _ARGUMENTS:
-        raise Rejected(f"action is {str(action)[:80]!r}; it must be one of {', '.join(_ARGUMENTS)}", field="action")
+        shown = "missing" if action is None else repr(str(action)[:80])
+        raise Rejected(f"action is {shown}; it must be one of {', '.join(_ARGUMENTS)}", field="action")
     required, optional = _ARGUMENTS[action]
     # Models that fill in every argument write null for those that they leave out.
     given = {name: value for name, value in arguments.items() if value is not None}

@@ -16,7 +16,7 @@ from reverie.pipeline.types import Receipt
 def ingest(
     connection: Connection,
     session: str | None = None,
-    messages: Iterable[Mapping[str, Any]] | Mapping[str, Any] = (),
+    messages: Iterable[Mapping[str, Any]] | Mapping[str, Any] | None = None,
     *,
     user: str | None = None,
     provider: str | None = None,

@@ -76,6 +76,8 @@ def build_messages(
 
     Raises `Rejected` if `raw` is not a list or has more than 1,000 messages.
     """
+    if raw is None:
+        raise Rejected("give the messages: a list of them, or a single one", field="messages")
     if isinstance(raw, (str, bytes, Mapping)) or not isinstance(raw, Iterable):
         raise Rejected("messages must be a list", field="messages")
     items = list(raw)

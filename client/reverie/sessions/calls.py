@@ -158,9 +158,9 @@ class ListAgents(Paged[AgentList], frozen=True):
 
 
 class StartSession(InSession[Session], kw_only=True, frozen=True):
-    """Create a session before its first message, or reopen an idle one; an active one stays unchanged.
+    """Create a session before its first message, or reopen an idle one; what it already has stays unchanged.
 
-    Raises `Rejected`, and `Conflict` for an archived one.
+    Raises `Rejected`, and `Conflict` for an archived one and for the chat of another one.
     """
 
     route: ClassVar = "POST /v1/sessions/{session}/start"
@@ -169,6 +169,12 @@ class StartSession(InSession[Session], kw_only=True, frozen=True):
     chat_id: Annotated[str | None, label("The id of the chat on that platform.")] = None
     channel: ChannelId | None = None
     metadata: Metadata = {}  # noqa: RUF012 - msgspec copies it
+
+    def checked(self) -> StartSession:
+        """Raise `Rejected` for half the name of a chat."""
+        if bool(self.provider) != bool(self.chat_id):
+            raise Rejected("provider and chat_id go together", field="chat_id" if self.provider else "provider")
+        return self
 
 
 class CloseSession(InSession[Session], frozen=True):
