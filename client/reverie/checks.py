@@ -5,6 +5,7 @@ Each check returns its value, normalised where it says so, or raises `Rejected` 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable
 from typing import Any, Final
@@ -179,7 +180,10 @@ def check_json(field: str, value: object, limit_bytes: int) -> None:
 
 
 def check_depth(field: str, value: object) -> None:
-    """Raise `Rejected` for JSON nested too deep. Iterative: a depth that breaks a decoder must not break this check."""
+    """Raise `Rejected` for JSON nested too deep, and for numbers that JSON does not have.
+
+    Iterative: a depth that breaks a decoder must not break this check.
+    """
     level = [value]
     for _ in range(contract.MAX_JSON_DEPTH):
         level = [inner for item in level for inner in _children(item, field)]
@@ -189,6 +193,8 @@ def check_depth(field: str, value: object) -> None:
 
 
 def _children(item: object, field: str) -> Iterable[object]:
+    if isinstance(item, float) and not math.isfinite(item):
+        raise Rejected(f"{field} contains NaN or infinity, which JSON cannot represent", field=field)
     if isinstance(item, dict):
         for key in item:
             if isinstance(key, str):

@@ -16,6 +16,7 @@ from reverie.errors import Rejected
 from reverie.fields import bounds_text
 
 _PATH: Final = re.compile(r" - at `(?:key in )?\$\.?(?:\[\.\.\.\]\.?)?([^`]*)`")
+_KEY: Final = re.compile(r" - at `key` in `\$\.?([^`]*)`")
 _NAMED: Final = re.compile(r"(?:unknown|required) field `([^`]*)`")
 _ENUM: Final = re.compile(r"Invalid enum value ('.*'|\S+)", re.DOTALL)
 _BOUND: Final = re.compile(r"Expected `(?:int|float)` [<>]=? ?[-\d.]+")
@@ -83,6 +84,8 @@ def rejected(
     `raw` is the input if it is known: the error then quotes the invalid value.
     """
     text = str(error)
+    if found := _KEY.search(text):
+        return Rejected(f"{found[1] or name} has a key that is not a text", field=found[1])
     parts = (_PATH.search(text), _NAMED.search(text))
     field = ".".join(found.group(1) for found in parts if found and found.group(1))
     hint, value = _hint(kind, field), (raw or {}).get(field)

@@ -129,11 +129,26 @@ def test_nothing_is_sent_for_an_empty_list_or_a_bad_argument() -> None:
             lambda: memory.ingest("s", [{"role": "user", "content": "x"}], trace="a\nb"),
             lambda: memory.recall("\ud800"),
             lambda: memory.recall("x", tags="abc"),
+            lambda: memory.import_memories({"memories": []}),  # type: ignore[arg-type]
+            lambda: memory.ingest_file("f://1", "x", metadata=[1]),  # type: ignore[arg-type]
             lambda: memory.session(""),
             lambda: memory.working("a\x00"),
         ):
             with pytest.raises(Rejected):
                 call()
+
+
+def test_a_number_that_json_does_not_have_is_refused_and_not_sent_as_null() -> None:
+    """Given NaN or infinity in data or in a vector, then the error names the field before anything is sent."""
+    with Reverie("ana", url=NOWHERE) as memory:
+        message = {"role": "user", "content": "x", "metadata": {"a": [math.nan]}}
+        with pytest.raises(Rejected, match="metadata contains NaN or infinity, which JSON cannot represent"):
+            memory.ingest("s", message)
+        with pytest.raises(Rejected, match="metadata contains NaN or infinity"):
+            memory.remember("x", metadata={"a": math.inf})
+        with pytest.raises(Rejected, match="query_embedding must contain finite numbers") as raised:
+            memory.recall("x", query_embedding=[0.1, math.nan])
+        assert raised.value.field == "query_embedding"
 
 
 def test_the_public_names_are_there_and_no_others() -> None:

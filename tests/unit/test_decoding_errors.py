@@ -46,6 +46,8 @@ from reverie.recall.calls import Recall
             "kinds",
             "kinds must be a list, not a text; it must be one of message, file, memory",
         ),
+        (MessageInput, {"role": "user", "metadata": {1: 2}}, "metadata", "metadata has a key that is not a text"),
+        (MessageInput, {"role": "user", 3: 4}, "", "body has a key that is not a text"),
         (ImportMemories, {"memories": [{"id": "m"}]}, "memories[0].agent", "memories[0].agent is required"),
     ],
 )

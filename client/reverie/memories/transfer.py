@@ -50,14 +50,19 @@ def check_export(memories: Sequence[Memory]) -> None:
             ) from error
 
 
-def import_memories(connection: Connection, document: MemoryExport | bytes) -> MemoryImport:
+def import_memories(connection: Connection, document: MemoryExport | str | bytes) -> MemoryImport:
     """Add the memories of an export that are not stored yet; return how many were added, and how many existed.
 
     `document` is what `export_memories` returned, or its JSON. An existing memory stays as it is, so an import that was
     interrupted can be repeated. Everything is checked before anything is sent. Raises `Rejected` naming the memory that
     cannot be imported, and `Unavailable`.
     """
-    return send_export(connection.send, read_export(document) if isinstance(document, bytes) else document)
+    if isinstance(document, str):
+        document = document.encode()
+    export = read_export(document) if isinstance(document, bytes) else document
+    if not isinstance(export, MemoryExport):
+        raise Rejected("document must be what export_memories returned, or its JSON as a text", field="document")
+    return send_export(connection.send, export)
 
 
 def send_export(

@@ -140,6 +140,8 @@ def build_file(
     """Turn a document's text into a checked payload, with a new id if it has none. Raises `Rejected`."""
     if not isinstance(content, str):
         raise Rejected("the content of a file must be text", field="content")
+    if metadata is not None and not isinstance(metadata, Mapping):
+        raise Rejected(f"metadata must be an object, not {type_name(metadata)}", field="metadata")
     payload = FilePayload(
         id=item_id if item_id is not None else new_id(),
         agent=agent,

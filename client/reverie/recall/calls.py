@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Annotated, ClassVar, Final, Literal, Self
 
@@ -67,11 +68,13 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     explain: Annotated[bool, Meta(description="Return ranks and scores.")] = False
 
     def checked(self) -> Self:
-        """Raise `Rejected` for a scope without a starting point, weights that do not sum to 1, and a query too long."""
+        """Raise `Rejected` for arguments that do not go together, a query too long, and a vector that is not finite."""
         if len(self.query) > MAX_QUERY_CHARACTERS:
             raise Rejected(
                 f"query has {len(self.query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query"
             )
+        if self.query_embedding is not None and not all(map(math.isfinite, self.query_embedding)):
+            raise Rejected("query_embedding must contain finite numbers", field="query_embedding")
         if self.scope == "conversation" and self.session is None:
             raise Rejected("scope conversation needs a session", field="scope")
         if self.scope == "channel" and self.session is None and self.channel is None:

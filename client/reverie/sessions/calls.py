@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
@@ -58,18 +57,7 @@ def check_value(field: str, value: Any) -> Any:
     """Return the value of a scratchpad key. Raises `Rejected` unless it is JSON of at most 64 KiB."""
     check_depth(field, value)
     check_json(field, value, MAX_VALUE_BYTES)
-    if not _is_finite(value):
-        raise Rejected(f"{field} contains NaN or infinity, which JSON cannot represent", field=field)
     return value
-
-
-def _is_finite(value: object) -> bool:
-    """Return whether every number in a value of checked depth can be written as JSON."""
-    if isinstance(value, float):
-        return math.isfinite(value)
-    if isinstance(value, dict):
-        return all(map(_is_finite, value.values()))
-    return all(map(_is_finite, value)) if isinstance(value, (list, tuple)) else True
 
 
 def check_description(field: str, description: str) -> str:
