@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -15,7 +16,6 @@ from reverie import contract
 from reverie.client import Reverie
 from reverie.errors import Rejected, Rejection
 from reverie.pipeline.conversation_files import SESSION_FIELDS, ingest_calls, read_items
-from worker.supervision.server_file import local_url
 
 _BATCH = 500
 
@@ -84,19 +84,23 @@ def ingest(
 def client(command: Invocation) -> Reverie:
     """Return a client that hands over messages: to the server that is named, else through the broker, else its server.
 
-    The URL is always given: the client would take that of the environment, which may be of another Reverie.
+    Where no server runs on the data folder, none is tried: that of the environment, or the one that listens on the
+    default port, may be of another Reverie, which would keep the messages.
     """
     target = command.target
     if target.is_remote:
         return Reverie(agent=command.agent, workspace=command.workspace, url=target.url)
     settings = command.settings
-    return Reverie(
+    memory = Reverie(
         agent=command.agent,
         workspace=command.workspace,
         broker=settings.broker_url,
         prefix=settings.broker_prefix,
-        url=target.url or local_url(settings.host, settings.port),
+        url=target.url,
     )
+    if target.server is None:
+        memory.connection.config = replace(memory.connection.config, url_given=False)
+    return memory
 
 
 def _read(file: str) -> list[Any]:
