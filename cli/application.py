@@ -112,6 +112,12 @@ class Invocation:
         return Runtime(self.settings)
 
     @property
+    def existing_runtime(self) -> Runtime:
+        """The runtime on a data folder that exists. Raises `NotFound` where there is none, which it does not create."""
+        self.target.existing_data()
+        return self.runtime
+
+    @property
     def store(self) -> Store:
         """The workspace's store. Raises `NotFound` when nothing has been stored in the workspace."""
         return self.runtime.stores.workspace(self.settings.workspace, create=False)
@@ -157,6 +163,8 @@ class Invocation:
         others = [one for one in self.send(ListAgents(limit=_AGENTS_SHOWN + 1)).agents if one.name != self.agent]
         if others:
             text += " Others have: " + ", ".join(map(_of_agent, others[:_AGENTS_SHOWN])) + " (--agent NAME)."
+        if self.target.url is None and self.target.named_data is None:  # found, and perhaps the wrong one
+            text += f" No Reverie runs on {self.target.data}: this is read from its files."
         return text
 
 
@@ -180,6 +188,7 @@ def _common(
         typer.Option(
             help="The data folder. Default: the nearest .reverie here or above, else that of a running Reverie.",
             show_default=".reverie",
+            readable=False,  # a folder without rights has an error of its own, in one line
         ),
     ] = None,
     workspace: Annotated[str | None, typer.Option(help="The workspace.", show_default="default")] = None,

@@ -70,7 +70,10 @@ class Sender:
     def _http(self) -> HttpTransport:
         server = self._target.server
         if server is not None and server.version != __version__:
-            note(f"reverie: the server at {server.url} is of version {server.version}, this command of {__version__}")
+            note(
+                f"reverie: the server at {server.url} is of version {server.version}, this command of {__version__}:"
+                " restart it with the `reverie up` of this version, or use the command of its version"
+            )
         config = resolve_config(
             agent=self._agent,
             url=self._target.url,

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from reverie import contract
 from reverie.checks import check_workspace
-from reverie.errors import NotFound
+from reverie.errors import NotFound, Unavailable
 from worker.data_folder import find_data_folder, nearest_data_folder
 from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.server_file import ServerFile, running_server
@@ -55,7 +55,12 @@ class Target:
     @property
     def is_starting(self) -> bool:
         """Whether a stack runs on the data folder whose server does not answer yet, or not at this moment."""
-        return self.data is not None and self.server is None and supervisor_pid(self.data) is not None
+        if self.data is None or self.server is not None:
+            return False
+        try:
+            return supervisor_pid(self.data) is not None
+        except OSError as error:
+            raise _unusable(self.data, error) from error
 
     @cached_property
     def url(self) -> str | None:
@@ -80,8 +85,13 @@ class Target:
 
     def existing_data(self) -> Path:
         """Return the data folder. Raises `NotFound`, saying how to get one, when there is none."""
-        if self.data is not None and self.data.is_dir():
-            return self.data
+        try:
+            if self.data is not None and self.data.is_dir():
+                os.scandir(self.data).close()
+                return self.data
+        except OSError as error:
+            assert self.data is not None
+            raise _unusable(self.data, error) from error
         place = f"in {Path.cwd()} or above it, and none is running" if self.data is None else f"at {self.data}"
         raise NotFound(
             f"there is no data folder {place}: start Reverie with `reverie up`, or name a folder with --data",
@@ -106,3 +116,10 @@ class Target:
 
         load_settings()
         return {}
+
+
+def _unusable(data: Path, error: OSError) -> Unavailable:
+    return Unavailable(
+        f"the data folder {data} cannot be used ({error.strerror}): run the command as the user who owns it,"
+        " or name another folder with --data"
+    )

@@ -104,7 +104,7 @@ class Stores:
                 return store
             if store is not None:  # deleted, and perhaps created again, by another process
                 self._open.pop(name).database.close()
-            if not create and not path.exists():
+            if not create and _inode(path) is None:
                 raise NotFound(f"there is no workspace {name!r}", field="workspace")
             store = Store(name, _open_database(path, "workspace"))
             self._open[name] = store
@@ -214,10 +214,15 @@ def _remove(folder: Path) -> None:
 
 
 def _inode(path: Path) -> int | None:
+    """Return the inode of a file, or None if there is none. Raises `StoreUnavailable` for a folder without rights."""
     try:
         return path.stat().st_ino
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
+    except OSError as error:
+        raise StoreUnavailable(
+            f"{path} cannot be read ({error.strerror}): check the permissions of its folder, and which user runs this"
+        ) from error
 
 
 def _open_database(path: Path, kind: Kind) -> Database:

@@ -9,11 +9,11 @@ from typing import Annotated, Any
 import typer
 
 from cli.application import Invocation, application, invocation
-from cli.output import AsJson, Yes, confirm, print_json, print_result, print_table, progress_bar, say, size
+from cli.output import AsJson, Yes, confirm, print_deleted, print_json, print_table, progress_bar, say, size
 from memory.sessions.forgetting import forget_workspace
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import Rejected, ReverieError
+from reverie.errors import NotFound, Rejected, ReverieError
 from storage.engine import Database
 from storage.migrate import newest_version, schema_version
 from storage.recall.index import IndexKind, SearchIndex
@@ -31,7 +31,7 @@ OfAccount = Annotated[bool, typer.Option("--account", help="The account, whose m
 @database.command("migrate")
 def migrate(context: typer.Context, as_json: AsJson = False) -> None:
     """Migrate every workspace and the account to the newest schema."""
-    stores = invocation(context).runtime.stores
+    stores = invocation(context).existing_runtime.stores
     done: dict[str, str] = {"account": newest_version("account")}
     failed: dict[str, str] = {}
     stores.account()
@@ -53,7 +53,7 @@ def migrate(context: typer.Context, as_json: AsJson = False) -> None:
 @database.command("status")
 def status(context: typer.Context, as_json: AsJson = False) -> None:
     """Show the schema, embedding model, size and log of each database."""
-    stores = invocation(context).runtime.stores
+    stores = invocation(context).existing_runtime.stores
     rows = [_file_status(stores, name) for name in stores.all_names()]
     if as_json:
         print_json(rows)
@@ -137,12 +137,11 @@ def delete(
 ) -> None:
     """Delete a workspace of all agents for good, with its files and everything still in the inbox."""
     confirm(f"Delete workspace {workspace!r}, of all agents, for good?", yes)
-    runtime = invocation(context).runtime
+    runtime = invocation(context).existing_runtime
     deleted = forget_workspace(
         runtime.stores, runtime.inbox, runtime.working_memory, runtime.recall_log, workspace=check_workspace(workspace)
     )
-    text = "Deleted." if deleted else f"There is no workspace {workspace!r}."
-    print_result({"deleted": deleted}, as_json, text)
+    print_deleted(deleted, as_json, missing=NotFound(f"there is no workspace {workspace!r}", field="workspace"))
 
 
 @contextmanager
@@ -160,11 +159,15 @@ def _rebuild(store: Store, kind: IndexKind, now: int) -> int:
 
 
 def chosen(command: Invocation, everything: bool, *, account: bool) -> list[str]:
-    """Return the names of the stores that the options choose. Raises `Rejected` for both options at once."""
+    """Return the names of the stores that the options choose.
+
+    Raises `Rejected` for both options at once, and `NotFound` where there is no data folder.
+    """
     if everything and account:
         raise Rejected("give --all or --account: --all includes the account", field="account")
     if everything:
-        return command.runtime.stores.all_names()
+        return command.existing_runtime.stores.all_names()
+    command.target.existing_data()
     return [ACCOUNT_STORE if account else command.settings.workspace]
 
 

@@ -60,6 +60,7 @@ def run(context: typer.Context, call: RunJob, as_json: AsJson = False) -> None:
 
 def run_job(command: Invocation, call: RunJob, *, as_json: bool) -> None:
     """Run a job in this process, where Ctrl-C ends it, and print its counts."""
+    command.target.existing_data()
     try:
         counts = command.answer(call).counts
     except KeyboardInterrupt:

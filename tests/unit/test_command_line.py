@@ -24,6 +24,7 @@ from reverie.pipeline.types import Receipt
 from reverie.recall.types import Explanation, RetrieverScore
 from support.pipeline import Pipeline
 from worker.supervision.run_file import hold_data_dir
+from worker.supervision.server_file import ServerFile
 
 pytestmark = pytest.mark.usefixtures("_elsewhere")
 
@@ -354,4 +355,102 @@ def test_messages_for_a_data_folder_never_go_to_another_server(
     monkeypatch.setenv("REVERIE_URL", "http://reverie.example:7437")
     made = client_of(monkeypatch, reverie, "--data", str(tmp_path / "d"))
     assert "d/run/broker.sock" in made["broker"]
-    assert made["url"] == "http://127.0.0.1:7437"
+    assert made["url"] is None
+
+
+@pytest.mark.parametrize("named_by", ["REVERIE_URL", "REVERIE_PORT"])
+@pytest.mark.parametrize("command", [("ingest", "in", "--session", "s"), ("files", "add", "in")])
+def test_where_no_reverie_runs_messages_are_refused_though_another_listens(
+    reverie: Reverie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...], named_by: str
+) -> None:
+    """Given a folder without a Reverie, and a server elsewhere, then that is not asked, and one line says why."""
+    (tmp_path / "d").mkdir()
+    Path("in").write_text('{"role": "user", "content": "x"}')
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        port = other.getsockname()[1]
+        monkeypatch.setenv(named_by, f"http://127.0.0.1:{port}" if named_by == "REVERIE_URL" else str(port))
+        ended = reverie("--data", str(tmp_path / "d"), *command)
+        other.setblocking(False)
+        with pytest.raises(BlockingIOError):
+            other.accept()
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "d/run/broker.sock" in ended.err
+    assert "Start it with `reverie up`" in ended.err
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ("run", "prune-decayed"),
+        ("db", "status"),
+        ("db", "migrate"),
+        ("db", "verify"),
+        ("db", "verify", "--all"),
+        ("db", "delete", "w", "--yes"),
+    ],
+)
+def test_a_data_folder_that_is_not_there_is_not_created(
+    reverie: Reverie, tmp_path: Path, command: tuple[str, ...]
+) -> None:
+    """Given a folder that does not exist, then a command that works on the data in it says so and creates nothing."""
+    ended = reverie("--data", str(tmp_path / "nowhere"), *command)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "there is no data folder at" in ended.err
+    assert "start Reverie with `reverie up`" in ended.err
+    assert not (tmp_path / "nowhere").exists()
+
+
+@pytest.mark.parametrize("command", [("memory", "list"), ("memory", "add", "x"), ("run", "prune-decayed")])
+def test_a_data_folder_without_rights_is_one_line_of_advice(
+    reverie: Reverie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Given a folder of another user, then the line names it, the reason, and what to do."""
+
+    def refuse(folder: object) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    (tmp_path / "d").mkdir()
+    monkeypatch.setattr("cli.target.os.scandir", refuse)
+    monkeypatch.setattr("cli.target.supervisor_pid", refuse)
+    ended = reverie("--data", str(tmp_path / "d"), *command)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert f"the data folder {tmp_path / 'd'} cannot be used (Permission denied)" in ended.err
+    assert "as the user who owns it" in ended.err
+
+
+def test_a_file_in_the_place_of_the_data_folder_is_one_line_of_advice(reverie: Reverie, tmp_path: Path) -> None:
+    """Given a file, then the line names it, the reason, and what to do."""
+    (tmp_path / "file").touch()
+    ended = reverie("--data", str(tmp_path / "file"), "memory", "list")
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert "cannot be used (Not a directory)" in ended.err
+    assert "name another folder with --data" in ended.err
+
+
+def test_deleting_a_workspace_that_is_not_there_fails(
+    reverie: Reverie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given no such workspace, then the command says so with exit code 1."""
+    (tmp_path / "d").mkdir()
+    monkeypatch.setattr("cli.upkeep.database.forget_workspace", lambda *_, **__: False)
+    ended = reverie("--data", str(tmp_path / "d"), "db", "delete", "nope", "--yes")
+    assert (ended.code, ended.out, ended.err) == (1, "", "reverie: there is no workspace 'nope'\n")
+
+
+def test_a_server_of_another_version_is_told_with_what_to_do(
+    reverie: Reverie, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a server of another version, then a line names both versions and says what to do."""
+    server = ServerFile(url="http://127.0.0.1:1", version="9.9.9", workspace="default")
+    monkeypatch.setattr("cli.target.running_server", lambda _: server)
+    ended = reverie("--data", str(tmp_path), "memory", "list")
+    first = ended.err.splitlines()[0]
+    assert "is of version 9.9.9" in first
+    assert "restart it with the `reverie up` of this version" in first
+
+
+def test_a_filter_that_takes_several_values_names_each_once(reverie: Reverie) -> None:
+    """Given the statuses of a schedule, of which one or several may be given, then the help names each once."""
+    shown = " ".join(reverie("schedules", "list", "--help").out.split())
+    assert "active, paused, completed, failed or disabled." in shown
+    assert shown.count("completed") == 1

@@ -171,6 +171,19 @@ def test_a_corrupt_file_is_named_and_the_other_workspaces_go_on(stores: Stores) 
         assert tx.for_agent("ana").sessions.list() == []
 
 
+def test_a_folder_without_rights_is_named_with_what_to_do(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a workspace in a folder of another user, when it is opened, then the error is Reverie's own."""
+
+    def refuse(path: Path, **_: object) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "stat", refuse)
+    with pytest.raises(
+        StoreUnavailable, match=r"memory\.db cannot be read \(Permission denied\): check the permissions"
+    ):
+        stores.workspace("ws", create=False)
+
+
 def test_a_file_that_is_damaged_while_it_is_open_is_named(tmp_path: Path) -> None:
     """Given a store with a page overwritten, when it is read, then the error is of the permanent family."""
     first = Stores(tmp_path)

@@ -48,6 +48,16 @@ def test_an_empty_list_says_who_has_something(reverie: CommandLine) -> None:
     assert "ana has 0 sessions and 2 memories, kim has 0 sessions and 1 memory" in shown.out
 
 
+def test_an_empty_list_says_in_which_folder_nothing_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a data folder that was found nearby, perhaps the wrong one, then an empty list names it."""
+    (tmp_path / ".reverie").mkdir()
+    monkeypatch.chdir(tmp_path)
+    shown = CommandLine(monkeypatch, capsys, "--broker", "redis://127.0.0.1:1/0")("memory", "list").out
+    assert f"No Reverie runs on {tmp_path / '.reverie'}: this is read from its files." in shown
+
+
 def test_collecting_garbage_is_limited_to_the_agent(reverie: CommandLine) -> None:
     """Given memories of two agents that have expired, when one collects garbage, then those of the other stay."""
     for agent in ("ana", "kim"):
