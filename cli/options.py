@@ -125,7 +125,7 @@ def _call(kind: type[Call[Any]], values: Mapping[str, Any], form: _Form) -> Call
 def _parameter(field: msgspec.structs.FieldInfo, hint: Any, form: _Form, *, required: bool) -> inspect.Parameter:
     kind = str if field.name in form.parsers else _plain_type(hint)
     description = form.helps.get(field.name) or _description(hint)
-    choices = _choices(hint)
+    choices = list(dict.fromkeys(_choices(hint)))  # a field that takes one or several names them twice
     if choices:
         description = f"{description.rstrip('.')}: {', '.join(choices[:-1])} or {choices[-1]}." if description else ""
     default = form.defaults.get(field.name, field.default)

@@ -11,7 +11,7 @@ from cli.application import Invocation, application, invocation
 from cli.output import AsJson, counted, print_json, print_table, say, size, when
 from cli.target import Target
 from reverie.pipeline.calls import GetStatus
-from reverie.pipeline.status import EmbedderStatus, LanguageModelUse, PipelineStatus, TimeStatus
+from reverie.pipeline.status import EmbedderStatus, JobStatus, LanguageModelUse, PipelineStatus, TimeStatus
 from worker.supervision.data_lock import supervisor_pid
 
 _WORKSPACES_SHOWN: Final = 5
@@ -78,7 +78,7 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
                 name.removeprefix("reverie.").replace("_", "-"),
                 when(job.started_at),
                 when(job.finished_at),
-                job.error or _counts_text(job.counts),
+                _result(job),
             )
             for name, job in pipeline.jobs.items()
         ],
@@ -170,6 +170,13 @@ def _usage(use: LanguageModelUse) -> str:
     failed = f" ({use.failures:,} failed)" if use.failures else ""
     cost = f", cost {use.cost:,.4f}" if use.cost else ""
     return f"{counted(use.calls, 'call')}{failed}, {use.input_tokens:,} tokens in, {use.output_tokens:,} out{cost}"
+
+
+def _result(job: JobStatus) -> str:
+    """Return what a run ended with; "-" while it has not ended."""
+    if job.finished_at is None:
+        return "-"
+    return job.error or _counts_text(job.counts)
 
 
 def _counts_text(counts: Mapping[str, Any]) -> str:

@@ -8,7 +8,7 @@ import typer
 
 from cli.application import Invocation, application, invocation
 from cli.options import takes
-from cli.output import AsJson, counted, print_json, print_result, print_shown, print_table, shortened, when
+from cli.output import AsJson, counted, note, print_json, print_result, print_shown, print_table, shortened, when
 from reverie.calls import validated
 from reverie.errors import Rejected
 from reverie.scheduling.notification_types import Acknowledged
@@ -59,6 +59,8 @@ def acknowledge_some(
         raise Rejected("name notifications, or --all", field="ids")
     count = _acknowledge(command, ids) if ids else _acknowledge_all(command)
     print_result(Acknowledged(acknowledged=count), as_json, f"{counted(count, 'notification')} acknowledged.")
+    if count < len(set(ids or ())):
+        note(f"reverie: the others were acknowledged before, or agent {command.agent} has none with such an id")
 
 
 def _acknowledge(command: Invocation, ids: list[str]) -> int:

@@ -115,7 +115,18 @@ def show_next(context: typer.Context, call: PreviewRuns | GetNextRuns, as_json: 
     UpdateSchedule,
     arguments=("id",),
     leave_out=("cadence", "executor"),
-    options={"timeout_seconds": "--timeout", "goal": "--goal"},
+    options={
+        "timeout_seconds": "--timeout",
+        "goal": "--goal",
+        "name": "--name",
+        "notify": "--notify",
+        "channel": "--channel",
+        "session": "--session",
+        "recall_limit": "--recall-limit",
+        # Not options themselves: what errors call them on the command line.
+        "cadence": "--cron, --at, --every",
+        "executor": "--webhook, --task, --llm",
+    },
     helps={"every": _EVERY_HELP, "name": 'A name for people; "" removes it.'},
     parsers={"every": _seconds, "name": _text_or_none, "channel": _text_or_none, "session": _text_or_none},
 )

@@ -9,14 +9,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from msgspec.structs import replace as replace_fields
 
 from beat_schedule import PERIODIC_JOBS
-from cli.pipeline.status import _counts_text
+from cli.pipeline.status import _counts_text, _result
 from memory.jobs import run_on_stores
 from memory.upkeep.pruning import prune_decayed
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
 from reverie import contract
 from reverie.clock import to_micros
+from reverie.pipeline.status import JobStatus
 from storage.upkeep.jobs import JobRun as PastRun
 from support.kept import HOUR, NOW, Kept, direction
 from tasks.upkeep import consolidate as tasks
@@ -130,6 +132,16 @@ def test_the_status_tells_what_a_job_did(kept: Kept) -> None:
     """Given the counts of a run, then the status tells those that are more than nothing, else `ok`."""
     assert _counts_text(prune(kept)) == "1 expired, 1 pruned"
     assert _counts_text(prune(kept)) == "ok"
+
+
+def test_a_run_that_has_not_ended_is_not_told_as_done() -> None:
+    """Given a run that has started, then it has no result; once it has ended it has one."""
+    started = JobStatus(started_at=datetime.now(UTC), finished_at=None, counts={}, error=None)
+    assert _result(started) == "-"
+    assert _result(replace_fields(started, finished_at=datetime.now(UTC))) == "ok"
+    assert (
+        _result(replace_fields(started, finished_at=datetime.now(UTC), error="the disk is full")) == "the disk is full"
+    )
 
 
 # --- at the start ---

@@ -120,7 +120,9 @@ def test_notifications_are_listed_and_acknowledged(reverie: CommandLine, store: 
     assert reverie("notifications", "list", "--json").json["notifications"][0]["schedule_id"] in listed
     assert "1 of 3 notifications" in reverie("notifications", "list", "--limit", "1").out
     assert reverie("notifications", "list", "--user", "nobody", "--json").json["total"] == 0
-    assert reverie("notifications", "acknowledge", notification_id, "none").out == "1 notification acknowledged.\n"
+    acknowledged = reverie("notifications", "acknowledge", notification_id, "none")
+    assert acknowledged.out == "1 notification acknowledged.\n"
+    assert "or agent ana has none with such an id" in acknowledged.err
     assert was_told(store, "run")
     assert reverie("notifications", "acknowledge", "--all", "--json").json == {"acknowledged": 2}
     assert reverie("notifications", "list").out == "Agent ana has no such notifications in workspace ws.\n"

@@ -319,7 +319,11 @@ def test_what_is_wrong_is_one_line(
 def test_a_change_of_nothing_and_of_a_zone_alone_are_refused(reverie: CommandLine) -> None:
     """Given a schedule, then an update without anything, or with nothing but a zone, says what to give."""
     schedule_id = add(reverie, "x", "--every", "1h", *HOOK)["id"]
-    assert "nothing to change" in reverie("schedules", "update", schedule_id).err
+    nothing = reverie("schedules", "update", schedule_id).err
+    assert "nothing to change" in nothing
+    for option in ("--goal", "--cron, --at, --every", "--webhook, --task, --llm", "--notify", "--recall-limit"):
+        assert option in nothing
+    assert "policy" not in nothing
     assert "give cron, at or every with it" in reverie("schedules", "update", schedule_id, "--tz", "UTC").err
 
 
