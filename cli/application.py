@@ -18,6 +18,7 @@ from reverie import __version__, contract
 from reverie.calls import Call
 from reverie.checks import check_agent, check_workspace
 from reverie.errors import NotFound
+from reverie.fields import MAX_PAGE
 from reverie.sessions.calls import ListAgents
 
 if TYPE_CHECKING:
@@ -78,7 +79,9 @@ class Invocation:
     @cached_property
     def agent(self) -> str:
         """The agent that the command works on."""
-        return check_agent(self.flags.get("agent") or os.environ.get("REVERIE_AGENT") or contract.DEFAULT_AGENT)
+        flag = self.flags.get("agent")
+        # An empty name, as of a variable that is not set, must not mean another agent.
+        return check_agent(flag if flag is not None else os.environ.get("REVERIE_AGENT") or contract.DEFAULT_AGENT)
 
     @property
     def workspace(self) -> str:
@@ -156,13 +159,16 @@ class Invocation:
         return NotFound(f"agent {self.agent} has no {name} {id!r}", field=field)
 
     def none_of(self, names: str, call: Call[Any]) -> str:
-        """Return the text shown for an empty list: with who has something, unless the call selects or skips items."""
+        """Return the text shown for an empty list, with who has something: the agent may be the wrong one.
+
+        It is the right one if it has something itself, or if the call selects or skips items.
+        """
         text = f"Agent {self.agent} has no such {names} in workspace {self.workspace}."
         if any(getattr(call, name) for name in call.__struct_fields__ if name != "limit"):
             return text
-        others = [one for one in self.send(ListAgents(limit=_AGENTS_SHOWN + 1)).agents if one.name != self.agent]
-        if others:
-            text += " Others have: " + ", ".join(map(_of_agent, others[:_AGENTS_SHOWN])) + " (--agent NAME)."
+        agents = self.send(ListAgents(limit=MAX_PAGE)).agents
+        if agents and self.agent not in {one.name for one in agents}:
+            text += " Others have: " + ", ".join(map(_of_agent, agents[:_AGENTS_SHOWN])) + " (--agent NAME)."
         if self.target.url is None and self.target.named_data is None:  # found, and perhaps the wrong one
             text += f" No Reverie runs on {self.target.data}: this is read from its files."
         return text

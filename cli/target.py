@@ -81,7 +81,8 @@ class Target:
     def workspace(self) -> str:
         """The named workspace, or else the default one of the server that runs."""
         default = contract.DEFAULT_WORKSPACE if self.server is None else self.server.workspace
-        return check_workspace(self._setting("workspace") or default)
+        named = self._setting("workspace")
+        return check_workspace(default if named is None else named)
 
     def existing_data(self) -> Path:
         """Return the data folder. Raises `NotFound`, saying how to get one, when there is none."""
@@ -100,7 +101,8 @@ class Target:
 
     def _setting(self, name: str) -> Any:
         """Return the value of a setting from the flags, the environment or the file; None if none names it."""
-        return self.flags.get(name) or os.environ.get(_PREFIX + name.upper()) or self._file.get(name)
+        flag = self.flags.get(name)
+        return flag if flag is not None else os.environ.get(_PREFIX + name.upper()) or self._file.get(name)
 
     @cached_property
     def _file(self) -> dict[str, Any]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Annotated, Final
 
 import typer
@@ -142,8 +143,14 @@ def collect_garbage(
 
 
 def _print_memories(memories: list[Memory], as_json: bool, *, empty: Callable[[], str]) -> None:
-    rows = ((*_properties(memory), shortened(memory.content)) for memory in memories)
-    print_list(memories, as_json, (*_PROPERTIES, "content"), rows, empty=empty)
+    ends = any(memory.expires_at for memory in memories)
+    print_list(
+        memories,
+        as_json,
+        (*_PROPERTIES, *(("expires",) if ends else ()), "content"),
+        ((*_properties(one), *((_end(one),) if ends else ()), shortened(one.content)) for one in memories),
+        empty=empty,
+    )
 
 
 def _print_found(response: FoundMemories) -> None:
@@ -163,6 +170,11 @@ def _print_found(response: FoundMemories) -> None:
         ),
         empty="Nothing found.",
     )
+
+
+def _end(memory: Memory) -> str:
+    ended = memory.expires_at is not None and memory.expires_at <= datetime.now(UTC)
+    return "expired" if ended else when(memory.expires_at)
 
 
 def _properties(memory: Memory) -> tuple[str, ...]:

@@ -40,8 +40,8 @@ def resolve_config(
     if not timeout_seconds > 0:
         raise Rejected(f"timeout_seconds is {timeout_seconds}; it must be more than 0", field="timeout_seconds")
     return ClientConfig(
-        agent=check_agent(agent or os.environ.get("REVERIE_AGENT") or contract.DEFAULT_AGENT),
-        workspace=check_workspace(workspace or os.environ.get("REVERIE_WORKSPACE") or contract.DEFAULT_WORKSPACE),
+        agent=check_agent(_named(agent, "REVERIE_AGENT", contract.DEFAULT_AGENT)),
+        workspace=check_workspace(_named(workspace, "REVERIE_WORKSPACE", contract.DEFAULT_WORKSPACE)),
         url=_checked_url(url or contract.DEFAULT_URL),
         url_given=url is not None,
         broker=check_broker(known) if (known := broker or os.environ.get("REVERIE_BROKER")) else None,
@@ -49,6 +49,11 @@ def resolve_config(
         prefix=prefix or os.environ.get("REVERIE_BROKER_PREFIX") or contract.DEFAULT_PREFIX,
         timeout_seconds=timeout_seconds,
     )
+
+
+def _named(name: str | None, variable: str, default: str) -> str:
+    """Return a name, else that of the environment. An empty one is not left out: it must not mean somebody else."""
+    return name if name is not None else os.environ.get(variable) or default
 
 
 def resolve_broker(broker: str | None, prefix: str | None) -> tuple[str, str]:

@@ -75,6 +75,8 @@ def test_without_an_agent_it_is_the_one_of_the_command_line(monkeypatch: pytest.
     ("arguments", "field"),
     [
         ({"agent": " "}, "agent"),
+        ({"agent": ""}, "agent"),
+        ({"agent": "a", "workspace": ""}, "workspace"),
         ({"agent": "a\x00"}, "agent"),
         ({"agent": "a", "workspace": "../x"}, "workspace"),
         ({"agent": "a", "url": "localhost:7437"}, "url"),

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from cli.memories.memories import _print_found
+from cli.memories.memories import _print_found, _print_memories
 from cli.recall.recall import _print_recall
 from cli.sessions.sessions import _print_messages
 from reverie.memories.types import FoundMemories, Memory
@@ -29,6 +28,24 @@ def reverie(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capt
     for agent, content in (("ana", "Oat milk"), ("ana", "Likes tea"), ("kim", "Green is the door")):
         assert run("memory", "add", content, "--agent", agent).code == 0
     return run
+
+
+def memory(id: str, *, content: str = "x", expires_at: datetime | None = None) -> Memory:
+    return Memory(
+        id=id,
+        agent="ana",
+        tier="workspace",
+        lifetime="long_term",
+        kind="fact",
+        source="user",
+        content=content,
+        importance=0.5,
+        access_count=0,
+        created_at=NOW,
+        updated_at=NOW,
+        accessed_at=NOW,
+        expires_at=expires_at,
+    )
 
 
 def test_agents_and_workspaces_are_listed(reverie: CommandLine) -> None:
@@ -101,6 +118,11 @@ def test_a_name_is_shown_once_and_what_was_folded_in_is_counted(capsys: pytest.C
     assert "relevance 0.00, tags house, 2 duplicates left out" in shown
 
 
+def test_an_agent_that_has_something_is_not_sent_to_others(reverie: CommandLine) -> None:
+    """Given an agent with memories and no notes, then its empty list of notes says only that."""
+    assert reverie("notes", "list", "--agent", "ana").out == "Agent ana has no such notes in workspace default.\n"
+
+
 def test_an_empty_list_by_a_filter_does_not_point_elsewhere(reverie: CommandLine) -> None:
     """Given an agent with memories, when a filter or an offset leaves none, then other agents are not mentioned."""
     for filtered in (("--kind", "event"), ("--offset", "9")):
@@ -110,19 +132,7 @@ def test_an_empty_list_by_a_filter_does_not_point_elsewhere(reverie: CommandLine
 
 def test_a_search_shows_how_well_each_memory_fits(capsys: pytest.CaptureFixture[str]) -> None:
     """Given memories of which one has duplicates, then each has its relevance and what was left out."""
-    fields: dict[str, Any] = {
-        "agent": "ana",
-        "tier": "workspace",
-        "lifetime": "long_term",
-        "kind": "fact",
-        "source": "user",
-        "importance": 0.5,
-        "access_count": 0,
-        "created_at": NOW,
-        "updated_at": NOW,
-        "accessed_at": NOW,
-    }
-    found = [Memory(id=id, content=content, **fields) for id, content in (("m1", "Oat milk"), ("m2", "Likes tea"))]
+    found = [memory("m1", content="Oat milk"), memory("m2", content="Likes tea")]
     _print_found(FoundMemories(results=found, relevances={"m1": 0.61}, duplicates={"m1": 2}))
     header, first, second = capsys.readouterr().out.splitlines()
     assert header.split()[-3:] == ["relevance", "duplicates", "content"]
@@ -152,3 +162,35 @@ def test_a_key_that_is_not_there_cannot_be_cleared(reverie: CommandLine) -> None
     """Given a key that a scratchpad does not have, when cleared, then it is an error as for every other deletion."""
     ended = reverie("scratchpads", "clear", "s", "--key", "plan")
     assert (ended.code, ended.err_without_note) == (1, "reverie: the scratchpad of session 's' has no key 'plan'\n")
+
+
+@pytest.mark.parametrize("option", ["--agent", "--workspace"])
+def test_an_empty_name_is_not_the_default(reverie: CommandLine, option: str) -> None:
+    """Given the empty value of a variable that is not set, then it is refused instead of read as another name."""
+    ended = reverie("memory", "list", option, "")
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"reverie: {option[2:]} ")
+
+
+def test_deleting_a_workspace_that_is_not_there_is_an_error(
+    reverie: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a name that no workspace has, then the exit code says that nothing was deleted."""
+    monkeypatch.setattr("cli.upkeep.database.forget_workspace", lambda *_, workspace: False)
+    ended = reverie("db", "delete", "nowhere", "--yes")
+    assert (ended.code, ended.out, ended.err) == (1, "", "reverie: there is no workspace 'nowhere'\n")
+
+
+def test_a_memory_that_ends_is_listed_with_its_end(capsys: pytest.CaptureFixture[str]) -> None:
+    """Given memories of which one ends and one has ended, then the list says when, and that it is over."""
+    ends = [None, NOW, datetime(2999, 1, 1, tzinfo=UTC)]
+    _print_memories([memory(f"m{n}", expires_at=at) for n, at in enumerate(ends)], False, empty=lambda: "")
+    header, *rows = capsys.readouterr().out.splitlines()
+    assert header.split()[-2:] == ["expires", "content"]
+    assert [row.split("2026-05-01  ", 1)[1].strip() for row in rows] == [
+        "-                    x",
+        "expired              x",
+        "2999-01-01 00:00:00  x",
+    ]
+    _print_memories([memory("m")], False, empty=lambda: "")
+    assert "expires" not in capsys.readouterr().out
