@@ -22,6 +22,8 @@ from storage.transaction import Transaction
 
 # A batch takes well under a second; a call of a language model between two batches may take minutes.
 LEASE_SECONDS: Final = 120.0
+# How many changes of one store a dry run names; the counts are of all.
+PLANNED_SHOWN: Final = 100
 # A task is killed at 300 s; the store in progress at this time has a minute to finish.
 BUDGET_SECONDS: Final = 240.0
 
@@ -68,6 +70,14 @@ class JobRun:
     token: int
     counts: Counter[str] = field(default_factory=Counter)
     agent: str | None = None
+    planned: list[dict[str, str]] = field(default_factory=list)
+
+    def plan(self, agent: str, action: str, about: str, text: str) -> None:
+        """Name a change that a dry run would make; changes beyond the first hundred are counted only."""
+        if len(self.planned) < PLANNED_SHOWN:
+            self.planned.append(
+                {"store": self.store.name, "agent": agent, "action": action, "about": about, "text": text}
+            )
 
     @property
     def time_is_up(self) -> bool:
@@ -119,6 +129,7 @@ def run_on_stores(
 ) -> dict[str, Any]:
     """Run a job on every store, including the account's, in random order; return the counts per store and in total.
 
+    A dry run also returns under `planned` what it would change, at most a hundred changes of each store.
     `only` restricts it to these stores, `scope` to a workspace or an agent. A store on which another instance works is
     skipped, and the error of a store that cannot be used is reported under its name.
     """
@@ -126,13 +137,16 @@ def run_on_stores(
     names = scope.store_names(stores.all_names() if only is None else only)
     lines: dict[str, Any] = {}
     total: Counter[str] = Counter()
+    planned: list[dict[str, str]] = []
     for position, name in enumerate(random.sample(names, len(names))):  # random: each run reaches other stores in time
         if time.monotonic() >= deadline:
             total["not_reached"] = len(names) - position
             break
         try:
             store = stores.workspace(name, create=False)
-            counts = run_on_store(store, job, work, now=now, deadline=deadline, dry_run=dry_run, agent=scope.agent)
+            counts = run_on_store(
+                store, job, work, now=now, deadline=deadline, dry_run=dry_run, agent=scope.agent, planned=planned
+            )
         except ReverieError as error:
             lines[name] = {"error": str(error)}
             total["errors"] += 1
@@ -140,7 +154,7 @@ def run_on_stores(
         total.update(counts)
         if any(counts.values()):
             lines[name] = dict(counts)
-    return {**total, **({"stores": lines} if lines else {})}
+    return {**total, **({"stores": lines} if lines else {}), **({"planned": planned} if planned else {})}
 
 
 def run_on_store(
@@ -152,8 +166,11 @@ def run_on_store(
     deadline: float | None = None,
     dry_run: bool = False,
     agent: str | None = None,
+    planned: list[dict[str, str]] | None = None,
 ) -> Counter[str]:
     """Run a job on one store, perhaps for one agent only, unless another instance does; return its counts.
+
+    What a dry run would change is added to `planned`.
 
     Raises what `work` raises, except `LeaseLost`.
     """
@@ -170,4 +187,6 @@ def run_on_store(
     finally:
         with store.writing() as tx:
             tx.leases.release(job, token)
+    if planned is not None:
+        planned += run.planned
     return run.counts

@@ -10,7 +10,7 @@ from memory.jobs import JobScope
 from memory.pipeline.status import job_status
 from reverie.errors import NotFound, Rejected
 from reverie.upkeep.calls import RunJob
-from reverie.upkeep.job_types import Job, JobLimit, JobReport
+from reverie.upkeep.job_types import Job, JobLimit, JobReport, PlannedChange
 from storage.upkeep.jobs import JobRun
 from worker.job_runs import PeriodicTask, registered_jobs
 from worker.runtime import Runtime
@@ -32,7 +32,9 @@ def run_job_now(runtime: Runtime, call: RunJob) -> JobReport:
     options = _options(call, job)
     if call.workspace is not None and call.workspace not in runtime.stores.all_names():
         raise NotFound(f"there is no workspace {call.workspace!r}", field="workspace")
-    return JobReport(job=call.job, dry_run=call.dry_run, counts=job.run(runtime, manual=True, **options))
+    counts = job.run(runtime, manual=True, **options)
+    planned = [PlannedChange(**change) for change in counts.pop("planned", ())]
+    return JobReport(job=call.job, dry_run=call.dry_run, counts=counts, planned=planned)
 
 
 def job_name(task: str) -> str:

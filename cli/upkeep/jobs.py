@@ -17,9 +17,11 @@ from cli.output import (
     print_list,
     print_table,
     say,
+    shortened,
     when,
 )
 from reverie.upkeep.calls import ListJobs, RunJob
+from reverie.upkeep.job_types import JobReport
 
 # The keys of a job's counts under which it reports on each store.
 _BY_STORE: Final = ("stores", "workspaces")
@@ -62,14 +64,16 @@ def run_job(command: Invocation, call: RunJob, *, as_json: bool) -> None:
     """Run a job in this process, where Ctrl-C ends it, and print its counts."""
     command.target.existing_data()
     try:
-        counts = command.answer(call).counts
+        report = command.answer(call)
     except KeyboardInterrupt:
         note("reverie: interrupted: finished work is kept, and the next run does the rest")
         raise typer.Exit(130) from None
+    counts = report.counts
     if as_json:
-        print_json(counts)
+        print_json({**counts, "planned": report.planned} if call.dry_run else counts)
     else:
         _print_counts(counts, dry_run=call.dry_run)
+        _print_planned(report)
     if counts.get("held_elsewhere"):
         note(
             f"reverie: note: another instance of {call.job} is running there, or was killed within the last"
@@ -91,6 +95,13 @@ def _print_counts(counts: dict[str, Any], *, dry_run: bool) -> None:
     if stores:
         say()
         print_table(("store", "result"), [(name, _counts_text(line)) for name, line in stores.items()], empty="")
+
+
+def _print_planned(report: JobReport) -> None:
+    if report.planned:
+        say()
+        rows = [(p.store, p.agent, p.action, p.about, shortened(p.text)) for p in report.planned]
+        print_table(("store", "agent", "would", "about", "what"), rows, empty="")
 
 
 def _counts_text(line: dict[str, Any]) -> str:

@@ -64,7 +64,12 @@ def extract_due(run: JobRun, extractor: Extractor) -> None:
     """Read every session of a store that is due, until the time of the run is up."""
     with run.store.reading() as tx:
         due = _due_sessions(tx, extractor.rules, run.now, run.agent)
-    positions = Positions(run.writing, run.counts, run.now)
+    positions = Positions(
+        run.writing,
+        run.counts,
+        run.now,
+        on_found=lambda agent, session, content: run.plan(agent, "extract", f"session {session}", content),
+    )
     for number, session in enumerate(due):
         if run.time_is_up:
             run.counts["not_reached"] += len(due) - number

@@ -127,6 +127,8 @@ class SessionReader:
         certain = self._without_account_memories(certain)
         self.counts["found"] += len(certain)
         if self.dry_run:
+            for finding in certain:
+                self.positions.on_found(self.session.agent, self.session.id, finding.content)
             return True
         if not self._save_in_account([finding for finding in certain if finding.tier == "account"]):
             return False

@@ -57,6 +57,8 @@ class Positions:
     writing: Callable[[], AbstractContextManager[Transaction]]
     counts: Counter[str]
     now: int
+    # Called in a dry run with each finding that a real run would save: agent, session, content.
+    on_found: Callable[[str, str, str], None] = lambda *_: None
     _unsaved: list[tuple[WaitingSession, int]] = field(default_factory=list)
 
     def note(self, session: WaitingSession, position: int) -> None:

@@ -132,6 +132,7 @@ def _close_inactive(run: JobRun, hooks: SessionEndHooks, before: int) -> None:
             break
         if run.dry_run:
             run.counts["closed"] += 1
+            run.plan(name.agent, "close", f"session {name.session}", "it had no message for long")
             continue
         hooks.extract(run.store, name.agent, name.session)
         _end_inactive(run, name, before)

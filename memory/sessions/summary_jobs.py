@@ -59,6 +59,7 @@ class _Sweep:
                 if self.run.dry_run:
                     counts["due"] += 1
                     counts["messages"] += len(due.messages)
+                    self.run.plan(name.agent, "summarise", f"session {name.session}", f"{len(due.messages)} messages")
                     return True
                 self.run.renew_lease()
                 result = condense(store, self.condenser, due, self.run.writing, job=self.run.job, now=self.run.now)

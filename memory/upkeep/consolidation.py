@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from memory.jobs import JobRun
+from memory.jobs import PLANNED_SHOWN, JobRun
 from memory.upkeep.consolidation_plan import (
     CAP,
     EXPIRE,
@@ -83,9 +83,22 @@ def count_or_carry_out(run: JobRun, agent: str, policy: CurationPolicy, plan: Pl
     """Carry out a plan, or only count its changes if the run is a dry run."""
     if run.dry_run:
         run.counts.update(plan.counts)
+        _name_changes(run, agent, plan)
         return
     run.counts["looked_at"] += plan.looked_at
     carry_out(run, agent, policy, plan)
+
+
+def _name_changes(run: JobRun, agent: str, plan: Plan) -> None:
+    changes = plan.changes[:PLANNED_SHOWN]
+    rows = [row for _, row in changes]
+    with run.store.reading() as tx:
+        sweeps = MemorySweeps(tx.connection, agent)
+        ids = {memory.row_id: memory.id for memory in sweeps.outlines(rows)}
+        texts = sweeps.texts(rows)
+    for action, row in changes:
+        if row in ids:  # it may have been removed since it was read
+            run.plan(agent, action, ids[row], texts[row])
 
 
 def _exclusions(tx: Transaction, agent: str) -> Exclusions:

@@ -60,6 +60,18 @@ class Plan:
             "capped": len(self.capped),
         }
 
+    @property
+    def changes(self) -> list[tuple[str, int]]:
+        """The action and the memory's row of each change, in the order of the steps; of a merge, the duplicate's."""
+        steps = (
+            (EXPIRE, [memory.row_id for memory in self.expired]),
+            (PROMOTE, [memory.row_id for memory in (*self.promoted, *self.promoted_later)]),
+            (PRUNE, [memory.row_id for memory in self.pruned]),
+            (MERGE, [merge.duplicate for merge in self.merges]),
+            (CAP, [memory.row_id for memory in self.capped]),
+        )
+        return [(action, row) for action, rows in steps for row in rows]
+
 
 @dataclass(slots=True)
 class Planner:

@@ -94,6 +94,8 @@ def sweep_agent(run: JobRun, agent: str, rules: DreamRules) -> None:
     chosen = _choose(run, agent, candidates, rules.most_promotions)
     if run.dry_run:
         run.counts["promoted"] += len(chosen)
+        for candidate in chosen:
+            run.plan(agent, "promote", candidate.source.id, candidate.signals.explanation)
         return
     for first in range(0, len(chosen), _WRITE_BATCH):
         batch = chosen[first : first + _WRITE_BATCH]

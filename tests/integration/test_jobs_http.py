@@ -97,6 +97,9 @@ def test_a_job_about_memories_keeps_to_its_workspace_and_agent(
     for job in ("prune-decayed", "consolidate-memories"):
         dry = ana.run_job(job, dry_run=True, **dict(scope))
         assert (dry.job, dry.dry_run, dry.counts["expired"]) == (job, True, len(_SCOPES[scope]))
+        assert {(change.store, change.agent, change.about) for change in dry.planned} == {
+            (workspace, agent, "m") for workspace, agent in _SCOPES[scope]
+        }
     assert _everywhere(runtime, lambda rows: rows.memories.find("m") is None) == set()
     assert ana.run_job("prune-decayed", **dict(scope)).counts["expired"] == len(_SCOPES[scope])
     assert _everywhere(runtime, lambda rows: rows.memories.find("m") is None) == _SCOPES[scope]

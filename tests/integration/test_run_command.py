@@ -56,7 +56,9 @@ def test_a_job_tells_what_it_did_and_where(tmp_path: Path) -> None:
     nothing = run(tmp_path / "data", "extract-memories")
 
     assert dry.stdout.startswith("Dry run: nothing was changed.")
+    assert "prune  m      it faded" in dry.stdout, "what would be removed is named"
     assert "dry run" not in done.stdout
+    assert "it faded" not in done.stdout
     for ended in (dry, done):
         assert "home   1 looked at, 1 pruned" in ended.stdout, ended.stdout + ended.stderr
         assert "{" not in ended.stdout

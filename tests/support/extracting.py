@@ -51,7 +51,7 @@ class Extracting:
             ExtractionRules(**rules), model, pipeline.stores.account_store, lambda name: self.notified.append(name)
         )
 
-    def sweep(self, *, dry_run: bool = False) -> Counter[str]:
+    def sweep(self, *, dry_run: bool = False, planned: list[dict[str, str]] | None = None) -> Counter[str]:
         """Run one sweep of the workspace, even if it counts as idle."""
         return run_on_store(
             self.pipeline.store,
@@ -59,6 +59,7 @@ class Extracting:
             lambda run: extract_due(run, self.extractor),
             now=self.pipeline.now(),
             dry_run=dry_run,
+            planned=planned,
         )
 
     def sweep_all(self, idle_stores: IdleStores) -> dict[str, Any]:

@@ -209,6 +209,9 @@ def test_a_dry_run_counts_and_changes_nothing(dreamer: Dreamer) -> None:
     counts = dreamer.dream(dry_run=True)
 
     assert counts["promoted"] == 1
+    (planned,) = counts["planned"]
+    assert (planned["agent"], planned["action"]) == ("ana", "promote")
+    assert planned["text"].startswith("score ")
     assert rows_of(dreamer) == before
     assert dreamer.curations() == []
     assert dreamer.commits() == []

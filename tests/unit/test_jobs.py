@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.jobs import LEASE_SECONDS, JobRun, LeaseLost, run_on_store, run_on_stores
+from memory.jobs import LEASE_SECONDS, PLANNED_SHOWN, JobRun, LeaseLost, run_on_store, run_on_stores
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import StoreUnavailable
@@ -109,6 +109,19 @@ def test_a_job_without_time_reaches_nothing_and_says_so(stores: Stores) -> None:
     """Given a budget that is spent, when the job runs, then no store is opened and all are counted as not reached."""
     counts = run_on_stores(stores, JOB, lambda run: keep(run, "m"), now=NOW, budget_seconds=0.0)
     assert counts == {"not_reached": 3}
+
+
+def test_a_dry_run_names_no_more_changes_than_can_be_read(stores: Stores) -> None:
+    """Given more planned changes than are shown, then the first ones are named, with their store."""
+
+    def plan(run: JobRun) -> None:
+        for number in range(PLANNED_SHOWN + 1):
+            run.plan("ana", "prune", f"m{number}", "a text")
+
+    stores.workspace("one")
+    planned = run_on_stores(stores, JOB, plan, now=NOW, dry_run=True, only=["one"])["planned"]
+    assert len(planned) == PLANNED_SHOWN
+    assert planned[0] == {"store": "one", "agent": "ana", "action": "prune", "about": "m0", "text": "a text"}
 
 
 def test_a_run_knows_when_its_time_is_up(stores: Stores) -> None:

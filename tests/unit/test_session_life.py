@@ -170,6 +170,8 @@ def test_the_job_ends_what_has_been_silent_for_long_and_nothing_else(pipe: Pipel
     assert close(pipe, seen) == {}
     pipe.advance(2 * HOUR_SECONDS)
     assert close(pipe, seen, dry_run=True) == {"closed": 1}
+    dry = close_idle_sessions(pipe.stores, seen.ending, now=pipe.now(), idle_hours=12, dry_run=True)
+    assert [(p["agent"], p["action"], p["about"]) for p in dry["planned"]] == [("ana", "close", "session s")]
     assert (seen.extracted, everything(pipe.store)) == ([], before)
     assert close(pipe, seen) == {"closed": 1, "cleared": 1}
     assert (state(pipe), seen.extracted, seen.published) == (("idle", True), ["ana/s"], ["ana"])

@@ -174,8 +174,12 @@ def test_a_dry_run_counts_and_changes_nothing(pipe: Pipeline) -> None:
     """Given a session that is due, then a dry run says so, and the next run still does it."""
     tell(pipe, *[visit(n) for n in range(40)])
     before = rows(pipe)
-    counts = sweep(pipe, dry_run=True)
+    planned: list[dict[str, str]] = []
+    counts = sweep(pipe, dry_run=True, planned=planned)
     assert counts["due"] == 1
+    assert [(p["action"], p["about"], p["text"]) for p in planned] == [
+        ("summarise", "session s", f"{counts['messages']} messages")
+    ]
     assert rows(pipe) == before
     assert sweep(pipe)["messages"] == counts["messages"]
 

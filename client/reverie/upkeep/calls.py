@@ -91,8 +91,8 @@ class ListJobs(Call[JobList], frozen=True):
 class RunJob(_JobRun, kw_only=True, frozen=True):
     """Run a periodic job now, whether it is due or not, and return its counts; it works on everything by default.
 
-    `agent` and `workspace` limit it; `dry_run` only counts what it would do. Raises `Rejected` if the job has no dry
-    run or cannot be limited in this way, and `NotFound` for an unknown workspace.
+    `agent` and `workspace` limit it; `dry_run` only counts and names what it would do. Raises `Rejected` if the job
+    has no dry run or cannot be limited in this way, and `NotFound` for an unknown workspace.
     """
 
     route: ClassVar = "POST /v1/jobs/{job}/run"

@@ -47,9 +47,20 @@ class JobList(ListResult[Job], frozen=True, kw_only=True):
     jobs: list[Job]
 
 
+class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What a dry run would do: the action, what it is about (the id of a memory, or a session), and a text on it."""
+
+    store: str
+    agent: str
+    action: str
+    about: str
+    text: str
+
+
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did, or with `dry_run` would do, in total and for each store.
 
+    `planned` names what a dry run would do, at most a hundred changes of each store.
     `counts` has `held_elsewhere` for stores on which another instance of the job works, or was killed in the last two
     minutes, and `disabled` if the settings disable the job.
     """
@@ -57,3 +68,4 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     job: str
     dry_run: bool
     counts: dict[str, Any]
+    planned: list[PlannedChange] = []
