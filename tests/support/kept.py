@@ -110,10 +110,20 @@ class Kept:
             return {memory.id for memory in tx.for_agent(agent).memories.iterate()}
 
     def consolidate(
-        self, policy: CurationPolicy = DEFAULT_POLICY, *, now: int = NOW, dry_run: bool = False
+        self,
+        policy: CurationPolicy = DEFAULT_POLICY,
+        *,
+        now: int = NOW,
+        dry_run: bool = False,
+        planned: list[dict[str, str]] | None = None,
     ) -> dict[str, int]:
         counts = run_on_store(
-            self.store, contract.CONSOLIDATE_MEMORIES, lambda run: consolidate(run, policy), now=now, dry_run=dry_run
+            self.store,
+            contract.CONSOLIDATE_MEMORIES,
+            lambda run: consolidate(run, policy),
+            now=now,
+            dry_run=dry_run,
+            planned=planned,
         )
         return {name: count for name, count in counts.items() if count and name != "looked_at"}
 
