@@ -29,17 +29,24 @@ class Caller:
 
 
 def caller_of(request: Request, *, subject: Subject, workspace: str) -> Caller:
-    """Return the caller of a request; `workspace` is the default. Raises `Rejected` for a missing or invalid header.
-
-    A call about a whole workspace must name it, so that the default one is not deleted by mistake.
-    """
-    for header, field in ((AGENT_HEADER, "agent"), (WORKSPACE_HEADER, "workspace")):
-        if subject == field and header not in request.headers:
-            raise Rejected(f"the header {header} must name the {field}", field=field)
+    """Return the caller of a request; `workspace` is the default. Raises `Rejected` for a missing or invalid header."""
+    header = required_header(subject, request.method)
+    if header is not None and header not in request.headers:
+        raise Rejected(f"the header {header} must name the {subject}", field=subject)
     agent = check_agent(_header(request, AGENT_HEADER, "agent")) if subject == "agent" else ""
     if WORKSPACE_HEADER in request.headers:
         workspace = check_workspace(_header(request, WORKSPACE_HEADER, "workspace"))
     return Caller(agent, workspace, trace_of(request))
+
+
+def required_header(subject: Subject, method: str) -> str | None:
+    """Return the header that a call must have, if any.
+
+    A call that changes a whole workspace must name it, so that the default one is not deleted by mistake.
+    """
+    if subject == "workspace" and method != "GET":
+        return WORKSPACE_HEADER
+    return AGENT_HEADER if subject == "agent" else None
 
 
 def trace_of(request: Request) -> str:

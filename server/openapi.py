@@ -11,7 +11,7 @@ from fastapi.openapi.utils import get_openapi
 
 from reverie.calls import Call, response_type, route_of
 from reverie.problems import CONTENT_TYPE, Problem
-from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER, Subject
+from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER, Subject, required_header
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
@@ -34,7 +34,7 @@ def operation(kind: type[Call[Any]], *, subject: Subject, statuses: Mapping[str,
         {
             "name": name,
             "in": "header",
-            "required": name == _HEADERS[subject][0] != TRACE_HEADER,
+            "required": name == required_header(subject, route.method),
             "schema": {"type": "string"},
         }
         for name in _HEADERS[subject]

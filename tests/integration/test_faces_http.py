@@ -37,6 +37,25 @@ def ana(url: str) -> Iterator[Reverie]:
         yield client
 
 
+def test_only_what_changes_a_workspace_must_name_it(ana: Reverie, url: str) -> None:
+    """Given no workspace in the headers, then the agents of the default one are listed, and it cannot be deleted."""
+    ana.remember("Kate takes oat milk")
+    with httpx2.Client(base_url=url) as http:
+        assert [one["name"] for one in http.get("/v1/agents").json()["agents"]] == ["ana"]
+        refused = http.delete("/v1/workspace")
+        assert (refused.status_code, refused.json()["field"]) == (422, "workspace")
+        paths = http.get("/openapi.json").json()["paths"]
+    required = {
+        path: [one["name"] for one in paths[path][method]["parameters"] if one["in"] == "header" and one["required"]]
+        for path, method in (("/v1/agents", "get"), ("/v1/workspace", "delete"), ("/v1/sessions", "get"))
+    }
+    assert required == {
+        "/v1/agents": [],
+        "/v1/workspace": ["X-Reverie-Workspace"],
+        "/v1/sessions": ["X-Reverie-Agent"],
+    }
+
+
 def test_workspaces_and_agents_are_listed_with_what_they_hold(ana: Reverie, url: str, runtime: Runtime) -> None:
     """Given two agents and two workspaces, then each is listed with its sessions and current memories."""
     assert (ana.workspaces(), ana.agents()) == ([], [])
