@@ -111,10 +111,10 @@ def rejected(
     return Rejected(f"{field or name}: {_PATH.sub('', text)}{ending}", field=field)
 
 
-def _unknown_field(kind: type, field: str) -> str:
+def _unknown_field(kind: Any, field: str) -> str:
     """Return the error for a field that does not exist; those of a nested object are not looked up."""
     text = f"unknown field {field!r}"
-    if re.search(r"[.\[]", field) or not issubclass(kind, msgspec.Struct):
+    if re.search(r"[.\[]", field) or not _is_struct(kind):
         return text
     return f"{text}: {near_names(field, kind.__struct_encode_fields__)}"
 
@@ -129,12 +129,23 @@ def _described_types(expected: str, got: str, bounds: str) -> str:
 
 
 def _hint(kind: type, field: str) -> Any:
-    """Return the type hint of a field by its path in JSON; for a nested path, that of the outermost field."""
-    root = re.split(r"[.\[]", field)[0]
-    if isinstance(kind, type) and issubclass(kind, msgspec.Struct):
-        names = dict(zip(kind.__struct_encode_fields__, kind.__struct_fields__, strict=True))
-        return get_type_hints(kind, include_extras=True).get(names.get(root, root))
-    return None
+    """Return the type hint of a field by its path in JSON; of the nearest outer field that is declared, else None."""
+    hint: Any = None
+    structs: list[Any] = [kind] if _is_struct(kind) else []
+    for name in re.sub(r"\[[^\]]*\]", "", field).split("."):
+        for struct in structs:
+            names = dict(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))
+            if name in names:
+                hint = get_type_hints(struct, include_extras=True)[names[name]]
+                break
+        else:
+            return hint
+        structs = [part for part in _flattened(hint) if _is_struct(part)]
+    return hint
+
+
+def _is_struct(part: Any) -> bool:
+    return isinstance(part, type) and issubclass(part, msgspec.Struct)
 
 
 def _choices(hint: Any) -> list[str]:

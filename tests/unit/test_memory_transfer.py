@@ -90,9 +90,13 @@ def test_an_import_at_fault_stores_nothing(ana: Knowing, stores: Stores, change:
         (b"", "not an export of memories"),
         (b"\xff\xfe", "not an export of memories"),
         (b"[]", "not an export of memories"),
-        (b'{"memories": []}', "schema_version"),
+        (b'{"memories": []}', "not an export of memories: schema_version is required"),
         (b'{"schema_version": 2, "memories": "?"}', "newer than 1: upgrade"),
-        (b'{"schema_version": 1, "memories": [{"id": "x"}]}', "not an export of memories"),
+        (b'{"schema_version": 1, "memories": [{"id": "x"}]}', r"export of memories: memories\[0\].agent is required"),
+        (
+            b'{"schema_version": 1, "memories": [{"id": "x", "agent": "ana", "tier": "moon"}]}',
+            r"memories\[0\].tier is 'moon'; it must be one of conversation, channel, workspace, account",
+        ),
     ],
 )
 def test_what_is_no_export_is_refused(document: bytes, expected_error: str) -> None:

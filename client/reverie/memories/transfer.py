@@ -10,6 +10,7 @@ import msgspec
 from reverie.calls import validated
 from reverie.checks import check_label
 from reverie.connection import Connection
+from reverie.decoding import rejected
 from reverie.errors import Rejected
 from reverie.memories.calls import ImportMemories, SetFact
 from reverie.memories.checks import check_memory
@@ -26,6 +27,9 @@ def read_export(document: bytes) -> MemoryExport:
         version = msgspec.json.decode(document, type=_Versioned).schema_version
         check_version(version)
         return msgspec.json.decode(document, type=MemoryExport)
+    except msgspec.ValidationError as error:
+        problem = rejected(error, MemoryExport, name="document")
+        raise Rejected(f"this is not an export of memories: {problem}", field="file") from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise Rejected(f"this is not an export of memories: {error}", field="file") from None
 
