@@ -9,8 +9,9 @@ VENV := .venv
 BIN := $(VENV)/bin
 PY := $(BIN)/python
 INSTALLED := $(VENV)/.installed
-# Tests of one file stay in one process: they share what is slow to start.
-PARALLEL := --numprocesses logical --dist loadfile
+# Each process gets a half of the tests in their order, since those of one file share what is slow to start, and takes
+# over some of another's when it has no more.
+PARALLEL := --numprocesses logical --dist worksteal
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo story up test check bench format docs clean

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,17 @@ from hypothesis import HealthCheck, settings
 
 from reverie.clock import now_micros
 from support.broker import running_valkey
+from support.migrated_once import migrator
 from worker.runtime import Runtime
 from worker.settings import Settings
+
+# Most tests open databases of their own and wait for the disk at each commit; none depends on a real one. Tests of the
+# whole stack choose their folders themselves.
+_SHARED_MEMORY = Path("/dev/shm")
+_ENOUGH_BYTES = 4 << 30
+
+if os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > _ENOUGH_BYTES:
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_SHARED_MEMORY))
 
 # By default a test fails when an example takes 200 ms, or making examples a second: that depends on the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -34,6 +44,15 @@ def _no_stack_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A Reverie that runs on this machine must not be found by what is tested, nor one of these tests by its user."""
     patch = pytest.MonkeyPatch()
     patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+    yield
+    patch.undo()
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _migrations_run_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Most tests open new stores, and the migrations would be most of what they do."""
+    patch = pytest.MonkeyPatch()
+    patch.setattr("storage.stores.migrate", migrator(tmp_path_factory.mktemp("migrated")))
     yield
     patch.undo()
 
