@@ -14,12 +14,12 @@ INSTALLED := $(VENV)/.installed
 PARALLEL := --numprocesses logical --dist worksteal
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo story up test check bench format docs clean
+.PHONY: help install demo story up test test-quick check bench format docs clean
 .DELETE_ON_ERROR:
 
 help: ## list the commands
-	@sed -n 's/^\([a-z]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do \
-	  printf '  make %-9s%s\n' "$$name" "$$what"; done
+	@sed -n 's/^\([a-z-]*\):[^#]*## /\1|/p' Makefile | while IFS='|' read -r name what; do \
+	  printf '  make %-11s%s\n' "$$name" "$$what"; done
 
 install: $(INSTALLED) ## create .venv and install everything into it; the other targets do this when needed
 
@@ -34,6 +34,9 @@ up: $(INSTALLED) ## run the whole stack until Ctrl-C
 
 test: $(INSTALLED) ## run all tests, on all cores
 	@$(PY) -m pytest $(PARALLEL) $(ARGS)
+
+test-quick: $(INSTALLED) ## run most unit tests, for daily work: under two minutes on two cores
+	@$(PY) -m pytest $(PARALLEL) -m "not slow" tests/unit $(ARGS)
 
 check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generated docs, tests
 	@echo "== ruff check"; $(PY) -m ruff check .

@@ -34,6 +34,8 @@ from support.dreams import Dreamer
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE
 
+pytestmark = pytest.mark.slow
+
 POLICY: Final = replace(DEFAULT_POLICY, memories_per_scope=9, max_entries=9)
 NUMBERS: Final = SummaryRules(300, RollingRules(), None, 200)
 PLACES: Final = ("Lisbon", "Porto", "Braga", "Faro")

@@ -17,6 +17,8 @@ from reverie.scheduling.cadence import Cron, last_due, next_run_for_cadence, nex
 from reverie.scheduling.firings import MAX_COUNTED
 from support.plain_cron import WalkedClock, walked_clock
 
+pytestmark = pytest.mark.slow
+
 TWO_YEARS = ("2027-01-01", "2029-01-01")
 # Lisbon leaves out 01:00 and repeats it, New York 02:00 and 01:00, Lord Howe half an hour from 02:00 and from 01:30.
 ZONES = ("Europe/Lisbon", "America/New_York", "Australia/Lord_Howe")

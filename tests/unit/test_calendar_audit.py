@@ -18,6 +18,8 @@ from reverie.clock import from_micros, rfc3339, to_micros
 from reverie.scheduling.cadence import Cron, next_runs
 from storage.scheduling.records import RunRecord, ScheduleRecord
 
+pytestmark = pytest.mark.slow
+
 EPOCH = to_micros(datetime(2026, 3, 28, tzinfo=UTC))
 HOUR = 3_600_000_000
 CLOCK = FastClock(started=0, epoch=EPOCH, factor=3_600.0, seconds=48.0)

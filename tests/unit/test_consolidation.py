@@ -23,6 +23,8 @@ from storage.recall.sameness import Statement, says_the_same
 from storage.upkeep.curation import EntryDraft
 from support.kept import AGENT, HOUR, NOW, Kept, at_cosine, direction
 
+pytestmark = pytest.mark.slow
+
 LONG_AGO = 3_000.0  # .998 ** 3000 leaves .0025
 
 

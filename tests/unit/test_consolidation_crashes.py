@@ -20,6 +20,8 @@ from reverie.clock import now_micros
 from storage.transaction import Transaction
 from support.kept import HOUR, NOW, Kept, at_cosine, direction
 
+pytestmark = pytest.mark.slow
+
 POLICY = replace(DEFAULT_POLICY, memories_per_scope=14, max_entries=13)
 WRITING = JobRun.writing
 

@@ -20,6 +20,8 @@ from retrieval.context.prompt import NOTE
 from retrieval.context.selection import Selection
 from support.contexts import MORNING, candidate, message, selected
 
+pytestmark = pytest.mark.slow
+
 MODEL = build_token_counter("sentence-transformers", DEFAULT_MODEL)
 ESTIMATE = EstimatedTokens()
 

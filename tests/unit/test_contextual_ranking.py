@@ -24,6 +24,8 @@ from storage.recall.words import hash_of
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords
 
+pytestmark = pytest.mark.slow
+
 
 class Dense(BagOfWords):
     """With numbers of both signs all over, as a model gives them."""

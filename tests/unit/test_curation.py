@@ -30,6 +30,8 @@ from storage.upkeep.verify import verify
 from support.curating import NOW, everything, recalled, remember
 from support.pipeline import WORKSPACE, Pipeline
 
+pytestmark = pytest.mark.slow
+
 Change = Callable[[Transaction, AgentRepositories], None]
 LATER = NOW + 1_000
 

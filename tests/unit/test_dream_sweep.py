@@ -31,6 +31,8 @@ from support.dreams import QUESTIONS, Dreamer
 from support.pipeline import WORKSPACE
 from support.work import count_calls, counted_sql
 
+pytestmark = pytest.mark.slow
+
 LISBON = "I moved to Lisbon in May and work on sqlite-vec"
 
 

@@ -16,6 +16,8 @@ from support.pipeline import Pipeline
 from support.recalling import BagOfWords, OnDiskOnly, find, search_sessions
 from support.remembered import MORNING, ids, keep, over_both, settle
 
+pytestmark = pytest.mark.slow
+
 WAYS = [{}, {"mode": "keyword"}, {"mode": "vector"}, {"fusion": "weighted"}, {"fusion": "rrf"}]
 
 

@@ -15,6 +15,8 @@ from reverie.scheduling.cadence import Cadence, Cron, Interval, next_runs
 from support.plain_cron import walked_clock
 from support.scheduled import BAD, GOOD, PATIENT, SECOND, Scheduled, assert_partition
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def time(tmp_path: Path) -> Iterator[Scheduled]:

@@ -12,6 +12,8 @@ from numpy.typing import NDArray
 from memory.upkeep import near_duplicates
 from memory.upkeep.near_duplicates import MAX_MISSED, lsh_bands, merge_near
 
+pytestmark = pytest.mark.slow
+
 Vectors = NDArray[np.float32]
 COUNT = 600
 

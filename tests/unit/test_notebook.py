@@ -21,6 +21,8 @@ from storage.memories.records import MemoryRecord
 from storage.upkeep.dreams import Promotion
 from support.dreams import Dreamer
 
+pytestmark = pytest.mark.slow
+
 DAY = 20_000 * DAY_MICROS
 SECRET = "the api password: Zk8-fh2-QwLm9x"
 

@@ -18,6 +18,8 @@ from reverie.recall.types import RecallResponse, RecallResult
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, OnDiskOnly, recall
 
+pytestmark = pytest.mark.slow
+
 WORDS = ["harbour", "boat", "violin", "strings", "garden", "tomatoes", "winter", "coat", "train", "tickets"]
 
 

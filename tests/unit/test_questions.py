@@ -10,6 +10,8 @@ from memory.pipeline.chunking import cut
 from memory.pipeline.questions import LEAD_CHARACTERS, is_only_questions, questions_in, text_to_embed, without_questions
 from storage.pipeline.records import SourceText
 
+pytestmark = pytest.mark.slow
+
 MEBIBYTE = 2**20
 
 

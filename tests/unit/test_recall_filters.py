@@ -12,6 +12,8 @@ from reverie.errors import NotFound, Rejected
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, OnDiskOnly
 
+pytestmark = pytest.mark.slow
+
 WAYS = [{}, {"mode": "keyword"}, {"mode": "vector"}, {"fusion": "weighted"}, {"fusion": "rrf"}]
 
 

@@ -19,6 +19,8 @@ from storage.pipeline.work import STAGES
 from storage.stores import Stores
 from support.pipeline import PREFIX, WORKSPACE, Pipeline
 
+pytestmark = pytest.mark.slow
+
 # A file's stamp counts only when it is older than this: what the sweep calls settled.
 SETTLED_SECONDS = 3
 

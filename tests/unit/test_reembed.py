@@ -28,6 +28,8 @@ from storage.upkeep.maintenance import optimize
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
+pytestmark = pytest.mark.slow
+
 MESSAGES = 25
 BATCH = 10
 WORDS = ("amber", "birch", "cedar", "delta", "ember", "fjord", "grove", "haven", "inlet", "jetty", "knoll", "marsh")

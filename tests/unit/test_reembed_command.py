@@ -23,6 +23,8 @@ from storage.upkeep.verify import verify
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 
+pytestmark = pytest.mark.slow
+
 
 class Ended(NamedTuple):
     code: int

@@ -23,6 +23,8 @@ from storage.scheduling.records import ScheduleFilter
 from storage.stores import Stores
 from support.command_line import CommandLine, Ended
 
+pytestmark = pytest.mark.slow
+
 NO_MODEL = "no language model is configured"
 HOOK = ("--webhook", "https://example.org/hook")
 

@@ -19,6 +19,8 @@ from reverie.errors import Conflict
 from reverie.scheduling.schedule_types import RunReport
 from support.scheduled import BAD, GOOD, WORKERS, Killed, Scheduled
 
+pytestmark = pytest.mark.slow
+
 
 @dataclass(frozen=True)
 class Step:

@@ -17,6 +17,8 @@ from benchmarks.harness.hostile_texts import SEARCHED_FOR_SECRETS
 from memory.memories.secrets import REDACTED, asks_for_secret, looks_secret, redacted
 from support.work import count_calls
 
+pytestmark = pytest.mark.slow
+
 LETTERS = string.ascii_letters + string.digits
 
 

@@ -29,6 +29,8 @@ from adapters.workspace_git.differences import MAX_CHARACTERS, unified
 from reverie.errors import NotFound, Rejected, StoreUnavailable
 from storage.stores import Stores
 
+pytestmark = pytest.mark.slow
+
 SECOND = 1_000_000
 AT = 1_777_626_000 * SECOND
 
