@@ -116,9 +116,13 @@ class Invocation:
 
     @property
     def existing_runtime(self) -> Runtime:
-        """The runtime on a data folder that exists. Raises `NotFound` where there is none, which it does not create."""
+        """The runtime on a data folder that exists. Raises `NotFound` where there is none, which it does not create.
+
+        Settings that do not fit together are named first, with `Rejected`.
+        """
+        runtime = self.runtime
         self.target.existing_data()
-        return self.runtime
+        return runtime
 
     @property
     def store(self) -> Store:
