@@ -19,8 +19,8 @@ from benchmarks.harness.options import DEFAULT_SEED, RESULTS, ROOT, run
 from benchmarks.harness.result import console, read_result, shown, verdict
 
 BENCHMARKS: Final = (
-    "ingest", "accept", "lag", "recall_quality", "recall_speed", "consolidate", "schedules", "calendar", "writers",
-    "footprint", "startup", "long_texts", "chaos",
+    "ingest", "accept", "lag", "recall_quality", "context_quality", "recall_speed", "consolidate", "schedules",
+    "calendar", "writers", "footprint", "startup", "long_texts", "chaos",
 )  # fmt: skip
 _WITH_PEERS: Final = ("ingest", "recall_speed")
 _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
@@ -68,7 +68,7 @@ def _run(name: str, arguments: argparse.Namespace) -> int:
 
 def _paths(name: str, arguments: argparse.Namespace) -> dict[str, Path | None]:
     """Return the options of one benchmark that name a file or folder."""
-    if name == "recall_quality":
+    if name in ("recall_quality", "context_quality"):
         return {"locomo": arguments.locomo or arguments.data, "longmemeval": arguments.longmemeval}
     paths: dict[str, Path | None] = {"data": arguments.data}
     if name in _WITH_PEERS and arguments.peers.exists():

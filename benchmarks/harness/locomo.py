@@ -40,11 +40,12 @@ class Form:
 
 @dataclass(frozen=True, slots=True)
 class TurnQuestion:
-    """A question to one conversation, and the ids of the turns with its answer."""
+    """A question to one conversation, the ids of the turns with its answer, and the answer."""
 
     text: str
     category: int
     evidence: frozenset[str]
+    answer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,4 +106,5 @@ def _questions(entries: Sequence[Mapping[str, Any]]) -> Iterator[TurnQuestion]:
     for entry in entries:
         evidence = frozenset(_TURN_ID.findall(" ".join(map(str, entry.get("evidence") or []))))
         if int(entry["category"]) != _LEFT_OUT and evidence:
-            yield TurnQuestion(entry["question"], int(entry["category"]), evidence)
+            answer = str(entry.get("answer", ""))
+            yield TurnQuestion(entry["question"], int(entry["category"]), evidence, answer)

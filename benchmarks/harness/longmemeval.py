@@ -28,12 +28,13 @@ _WEEKDAY = re.compile(r"\s*\(.*?\)\s*")
 
 @dataclass(frozen=True, slots=True)
 class SessionQuestion:
-    """A question, the agent whose memory is its haystack, and the sessions with the answer."""
+    """A question, the agent whose memory is its haystack, the sessions with the answer, and the answer."""
 
     text: str
     kind: str
     haystack: Haystack
     gold: frozenset[str]
+    answer: str = ""
 
 
 def load_longmemeval(path: Path, *, dates: bool = True, limit: int | None = None) -> list[SessionQuestion]:
@@ -78,7 +79,11 @@ def _questions(path: Path, dates: bool) -> Iterator[SessionQuestion]:
 def _question(entry: Mapping[str, Any], dates: bool) -> SessionQuestion:
     haystack = Haystack(str(entry["question_id"]), list(_messages(entry, dates)))
     return SessionQuestion(
-        entry["question"], entry["question_type"], haystack, frozenset(map(str, entry["answer_session_ids"]))
+        entry["question"],
+        entry["question_type"],
+        haystack,
+        frozenset(map(str, entry["answer_session_ids"])),
+        str(entry.get("answer", "")),
     )
 
 

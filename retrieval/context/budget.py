@@ -1,7 +1,8 @@
 """Fits items, most important first, into a token budget.
 
-The first item that does not fit ends the list; nothing less important takes its place. So the last are dropped first:
-memories of the lowest rank, then relevant turns, important turns, and the oldest of the recent turns.
+Of the conversation, the first item that does not fit ends the list, so the last are dropped first: relevant turns,
+important turns, and the oldest of the recent turns. What is remembered from elsewhere fills the rest: an item that does
+not fit is skipped, and smaller ones of a lower rank may still fit.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ from reverie.errors import Rejected
 
 # The smallest document: title and note, one heading, and some words of the newest turn.
 MIN_TOKENS: Final = 64
+# Hardly any item has fewer tokens: a date, a speaker and a few words.
+_SHORT_ITEM_TOKENS: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +38,21 @@ def room_of(token_budget: int, *, buffer: int) -> int:
             field="token_budget",
         )
     return token_budget - buffer
+
+
+def fill(costs: Iterable[int], room: int) -> list[int]:
+    """Return the positions of the items that fit into `room` tokens, each taken if it fits into what is left.
+
+    `costs` are read until less is left than a short item needs.
+    """
+    chosen: list[int] = []
+    for position, cost in enumerate(costs):
+        if cost <= room:
+            chosen.append(position)
+            room -= cost
+        if room < _SHORT_ITEM_TOKENS:
+            break
+    return chosen
 
 
 def fit(costs: Iterable[int], room: int, *, cuttable: int) -> Fitted:

@@ -13,7 +13,7 @@ from typing import Final
 from adapters.language_models import LanguageModel
 from adapters.tokens import TokenCounter, last_lines, truncate
 from retrieval.context import refinement
-from retrieval.context.budget import fit
+from retrieval.context.budget import fill, fit
 from retrieval.context.conversation import MIN_IMPORTANCE, chronological
 from retrieval.context.prompt import (
     Frame,
@@ -74,21 +74,27 @@ def build_context(
     refiner: LanguageModel | None,
     account: Store | None = None,
 ) -> BuiltContext:
-    """Return the context of a session, at most `room` tokens. A `refiner` makes the last selection.
+    """Return the context of a session, at most `room` tokens.
 
-    `account` is the account's store, if `recall` searches it.
+    A `refiner` makes the last selection. `account` is the account's store, if `recall` searches it.
 
     Raises `NotFound` for an unknown session and `Rejected` for an invalid query.
     """
-    return write(select(store, recall, request, account=account), counter, room=room, refiner=refiner)
+    selection = select(store, recall, request, account=account)
+    return write(selection, counter, room=room, memory_room=request.memory_tokens, refiner=refiner)
 
 
 def write(
-    selection: Selection, counter: TokenCounter, *, room: int, refiner: LanguageModel | None = None
+    selection: Selection,
+    counter: TokenCounter,
+    *,
+    room: int,
+    memory_room: int | None = None,
+    refiner: LanguageModel | None = None,
 ) -> BuiltContext:
-    """Return the document of a selection, at most `room` tokens."""
+    """Return the document of a selection, at most `room` tokens, of them `memory_room` for memories."""
     items = _items(selection)
-    draft = _draft(selection, items, counter, room)
+    draft = _draft(selection, items, counter, room, room if memory_room is None else memory_room)
     refined, why = 0, ""
     if refiner is not None:
         draft, refined, why = _refine(draft, selection.query, refiner, counter)
@@ -123,7 +129,7 @@ def _items(selection: Selection) -> list[Item]:
     ]
 
 
-def _draft(selection: Selection, items: Sequence[Item], counter: TokenCounter, room: int) -> _Draft:
+def _draft(selection: Selection, items: Sequence[Item], counter: TokenCounter, room: int, memory_room: int) -> _Draft:
     """Return the document with as many of the items as fit."""
     frame = _frame(selection, counter, room)
     (overhead,) = counter.count([preamble(frame) + headings(items)])
@@ -131,12 +137,18 @@ def _draft(selection: Selection, items: Sequence[Item], counter: TokenCounter, r
         # Too little room for more than the newest turns: neither facts nor summary, one heading.
         frame, items = Frame(), [item for item in items if item.kind == "recent"]
         (overhead,) = counter.count([preamble(frame) + headings(items)])
-    recent = sum(item.kind == "recent" for item in items)
-    fitted = fit(_costs(items, counter), room - overhead, cuttable=recent)
-    fitting, shortened = list(items[: fitted.count]), 0
+    turns = [item for item in items if item.kind != "memory"]
+    recent = sum(item.kind == "recent" for item in turns)
+    costs = list(_costs(turns, counter))
+    fitted = fit(costs, room - overhead, cuttable=recent)
+    fitting, shortened = list(turns[: fitted.count]), 0
     if fitting and fitted.cut_last_to is not None:
         fitting[-1] = _cut(fitting[-1], fitted.cut_last_to, counter)
         shortened = 1
+    elif fitted.count == len(turns):
+        memories = [item for item in items if item.kind == "memory"]
+        left = min(memory_room, room - overhead - sum(costs))
+        fitting += (memories[position] for position in fill(_costs(memories, counter), left))
     frame = _without_quotes(frame, selection.summary, fitting, counter)
     return _shrink(_Draft(frame, fitting, "", 0, shortened), counter, room)
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, get_args
 
 from retrieval.context.neutral import label, lines_of, quoted
 from retrieval.context.relevance import Candidate
 from reverie.clock import from_micros, to_micros
+from reverie.memories.types import MemoryKind
 from reverie.recall.types import RecallResult
 from storage.memories.records import TIERS, Tier
 from storage.pipeline.records import MessageRecord
@@ -23,6 +24,10 @@ Key = tuple[str, str | int]
 
 # A chunk's length: of a longer text only the excerpt that was found is shown.
 _SHOWN_CHARACTERS: Final = 640
+_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+# Roles whose name says who spoke, and names that would pass for a role.
+_PEOPLE: Final = frozenset({"user", "assistant"})
+_ROLES: Final = frozenset({"user", "assistant", "system", "tool", *get_args(MemoryKind)})
 _CALL_CHARACTERS: Final = 200
 _MAX_CALLS: Final = 8
 
@@ -106,7 +111,7 @@ def turn(kind: Kind, message: MessageRecord, *, flagged: bool) -> Item:
 def memory_item(candidate: Candidate) -> Item:
     """Return the item of what was recalled from elsewhere."""
     result = candidate.result
-    speaker = _speaker(result.role or candidate.memory_kind or result.kind, result.name)
+    speaker = _short_speaker(result.role or candidate.memory_kind or result.kind, result.name)
     created_at = to_micros(result.created_at)
     return Item("memory", result.id, speaker, shown_text(result), created_at, candidate=candidate)
 
@@ -123,7 +128,8 @@ def item_lines(item: Item, *, number: int | None = None) -> str:
     """Return an item as a list entry: on one line if its text has one line, else with a quotation below it."""
     flag = " (important)" if item.flagged else ""
     tag = f"[{number}] " if number is not None else ""
-    head = f"- {tag}{_time(item.created_at)}, {item.speaker}{flag}:"
+    said_at = _time(item.created_at) if item.candidate is None else _date(item.created_at)
+    head = f"- {tag}{said_at}, {item.speaker}{flag}:"
     lines = lines_of(item.text)
     if len(lines) <= 1:
         return f"{head} {lines[0].strip() if lines else '(nothing)'}\n"
@@ -141,8 +147,10 @@ def assemble(frame: Frame, items: Sequence[Item], *, numbers: Mapping[Key, int] 
 
 
 def in_document_order(items: Sequence[Item]) -> list[Item]:
-    """Return memories, the narrowest tier first, and then turns, each kind by time."""
-    memories = [item for tier in TIERS for item in items if item.tier == tier]
+    """Return memories, the narrowest tier first, and then turns, each tier and kind by time."""
+    tiers = {tier: position for position, tier in enumerate(TIERS)}
+    remembered = [item for item in items if item.tier is not None]
+    memories = sorted(remembered, key=lambda item: (tiers[item.tier or "account"], item.created_at, item.id))
     turns = [item for item in items if item.tier is None]
     order = {kind: position for position, kind in enumerate(_HEADINGS)}
     return [*memories, *sorted(turns, key=lambda item: (order[item.kind], item.created_at, item.id))]
@@ -183,8 +191,21 @@ def _speaker(role: str, name: str | None) -> str:
     return f"{role} ({shown})" if shown else role
 
 
+def _short_speaker(role: str, name: str | None) -> str:
+    """Return the name alone where the role adds nothing: tokens spent on it are taken from what was said."""
+    full = _speaker(role, name)
+    shown = label(name) if name else ""
+    return shown if shown and role in _PEOPLE and shown.lower() not in _ROLES else full
+
+
 def _time(micros: int) -> str:
     return from_micros(micros).strftime("%Y-%m-%d %H:%M")
+
+
+def _date(micros: int) -> str:
+    """Return a date such as "8 May 2023": half the tokens of the form in figures."""
+    day = from_micros(micros)
+    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
 
 
 def _calls(tool_calls: Sequence[dict[str, Any]]) -> list[str]:

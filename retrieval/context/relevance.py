@@ -1,7 +1,8 @@
-"""Ranks what was recalled for a context by one number: the recall's score times the decay of its tier.
+"""What was recalled for a context, and its ranking by one number: the recall's score times the decay of its tier.
 
-A tier decides how fast something fades and where it is placed in the document. It is not a weight as well: that would
-discount the wider tiers twice.
+This ranking is chosen on request only: what is old or was seldom recalled sinks, however well it fits. A tier decides
+how fast something fades and where it is placed in the document. It is not a weight as well: that would discount the
+wider tiers twice.
 """
 
 from __future__ import annotations

@@ -26,7 +26,7 @@ from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected
-from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS
+from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS, ContextRanking
 from reverie.recall.types import RecallResult
 from storage.memories.records import Tier
 from storage.pipeline.records import MessageRecord
@@ -40,6 +40,8 @@ Recall = Callable[[RecallRequest], RecallOutcome]
 
 # A turn used as the query may be a whole document: its beginning says what it is about.
 _QUERY_CHARACTERS: Final = 2_000
+# Fillers such as "Noted." are below this share of a good match's relevance: docs/recall.md has the figures.
+_SHARE_OF_BEST: Final = 0.05
 _NO_QUERY: Final = "there is no query and no user message in the session: nothing was searched"
 
 
@@ -47,9 +49,11 @@ _NO_QUERY: Final = "there is no query and no user message in the session: nothin
 class ContextRequest:
     """The session that a context is for, and how much goes into it.
 
-    Without a `query` the newest user message is the query. `channel` replaces the session's own. `rates` are the decay
-    rates of each tier per hour; `now` is in microseconds. What is recalled with a relevance below `min_score` is left
-    out.
+    Without a `query` the newest user message is the query. `channel` replaces the session's own. `rates` are the
+    decay rates of each tier per hour, for the ranking `decay`; `now` is in microseconds. What is recalled with a
+    relevance below `min_score` is left out. `memory_tokens` limits the tokens of what comes from elsewhere. With a
+    `min_best`, everything is left out if the best has a lower relevance, and else what has less than a twentieth of
+    the best's.
     """
 
     agent: str
@@ -62,6 +66,9 @@ class ContextRequest:
     rates: Mapping[Tier, float]
     now: int
     min_score: float = 0.0
+    min_best: float = 0.0
+    ranking: ContextRanking = "recall"
+    memory_tokens: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,7 +198,9 @@ def _choose_conversation(
         limit=MAX_IMPORTANT,
         exclude=[message.id for message in session.recent],
     )
-    ids = [result.id for result in _relevant(found.in_session, request.min_score)] if found else []
+    ids = (
+        [result.id for result in _relevant(found.in_session, max(request.min_score, request.min_best))] if found else []
+    )
     messages = rows.messages.with_ids(ids)
     relevant = [messages[message_id] for message_id in ids if message_id in messages]
     return choose_turns(session.recent, important, relevant, max_messages=request.max_messages)
@@ -227,8 +236,13 @@ def _choose_memories(
     request: ContextRequest,
     channel: str | None,
 ) -> list[Candidate]:
+    best = max((result.relevance for result in visible.response), default=0.0)
+    if best < request.min_best:
+        return []
     rows, model = tx.for_agent(request.agent), _searched_model(tx)
     candidates = _candidates(rows, visible, account, conversation, request, channel)
+    if request.min_best:
+        candidates = [one for one in candidates if one.result.relevance >= _SHARE_OF_BEST * best]
     turns = conversation.messages
     turn_chunks = rows.chunk_sources.of_message_rows([message.row_id for message in turns])
     own = [candidate.chunk_id for candidate in candidates if candidate.number > 0]
@@ -236,7 +250,7 @@ def _choose_memories(
     if account.model == model:  # vectors of two models cannot be compared
         vectors |= {-chunk_id: vector for chunk_id, vector in account.vectors.items()}
     return distinct(
-        ranked(candidates, now=request.now, rates=request.rates),
+        candidates if request.ranking == "recall" else ranked(candidates, now=request.now, rates=request.rates),
         vectors,
         limit=request.max_memories,
         turns_of=request.session,

@@ -16,6 +16,7 @@ from reverie.recall.types import Context, Restored
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
+from worker.settings import Settings
 
 endpoints = Endpoints("context")
 
@@ -31,7 +32,10 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
         recency_window=settings.recency_window,
         max_messages=call.max_messages or settings.max_context_messages,
         max_memories=settings.max_context_memories,
-        min_score=settings.context_min_score if call.min_score is None else call.min_score,
+        min_score=call.min_score or 0.0,
+        min_best=settings.context_min_score if call.min_score is None else 0.0,
+        ranking=call.ranking,
+        memory_tokens=_memory_tokens(settings, call),
         rates=settings.decay_rates,
         now=runtime.now(),
     )
@@ -44,6 +48,13 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
     built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
     services.record_recall(caller, built.query, built.hits)
     return _answer(built)
+
+
+def _memory_tokens(settings: Settings, call: calls.GetContext) -> int | None:
+    """Return the tokens for what comes from elsewhere; None: as many as a budget given for the whole leaves."""
+    if call.memory_tokens is not None:
+        return call.memory_tokens
+    return settings.context_memory_tokens if call.token_budget is None else None
 
 
 def _answer(built: BuiltContext) -> Context:

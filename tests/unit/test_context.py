@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -49,7 +50,7 @@ class Planned:
 
     def _vector(self, text: str) -> NDArray[np.float32]:
         cosine = float(text.partition("@")[2].split(" ")[0]) if "@" in text else 0.0
-        other = np.random.default_rng(sum(text.encode())).normal(size=self.dimension)
+        other = np.random.default_rng(zlib.crc32(text.encode())).normal(size=self.dimension)
         other[0] = 0
         vector = np.sqrt(1 - cosine**2) * other / np.linalg.norm(other)
         vector[0] = cosine
@@ -104,16 +105,16 @@ def remembered(built: BuiltContext) -> list[tuple[str, str]]:
     return [(memory.tier, memory.text) for memory in built.memories]
 
 
-@pytest.mark.parametrize(("most", "expected"), [(10, 0), (12, 2), (40, 5)])
+@pytest.mark.parametrize(("most", "expected"), [(10, 0), (12, 2), (40, 20)])
 def test_the_limit_of_messages_holds_over_the_whole_document(pipe: Pipeline, most: int, expected: int) -> None:
     """Given thirty turns that fit the query a little, then of those beyond the recent ones only as many are remembered
     as the limit leaves room for, and others come from elsewhere."""
     turns(pipe, *(f"turn {number} @0.5 x" for number in range(30)))
     turns(pipe, *(f"elsewhere {number} @0.4 x" for number in range(5)), session="other")
-    built = context(pipe, max_messages=most)
+    built = context(pipe, max_messages=most, max_memories=30)
     same = [memory for memory in built.memories if memory.kind == "message" and memory.session == "s"]
     assert (len(built.messages), len(same)) == (10, expected)
-    assert len(built.memories) == min(10, expected + 5)
+    assert len(built.memories) == expected + 5
 
 
 def test_recent_important_and_relevant_turns_come_in_the_order_in_which_they_were_said(pipe: Pipeline) -> None:
@@ -194,7 +195,7 @@ def test_what_is_told_as_a_turn_is_not_told_as_a_memory(pipe: Pipeline) -> None:
 
 
 def test_what_was_recalled_often_and_lately_comes_before_what_was_not(pipe: Pipeline) -> None:
-    """Given two like matches of the same age, when one was found before, then that one is chosen."""
+    """Given two like matches of the same age, when one was found before, then `decay` chooses that one."""
     turns(pipe, "turn")
     (often,) = turns(pipe, "rowing one @0.5 x", session="a", channel="x")
     turns(pipe, "rowing two @0.5 y", session="b", channel="x")
@@ -203,8 +204,47 @@ def test_what_was_recalled_often_and_lately_comes_before_what_was_not(pipe: Pipe
             text("UPDATE chunks SET access_count = 5, accessed_at = :now WHERE text LIKE 'rowing one%'"),
             {"now": pipe.now()},
         )
-    built = context(pipe, "rowing", max_memories=1)
+    built = context(pipe, "rowing", max_memories=1, ranking="decay")
     assert [memory.id for memory in built.memories] == [often]
+
+
+def test_what_fits_best_comes_first_however_old_and_seldom_recalled(pipe: Pipeline) -> None:
+    """Given a match of years ago that fits better than one that was recalled often today, then it is chosen."""
+    turns(pipe, "turn")
+    (best,) = turns(
+        pipe, {"content": "rowing one @0.9 x", "created_at": "2019-05-01T09:00:00Z"}, session="a", channel="x"
+    )
+    turns(pipe, "rowing two @0.5 y", session="b", channel="x")
+    with pipe.store.writing() as tx:
+        sql = "UPDATE chunks SET access_count = 50, accessed_at = :now WHERE text LIKE 'rowing two%'"
+        tx.connection.execute(text(sql), {"now": pipe.now()})
+    assert [memory.id for memory in context(pipe, "rowing", max_memories=1).memories] == [best]
+
+
+def test_a_context_is_filled_if_the_best_result_fits_and_empty_if_not_even_that_does(pipe: Pipeline) -> None:
+    """Given one match that fits well and others that hardly do, then all are there if the best is good enough, each
+    below a floor of the call is left out, and if the best is not good enough, there is nothing, and it is said."""
+    turns(pipe, "turn")
+    turns(pipe, "first @0.9 x", "second @0.1 x", session="other")
+    best, other = (memory.relevance for memory in pipe.recall("what?", limit=2))
+    assert other < best
+    assert len(context(pipe, min_best=best - 0.001).memories) == 2
+    assert [memory.text for memory in context(pipe, min_score=best - 0.001).memories] == ["first @0.9 x"]
+    nothing = context(pipe, min_best=best + 0.001)
+    assert nothing.memories == []
+    assert "Nothing else that is stored fits the query." in nothing.text
+
+
+def test_a_context_takes_what_fits_into_the_tokens_for_memories(pipe: Pipeline) -> None:
+    """Given matches of which the second is too long, then it is skipped for shorter ones that rank lower, and they
+    stand in the order in which they were said."""
+    turns(pipe, "turn")
+    turns(pipe, "first @0.9 x", "second @0.8 x " + "long " * 100, "third @0.7 x", "fourth @0.6 x", session="other")
+    built = context(pipe, memory_tokens=60)
+    assert [memory.text for memory in built.memories] == ["first @0.9 x", "third @0.7 x", "fourth @0.6 x"]
+    assert built.left_out.memories == 1
+    assert context(pipe, memory_tokens=0).memories == []
+    assert len(context(pipe).memories) == 4
 
 
 def test_another_agents_words_never_appear(pipe: Pipeline) -> None:

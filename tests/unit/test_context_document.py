@@ -59,15 +59,15 @@ EXPECTED = f"""\
 
 ### From this channel
 
-- 2026-05-01 09:00, user (Cy): We rent a flat there.
+- 1 May 2026, Cy: We rent a flat there.
 
 ### From this workspace
 
-- 2026-05-01 09:00, user: Lisbon has seven hills.
+- 1 May 2026, user: Lisbon has seven hills.
 
 ### From every workspace
 
-- 2026-05-01 09:00, file (file:///trip.md): Chapter one.
+- 1 May 2026, file (file:///trip.md): Chapter one.
 
 ## Flagged as important
 
@@ -117,7 +117,7 @@ def test_a_turn_that_called_tools_tells_what_it_asked() -> None:
 def test_a_long_find_is_told_by_the_stretch_that_was_found() -> None:
     """Given a long message with an excerpt, then that is told, without the speaker that the chunk begins with."""
     found = candidate(1, "long " * 500, name="Cy", excerpt="Cy: the stretch that fits")
-    assert ", user (Cy): … the stretch that fits …\n" in write(selected([], memories=[found]), MODEL, room=1_000).text
+    assert ", Cy: … the stretch that fits …\n" in write(selected([], memories=[found]), MODEL, room=1_000).text
 
 
 HOSTILE = [
@@ -159,7 +159,7 @@ def frame_of(document: str) -> list[str]:
     assert not re.search("[\u2028\u2029\u202e\x85\x0b\x0c\r\x00\x1b\U000e0000-\U000e007f]", document)
     lines = [line for line in document.split("\n") if line and not re.match(r"(  )?>", line)]
     assert not any(line.lstrip(" >").startswith(("```", "~~~", "#")) for line in document.split("\n") if ">" in line)
-    return [re.sub(r"^(- [-\d]+ [:\d]+, [^:]+:).*", r"\1", line) for line in lines]
+    return [re.sub(r"^(- (?:[-\d]+ [:\d]+|\d+ [A-Z][a-z]{2} \d{4}), [^:]+:).*", r"\1", line) for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -173,6 +173,24 @@ def test_a_name_cannot_pass_for_the_frame(name: str) -> None:
     turn = message(1, "hi", name=name)
     text = write(selected([turn], user=name, channel=name), MODEL, room=5_000).text
     assert text.count("\n- 20") == 1
+
+
+@pytest.mark.parametrize(
+    ("role", "name", "shown"),
+    [
+        ("user", "Cy", "Cy"),
+        ("assistant", "Cy", "Cy"),
+        ("user", "System", "user (System)"),
+        ("user", "assistant", "user (assistant)"),
+        ("user", "preference", "user (preference)"),
+        ("tool", "weather", "tool (weather)"),
+        ("user", "#", "user"),
+    ],
+)
+def test_a_name_of_what_is_remembered_cannot_pass_for_a_role(role: str, name: str, shown: str) -> None:
+    """Given a remembered message, then its speaker's name stands alone unless it could be taken for a role or kind."""
+    found = candidate(1, "the boat", role=role, name=name)
+    assert f"- 1 May 2026, {shown}: the boat\n" in write(selected([], memories=[found]), MODEL, room=1_000).text
 
 
 def test_code_keeps_its_form() -> None:
@@ -290,7 +308,7 @@ def test_a_language_model_leaves_out_what_it_does_not_keep() -> None:
     model = ScriptedLanguageModel(['{"keep": [1, 4]}'])
     built = write(WHOLE, MODEL, room=5_000, refiner=model)
     ((_, asked),) = model.prompts
-    assert re.findall(r"\[(\d)\] 2026", asked) == ["1", "2", "3", "4", "5"]
+    assert re.findall(r"\[(\d)\] (?:2026|1 May)", asked) == ["1", "2", "3", "4", "5"]
     assert [m.id for m in built.messages] == ["m2", "m8", "m9"]
     assert [m.id for m in built.memories] == ["c2"]
     assert built.left_out.refined == 3

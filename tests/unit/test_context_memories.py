@@ -14,6 +14,7 @@ from retrieval.context.selection import ContextRequest
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
+from reverie.recall.calls import ContextRanking
 from storage.memories.decay import RATES
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, find
@@ -34,7 +35,13 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 
 def context(
-    pipe: Pipeline, query: str, *, now: int = MORNING + HOUR, channel: str | None = None, most: int = 10
+    pipe: Pipeline,
+    query: str,
+    *,
+    now: int = MORNING + HOUR,
+    channel: str | None = None,
+    most: int = 10,
+    ranking: ContextRanking = "recall",
 ) -> BuiltContext:
     """The context of session `s` of ana's an hour later."""
     request = ContextRequest(
@@ -47,6 +54,7 @@ def context(
         max_memories=most,
         rates=RATES["standard"],
         now=now,
+        ranking=ranking,
     )
     account = pipe.stores.account_store()
 
@@ -81,13 +89,13 @@ def test_each_memory_stands_in_its_own_tier_and_says_what_it_is(pipe: Pipeline) 
     lines = [line for line in built.text.splitlines() if "boat" in line or line.startswith("### ")]
     assert lines == [
         "### From this conversation",
-        "- 2026-05-01 09:00, task: a boat for two",
+        "- 1 May 2026, task: a boat for two",
         "### From this channel",
-        "- 2026-05-01 09:00, event: the boat leaves from Porto",
+        "- 1 May 2026, event: the boat leaves from Porto",
         "### From this workspace",
-        "- 2026-05-01 09:00, fact: The home harbour of the boat is Lisbon (profile)",
+        "- 1 May 2026, fact: The home harbour of the boat is Lisbon (profile)",
         "### From every workspace",
-        "- 2026-05-01 09:00, preference: prefers the boat",
+        "- 1 May 2026, preference: prefers the boat",
     ]
     stores = [hit.store for hit in built.hits]
     assert stores.count("@account") == 1
@@ -104,8 +112,8 @@ def test_another_channel_at_hand_shows_its_own_memories(pipe: Pipeline) -> None:
 
 
 def test_a_memory_fades_at_the_rate_of_its_tier_from_when_it_was_last_recalled(pipe: Pipeline) -> None:
-    """Given memories that fit alike, then at first the important one leads, later that of the widest tier, and one that
-    was recalled an hour ago leads them all."""
+    """Given memories that fit alike and the ranking `decay`, then at first the important one leads, later that of the
+    widest tier, and one that was recalled an hour ago leads them all."""
     keep(pipe, "w", "the boat is white", created_at=MORNING)
     keep(pipe, "a", "that boat is white", tier="account", created_at=MORNING)
     keep(pipe, "i", "this boat is white", importance=0.9, created_at=MORNING)
@@ -113,7 +121,7 @@ def test_a_memory_fades_at_the_rate_of_its_tier_from_when_it_was_last_recalled(p
     later = MORNING + 8 * 7 * 24 * HOUR
 
     def best(now: int) -> list[str]:
-        return [memory.id for memory in context(pipe, "boat white", now=now, most=1).memories]
+        return [memory.id for memory in context(pipe, "boat white", now=now, most=1, ranking="decay").memories]
 
     assert best(MORNING + HOUR) == ["i"]
     # What is left after 1,344 hours: 0.9 x 0.998 ** h is 0.06, 0.5 x 0.999 ** h is 0.13.

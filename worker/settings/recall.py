@@ -42,12 +42,18 @@ class RecallSettings(BaseSettings):
         " relevant ones.",
     )
     max_context_memories: int = Field(
-        10, ge=0, le=100, description="Maximum number of memories and other results in a context."
+        100, ge=0, le=100, description="Maximum number of memories and other results in a context."
+    )
+    context_memory_tokens: int = Field(
+        1_000,
+        ge=0,
+        description="Maximum number of tokens of memories and other results in a context, unless the call gives"
+        " `memory_tokens` or a `token_budget`, all of which may be filled.",
     )
     context_min_score: float = Field(
-        0.03,
+        0.05,
         ge=0,
         le=1,
-        description="Relevance from which a memory or other result is put into a context, unless the call gives a"
-        " `min_score`.",
+        description="Relevance that at least one memory or other result must reach for any to be put into a context,"
+        " unless the call gives a `min_score`. The context of a schedule's goal leaves out every result below it.",
     )

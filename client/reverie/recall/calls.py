@@ -19,6 +19,7 @@ _ROUNDING: Final = 1e-6
 
 Mode = Literal["keyword", "vector", "hybrid"]
 Fusion = Literal["contextual", "weighted", "rrf"]
+ContextRanking = Literal["recall", "decay"]
 Scope = Literal["conversation", "channel", "workspace", "account"]
 Kind = Literal["message", "file", "memory"]
 
@@ -119,10 +120,11 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     """Return what an agent should know before it answers in a session, as Markdown for its system prompt.
 
     `str()` of the result is the Markdown. It has at most `token_budget` tokens minus the setting
-    `system_prompt_buffer`. `channel` searches another channel than the session's own. `min_score` is the lowest
-    relevance of what is added from elsewhere, by default the server's setting; if nothing reaches it, the Markdown says
-    so. With `refine`, the server's language model drops irrelevant items. Raises `Rejected`, `NotFound` for an unknown
-    session, and `Unavailable`.
+    `system_prompt_buffer`, of which `memory_tokens` are for what is added from elsewhere: by default all that are left
+    if `token_budget` is given, else the server's setting. `channel` searches another channel than the session's own.
+    Nothing is added if nothing fits, and the Markdown says so: by default, if no result reaches the relevance of the
+    server's setting; with `min_score`, each result below it is left out. With `refine`, the server's language model
+    drops irrelevant items. Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
     """
 
     route: ClassVar = "POST /v1/context"
@@ -130,13 +132,25 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
         None
     )
     token_budget: TokenBudget | None = None
+    memory_tokens: Annotated[
+        Count | None, Meta(description="The maximum number of tokens of what is added from elsewhere.")
+    ] = None
+    ranking: Annotated[
+        ContextRanking,
+        Meta(
+            description="What comes first: `recall`, what fits the query best; `decay`, that multiplied by importance,"
+            " decay with time and the number of recalls."
+        ),
+    ] = "recall"
     max_messages: Annotated[
         Count | None,
         Meta(description="The maximum number of the session's messages; by default the server's setting."),
     ] = None
     min_score: Annotated[
         Share | None,
-        Meta(description="Leave out results with a relevance below this; by default the server's setting."),
+        Meta(
+            description="Leave out results with a relevance below this; by default all of them if none fits the query."
+        ),
     ] = None
     refine: Annotated[bool, Meta(description="Let the language model drop irrelevant items.")] = False
 

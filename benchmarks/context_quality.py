@@ -1,0 +1,238 @@
+"""Measure what of the answer reaches the prompt: LoCoMo by turn and LongMemEval by session, by token budget.
+
+For each question a session that holds one greeting asks for a context, as an agent does for a new conversation, and the
+document is searched for the evidence. Beside it stand the first results of `recall`, cut at the same number of tokens.
+"""
+
+from __future__ import annotations
+
+import argparse
+import re
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from statistics import fmean
+from typing import Final
+
+from rich.table import Table
+
+from adapters.embedders.base import DEFAULT_MODEL
+from adapters.tokens import TokenCounter, build_token_counter
+from benchmarks.harness.figures import median, rounded
+from benchmarks.harness.haystack import DatasetMessage, Haystack, ask, take_up
+from benchmarks.harness.locomo import Form, load_locomo
+from benchmarks.harness.longmemeval import load_longmemeval
+from benchmarks.harness.options import parser, run
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.result import Goal, Result, console, settings_of, shown
+from benchmarks.harness.stack import Stack
+from reverie import Reverie
+from reverie.recall.calls import ContextRanking
+
+# Tokens of the whole document. None: without a budget, as an agent calls it that gives none.
+BUDGETS: Final = (250, 500, 1_000, 2_000, None)
+# Coverage in percent to reach with LoCoMo: any evidence, and the share of it.
+GOALS: Final[Mapping[int, tuple[float, float]]] = {500: (90.0, 80.0), 1_000: (94.0, 85.0)}
+# A context takes at most this many times as long as a recall.
+_TIMES_A_RECALL: Final = 2.0
+# The setting `system_prompt_buffer`, which is subtracted from a budget.
+_BUFFER: Final = 8_000
+_SESSION: Final = "asking-now"
+_RECALLED: Final = 100
+_WORD = re.compile(r"[^\W_]+")
+
+
+@dataclass(frozen=True, slots=True)
+class _Question:
+    """A question, the gold ids of turns or sessions, and the words of the answer."""
+
+    agent: str
+    text: str
+    gold: frozenset[str]
+    answer: str
+    by_session: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Shown:
+    """What one call showed: ids of turns and sessions, the text, its tokens, and the seconds that the call took."""
+
+    turns: frozenset[str]
+    sessions: frozenset[str]
+    text: str
+    tokens: int
+    seconds: float
+
+
+def main() -> None:
+    """Measure and write the result."""
+    options = parser("context_quality", __doc__, data=False)
+    options.add_argument("--locomo", type=Path, help="LoCoMo conversations as JSON")
+    options.add_argument("--longmemeval", type=Path, help="LongMemEval-S as JSON lines, compressed or not")
+    options.add_argument("--conversations", type=int, help="use only the first N conversations of LoCoMo")
+    options.add_argument("--questions", type=int, help="use only the first N questions of LongMemEval")
+    options.add_argument("--ranking", choices=("recall", "decay"), default="recall", help="the ranking of the context")
+    options.add_argument(
+        "--newest-yesterday", action="store_true", help="move all dates so that the newest message was yesterday"
+    )
+    arguments = options.parse_args()
+    result = Result(
+        benchmark="context_quality",
+        seed=arguments.seed,
+        quick=arguments.quick,
+        settings=settings_of(vars(arguments)),
+    )
+    tell = Progress()
+    for name, load in (("locomo", _load_locomo), ("longmemeval", _load_longmemeval)):
+        path: Path | None = getattr(arguments, name)
+        if path is None or not path.is_file():
+            result.notes.append(f"{name} is not measured: " + (f"no --{name} FILE" if path is None else f"no {path}"))
+            continue
+        haystacks, questions = load(path, arguments)
+        if arguments.newest_yesterday:
+            haystacks = [_moved(haystack) for haystack in haystacks]
+        _measure(name, haystacks, questions, arguments, result, tell)
+    _add_goals(result)
+    result.finish(arguments.output)
+
+
+def _load_locomo(path: Path, options: argparse.Namespace) -> tuple[list[Haystack], list[_Question]]:
+    conversations = load_locomo(path, Form(), limit=1 if options.quick else options.conversations)
+    questions = [
+        _Question(one.haystack.agent, question.text, question.evidence, question.answer, by_session=False)
+        for one in conversations
+        for question in one.questions
+    ]
+    return [one.haystack for one in conversations], questions
+
+
+def _load_longmemeval(path: Path, options: argparse.Namespace) -> tuple[list[Haystack], list[_Question]]:
+    found = load_longmemeval(path, limit=2 if options.quick else options.questions)
+    questions = [_Question(one.haystack.agent, one.text, one.gold, one.answer, by_session=True) for one in found]
+    return [one.haystack for one in found], questions
+
+
+def _moved(haystack: Haystack) -> Haystack:
+    newest = max(message.created_at for message in haystack.messages if message.created_at)
+    by = datetime.now(UTC) - timedelta(days=1) - newest
+    moved = [replace(one, created_at=one.created_at + by if one.created_at else None) for one in haystack.messages]
+    return Haystack(haystack.agent, moved)
+
+
+def _measure(
+    name: str,
+    haystacks: Sequence[Haystack],
+    questions: Sequence[_Question],
+    options: argparse.Namespace,
+    result: Result,
+    tell: Progress,
+) -> None:
+    counter = build_token_counter("sentence-transformers", DEFAULT_MODEL)
+    with Stack() as stack:
+        if not stack.wait_server():
+            raise RuntimeError("the server does not answer, so nothing can be measured")
+        greeted = [_with_greeting(haystack) for haystack in haystacks]
+        take_up(stack, name, greeted, tell)
+        asked = [(question.agent, question) for question in questions]
+        rows: dict[str, Mapping[str, float]] = {}
+        for budget in BUDGETS:
+            contexts = ask(stack, name, asked, partial(_context, budget=budget, ranking=options.ranking), tell)
+            label = "default" if budget is None else f"{budget:,}"
+            rows[f"context, {label}"] = _figures(questions, contexts)
+            room = budget or round(fmean(context.tokens for context in contexts))
+            recalls = ask(stack, name, asked, partial(_recall, room=room, counter=counter), tell)
+            rows[f"recall, {room:,}"] = _figures(questions, recalls)
+            key = "default" if budget is None else str(budget)
+            for measure, figure in rows[f"context, {label}"].items():
+                result.add(f"{name}_{measure}_{key}", figure, "ms" if measure == "p50" else "")
+            result.add(
+                f"{name}_times_a_recall_{key}",
+                rounded(rows[f"context, {label}"]["p50"] / rows[f"recall, {room:,}"]["p50"]),
+            )
+    result.add(f"{name}_rows", rows)
+    _print(name, rows)
+
+
+def _with_greeting(haystack: Haystack) -> Haystack:
+    greeting = DatasetMessage(id="greeting", session=_SESSION, role="user", content="Hello!")
+    return Haystack(haystack.agent, [*haystack.messages, greeting])
+
+
+def _context(client: Reverie, question: _Question, *, budget: int | None, ranking: ContextRanking) -> _Shown:
+    began = time.perf_counter()
+    token_budget = None if budget is None else budget + _BUFFER
+    context = client.context(_SESSION, question.text, token_budget=token_budget, ranking=ranking)
+    seconds = time.perf_counter() - began
+    turns = {memory.source_message or memory.id for memory in context.memories}
+    sessions = {memory.session for memory in context.memories if memory.session}
+    return _Shown(frozenset(turns), frozenset(sessions), context.text, context.tokens, seconds)
+
+
+def _recall(client: Reverie, question: _Question, *, room: int, counter: TokenCounter) -> _Shown:
+    began = time.perf_counter()
+    results = client.recall(question.text, limit=_RECALLED).results
+    seconds = time.perf_counter() - began
+    lines = [
+        f"- {found.created_at:%Y-%m-%d}, {found.name or found.role}: {found.excerpt or found.text}\n"
+        for found in results
+    ]
+    used, kept = 0, 0
+    for tokens in counter.count(lines):
+        if used + tokens > room:
+            break
+        used += tokens
+        kept += 1
+    shown = [found for found in results[:kept] if found.session != _SESSION]
+    return _Shown(
+        frozenset(found.source_message or found.id for found in shown),
+        frozenset(found.session for found in shown if found.session),
+        "".join(lines[:kept]),
+        used,
+        seconds,
+    )
+
+
+def _figures(questions: Sequence[_Question], shown_for: Sequence[_Shown]) -> dict[str, float]:
+    """Return coverage and answer words in percent, tokens, and the median milliseconds."""
+    found, words = [], []
+    for question, one in zip(questions, shown_for, strict=True):
+        found.append(len(question.gold & (one.sessions if question.by_session else one.turns)) / len(question.gold))
+        wanted = set(_WORD.findall(question.answer.lower()))
+        if wanted:
+            words.append(len(wanted & set(_WORD.findall(one.text.lower()))) / len(wanted))
+    return {
+        "any": rounded(100 * fmean(share > 0 for share in found)),
+        "share": rounded(100 * fmean(found)),
+        "half_of_the_answer_words": rounded(100 * fmean(share >= 0.5 for share in words)) if words else 0.0,
+        "tokens": rounded(fmean(one.tokens for one in shown_for)),
+        "p50": rounded(1_000 * median([one.seconds for one in shown_for])),
+    }
+
+
+def _add_goals(result: Result) -> None:
+    for budget, goals in GOALS.items():
+        for measure, goal in zip(("any", "share"), goals, strict=True):
+            figure = result.figures.get(f"locomo_{measure}_{budget}")
+            what = f"LoCoMo, {budget:,} tokens: evidence, {measure}"
+            note = "" if figure is not None else "locomo was not measured"
+            result.goals.append(Goal(what=what, relation=">=", goal=goal, figure=figure, unit="%", note=note))
+    figure = result.figures.get("locomo_times_a_recall_default")
+    result.goals.append(Goal(what="LoCoMo: times a recall", relation="<=", goal=_TIMES_A_RECALL, figure=figure))
+
+
+def _print(name: str, rows: Mapping[str, Mapping[str, float]]) -> None:
+    table = Table(title=f"{name}: what reaches the prompt, in percent", title_justify="left", header_style="bold")
+    table.add_column("tokens")
+    measures = list(next(iter(rows.values())))
+    for measure in measures:
+        table.add_column(measure.replace("_", " ") + (" ms" if measure == "p50" else ""), justify="right")
+    for label, figures in rows.items():
+        table.add_row(label, *(shown(figures[measure]) for measure in measures))
+    console.print(table)
+
+
+if __name__ == "__main__":
+    run(main)
