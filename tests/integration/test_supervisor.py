@@ -121,7 +121,8 @@ class Up:
         event: Event = json.loads(line)
         self.events.append(event)
         if event["kind"] == "process_started":
-            self.seen += [psutil.Process(event["pid"])] if psutil.pid_exists(event["pid"]) else []
+            with contextlib.suppress(psutil.NoSuchProcess):  # it has ended already
+                self.seen.append(psutil.Process(event["pid"]))
         return event
 
     def finish(self) -> int:
