@@ -55,6 +55,14 @@ class LeaseLost(Transient):
     """Another instance of this job took over because this one was too slow; this one writes nothing more."""
 
 
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """What a job did on one store: how many things of each kind, and the changes that a dry run would make."""
+
+    counts: Counter[str]
+    planned: Sequence[dict[str, str]] = ()
+
+
 @dataclass(slots=True)
 class JobRun:
     """One run of a job on one store, perhaps for one agent only.
@@ -144,16 +152,15 @@ def run_on_stores(
             break
         try:
             store = stores.workspace(name, create=False)
-            counts = run_on_store(
-                store, job, work, now=now, deadline=deadline, dry_run=dry_run, agent=scope.agent, planned=planned
-            )
+            report = run_on_store(store, job, work, now=now, deadline=deadline, dry_run=dry_run, agent=scope.agent)
         except ReverieError as error:
             lines[name] = {"error": str(error)}
             total["errors"] += 1
             continue
-        total.update(counts)
-        if any(counts.values()):
-            lines[name] = dict(counts)
+        total.update(report.counts)
+        planned += report.planned
+        if any(report.counts.values()):
+            lines[name] = dict(report.counts)
     return {**total, **({"stores": lines} if lines else {}), **({"planned": planned} if planned else {})}
 
 
@@ -166,18 +173,15 @@ def run_on_store(
     deadline: float | None = None,
     dry_run: bool = False,
     agent: str | None = None,
-    planned: list[dict[str, str]] | None = None,
-) -> Counter[str]:
-    """Run a job on one store, perhaps for one agent only, unless another instance does; return its counts.
-
-    What a dry run would change is added to `planned`.
+) -> JobReport:
+    """Run a job on one store, perhaps for one agent only, unless another instance does; return what it did.
 
     Raises what `work` raises, except `LeaseLost`.
     """
     with store.writing() as tx:
         token = tx.leases.acquire(job, now=now_micros(), seconds=LEASE_SECONDS)
     if token is None:
-        return Counter({"held_elsewhere": 1})
+        return JobReport(Counter({"held_elsewhere": 1}))
     limit = deadline if deadline is not None else time.monotonic() + BUDGET_SECONDS
     run = JobRun(store, job, now, dry_run, limit, token, agent=agent)
     try:
@@ -187,6 +191,4 @@ def run_on_store(
     finally:
         with store.writing() as tx:
             tx.leases.release(job, token)
-    if planned is not None:
-        planned += run.planned
-    return run.counts
+    return JobReport(run.counts, run.planned)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import sys
 import types
 from pathlib import Path
@@ -112,15 +113,19 @@ def _default(field: FieldInfo) -> str:
 def write_or_check(text: str, arguments: list[str]) -> int:
     """Write a page to the named file, or to standard output; with `--check`, compare it with the file instead.
 
-    Returns the exit code: 1 if the file is out of date.
+    Returns the exit code: 1 if the file is out of date. Raises SystemExit: for `--help` and unknown options.
     """
-    files = [Path(argument) for argument in arguments if argument != "--check"]
-    if not files:
+    parser = argparse.ArgumentParser(description="Write a generated page of the documentation.")
+    parser.add_argument("file", nargs="?", type=Path, help="the page; by default it is written to standard output")
+    parser.add_argument("--check", action="store_true", help="exit with 1 if the file is out of date")
+    options = parser.parse_args(arguments)
+    file: Path | None = options.file
+    if file is None:
         sys.stdout.write(text)
-    elif "--check" not in arguments:
-        files[0].write_text(text, encoding="utf-8")
-    elif not files[0].exists() or files[0].read_text(encoding="utf-8") != text:
-        sys.stderr.write(f"{files[0]} is out of date: run `make docs`\n")
+    elif not options.check:
+        file.write_text(text, encoding="utf-8")
+    elif not file.exists() or file.read_text(encoding="utf-8") != text:
+        sys.stderr.write(f"{file} is out of date: run `make docs`\n")
         return 1
     return 0
 

@@ -146,8 +146,8 @@ def delete_session(context: typer.Context, call: ForgetSession, yes: Yes = False
 
 def _print_messages(messages: Iterable[Message]) -> None:
     for message in messages:
-        said = [message.content] if message.content else []
-        text = " ".join(said + [f"[{_tool_call(call)}]" for call in message.tool_calls])
+        calls = [f"[{_tool_call(call)}]" for call in message.tool_calls]
+        text = " ".join(filter(None, [message.content, *calls]))
         say(f"{when(message.created_at)}  {message.name or message.role}: {text}")
 
 

@@ -65,10 +65,10 @@ def keep(pipeline: Pipeline, texts: list[str]) -> None:
 
 
 def consolidated(pipeline: Pipeline) -> dict[str, int]:
-    counts = run_on_store(
+    report = run_on_store(
         pipeline.store, contract.CONSOLIDATE_MEMORIES, lambda run: consolidate(run, DEFAULT_POLICY), now=pipeline.now()
     )
-    return {name: count for name, count in counts.items() if count}
+    return {name: count for name, count in report.counts.items() if count}
 
 
 def test_paraphrases_become_one(pipeline: Pipeline) -> None:

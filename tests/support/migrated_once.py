@@ -6,6 +6,7 @@ Processes that a test starts, and the tests of the migrations themselves, migrat
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 import pysqlite3
@@ -34,20 +35,12 @@ def migrator(folder: Path) -> Callable[[Database, Kind], list[str]]:
 
 
 def _copy(template: Path, database: Database) -> None:
-    source = pysqlite3.connect(template)
-    try:
-        with database.autocommit() as raw:
-            source.backup(raw)
-    finally:
-        source.close()
+    with closing(pysqlite3.connect(template)) as source, database.autocommit() as raw:
+        source.backup(raw)
 
 
 def _keep(database: Database, template: Path) -> None:
     unfinished = template.with_suffix(".part")
-    kept = pysqlite3.connect(unfinished)
-    try:
-        with database.autocommit() as raw:
-            raw.backup(kept)
-    finally:
-        kept.close()
+    with closing(pysqlite3.connect(unfinished)) as kept, database.autocommit() as raw:
+        raw.backup(kept)
     unfinished.rename(template)

@@ -36,3 +36,17 @@ def test_an_outdated_page_is_refused_with_what_to_do(tmp_path: Path, capsys: pyt
     assert "make docs" in capsys.readouterr().err
     assert main([str(outdated)]) == 0
     assert main(["--check", str(outdated)]) == 0
+
+
+@pytest.mark.parametrize(("option", "status"), [("--help", 0), ("--chekc", 2)])
+def test_an_option_is_never_taken_for_the_name_of_the_page(
+    option: str, status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given `--help` or an option that does not exist, then nothing is written and the exit code says which it was."""
+    monkeypatch.chdir(tmp_path)
+
+    with pytest.raises(SystemExit) as ended:
+        main([option])
+
+    assert ended.value.code == status
+    assert list(tmp_path.iterdir()) == []

@@ -53,7 +53,7 @@ def test_a_second_instance_leaves_a_store_to_the_first(stores: Stores) -> None:
     seen: list[object] = []
 
     def work(run: JobRun) -> None:
-        seen.append(dict(run_on_store(store, JOB, lambda other: keep(other, "twice"), now=NOW)))
+        seen.append(dict(run_on_store(store, JOB, lambda other: keep(other, "twice"), now=NOW).counts))
         keep(run, "once")
 
     run_on_store(store, JOB, work, now=NOW)
@@ -74,7 +74,7 @@ def test_a_slow_instance_changes_nothing_after_its_lease_was_taken_over(stores: 
             pytest.fail("a transaction was opened without the lease")
         keep(run, "too late")
 
-    assert run_on_store(store, JOB, work, now=NOW)["held_elsewhere"] == 1
+    assert run_on_store(store, JOB, work, now=NOW).counts["held_elsewhere"] == 1
     assert kept(store) == 1
     with store.reading() as tx:
         held = tx.connection.exec_driver_sql("SELECT count(*) FROM job_leases").scalar_one()
@@ -86,7 +86,7 @@ def test_a_killed_instance_holds_up_nobody_for_longer_than_its_lease(stores: Sto
     store = stores.workspace("one")
     with store.writing() as tx:
         assert tx.leases.acquire(JOB, now=now_micros() - int(LEASE_SECONDS * 1_000_000) - 1, seconds=LEASE_SECONDS)
-    assert run_on_store(store, JOB, lambda run: keep(run, "m"), now=NOW)["kept"] == 1
+    assert run_on_store(store, JOB, lambda run: keep(run, "m"), now=NOW).counts["kept"] == 1
 
 
 def test_a_store_that_cannot_be_used_is_an_error_of_its_own_line(stores: Stores) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from adapters.language_models import LanguageModelUnavailable, ScriptedLanguageModel
 from adapters.tokens import EstimatedTokens
-from memory.jobs import JobRun, run_on_store
+from memory.jobs import JobReport, JobRun, run_on_store
 from memory.sessions import summaries, summary_jobs
 from memory.sessions.condensers import Condenser
 from memory.sessions.restoring import restore_session
@@ -58,17 +58,23 @@ def tell(pipe: Pipeline, *messages: str | dict[str, Any], session: str = "s", ag
 
 
 def sweep(pipe: Pipeline, condenser: Condenser = PLAIN, numbers: SummaryRules = NUMBERS, **more: Any) -> dict[str, int]:
+    return dict(sweep_report(pipe, condenser, numbers, **more).counts)
+
+
+def sweep_report(
+    pipe: Pipeline, condenser: Condenser = PLAIN, numbers: SummaryRules = NUMBERS, **more: Any
+) -> JobReport:
     def work(run: JobRun) -> None:
         summarize_sessions(run, condenser, numbers)
 
-    return dict(run_on_store(pipe.store, JOB, work, now=pipe.now(), **more))
+    return run_on_store(pipe.store, JOB, work, now=pipe.now(), **more)
 
 
 def consolidate(pipe: Pipeline, condenser: Condenser = PLAIN, **more: Any) -> dict[str, int]:
     def work(run: JobRun) -> None:
         consolidate_conversations(run, condenser, NUMBERS, after_hours=24)
 
-    return dict(run_on_store(pipe.store, "consolidate", work, now=pipe.now(), **more))
+    return dict(run_on_store(pipe.store, "consolidate", work, now=pipe.now(), **more).counts)
 
 
 def summary(pipe: Pipeline, session: str = "s", agent: str = "ana") -> SessionSummary:
@@ -174,10 +180,10 @@ def test_a_dry_run_counts_and_changes_nothing(pipe: Pipeline) -> None:
     """Given a session that is due, then a dry run says so, and the next run still does it."""
     tell(pipe, *[visit(n) for n in range(40)])
     before = rows(pipe)
-    planned: list[dict[str, str]] = []
-    counts = sweep(pipe, dry_run=True, planned=planned)
+    report = sweep_report(pipe, dry_run=True)
+    counts = report.counts
     assert counts["due"] == 1
-    assert [(p["action"], p["about"], p["text"]) for p in planned] == [
+    assert [(p["action"], p["about"], p["text"]) for p in report.planned] == [
         ("summarise", "session s", f"{counts['messages']} messages")
     ]
     assert rows(pipe) == before
