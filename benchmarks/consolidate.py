@@ -112,11 +112,11 @@ def _measure(store: Store, size: int, embedder: Embedder, result: Result, tell: 
 
 def _job(store: Store, policy: CurationPolicy, *, dry_run: bool) -> tuple[float, dict[str, int]]:
     started = time.perf_counter()
-    counts = run_on_store(
+    report = run_on_store(
         store, contract.CONSOLIDATE_MEMORIES, lambda job: consolidate(job, policy), now=NOW_MICROS, dry_run=dry_run
     )
     names = ("looked_at", "expired", "promoted", "pruned", "merged", "capped")
-    return time.perf_counter() - started, {name: counts[name] for name in names}
+    return time.perf_counter() - started, {name: report.counts[name] for name in names}
 
 
 def _seconds_of_reading(store: Store) -> float:

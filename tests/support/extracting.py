@@ -8,7 +8,7 @@ from typing import Any
 
 from adapters.language_models import LanguageModel
 from memory.idle_stores import IdleStores
-from memory.jobs import run_on_store
+from memory.jobs import JobReport, run_on_store
 from memory.memories.extraction import extract_due, extract_memories, extract_session
 from memory.memories.extraction_reading import Extractor
 from memory.memories.extraction_window import ExtractionRules
@@ -51,15 +51,18 @@ class Extracting:
             ExtractionRules(**rules), model, pipeline.stores.account_store, lambda name: self.notified.append(name)
         )
 
-    def sweep(self, *, dry_run: bool = False, planned: list[dict[str, str]] | None = None) -> Counter[str]:
+    def sweep(self, *, dry_run: bool = False) -> Counter[str]:
         """Run one sweep of the workspace, even if it counts as idle."""
+        return self.sweep_report(dry_run=dry_run).counts
+
+    def sweep_report(self, *, dry_run: bool = False) -> JobReport:
+        """Run one sweep of the workspace, even if it counts as idle; also return what a dry run would change."""
         return run_on_store(
             self.pipeline.store,
             contract.EXTRACT_MEMORIES,
             lambda run: extract_due(run, self.extractor),
             now=self.pipeline.now(),
             dry_run=dry_run,
-            planned=planned,
         )
 
     def sweep_all(self, idle_stores: IdleStores) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from memory.jobs import run_on_store
+from memory.jobs import JobReport, run_on_store
 from memory.pipeline.chunking import cut
 from memory.pipeline.embedding import to_blob
 from memory.upkeep.consolidation import consolidate
@@ -115,17 +115,20 @@ class Kept:
         *,
         now: int = NOW,
         dry_run: bool = False,
-        planned: list[dict[str, str]] | None = None,
     ) -> dict[str, int]:
-        counts = run_on_store(
+        report = self.consolidation_report(policy, now=now, dry_run=dry_run)
+        return {name: count for name, count in report.counts.items() if count and name != "looked_at"}
+
+    def consolidation_report(
+        self, policy: CurationPolicy = DEFAULT_POLICY, *, now: int = NOW, dry_run: bool = False
+    ) -> JobReport:
+        return run_on_store(
             self.store,
             contract.CONSOLIDATE_MEMORIES,
             lambda run: consolidate(run, policy),
             now=now,
             dry_run=dry_run,
-            planned=planned,
         )
-        return {name: count for name, count in counts.items() if count and name != "looked_at"}
 
     def actions(self) -> list[tuple[str, tuple[str, ...]]]:
         """Return the entries of the curation log, oldest first: the action and its memories."""

@@ -356,9 +356,9 @@ def test_a_dry_run_counts_and_changes_nothing(pipeline: Pipeline) -> None:
     extracting = Extracting(pipeline)
     tell(pipeline, NAME, LIVES)
     before = rows(pipeline, "memories", "job_progress", "curation_log")
-    planned: list[dict[str, str]] = []
-    assert extracting.sweep(dry_run=True, planned=planned)["found"] == 2
-    assert [(change["action"], change["about"]) for change in planned] == [("extract", "session s")] * 2
+    report = extracting.sweep_report(dry_run=True)
+    assert report.counts["found"] == 2
+    assert [(change["action"], change["about"]) for change in report.planned] == [("extract", "session s")] * 2
     assert rows(pipeline, "memories", "job_progress", "curation_log") == before
 
 
