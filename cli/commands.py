@@ -34,7 +34,7 @@ COMMANDS: Final = {
     "memory": Entry(("memories.memories", "memories.transfer"), "List, search and change what an agent knows."),
     "facts": Entry(("memories.facts",), "Keep one current value for each category and key."),
     "notes": Entry(("memories.notes",), "Keep notes, each under its own id."),
-    "files": Entry(("pipeline.files",), "Hand over and list text files."),
+    "files": Entry(("pipeline.files",), "Hand over, list and delete text files."),
     "sessions": Entry(
         ("sessions.sessions", "sessions.lifecycle", "sessions.summaries"), "List, search, restore and delete sessions."
     ),

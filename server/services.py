@@ -80,6 +80,17 @@ class Services:
         """Return a workspace's store; None if nothing has been stored in it."""
         return self.runtime.recaller.find_store(workspace)
 
+    def store_to_forget_in(self, workspace: str) -> Store | None:
+        """Return a workspace's store, created if items wait in its inbox, which must be kept out; None if neither is.
+
+        Raises `Unavailable` without a broker.
+        """
+        try:
+            pending = self.runtime.inbox.stats(workspace).size > 0
+            return self.runtime.stores.workspace(workspace, create=pending)
+        except NotFound:
+            return None
+
     def store_of_session(self, caller: Caller, session: str) -> Store:
         """Return the caller's store. Raises `NotFound`, naming the session, if there is none."""
         store = self.existing_store(caller.workspace)

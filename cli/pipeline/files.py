@@ -1,4 +1,4 @@
-"""`reverie files`: hand over text files."""
+"""`reverie files`: hand over, list and delete text files."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, print_json, print_list, progress_bar, say, when
+from cli.output import AsJson, Yes, confirm, print_deleted, print_json, print_list, progress_bar, say, when
 from cli.pipeline.ingest import bytes_of, client
 from reverie.errors import Rejected
-from reverie.pipeline.calls import ListFiles
+from reverie.pipeline.calls import DeleteFile, ListFiles
 
-files = typer.Typer(help="Hand over and list text files.", no_args_is_help=True)
+files = typer.Typer(help="Hand over, list and delete text files.", no_args_is_help=True)
 application.add_typer(files, name="files")
 
 
@@ -65,6 +65,15 @@ def list_files(context: typer.Context, call: ListFiles, as_json: AsJson = False)
         ((file.id, file.session or "-", when(file.created_at), file.source_uri) for file in listed),
         empty=lambda: command.none_of("files", call),
     )
+
+
+@files.command("delete")
+@takes(DeleteFile, arguments=("id",))
+def delete_file(context: typer.Context, call: DeleteFile, yes: Yes = False, as_json: AsJson = False) -> None:
+    """Delete a file for good, with its chunks, vectors and index entries."""
+    command = invocation(context)
+    confirm(f"Delete file {call.id!r} of agent {command.agent} for good?", yes)
+    print_deleted(command.send(call).deleted, as_json, missing=command.missing("file", call.id))
 
 
 def _text_of(path: Path) -> str:

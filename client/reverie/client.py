@@ -31,6 +31,7 @@ class _Calls:
     ingest = Method(ingest, pipeline_calls.IngestMessages)
     ingest_file = Method(ingest_file, pipeline_calls.IngestFile)
     files = method(pipeline_calls.ListFiles, lambda answer: answer.files)
+    delete_file = method(pipeline_calls.DeleteFile, _deleted)
     status = method(pipeline_calls.GetStatus)
     dead_letters = method(pipeline_calls.ListDeadLetters, lambda answer: answer.dead_letters)
     dead_letter = method(pipeline_calls.GetDeadLetter)

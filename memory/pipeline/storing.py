@@ -197,7 +197,10 @@ def _number(
 
 
 def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, written: Written, now: int) -> None:
-    if payload.session is not None and item.taken.accepted_at <= rows.sessions.forgotten_at(payload.session):
+    forgotten_at = rows.files.forgotten_at(payload.id, payload.source_uri, payload.session)
+    if payload.session is not None:
+        forgotten_at = max(forgotten_at, rows.sessions.forgotten_at(payload.session))
+    if item.taken.accepted_at <= forgotten_at:
         written.note_forgotten(payload.agent, payload.id)
         return
     session_row = rows.sessions.ensure(payload.session, now=now).row_id if payload.session is not None else None

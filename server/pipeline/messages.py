@@ -1,15 +1,17 @@
-"""/v1/messages and /v1/files: put the messages and files of agents into the inbox, and list the files."""
+"""/v1/messages and /v1/files: put the messages and files of agents into the inbox, list files, and delete them."""
 
 from __future__ import annotations
 
 from typing import Final
 
 from memory.conversion import convert
+from memory.pipeline.forgetting import forget_file
 from reverie.checks import check_wait
 from reverie.pipeline import calls
 from reverie.pipeline.items import build_file, build_session
 from reverie.pipeline.submission import Submission, enqueue, prepare_messages, single
 from reverie.pipeline.types import File, FileList, Receipt
+from reverie.types import Deleted
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
@@ -58,6 +60,14 @@ def _list_files(services: Services, caller: Caller, call: calls.ListFiles) -> Fi
     with store.reading() as tx:
         found = tx.for_agent(caller.agent).files.page(session=call.session, limit=call.limit, offset=call.offset)
     return FileList(files=[convert(record, File) for record in found])
+
+
+@endpoints.serves(calls.DeleteFile)
+def _delete_file(services: Services, caller: Caller, call: calls.DeleteFile) -> Deleted:
+    store = services.store_to_forget_in(caller.workspace)
+    if store is None:
+        return Deleted(deleted=False)
+    return Deleted(deleted=forget_file(store, services.runtime.inbox, agent=caller.agent, file_id=call.id))
 
 
 def _deliver(

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from memory.sessions.forgetting import forget_session, forget_workspace
 from memory.sessions.sessions import export_session, list_sessions, newest_messages, read_messages, read_session
-from reverie.errors import NotFound
 from reverie.sessions import calls
 from reverie.sessions.types import MessageList, Session, SessionExport, SessionList
 from reverie.types import Deleted
@@ -51,11 +50,8 @@ def _get_working_memory(services: Services, caller: Caller, call: calls.GetWorki
 @endpoints.serves(calls.ForgetSession)
 def _forget_session(services: Services, caller: Caller, call: calls.ForgetSession) -> Deleted:
     runtime = services.runtime
-    try:
-        # A message may be in the inbox of a workspace that has no store yet; it has to be forgotten too.
-        pending = runtime.inbox.stats(caller.workspace).size > 0
-        store = runtime.stores.workspace(caller.workspace, create=pending)
-    except NotFound:
+    store = services.store_to_forget_in(caller.workspace)
+    if store is None:
         return Deleted(deleted=False)
     account = runtime.stores.account_store()
     deleted = forget_session(

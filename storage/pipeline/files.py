@@ -5,11 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
+from blake3 import blake3
+
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
 from storage.rows import select_list
 
 _OF_SOURCE: Final = "agent_id = :agent AND source_uri = :uri AND coalesce(session_row, 0) = coalesce(:session_row, 0)"
+# Of a forgotten file, where a session id is expected; a session id holds no control character.
+_DELIVERY: Final = "\x1ffile\x1f"
+_SOURCE: Final = "\x1fsource\x1f"
+_KEEP_OUT: Final = """
+    INSERT INTO forgotten_sessions (agent_id, session_id, forgotten_at) VALUES (:agent, :key, :at)
+    ON CONFLICT DO UPDATE SET forgotten_at = max(forgotten_at, excluded.forgotten_at)
+"""
+# By what each stage works on: a delivery, the row of a file, and a chunk.
+_DROP_DEAD_LETTERS: Final = """
+    DELETE FROM dead_letters WHERE agent_id = :agent AND (
+        (stage = 'ingest' AND item_id = :id)
+        OR (stage = 'chunk-files' AND item_id = :row)
+        OR (stage IN ('embed', 'index') AND item_id IN (SELECT value FROM json_each(:chunks)))
+    )
+"""
 
 
 class FileVersion(NamedTuple):
@@ -57,6 +74,33 @@ class Files(AgentRepository):
         """Return whether there is a file with this id."""
         return self._value("SELECT 1 FROM files WHERE agent_id = :agent AND id = :id", id=file_id) is not None
 
+    def forget(self, file_id: str, *, forgotten_at: int) -> bool:
+        """Delete a file with its chunks, vectors, full text and dead letters, and keep out what is still on its way.
+
+        Neither this delivery nor another one of the same source is stored if it was accepted up to `forgotten_at`.
+        False when there is no such file; its delivery is kept out all the same.
+        """
+        self._keep_out(_DELIVERY + file_id, forgotten_at)
+        found = self._record(FileRecord, f"{_SELECT} WHERE f.agent_id = :agent AND f.id = :id", id=file_id)
+        if found is None:
+            return False
+        self._keep_out(_source_key(found.source_uri, found.session), forgotten_at)
+        row = self._value("SELECT row_id FROM files WHERE agent_id = :agent AND id = :id", id=file_id)
+        chunk_ids = self._values("SELECT id FROM chunks WHERE agent_id = :agent AND file_row = :row", row=row)
+        letters = {"row": str(row), "chunks": [str(chunk_id) for chunk_id in chunk_ids]}
+        self._execute(_DROP_DEAD_LETTERS, id=file_id, **letters)
+        SearchIndex(self._connection).remove_vectors(chunk_ids)
+        self._execute("DELETE FROM files WHERE agent_id = :agent AND row_id = :row", row=row)
+        return True
+
+    def forgotten_at(self, file_id: str, source_uri: str, session: str | None) -> int:
+        """Return the time up to which a delivery of a source is kept out; 0 if it was never forgotten."""
+        sql = (
+            "SELECT max(forgotten_at) FROM forgotten_sessions WHERE agent_id = :agent"
+            " AND session_id IN (:delivery, :source)"
+        )
+        return int(self._value(sql, delivery=_DELIVERY + file_id, source=_source_key(source_uri, session)) or 0)
+
     def is_searchable(self, row_id: int, *, with_vectors: bool) -> bool:
         """Return whether recall can find a file: it is chunked, and with `with_vectors` every chunk is indexed."""
         found = self._value(
@@ -92,3 +136,11 @@ class Files(AgentRepository):
             **row,
             **source,
         )
+
+    def _keep_out(self, key: str, forgotten_at: int) -> None:
+        self._execute(_KEEP_OUT, key=key, at=forgotten_at)
+
+
+def _source_key(source_uri: str, session: str | None) -> str:
+    """Return the key of a source where a session id is expected; hashed, as no address of a forgotten file is kept."""
+    return _SOURCE + blake3(f"{session or ''}\x1f{source_uri}".encode()).hexdigest()

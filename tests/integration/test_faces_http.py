@@ -16,6 +16,7 @@ from reverie.errors import Rejected
 from reverie.memories.transfer import _PART_ITEMS
 from reverie.sessions.workspace_types import AgentSummary, WorkspaceSummary
 from storage.pipeline.records import NewDeadLetter
+from support.command_line import CommandLine
 from support.http import running_server
 from support.stages import drain, pipeline_at_work
 from worker.runtime import Runtime
@@ -110,6 +111,31 @@ def test_files_are_listed_without_their_text(ana: Reverie, url: str, runtime: Ru
     assert ana.files(limit=1, offset=1) == [oldest]
     with Reverie("lif", url=url) as lif:
         assert lif.files() == []
+
+
+def test_a_file_without_a_session_is_deleted_through_every_face(
+    ana: Reverie,
+    url: str,
+    runtime: Runtime,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Given files of no session, then the client, HTTP and the command line delete one each, and none twice."""
+    for name in ("a", "b", "c"):
+        ana.ingest_file(f"file:///{name}.md", f"zanzibar {name}")
+    drain(runtime)
+    third, second, first = (file.id for file in ana.files())
+    with Reverie("lif", url=url) as lif:
+        assert not lif.delete_file(first)
+    assert (ana.delete_file(first), ana.delete_file(first)) == (True, False)
+    answered = httpx2.delete(f"{url}/v1/files/{second}", headers={"X-Reverie-Agent": "ana"})
+    assert (answered.status_code, answered.json()) == (200, {"deleted": True})
+    monkeypatch.setenv("REVERIE_URL", url)
+    reverie = CommandLine(monkeypatch, capsys, "--agent", "ana")
+    deleted, again = (reverie("files", "delete", third, "--yes") for _ in range(2))
+    assert (deleted.code, deleted.out) == (0, "Deleted.\n")
+    assert (again.code, again.err) == (1, f"reverie: agent ana has no file '{third}'\n")
+    assert (ana.files(), ana.recall("zanzibar").results) == ([], [])
 
 
 def test_an_export_is_imported_by_another_agent_in_requests_of_bounded_size(

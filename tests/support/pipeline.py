@@ -22,6 +22,7 @@ from adapters.embedders.base import Embedder
 from adapters.embedders.hashing import HashEmbedder
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
+from memory.pipeline.forgetting import forget_file
 from memory.pipeline.indexing import index_chunks
 from memory.pipeline.ingest import ingest_batch
 from memory.pipeline.storing import IngestReport
@@ -156,6 +157,9 @@ class Pipeline:
     def forget(self, session: str = "s", *, agent: str = "ana") -> bool:
         account = self.stores.account_store()
         return forget_session(self.store, account, self.inbox, self.working, agent=agent, session=session)
+
+    def forget_file(self, file_id: str, *, agent: str = "ana") -> bool:
+        return forget_file(self.store, self.inbox, agent=agent, file_id=file_id)
 
     # --- the store ---
 

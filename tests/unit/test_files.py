@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from reverie.pipeline.items import build_file
+from storage.pipeline.records import NewDeadLetter
 from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
@@ -128,3 +129,66 @@ def test_an_empty_file_is_stored_and_has_no_chunk(pipe: Pipeline) -> None:
     pipe.settle()
     assert (pipe.found("zanzibar"), pipe.count("files"), pipe.count("chunks")) == ([], 1, 0)
     assert verify(pipe.store).wrong == []
+
+
+@pytest.mark.parametrize("session", [None, "s"])
+def test_a_forgotten_file_leaves_nothing_and_the_others_stay(pipe: Pipeline, session: str | None) -> None:
+    """Given files, when one is forgotten, then its text, chunks and vectors are gone, and the rest is found."""
+    gone = pipe.hand_in(URI, "zanzibar is an island. " * 100, session=session)
+    stays = pipe.hand_in("file:///other.md", "zanzibar has a harbour", session=session)
+    pipe.settle()
+    assert [memory.kind for memory in pipe.recall("zanzibar", limit=10)] == ["file", "file"]
+    assert not pipe.forget_file(gone.id, agent="bob")
+    assert pipe.forget_file(gone.id)
+    assert [memory.id for memory in pipe.recall("zanzibar", limit=10)] == [stays.id]
+    assert (pipe.count("files"), pipe.count("chunks"), pipe.count("claims")) == (1, 1, 0)
+    assert verify(pipe.store).wrong == []
+    assert not pipe.forget_file(gone.id)
+
+
+@pytest.mark.parametrize("stages", [0, 1, 2, 3])
+def test_a_file_forgotten_on_its_way_does_not_come_back(pipe: Pipeline, stages: int) -> None:
+    """Given a file that has passed some stages, when it is forgotten, then it is found neither then nor later."""
+    file = pipe.hand_in(URI, "zanzibar is an island")
+    for stage in (pipe.ingest, pipe.chunk, pipe.embed)[:stages]:
+        stage()
+    assert pipe.forget_file(file.id) == (stages > 0)
+    pipe.settle()
+    assert (pipe.found("zanzibar"), pipe.count("files"), pipe.count("chunks")) == ([], 0, 0)
+    pipe.hand_in(URI, "zanzibar is an island")
+    pipe.settle()
+    assert pipe.found("zanzibar") == ["zanzibar is an island"]
+
+
+def test_a_version_accepted_before_its_file_was_forgotten_is_not_stored(pipe: Pipeline) -> None:
+    """Given a newer version in the inbox, and one whose worker died, when the file is forgotten, then both stay out."""
+    stored = pipe.hand_in(URI, "version one of zanzibar")
+    pipe.settle()
+    pipe.hand_in(URI, "version two of zanzibar")
+    pipe.hand_in(URI, "version of another place", session="s")
+    assert pipe.forget_file(stored.id)
+    report = pipe.ingest()
+    assert (report.forgotten, report.stored) == (1, 1)
+    pipe.settle()
+    assert pipe.found("zanzibar version") == ["version of another place"]
+
+
+def test_dead_letters_of_a_forgotten_file_go_with_it(pipe: Pipeline) -> None:
+    """Given dead letters of two files and their chunks, then those of the other file are left."""
+    gone = pipe.hand_in(URI, "zanzibar")
+    stays = pipe.hand_in("file:///other.md", "pemba")
+    pipe.settle()
+    with pipe.store.writing() as tx:
+        rows = tx.connection.exec_driver_sql(
+            "SELECT f.id, f.row_id, c.id FROM files f JOIN chunks c ON file_row=row_id"
+        )
+        for file_id, row, chunk in rows.all():
+            for stage, item in (("ingest", file_id), ("chunk-files", row), ("embed", chunk)):
+                letter = NewDeadLetter("ana", None, stage, str(item), b"{}", "Rejected", "at fault", 1, "t")
+                tx.dead_letters.add([letter], now=pipe.now())
+    assert pipe.forget_file(gone.id)
+    assert {(letter.stage, letter.item_id) for letter in pipe.dead_letters()} == {
+        ("ingest", stays.id),
+        ("chunk-files", "2"),
+        ("embed", "2"),
+    }

@@ -10,7 +10,7 @@ from msgspec import Meta, field
 from reverie import contract
 from reverie.calls import Call, Paged
 from reverie.contract import WaitFor
-from reverie.fields import MAX_COUNT, SessionId
+from reverie.fields import MAX_COUNT, SessionId, label
 from reverie.pipeline.status import PipelineStatus
 from reverie.pipeline.types import DeadLetter, DeadLetterList, FileList, Receipt
 from reverie.types import Deleted
@@ -62,6 +62,16 @@ class ListFiles(Paged[FileList], kw_only=True, frozen=True):
 
     route: ClassVar = "GET /v1/files"
     session: Annotated[SessionId | None, Meta(description="Only of this session.")] = None
+
+
+class DeleteFile(Call[Deleted], frozen=True):
+    """Delete a document permanently with its chunks, vectors and index entries; return False if there was none.
+
+    A delivery of it that is accepted but not stored yet is dropped.
+    """
+
+    route: ClassVar = "DELETE /v1/files/{id}"
+    id: Annotated[str, label("The id of a file.")]
 
 
 class GetStatus(Call[PipelineStatus], frozen=True):

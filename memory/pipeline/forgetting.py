@@ -1,0 +1,18 @@
+"""Forget single files, in the store and on their way to it."""
+
+from __future__ import annotations
+
+from adapters.broker.inbox import WorkerInbox
+from storage.stores import Store
+
+
+def forget_file(store: Store, inbox: WorkerInbox, *, agent: str, file_id: str) -> bool:
+    """Delete a file with its chunks, vectors, full text and dead letters; False if the store did not have it.
+
+    What was accepted of it until now and is still in the pipeline is dropped; the same source can be handed in again
+    later. Raises `Unavailable` without a broker, before anything is deleted: the time of forgetting must come from the
+    clock that stamps accepted items.
+    """
+    forgotten_at = inbox.now_micros()
+    with store.writing() as tx:
+        return tx.for_agent(agent).files.forget(file_id, forgotten_at=forgotten_at)
