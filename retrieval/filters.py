@@ -21,7 +21,9 @@ from storage.transaction import AgentRepositories
 
 
 def chunk_filter(repositories: AgentRepositories, request: RecallRequest) -> ChunkFilter:
-    """Return the filter of a request. Raises `NotFound` for a session that the agent does not have."""
+    """Return the filter of a request. Raises `NotFound` for a session or channel that the agent does not have."""
+    if request.channel is not None:
+        repositories.channels.check_exists(request.channel)
     session = None if request.session is None else repositories.sessions.get(request.session)
     tags, kinds = tuple(dict.fromkeys(request.tags)), tuple(dict.fromkeys(request.kinds))
     sessions, memories = _scope(repositories, request, session)

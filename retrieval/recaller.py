@@ -20,7 +20,7 @@ from retrieval.results import find_results
 from retrieval.sessions import find_sessions
 from retrieval.store_query import EmbedderFor, StoreQuery, open_account_query, prepare_query
 from reverie.clock import now_micros
-from reverie.contract import ACCOUNT_STORE
+from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import NotFound
 from reverie.recall.types import FoundSessions, RecallResponse
 from storage.recall.records import Hit
@@ -71,7 +71,7 @@ class Recaller:
     def recall(self, workspace: str, request: RecallRequest) -> RecallOutcome:
         """Return the best matches for a query among what one agent has stored; none for an empty query.
 
-        Raises `Rejected` for an invalid request and `NotFound` for an unknown session.
+        Raises `Rejected` for an invalid request and `NotFound` for an unknown session or channel.
         """
         request.check()
         store = self.find_store(workspace)
@@ -79,6 +79,8 @@ class Recaller:
         if store is None:
             if request.session is not None:
                 raise NotFound(f"agent {request.agent} has no session {request.session!r}", field="session")
+            if request.channel not in (None, DEFAULT_CHANNEL):
+                raise NotFound(f"agent {request.agent} has no channel {request.channel!r}", field="channel")
             if account is None or not _has_chunks(account, request.agent):
                 return RecallOutcome(RecallResponse(results=[], mode=request.mode, degraded=_empty(workspace)))
             store, account = account, None  # the account's memories are found in a new workspace too

@@ -56,7 +56,7 @@ class StoreQuery:
 
     @classmethod
     def bind(cls, prepared: PreparedQuery, store: Store, tx: Transaction, indexes: AgentIndexes) -> StoreQuery:
-        """Bind a query to a transaction on a store. Raises `NotFound` for an unknown session.
+        """Bind a query to a transaction on a store. Raises `NotFound` for an unknown session or channel.
 
         If the embedding model was changed since the query was prepared, it is searched for by words only.
         """

@@ -78,7 +78,7 @@ def build_context(
 
     A `refiner` makes the last selection. `account` is the account's store, if `recall` searches it.
 
-    Raises `NotFound` for an unknown session and `Rejected` for an invalid query.
+    Raises `NotFound` for an unknown session or channel, and `Rejected` for an invalid query.
     """
     selection = select(store, recall, request, account=account)
     return write(selection, counter, room=room, memory_room=request.memory_tokens, refiner=refiner)
@@ -125,7 +125,7 @@ def _items(selection: Selection) -> list[Item]:
         ),
         *(turn("important", message, flagged=False) for message in conversation.important),
         *(turn("relevant", message, flagged=False) for message in conversation.relevant),
-        *(memory_item(candidate) for candidate in selection.memories),
+        *(memory_item(candidate, selection.searched_channel) for candidate in selection.memories),
     ]
 
 
@@ -156,7 +156,9 @@ def _draft(selection: Selection, items: Sequence[Item], counter: TokenCounter, r
 def _frame(selection: Selection, counter: TokenCounter, room: int) -> Frame:
     summary = last_lines(selection.summary, room // _SUMMARY_SHARE, counter)
     last_at = selection.conversation.recent[-1].created_at if selection.conversation.recent else 0
-    return Frame(selection.session, selection.channel, summary, last_at, selection.nothing_fits)
+    return Frame(
+        selection.session, selection.channel, summary, last_at, selection.nothing_fits, selection.searched_channel
+    )
 
 
 def _without_quotes(frame: Frame, summary: str, shown: Sequence[Item], counter: TokenCounter) -> Frame:

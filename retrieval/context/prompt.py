@@ -54,7 +54,10 @@ _HEADINGS: Final[dict[Kind, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One entry of the document: a turn of the conversation, or a memory from elsewhere."""
+    """One entry of the document: a turn of the conversation, or a memory from elsewhere.
+
+    `searched_channel` is the channel that was searched, if it is another than the session's.
+    """
 
     kind: Kind
     id: str
@@ -64,6 +67,7 @@ class Item:
     flagged: bool = False
     message: MessageRecord | None = None
     candidate: Candidate | None = None
+    searched_channel: str | None = None
 
     @property
     def key(self) -> Key:
@@ -91,7 +95,7 @@ class Item:
 class Frame:
     """The part before the items: the facts of the session and its summary, either may be missing.
 
-    With `nothing_fits` it says that nothing was recalled for the query.
+    With `nothing_fits` it says that nothing was recalled for the query. `searched_channel` is as in `Item`.
     """
 
     session: SessionRecord | None = None
@@ -99,6 +103,7 @@ class Frame:
     summary: str = ""
     last_at: int = 0
     nothing_fits: bool = False
+    searched_channel: str | None = None
 
 
 def turn(kind: Kind, message: MessageRecord, *, flagged: bool) -> Item:
@@ -108,12 +113,13 @@ def turn(kind: Kind, message: MessageRecord, *, flagged: bool) -> Item:
     return Item(kind, message.id, speaker, text, message.created_at, flagged=flagged, message=message)
 
 
-def memory_item(candidate: Candidate) -> Item:
+def memory_item(candidate: Candidate, searched_channel: str | None = None) -> Item:
     """Return the item of what was recalled from elsewhere."""
     result = candidate.result
     speaker = _short_speaker(result.role or candidate.memory_kind or result.kind, result.name)
     created_at = to_micros(result.created_at)
-    return Item("memory", result.id, speaker, shown_text(result), created_at, candidate=candidate)
+    text = shown_text(result)
+    return Item("memory", result.id, speaker, text, created_at, candidate=candidate, searched_channel=searched_channel)
 
 
 def shown_text(result: RecallResult) -> str:
@@ -174,12 +180,22 @@ def preamble(frame: Frame) -> str:
 
 
 def _headings(item: Item) -> tuple[str, ...]:
-    return (_HEADINGS[item.kind],) if item.tier is None else (_REMEMBERED, _TIER_HEADINGS[item.tier])
+    if item.tier is None:
+        return (_HEADINGS[item.kind],)
+    if item.tier == "channel" and item.searched_channel is not None:
+        return _REMEMBERED, f"\n### From channel {label(item.searched_channel)}\n\n"
+    return _REMEMBERED, _TIER_HEADINGS[item.tier]
 
 
 def _facts(session: SessionRecord, frame: Frame) -> list[str]:
     chat = f"{session.provider} {session.chat_id}" if session.provider and session.chat_id else None
-    facts = (("session", session.id), ("with", session.user), ("chat", chat), ("channel", frame.channel))
+    facts = (
+        ("session", session.id),
+        ("with", session.user),
+        ("chat", chat),
+        ("channel", frame.channel),
+        ("searched channel", frame.searched_channel),
+    )
     lines = [f"- {name}: {label(value)}\n" for name, value in facts if value]
     count = f"{session.messages:,} message{'' if session.messages == 1 else 's'}"
     last = f", the last at {_time(frame.last_at)}" if frame.last_at else ""

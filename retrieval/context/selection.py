@@ -24,7 +24,7 @@ from retrieval.context.dedup import distinct
 from retrieval.context.relevance import Candidate, ranked, tier_of
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
-from reverie.contract import ACCOUNT_STORE
+from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import Rejected
 from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS, ContextRanking
 from reverie.recall.types import RecallResult
@@ -49,7 +49,8 @@ _NO_QUERY: Final = "there is no query and no user message in the session: nothin
 class ContextRequest:
     """The session that a context is for, and how much goes into it.
 
-    Without a `query` the newest user message is the query. `channel` replaces the session's own. `rates` are the
+    Without a `query` the newest user message is the query. `channel` is searched instead of the session's own. The
+    document has at most `max_messages` of the session's messages, the `recency_window` among them. `rates` are the
     decay rates of each tier per hour, for the ranking `decay`; `now` is in microseconds. What is recalled with a
     relevance below `min_score` is left out. `memory_tokens` limits the tokens of what comes from elsewhere. With a
     `min_best`, everything is left out if the best has a lower relevance, and else what has less than a twentieth of
@@ -73,9 +74,10 @@ class ContextRequest:
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What was selected: the session, its summary and turns, and memories, best first.
+    """What was selected: the session, its channel, summary and turns, and memories, best first.
 
-    `nothing_fits` says that nothing else that was recalled fits the query.
+    `searched_channel` is the channel that was searched, if it is another than the session's. `nothing_fits` says
+    that nothing else that was recalled fits the query.
     """
 
     session: SessionRecord
@@ -86,6 +88,7 @@ class Selection:
     memories: tuple[Candidate, ...]
     degraded: str
     nothing_fits: bool = False
+    searched_channel: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +123,7 @@ class _AccountChunks:
 def select(store: Store, recall: Recall, request: ContextRequest, *, account: Store | None = None) -> Selection:
     """Select the contents of a context. `account` is the account's store, if `recall` searches it.
 
-    Raises `NotFound` for an unknown session and `Rejected` for an invalid query.
+    Raises `NotFound` for an unknown session or channel, and `Rejected` for an invalid query.
     """
     session = _read_session(store, request)
     channel = request.channel if request.channel is not None else session.record.channel
@@ -130,15 +133,17 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         conversation = _choose_conversation(tx.for_agent(request.agent), session, found, request)
         memories = _choose_memories(tx, found.visible, account_chunks, conversation, request, channel) if found else []
     degraded = found.degraded if found else _NO_QUERY
+    own_channel = session.record.channel
     return Selection(
         session.record,
-        channel,
+        own_channel,
         session.summary,
         session.query,
         conversation,
         tuple(memories),
         degraded,
         nothing_fits=found is not None and request.max_memories > 0 and not memories,
+        searched_channel=request.channel if request.channel not in (None, own_channel or DEFAULT_CHANNEL) else None,
     )
 
 
@@ -146,7 +151,10 @@ def _read_session(store: Store, request: ContextRequest) -> _Session:
     with store.reading() as tx:
         rows = tx.for_agent(request.agent)
         session = rows.sessions.get(request.session)
-        recent = rows.messages.in_session(session.row_id, limit=request.recency_window, newest=True)
+        if request.channel is not None:
+            rows.channels.check_exists(request.channel)
+        window = min(request.recency_window, request.max_messages)
+        recent = rows.messages.in_session(session.row_id, limit=window, newest=True)
         query = (request.query or "").strip()
         if not query:
             newest = next((message for message in reversed(recent) if message.role == "user"), None)

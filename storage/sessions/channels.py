@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from reverie.contract import DEFAULT_CHANNEL
+from reverie.errors import NotFound
 from storage.repository import AgentRepository
 
 # Sessions without a channel, and memories of the channel tier without one, are in the default channel.
@@ -27,6 +28,11 @@ _ALL: Final = """
         min(k.first_at) AS created_at, sum(k.sessions) AS sessions, sum(k.memories) AS memories
     FROM known AS k LEFT JOIN channels AS c ON c.agent_id = :agent AND c.id = k.id
     WHERE :id IS NULL OR k.id = :id GROUP BY k.id ORDER BY k.id <> :default, k.id
+"""
+_EXISTS: Final = """
+    SELECT EXISTS (SELECT 1 FROM channels WHERE agent_id = :agent AND id = :id)
+        OR EXISTS (SELECT 1 FROM sessions WHERE agent_id = :agent AND channel_id = :id)
+        OR EXISTS (SELECT 1 FROM memories WHERE agent_id = :agent AND channel_id = :id)
 """
 
 
@@ -52,6 +58,11 @@ class Channels(AgentRepository):
     def find(self, channel: str) -> ChannelRecord | None:
         """Return one channel, with a row of its own or only named by messages."""
         return self._record(ChannelRecord, _ALL, default=DEFAULT_CHANNEL, id=channel)
+
+    def check_exists(self, channel: str) -> None:
+        """Raise `NotFound` for a channel that has neither a row of its own nor sessions nor memories."""
+        if channel != DEFAULT_CHANNEL and not self._value(_EXISTS, id=channel):
+            raise NotFound(f"agent {self._agent} has no channel {channel!r}", field="channel")
 
     def has_row(self, channel: str) -> bool:
         """Return whether a channel has a row of its own."""

@@ -162,7 +162,7 @@ def test_what_holds_in_every_workspace_is_found_in_each(pipe: Pipeline) -> None:
 )
 def test_a_narrower_recall_looks_into_no_other_store(pipe: Pipeline, narrow: dict[str, Any]) -> None:
     """Given a memory of the account, then a session, a channel, the workspace's scope and other kinds find none."""
-    pipe.say("hello")
+    pipe.say("hello", channel="c")
     keep(pipe, "a", "prefers the window seat", tier="account")
     settle(pipe)
     assert "a" not in ids(over_both(pipe, "window seat", **narrow))

@@ -117,6 +117,18 @@ def test_the_limit_of_messages_holds_over_the_whole_document(pipe: Pipeline, mos
     assert len(built.memories) == expected + 5
 
 
+@pytest.mark.parametrize("most", [1, 3])
+def test_a_limit_below_the_recent_turns_holds_too(pipe: Pipeline, most: int) -> None:
+    """Given a limit smaller than the window, then the newest turns alone are in the document, and nothing else of the
+    session: neither important and relevant turns nor what is remembered of it."""
+    turns(pipe, {"content": "important @0.9 x", "importance": 0.9}, *(f"turn {number} @0.8 x" for number in range(12)))
+    turns(pipe, "elsewhere @0.4 x", session="other")
+    built = context(pipe, max_messages=most, max_memories=30)
+    assert contents_of(built) == [f"turn {number} @0.8 x" for number in range(12 - most, 12)]
+    assert remembered(built) == [("workspace", "elsewhere @0.4 x")]
+    assert built.text.count("turn ") == most
+
+
 def test_recent_important_and_relevant_turns_come_in_the_order_in_which_they_were_said(pipe: Pipeline) -> None:
     """Given 30 turns, two of them important and three near the query, then these and the last ten are told."""
     contents = [f"turn {n} @0.1 x" for n in range(30)]

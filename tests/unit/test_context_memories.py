@@ -14,6 +14,7 @@ from retrieval.context.selection import ContextRequest
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
+from reverie.errors import NotFound
 from reverie.recall.calls import ContextRanking
 from storage.memories.decay import RATES
 from support.pipeline import Pipeline
@@ -109,6 +110,27 @@ def test_another_channel_at_hand_shows_its_own_memories(pipe: Pipeline) -> None:
     settle(pipe)
     assert tiers_of(context(pipe, "boat")) == {"the boat leaves from Porto": "channel"}
     assert tiers_of(context(pipe, "boat", channel="food")) == {"fish from the boat": "channel"}
+
+
+def test_a_channel_that_is_searched_instead_is_named_and_the_sessions_own_stays(pipe: Pipeline) -> None:
+    """Given another channel than the session's, then the document names both, and whose each memory is."""
+    keep(pipe, "1", "fish from the boat", tier="channel", channel="food")
+    settle(pipe)
+    lines = context(pipe, "boat", channel="food").text.splitlines()
+    assert lines[lines.index("- session: s") + 1 :][:2] == ["- channel: trips", "- searched channel: food"]
+    assert "### From channel food" in lines
+    assert "### From this channel" not in lines
+    own = context(pipe, "boat", channel="trips").text
+    assert own == context(pipe, "boat").text
+    assert "searched channel" not in own
+
+
+def test_a_context_from_a_channel_that_does_not_exist_is_refused(pipe: Pipeline) -> None:
+    """Given a channel that nothing names, then it is unknown, with a query or without."""
+    for query in ("boat", ""):
+        with pytest.raises(NotFound, match="agent ana has no channel 'unheard'"):
+            context(pipe, query, channel="unheard")
+    assert context(pipe, "boat", channel="general").messages
 
 
 def test_a_memory_fades_at_the_rate_of_its_tier_from_when_it_was_last_recalled(pipe: Pipeline) -> None:

@@ -37,6 +37,7 @@ def tiers(pipe: Pipeline) -> Pipeline:
     settle(pipe)
     with pipe.store.writing() as tx:
         tx.for_agent("ana").sessions.ensure("memory:kate", now=MORNING)
+        tx.for_agent("ana").channels.ensure("empty", now=MORNING)
     keep(pipe, "conversation one", "a violin", tier="conversation", session="one")
     keep(pipe, "conversation two", "a violin", tier="conversation", session="two")
     keep(pipe, "channel music", "a violin", tier="channel", channel="music", session="two")
@@ -74,7 +75,7 @@ SEEN: list[tuple[dict[str, Any], list[str]]] = [
     ({"session": "none", "scope": "channel"}, ["channel general"]),
     ({"channel": "music"}, ["conversation one", "conversation two", "channel music"]),
     ({"channel": "noise"}, ["channel noise"]),
-    ({"channel": "unheard"}, []),
+    ({"channel": "empty"}, []),
     ({"session": "one", "channel": "noise"}, []),
     ({"session": "one", "channel": "noise", "scope": "workspace"}, ["conversation one", "channel noise"]),
     ({"session": "one", "scope": "workspace"}, ["conversation one", "channel music", *EVERYWHERE]),

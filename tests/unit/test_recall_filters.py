@@ -31,6 +31,8 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     pipe.hand_in("file:///b", "a violin in a file of no session")
     pipe.say(*[f"violin strings {number}" for number in range(20)], session="one", channel="music", agent="bob")
     pipe.settle()
+    with pipe.store.writing() as tx:
+        tx.for_agent("ana").channels.ensure("empty", now=pipe.now())
     yield pipe
     pipe.close()
 
@@ -40,7 +42,7 @@ CASES: list[tuple[dict[str, Any], list[str]]] = [
     ({"channel": "music"}, ["at home in one", "at home in two", "in a file", "with half of it"]),
     ({"session": "one", "channel": "music"}, ["at home in one", "in a file"]),
     ({"session": "one", "channel": "noise"}, []),
-    ({"channel": "unheard"}, []),
+    ({"channel": "empty"}, []),
     ({"session": "one", "scope": "conversation"}, ["at home in one", "in a file"]),
     ({"session": "one", "scope": "channel"}, ["at home in one", "at home in two", "in a file", "with half of it"]),
     ({"session": "none", "scope": "channel"}, ["at home in none", "with a tag"]),
@@ -93,6 +95,22 @@ def test_sessions_and_tags_that_go_leave_the_filter_empty(pipe: Pipeline) -> Non
     assert {memory.session for memory in pipe.recall("violin", channel="music")} == {"one"}
     with pytest.raises(NotFound):
         pipe.recall("violin", session="two")
+
+
+@pytest.mark.parametrize("narrow", [{}, {"session": "one"}, {"scope": "channel"}, {"tags": ("wood",)}])
+def test_a_channel_that_does_not_exist_is_named(pipe: Pipeline, narrow: dict[str, Any]) -> None:
+    """Given a channel that no session, memory or description has, then it is unknown, as a session would be."""
+    pipe.say("a violin of bob", session="bob", channel="unheard", agent="bob")
+    pipe.settle()
+    with pytest.raises(NotFound, match="agent ana has no channel 'unheard'") as caught:
+        pipe.recall("violin", channel="unheard", **narrow)
+    assert caught.value.field == "channel"
+
+
+def test_the_default_channel_always_exists(pipe: Pipeline) -> None:
+    """Given agents that have stored nothing, or nothing in the default channel, then it can be searched."""
+    assert pipe.recall("violin", channel="general", agent="bob").results == []
+    assert pipe.recall("violin", channel="general", agent="nobody").results == []
 
 
 @pytest.mark.parametrize(

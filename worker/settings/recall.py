@@ -32,7 +32,10 @@ class RecallSettings(BaseSettings):
     )
     recall_events_days: float = Field(90.0, gt=0, le=36_500, description="Days for which recall events are kept.")
     recency_window: int = Field(
-        10, ge=1, le=100, description="Number of newest messages of a session that its context always contains."
+        10,
+        ge=1,
+        le=100,
+        description="Number of newest messages of a session that come first in its context, within the maximum.",
     )
     max_context_messages: int = Field(
         20,

@@ -41,7 +41,7 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     cosine similarity. The two weights sum to 1; give one of them. Scores are returned only with `explain`. With
     `min_score`, results whose relevance is below it are left out: nothing is returned if nothing fits.
 
-    Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
+    Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
     """
 
     route: ClassVar = "POST /v1/recall"
@@ -124,7 +124,7 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     if `token_budget` is given, else the server's setting. `channel` searches another channel than the session's own.
     Nothing is added if nothing fits, and the Markdown says so: by default, if no result reaches the relevance of the
     server's setting; with `min_score`, each result below it is left out. With `refine`, the server's language model
-    drops irrelevant items. Raises `Rejected`, `NotFound` for an unknown session, and `Unavailable`.
+    drops irrelevant items. Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
     """
 
     route: ClassVar = "POST /v1/context"
