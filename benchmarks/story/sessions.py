@@ -1,4 +1,4 @@
-"""LongMemEval before and after: all haystacks stored at once, then thirty days in which all jobs run."""
+"""LongMemEval before and after: all haystacks stored at once, then days in which all jobs run."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable, Sequence
 from statistics import fmean
 
 from benchmarks.harness.longmemeval import NDCG_DEPTH, SessionQuestion, session_measures
-from benchmarks.story.month import DAY, DAYS, HOUR, JOBS
+from benchmarks.story.month import DAY, HOUR, JOBS
 from benchmarks.story.world import World, micros
 from reverie import contract
 
 
 def sessions_before_and_after(
-    world: World, questions: Sequence[SessionQuestion], tell: Callable[[str], None]
+    world: World, questions: Sequence[SessionQuestion], days: int, tell: Callable[[str], None]
 ) -> tuple[dict[str, float], dict[str, float]]:
     """Return the measures of session search in percent, on one store: before any job ran, and after the month."""
     times = (message.created_at for one in questions for message in one.haystack.messages)
@@ -24,12 +24,12 @@ def sessions_before_and_after(
             world.say(one.haystack.agent, session, messages)
         tell(f"stored {place} of {len(questions)} haystacks")
     before = _ask(world, questions)
-    for day in range(DAYS):
+    for day in range(days):
         for hour, jobs in JOBS.items():
             world.at(start + day * DAY + hour * HOUR)
             for job in (contract.EXTRACT_MEMORIES, *jobs):
                 world.run(job)
-        tell(f"day {day + 1} of {DAYS} over {len(questions)} haystacks")
+        tell(f"day {day + 1} of {days} over {len(questions)} haystacks")
     return before, _ask(world, questions)
 
 

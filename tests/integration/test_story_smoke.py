@@ -1,4 +1,4 @@
-"""The story of a month is told with tiny inputs; how good its figures are is not judged."""
+"""The story of some days is told with tiny inputs; how good its figures are is not judged."""
 
 from __future__ import annotations
 
@@ -21,6 +21,8 @@ SAID = (
     "No, for the orchard behind it.",
     "That orchard smells of cider in October.",
 )
+# What `--quick` simulates, with eight questions a day.
+DAYS = 10
 NOTED = ("Bees live on the roof of the library.", "The orchard is the reason for the bees.")
 
 
@@ -64,11 +66,11 @@ def tell(folder: Path, *options: str) -> tuple[str, dict[str, Any]]:
     return ran.stdout, json.loads(output.read_text(encoding="utf-8"))
 
 
-def test_a_month_is_lived_and_taken_back(conversation: Path, tmp_path: Path) -> None:
-    """Given a conversation, when a month is lived, then jobs worked on it, and undone it is as if they never had."""
+def test_days_are_lived_and_taken_back(conversation: Path, tmp_path: Path) -> None:
+    """Given a conversation, when days are lived, then jobs worked on it, and undone it is as if they never had."""
     _, result = tell(tmp_path, "--locomo", str(conversation))
     figures = result["figures"]
-    assert (figures["messages"], figures["questions_asked_during_the_month"]) == (6, 240)
+    assert (figures["messages"], figures["questions_asked_during_the_month"]) == (6, 8 * DAYS)
     assert figures["memories_at_the_end"] > 0
     assert figures["done_dream"] > 0
     assert figures["done_close"] == 3
