@@ -12,6 +12,9 @@ INSTALLED := $(VENV)/.installed
 # Each process gets a half of the tests in their order, since those of one file share what is slow to start, and takes
 # over some of another's when it has no more.
 PARALLEL := --numprocesses logical --dist worksteal
+# Tests start hundreds of processes. Without compiled modules each would compile the same modules again, and so would
+# each of pytest's.
+export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
 .PHONY: help install demo story up test test-quick check bench format docs clean
