@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -12,19 +11,12 @@ from uuid import uuid4
 import pytest
 from hypothesis import HealthCheck, settings
 
+import support.environment  # noqa: F401 - first, because it sets what libraries read when they are imported
 from reverie.clock import now_micros
 from support.broker import running_valkey
 from support.migrated_once import migrator
 from worker.runtime import Runtime
 from worker.settings import Settings
-
-# Most tests open databases of their own and wait for the disk at each commit; none depends on a real one. Tests of the
-# whole stack choose their folders themselves.
-_SHARED_MEMORY = Path("/dev/shm")
-_ENOUGH_BYTES = 4 << 30
-
-if os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > _ENOUGH_BYTES:
-    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", str(_SHARED_MEMORY))
 
 # By default a test fails when an example takes 200 ms, or making examples a second: that depends on the machine.
 settings.register_profile("untimed", deadline=None, suppress_health_check=[HealthCheck.too_slow])

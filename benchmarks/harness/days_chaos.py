@@ -10,17 +10,16 @@ import os
 import random
 import shutil
 import sys
-import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from datetime import datetime
-from pathlib import Path
 from typing import Any, Final, Self
 
 import msgspec
 
 from adapters.webhooks import new_secret
 from benchmarks.harness.fast_clock import FastClock
+from benchmarks.harness.folders import short_folder
 from benchmarks.harness.kept_processes import KeptProcesses, Span, Trouble
 from benchmarks.harness.options import ROOT
 from memory.scheduling.executing import LEASE_MARGIN_SECONDS
@@ -48,8 +47,7 @@ class Days:
     """The processes on a folder of their own; use it in a `with` statement, in the main thread."""
 
     def __init__(self, clock: FastClock, *, seed: int, interval_seconds: float) -> None:
-        # A short path, because the broker's socket is in it.
-        self.data = Path(tempfile.mkdtemp(prefix="rvd-", dir="/tmp"))
+        self.data = short_folder("rvd-")
         self.clock = clock
         self.secret = new_secret()
         self._chosen: dict[str, Any] = {

@@ -13,7 +13,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 import urllib.error
 import urllib.request
@@ -26,6 +25,7 @@ import psutil
 
 from adapters.broker.inbox import WorkerInbox
 from adapters.broker.monitor import Monitor, WorkerHeartbeat
+from benchmarks.harness.folders import short_folder
 from benchmarks.harness.options import ROOT
 from benchmarks.harness.watch import Watch
 from reverie import contract
@@ -50,8 +50,7 @@ class Stack:
     """Broker, workers, beat and server on a temporary folder; use it in a `with` statement, in the main thread."""
 
     def __init__(self, *, env: Mapping[str, str] | None = None, keep: bool = False) -> None:
-        # A short path, because the broker's socket is in it.
-        self.data = Path(tempfile.mkdtemp(prefix="rvb-", dir="/tmp"))
+        self.data = short_folder("rvb-")
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.broker_url = embedded_broker_url(self.data)

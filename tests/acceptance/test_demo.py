@@ -9,13 +9,14 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
+
+from benchmarks.harness.folders import short_folder
 
 ROOT = Path(__file__).resolve().parents[2]
 # It takes some ten seconds; loading the model from a cold disk beside other tests takes longer.
@@ -34,7 +35,7 @@ ANSWERS = {
 @pytest.fixture
 def folder() -> Iterator[Path]:
     """An empty folder with a name short enough for the broker's socket."""
-    path = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
+    path = short_folder("rv-")
     yield path
     for process in processes_of(path):
         with contextlib.suppress(psutil.NoSuchProcess):

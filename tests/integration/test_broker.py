@@ -8,7 +8,6 @@ import signal
 import stat
 import subprocess
 import sys
-import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -17,6 +16,7 @@ from types import SimpleNamespace
 import pytest
 import redis
 
+from benchmarks.harness.folders import short_folder
 from reverie.errors import Conflict, Unavailable
 from worker.supervision import broker_address
 from worker.supervision.broker_address import embedded_broker_url, embedded_socket_path
@@ -36,7 +36,7 @@ Start = Callable[[Path], "subprocess.Popen[bytes]"]
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
     """A data folder with a name short enough for a socket, which pytest's tmp_path does not promise."""
-    path = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
+    path = short_folder("rv-")
     yield path
     shutil.rmtree(path)
 

@@ -22,6 +22,7 @@ import pytest
 import redis
 from msgspec.structs import replace
 
+from benchmarks.harness.folders import short_folder
 from reverie.errors import Conflict
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.child import restart_delay_seconds
@@ -156,7 +157,7 @@ class Up:
 @pytest.fixture
 def data_dir() -> Iterator[Path]:
     """A data folder with a name short enough for a socket, which pytest's tmp_path does not promise."""
-    path = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
+    path = short_folder("rv-")
     yield path
     shutil.rmtree(path)
 

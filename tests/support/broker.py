@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import shutil
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
+from benchmarks.harness.folders import short_folder
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.embedded_broker import broker_command, wait_until_ready
 
@@ -16,8 +15,7 @@ from worker.supervision.embedded_broker import broker_command, wait_until_ready
 @contextmanager
 def running_valkey() -> Iterator[str]:
     """Start a broker and yield its URL; its process is killed at the end."""
-    # pytest's tmp_path can be too long for a socket.
-    folder = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
+    folder = short_folder("rv-")
     process = subprocess.Popen(broker_command(folder), stdout=subprocess.DEVNULL)
     try:
         url = embedded_broker_url(folder)

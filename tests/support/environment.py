@@ -1,0 +1,21 @@
+"""The environment of all tests and of the processes that they start; imported before anything reads it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+_SHARED_MEMORY = Path("/dev/shm")
+_ENOUGH_BYTES = 4 << 30
+
+# Tests run on all cores already. More threads than cores wait for each other in busy loops: embedding single texts in
+# two processes on two cores took thirty times the CPU time.
+for _variable in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
+    os.environ.setdefault(_variable, "1")
+
+# Most tests open databases of their own and wait for the disk at each commit; none depends on a real one.
+if os.access(_SHARED_MEMORY, os.W_OK) and shutil.disk_usage(_SHARED_MEMORY).free > _ENOUGH_BYTES:
+    os.environ.setdefault("TMPDIR", str(_SHARED_MEMORY))
+    tempfile.tempdir = None  # pytest has asked for it already
