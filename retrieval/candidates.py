@@ -127,10 +127,16 @@ def _score(query: StoreQuery, snapshot: IndexSnapshot, statistics: IndexSnapshot
 
 def _relevances(query: StoreQuery, items: Sequence[Fused], statistics: IndexSnapshot | None) -> dict[int, float]:
     """Return the relevance of chunks of one store, by their numbers."""
-    prepared, snapshot = query.prepared, query.snapshot
-    numbers = [item.chunk_id for item in items]
-    if snapshot is None:
+    if query.snapshot is None:
         return {item.chunk_id: _relevance_without_index(item) for item in items}
+    return indexed_relevances(query, query.snapshot, [item.chunk_id for item in items], statistics)
+
+
+def indexed_relevances(
+    query: StoreQuery, snapshot: IndexSnapshot, numbers: Sequence[int], statistics: IndexSnapshot | None = None
+) -> dict[int, float]:
+    """Return the relevance of chunks that are in the index of one store, by their numbers."""
+    prepared = query.prepared
     rows = snapshot.rows_of(np.abs(np.asarray(numbers, np.int64)))
     model = prepared.generation.model if prepared.generation is not None else None
     estimates = relevance.estimate(snapshot, prepared.query, prepared.vector, model, rows, statistics=statistics)

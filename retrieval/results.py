@@ -15,6 +15,7 @@ import msgspec
 
 from retrieval.candidates import Candidates
 from retrieval.ranking.fusion import Fused
+from retrieval.ranking.relevance import shown_relevance
 from retrieval.twins import Twin, Twins
 from reverie.clock import from_micros
 from reverie.recall.types import Explanation, RecallResult, Turn
@@ -22,9 +23,6 @@ from storage.recall.records import ChunkSource, Hit, NeighbourMessage
 
 # Chunks that are looked at for results that reach a floor, at least.
 _DEPTH_WITH_FLOOR: Final = 100
-_DIGITS: Final = 3
-# A relevance is never rounded to 0: nothing is certain not to fit.
-_MIN_RELEVANCE: Final = 0.001
 
 _Key = tuple[str, str]
 
@@ -186,7 +184,7 @@ def _result(candidates: Candidates, found: _Found) -> RecallResult:
         kind="memory" if text.kind == "memory" else "file" if text.kind == "file" else "message",
         text=text.text,
         created_at=from_micros(text.created_at),
-        relevance=max(_MIN_RELEVANCE, round(found.hit.relevance, _DIGITS)),
+        relevance=shown_relevance(found.hit.relevance),
         session=text.session,
         role=text.role,
         name=text.name,

@@ -15,13 +15,14 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from retrieval.candidates import Candidates
+from retrieval.candidates import Candidates, indexed_relevances
 from retrieval.filters import allowed_rows
 from retrieval.index.agent_index import K1, B, IndexSnapshot
 from retrieval.index.codes import Floats, Rows
 from retrieval.ranking import bm25, contextual
 from retrieval.ranking.lexical import MAX_WORDS
 from retrieval.ranking.names import without_names
+from retrieval.ranking.relevance import shown_relevance
 from retrieval.ranking.shares import shares_of_best
 from retrieval.store_query import StoreQuery
 from reverie.clock import from_micros
@@ -34,41 +35,57 @@ _DEPTH: Final = 300
 _KINDS: Final = ("message", "file", "note")
 
 
+@dataclass(frozen=True, slots=True)
+class _BestMatch:
+    """The chunk of a session that fits the query best, and its relevance."""
+
+    session: str
+    chunk_id: int
+    relevance: float
+
+
 def find_sessions(query: StoreQuery) -> FoundSessions:
     """Return the sessions that fit a query, best first, each with the text that fits best."""
     query = replace(query, filter=replace(query.filter, kinds=_KINDS))
-    best = {} if query.prepared.request.is_empty else _best(query)
-    texts = query.repositories.chunk_sources.texts(list(best.values()))
-    records = {session: query.repositories.sessions.get(session) for session in best}
+    best = [] if query.prepared.request.is_empty else _best(query)
+    texts = query.repositories.chunk_sources.texts([match.chunk_id for match in best])
+    records = {match.session: query.repositories.sessions.get(match.session) for match in best}
     found = [
         FoundSession(
-            session=session,
-            ref_code=records[session].ref_code,
-            updated_at=from_micros(records[session].updated_at),
-            messages=records[session].messages,
-            excerpt=texts[chunk_id].chunk_text,
+            session=match.session,
+            ref_code=records[match.session].ref_code,
+            updated_at=from_micros(records[match.session].updated_at),
+            messages=records[match.session].messages,
+            excerpt=texts[match.chunk_id].chunk_text,
+            relevance=shown_relevance(match.relevance),
         )
-        for session, chunk_id in best.items()
+        for match in best
     ]
     return FoundSessions(results=found, degraded=query.degraded)
 
 
-def _best(query: StoreQuery) -> dict[str, int]:
-    """Return the ids of the best sessions, best first, each with its best chunk."""
-    limit, found = query.prepared.request.limit, query.repositories.chunk_sources
+def _best(query: StoreQuery) -> list[_BestMatch]:
+    """Return the best matches of the best sessions that reach the floor of the request, the best session first."""
+    request, found = query.prepared.request, query.repositories.chunk_sources
     if query.snapshot is None:
-        chunks = [item.chunk_id for item in Candidates(query).best(_DEPTH)]
-        owners = found.sessions(chunks)
-        best: dict[str, int] = {}
-        for chunk_id in chunks:
-            if chunk_id in owners and len(best) < limit:
-                best.setdefault(owners[chunk_id], chunk_id)
-        return best
-    ranked = _rank(query, query.snapshot)
-    first = np.lexsort((-ranked.newest, -ranked.scores))[:limit]
-    chunks = [int(chunk_id) for chunk_id in ranked.chunk_ids[first]]
+        candidates = Candidates(query)
+        items = candidates.best(_DEPTH)
+        chunks, relevances = [item.chunk_id for item in items], candidates.relevances(items)
+    else:
+        ranked = _rank(query, query.snapshot)
+        order = np.lexsort((-ranked.newest, -ranked.scores))
+        if request.min_score is None:
+            order = order[: request.limit]
+        chunks = [int(chunk_id) for chunk_id in ranked.chunk_ids[order]]
+        relevances = indexed_relevances(query, query.snapshot, chunks)
+    if request.min_score is not None:
+        chunks = [chunk_id for chunk_id in chunks if relevances[chunk_id] >= request.min_score]
     owners = found.sessions(chunks)
-    return {owners[chunk_id]: chunk_id for chunk_id in chunks if chunk_id in owners}
+    best: dict[str, int] = {}
+    for chunk_id in chunks:
+        if chunk_id in owners and len(best) < request.limit:
+            best.setdefault(owners[chunk_id], chunk_id)
+    return [_BestMatch(session, chunk_id, relevances[chunk_id]) for session, chunk_id in best.items()]
 
 
 @dataclass(frozen=True, slots=True)

@@ -104,8 +104,11 @@ def search_sessions(context: typer.Context, call: SearchSessions, as_json: AsJso
     if response.degraded:
         say(f"({response.degraded})")
     print_table(
-        ("session", "ref", "updated", "best match"),
-        ((s.session, s.ref_code, when(s.updated_at), shortened(s.excerpt, 100)) for s in response.results),
+        ("session", "ref", "updated", "relevance", "best match"),
+        (
+            (s.session, s.ref_code, when(s.updated_at), f"{s.relevance:.2f}", shortened(s.excerpt, 100))
+            for s in response.results
+        ),
         empty="Nothing found.",
     )
 

@@ -70,6 +70,9 @@ _WITH_FUNCTION_WORD: Final = 50
 # Rows whose cosines are compared for that, and how many rows the default model's values count for.
 _SAMPLED_ROWS: Final = 512
 _PRIOR_ROWS: Final = 20
+_DIGITS: Final = 3
+# A relevance is never rounded to 0: nothing is certain not to fit.
+_MIN_RELEVANCE: Final = 0.001
 
 
 def estimate(
@@ -108,6 +111,11 @@ def estimate_without_index(cosine: float | None, bm25: float) -> float:
     amount = bm25 / _BM25_OF_A_RARE_WORD
     evidence = _Evidence(cosine=cosine or 0.0, words=amount / (amount + _HALF_AMOUNT))
     return float(_probability(_WORDS_ONLY if cosine is None else _WITH_VECTOR, evidence))
+
+
+def shown_relevance(relevance: float) -> float:
+    """Return a relevance as results show it."""
+    return max(_MIN_RELEVANCE, round(relevance, _DIGITS))
 
 
 def _words_found(snapshot: IndexSnapshot, query: ParsedQuery, rows: Rows, statistics: IndexSnapshot) -> Floats:

@@ -9,10 +9,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx2
 import pytest
 
 from reverie.client import Reverie
 from reverie.errors import Rejected
+from support.command_line import CommandLine
 from support.http import running_server
 from support.stages import drain
 from worker.runtime import Runtime
@@ -46,6 +48,32 @@ def test_the_limit_counts_sessions(url: str) -> None:
         assert len(ana.search_sessions("harbour", mode="keyword", limit=1).results) == 1
         with pytest.raises(Rejected, match="limit"):
             ana.search_sessions("harbour", limit=0)
+
+
+def test_sessions_below_a_floor_are_left_out(
+    url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a floor, then only sessions whose best match reaches it are found, in every face, and none if none does."""
+    query = "a harbour full of boats"
+    with Reverie("ana", url=url) as ana:
+        best, other = ana.search_sessions(query, mode="keyword")
+        assert best.relevance > other.relevance > 0
+        floor = (best.relevance + other.relevance) / 2
+        assert list(ana.search_sessions(query, mode="keyword", min_score=floor)) == [best]
+        assert list(ana.search_sessions(query, mode="keyword", min_score=floor, limit=1)) == [best]
+        assert list(ana.search_sessions(query, min_score=1.0)) == []
+        with pytest.raises(Rejected, match="min_score is 2"):
+            ana.search_sessions(query, min_score=2)
+    body = {"query": query, "mode": "keyword", "min_score": floor}
+    answered = httpx2.post(f"{url}/v1/sessions/search", json=body, headers={"X-Reverie-Agent": "ana"})
+    assert [one["session"] for one in answered.json()["results"]] == ["boats"]
+    monkeypatch.setenv("REVERIE_URL", url)
+    reverie = CommandLine(monkeypatch, capsys, "--agent", "ana")
+    shown = reverie("sessions", "search", query, "--mode", "keyword", "--min-score", str(floor)).out
+    assert "boats" in shown
+    assert f"{best.relevance:.2f}" in shown
+    assert "violins" not in shown
+    assert reverie("sessions", "search", query, "--min-score", "1").out == "Nothing found.\n"
 
 
 def test_sessions_of_another_agent_are_never_found(url: str) -> None:

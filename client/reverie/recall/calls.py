@@ -91,12 +91,17 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
 
 
 class SearchSessions(Queried[FoundSessions], kw_only=True, frozen=True):
-    """Return the sessions that match the query, best first. Raises `Rejected` and `Unavailable`."""
+    """Return the sessions that match the query, best first.
+
+    With `min_score`, sessions whose best match has a relevance below it are left out: nothing is returned if nothing
+    fits. Raises `Rejected` and `Unavailable`.
+    """
 
     route: ClassVar = "POST /v1/sessions/search"
     tags: Tags = ()
     mode: SearchMode = "hybrid"
     limit: Results = 5
+    min_score: MinScore | None = None
 
 
 class ListRecallEvents(Paged[RecallEventList], kw_only=True, frozen=True):

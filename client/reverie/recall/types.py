@@ -142,13 +142,14 @@ class Restored(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class FoundSession(msgspec.Struct, frozen=True, kw_only=True):
-    """A session that matches a query, with an excerpt of its best match."""
+    """A session that matches a query, with an excerpt of its best match and the relevance of that."""
 
     session: str
     ref_code: str
     updated_at: datetime
     messages: int
     excerpt: str
+    relevance: float = 0.0
 
 
 class FoundSessions(ListResult[FoundSession], frozen=True, kw_only=True, omit_defaults=True):
