@@ -186,6 +186,7 @@ def _result(candidates: Candidates, found: _Found) -> RecallResult:
         created_at=from_micros(text.created_at),
         relevance=shown_relevance(found.hit.relevance),
         session=text.session,
+        ref_code=text.ref_code,
         role=text.role,
         name=text.name,
         tags=list(text.tags),

@@ -13,9 +13,11 @@ import typer
 from cli.application import Invocation, application, invocation
 from cli.output import AsJson, print_json, progress_bar, say
 from reverie import contract
+from reverie.calls import validated
 from reverie.client import Reverie
-from reverie.errors import Rejected, Rejection
-from reverie.pipeline.conversation_files import SESSION_FIELDS, ingest_calls, read_items
+from reverie.errors import NotFound, Rejected, Rejection
+from reverie.pipeline.conversation_files import SESSION_FIELDS, exported_sessions, ingest_calls, read_items
+from reverie.sessions.calls import GetSession, StartSession
 
 _BATCH = 500
 
@@ -39,13 +41,16 @@ def ingest(
     """Hand over messages: a JSON list, one message per line, or conversations with `session` and `messages`.
 
     A message or a conversation may name `session`, `user`, `provider`, `chat_id` and `channel`; the options are for
-    those that do not.
+    those that do not. An exported session is a conversation, too; its metadata is kept unless the session exists.
     """
     if wait not in contract.WAITS:
         raise Rejected(f"--wait is {wait!r}; it must be one of {', '.join(contract.WAITS)}", field="wait")
     command = invocation(context)
     defaults = {"session": session, "user": user, "provider": provider, "chat_id": chat_id, "channel": channel}
-    calls = ingest_calls(_read(file), defaults=defaults, batch_size=_BATCH)
+    items = _read(file)
+    calls = ingest_calls(items, defaults=defaults, batch_size=_BATCH)
+    for start in exported_sessions(items):
+        _start_unless_known(command, start)
     total = sum(len(call.messages) for call in calls)
     accepted, degraded = 0, ""
     rejected: list[dict[str, Any]] = []
@@ -79,6 +84,13 @@ def ingest(
         if len(rejected) > 20:
             say(f"  and {len(rejected) - 20} more")
     raise typer.Exit(1 if rejected else 0)
+
+
+def _start_unless_known(command: Invocation, start: StartSession) -> None:
+    try:
+        command.send(GetSession(start.session))
+    except NotFound:
+        command.send(validated(start))
 
 
 def client(command: Invocation) -> Reverie:

@@ -34,7 +34,8 @@ def _print_recall(response: RecallResponse) -> None:
         say(f"{place}. {when(memory.created_at)}  {who}: {shortened(text, 200)}")
         for turn in memory.after:
             say(f"     {turn.name or turn.role}: {shortened(turn.text, 120)}")
-        place_of = f" in session {memory.session}" if memory.session else ""
+        code = f" ({memory.ref_code})" if memory.ref_code else ""
+        place_of = f" in session {memory.session}{code}" if memory.session else ""
         tags = f", tags {' '.join(memory.tags)}" if memory.tags else ""
         folded = f", {counted(memory.duplicates, 'duplicate')} left out" if memory.duplicates else ""
         say(f"     {memory.kind} {memory.id}{place_of}, relevance {memory.relevance:.2f}{tags}{folded}")

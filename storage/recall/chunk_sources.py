@@ -27,6 +27,7 @@ _SOURCES: Final = f"""
         coalesce(m.tags, f.tags, k.tags) AS tags, coalesce(m.sequence, c.sequence_start) AS sequence,
         coalesce(m.created_at, f.created_at, k.created_at) AS created_at, k.tier AS tier,
         k.source_message AS source_message, k.expires_at AS expires_at,
+        coalesce(s.ref_code, o.ref_code) AS ref_code,
         CASE WHEN c.memory_row IS NULL THEN s.user_id ELSE k.owner_user_id END AS owner
     {_FROM}
     LEFT JOIN files AS f ON f.row_id = c.file_row

@@ -27,7 +27,8 @@ class ChunkSource:
     """The message, file or memory that a chunk came from, as recall shows it.
 
     For a memory `tier` is its tier, and `source_message` the id of the message it was made from. A source with
-    `expires_at` must not be shown from then on. `owner` is the end user of its session, or that a memory belongs to.
+    `expires_at` must not be shown from then on. `ref_code` is the reference code of its session.
+    `owner` is the end user of its session, or that a memory belongs to.
     """
 
     chunk_id: int
@@ -45,6 +46,7 @@ class ChunkSource:
     source_message: str | None = None
     expires_at: int | None = None
     owner: str | None = None
+    ref_code: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -85,13 +85,24 @@ def test_what_another_agent_says_changes_no_byte_of_an_answer(url: str, runtime:
     assert {body for body, status in statuses.items() if status != 200} == {
         json.dumps({"session": "hers"}),
         json.dumps({"session": "hers", "scope": "channel"}),
+        *(json.dumps(body) for _, body in ASKED if body.get("channel") == "theirs"),
     }
 
 
-def test_an_unknown_channel_and_an_unused_tag_find_nothing_without_an_error(url: str) -> None:
-    for narrow in ({"channel": "theirs"}, {"tags": ["secret"]}, {"tags": ["bird", "secret"]}):
+def test_an_unused_tag_finds_nothing_without_an_error(url: str) -> None:
+    for narrow in ({"tags": ["secret"]}, {"tags": ["bird", "secret"]}):
         status, text = _asked(url, RECALL, narrow)
         assert (status, json.loads(text)["results"]) == (200, [])
+
+
+def test_a_channel_that_only_another_agent_has_is_unknown(url: str) -> None:
+    """Given a channel of bob's, before and after he names it, then ana is told in the same words that she has none."""
+    with Reverie("bob", url=url) as bob:
+        before = _asked(url, RECALL, {"channel": "theirs"})
+        bob.create_channel("theirs")
+    status, text = _asked(url, RECALL, {"channel": "theirs"})
+    assert (status, text) == before
+    assert (status, "agent ana has no channel 'theirs'" in text) == (404, True)
 
 
 def test_an_answer_without_explain_has_no_score(url: str) -> None:

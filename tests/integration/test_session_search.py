@@ -50,6 +50,14 @@ def test_the_limit_counts_sessions(url: str) -> None:
             ana.search_sessions("harbour", limit=0)
 
 
+def test_recall_names_sessions_by_the_same_code_as_a_search(url: str) -> None:
+    """Given a message that was found, then its session is the one with the code of the result."""
+    with Reverie("ana", url=url) as ana:
+        (best,) = ana.recall("violin strings", limit=1)
+        assert best.ref_code == ana.search_sessions("violin strings", limit=1)[0].ref_code
+        assert ana.session_by_ref(best.ref_code or "").id == best.session == "violins"
+
+
 def test_sessions_below_a_floor_are_left_out(
     url: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

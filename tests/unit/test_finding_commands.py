@@ -100,6 +100,13 @@ def test_a_recall_names_what_one_can_act_on(capsys: pytest.CaptureFixture[str]) 
     assert "message m1 in session trip" in capsys.readouterr().out
 
 
+def test_a_recall_shows_the_reference_code_of_the_session(capsys: pytest.CaptureFixture[str]) -> None:
+    """Given a message that was found, then the code by which people name its session is shown beside it."""
+    message = RecallResult(id="m1", kind="message", text="x", created_at=NOW, session="trip", ref_code="qSAR5KTwKr7")
+    _print_recall(RecallResponse(results=[message], mode="keyword"))
+    assert "message m1 in session trip (qSAR5KTwKr7), relevance" in capsys.readouterr().out
+
+
 def test_a_name_is_shown_once_and_what_was_folded_in_is_counted(capsys: pytest.CaptureFixture[str]) -> None:
     """Given an excerpt that begins with the speaker, and a duplicate, then the name is not repeated."""
     message = RecallResult(

@@ -16,16 +16,15 @@ import msgspec
 from reverie.decoding import near_names
 from reverie.errors import Rejected
 from reverie.pipeline.calls import IngestMessages
-from reverie.pipeline.items import MessageInput, build_session
-from reverie.sessions.types import Message, Session, SessionExport
+from reverie.pipeline.items import STORED_FIELDS, MessageInput, build_session
+from reverie.sessions.calls import StartSession
+from reverie.sessions.types import Session, SessionExport
 
 # A conversation's fields in a file: those of the call that say whose it is, not those that say how it is sent.
 SESSION_FIELDS: Final = tuple(
     name for name in IngestMessages.__struct_fields__ if name not in ("messages", "wait", "timeout_seconds")
 )
 _MESSAGE_FIELDS: Final = MessageInput.__struct_fields__
-# What an export says of a message or a session that is not given with a new one.
-_STORED_FIELDS: Final = frozenset(Message.__struct_fields__) - frozenset(_MESSAGE_FIELDS)
 _EXPORT_FIELDS: Final = SessionExport.__struct_fields__
 
 
@@ -60,6 +59,26 @@ def ingest_calls(items: Iterable[Any], *, defaults: Mapping[str, Any], batch_siz
             current = session_fields
         calls[-1].messages.append(message)
     return calls
+
+
+def exported_sessions(items: Iterable[Any]) -> list[StartSession]:
+    """Return the calls that create the exported sessions of a file that messages alone would not make what they were.
+
+    These are sessions with metadata, and those without messages. To be called after `ingest_calls`, which checks the
+    file.
+    """
+    starts = []
+    for item in items:
+        session = item.get("session") if isinstance(item, dict) and isinstance(item.get("messages"), list) else None
+        if not isinstance(session, dict) or session.get("id") is None:
+            continue
+        metadata = session.get("metadata") or {}
+        if not item["messages"]:
+            own = {name: session[name] for name in ("user", "provider", "chat_id", "channel") if name in session}
+            starts.append(StartSession(session["id"], metadata=metadata, **own))
+        elif metadata:  # its messages fill in the rest
+            starts.append(StartSession(session["id"], metadata=metadata))
+    return starts
 
 
 def _messages(items: Iterable[Any], defaults: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], Any]]:
@@ -106,7 +125,7 @@ def _exported_session(location: str, session: dict[str, Any]) -> dict[str, Any]:
 def _exported_message(message: Any) -> Any:
     if not isinstance(message, dict):
         return message
-    return {name: value for name, value in message.items() if name not in _STORED_FIELDS}
+    return {name: value for name, value in message.items() if name not in STORED_FIELDS}
 
 
 def _session_fields(location: str, own: Mapping[str, Any], defaults: Mapping[str, Any]) -> dict[str, Any]:

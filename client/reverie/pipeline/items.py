@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,6 +18,7 @@ from reverie.clock import new_id, now_micros, to_micros
 from reverie.contract import FilePayload, MessagePayload, Role
 from reverie.decoding import convert, type_name
 from reverie.errors import Rejected, Rejection
+from reverie.sessions.types import Message
 
 
 class MessageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -36,6 +37,10 @@ class MessageInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     metadata: dict[str, Any] = {}
     tags: list[str] = []
     sequence: int | None = None
+
+
+# What a message says when it is read or exported, and a new one does not.
+STORED_FIELDS: Final = frozenset(Message.__struct_fields__) - frozenset(MessageInput.__struct_fields__)
 
 
 class SessionInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -97,8 +102,8 @@ def build_messages(
 
 def build_message(raw: object, *, agent: str, session_input: SessionInput, trace: str) -> MessagePayload:
     """Turn one message of a caller into a checked payload, with a new id and time if it has none. Raises `Rejected`."""
-    given = raw if isinstance(raw, MessageInput) else _message_input(raw)
     assert session_input.session is not None, "build_session fills in the session"
+    given = raw if isinstance(raw, MessageInput) else _message_input(raw, session_input.session)
     payload = MessagePayload(
         id=given.id if given.id is not None else new_id(),
         agent=agent,
@@ -165,7 +170,17 @@ def _micros(moment: datetime | None) -> int:
     return to_micros(moment)
 
 
-def _message_input(raw: object) -> MessageInput:
+def _message_input(raw: object, session: str) -> MessageInput:
+    """Convert a message, which may be one that was read or exported, of the same session."""
+    if isinstance(raw, Message):
+        raw = msgspec.structs.asdict(raw)
     if not isinstance(raw, Mapping):
         raise Rejected(f"a message must be an object with role and content, not {type_name(raw)}", field="message")
-    return convert(raw, MessageInput, name="message")
+    own_session = raw.get("session")
+    if own_session is not None and own_session != session:
+        raise Rejected(
+            f"the message is of session {str(own_session)[:80]!r}, the call is for {session!r}:"
+            " leave out the message's session to copy it",
+            field="session",
+        )
+    return convert({name: raw[name] for name in raw if name not in STORED_FIELDS}, MessageInput, name="message")

@@ -47,7 +47,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     `relevance` is the estimated probability that it fits the query: of results with 0.5, about half do. `explanation`
     is present with `explain` only. `duplicates` counts what says the same, ranks lower, was looked at and left out.
     `before` and `after` are its neighbours in the session, oldest first, when `neighbours` were requested. A memory has
-    a `tier`, and a `source_message` if it was extracted from one.
+    a `tier`, and a `source_message` if it was extracted from one. `ref_code` is the reference code of the session.
     """
 
     id: str
@@ -56,6 +56,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     created_at: datetime
     relevance: float = 0.0
     session: str | None = None
+    ref_code: str | None = None
     role: str | None = None
     name: str | None = None
     tags: list[str] = []
