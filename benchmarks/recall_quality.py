@@ -1,4 +1,4 @@
-"""Measure whether recall finds what was said: LoCoMo by turn and LongMemEval by session.
+"""Measure whether recall finds what was said: LoCoMo by turn, LongMemEval and RealMem by session.
 
 Every turn is ingested through the queue as by an agent, and every question goes through `client.recall` or
 `client.search_sessions`; there is no shortcut. Options name the data files, which are only read.
@@ -24,6 +24,7 @@ from benchmarks.harness.longmemeval import NDCG_DEPTH, SessionQuestion, load_lon
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.published import PUBLISHED
+from benchmarks.harness.realmem import PersonQuestion, load_realmem
 from benchmarks.harness.result import Goal, Result, console, settings_of, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
@@ -38,6 +39,8 @@ GOALS: Final = {
 }
 _QUICK_QUESTIONS: Final = 2
 _QUICK_CONVERSATIONS: Final = 1
+# Results of which those of earlier sessions are looked at.
+_BEFORE_SESSIONS: Final = 100
 _ALL: Final = "all"
 
 Scores = Mapping[str, float]
@@ -65,7 +68,7 @@ def main() -> None:
     )
     strategies = _strategies(options)
     tell = Progress()
-    for name, measure in (("locomo", _locomo), ("longmemeval", _longmemeval)):
+    for name, measure in (("locomo", _locomo), ("longmemeval", _longmemeval), ("realmem", _realmem)):
         path: Path | None = getattr(options, name)
         why = _why_not(name, path)
         if why:
@@ -81,6 +84,8 @@ def _options() -> argparse.Namespace:
     options = parser("recall_quality", __doc__, data=False)
     options.add_argument("--locomo", type=Path, help="LoCoMo conversations as JSON")
     options.add_argument("--longmemeval", type=Path, help="LongMemEval-S as JSON lines, compressed or not")
+    options.add_argument("--realmem", type=Path, help="RealMem as JSON lines, compressed or not")
+    options.add_argument("--people", type=int, help="use only the first N people of RealMem (1 with --quick)")
     options.add_argument(
         "--conversations", type=int, help="use only the first N conversations of LoCoMo (1 with --quick)"
     )
@@ -172,6 +177,30 @@ def _ask_sessions(
     return grouped
 
 
+def _realmem(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
+    limit = _limit(options.people, options.quick, _QUICK_CONVERSATIONS)
+    people = load_realmem(options.realmem, dates=not options.without_dates, limit=limit)
+    asked = [(person.haystack.agent, question) for person in people for question in person.questions]
+    with _ready(result) as stack:
+        haystacks = [person.haystack for person in people]
+        _note_ingest(result, "realmem", haystacks, take_up(stack, "realmem", haystacks, tell))
+        for strategy in strategies:
+
+            def call(client: Reverie, question: PersonQuestion, strategy: Strategy = strategy) -> RecallResponse:
+                return client.recall(question.text, limit=_BEFORE_SESSIONS, **strategy.options)
+
+            answers = ask(stack, "realmem", asked, call, tell)
+            _note_degraded(result, "realmem", strategy, (answer.degraded for answer in answers))
+            grouped: Grouped = {_ALL: []}
+            for (_, question), answer in zip(asked, answers, strict=True):
+                sessions = [found.session for found in answer if found.session in question.earlier]
+                scores = session_measures([session for session in sessions if session], question.gold)
+                for group in (_ALL, question.kind):
+                    grouped.setdefault(group, []).append(scores)
+            _add(result, "realmem", strategy, grouped)
+            result.add(f"realmem_questions{strategy.suffix}", len(asked))
+
+
 @contextmanager
 def _ready(result: Result) -> Iterator[Stack]:
     """Yield a stack whose server answers; record its embedder."""
@@ -221,7 +250,7 @@ def _averages(scores: Sequence[Scores]) -> dict[str, float]:
 
 
 def _conclude(result: Result) -> None:
-    parts = any(result.settings.get(option) for option in ("conversations", "questions")) or result.quick
+    parts = any(result.settings.get(option) for option in ("conversations", "questions", "people")) or result.quick
     changed = [name for name in ("without_names", "without_dates", "one_session") if result.settings.get(name)]
     if parts:
         result.notes.append("only some of the questions were asked")

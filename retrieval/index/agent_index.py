@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from retrieval.index.codes import Rows, VectorCodes
 from retrieval.index.postings import Postings
+from retrieval.index.windows import surrounded_share
 from storage.recall.forward import Changes, ForwardIndex, ForwardRow
 from storage.recall.index import Generation
 
@@ -25,6 +26,8 @@ K1: Final = 1.2
 B: Final = 0.75
 # An index is rebuilt when more than this share of its rows is deleted.
 _MAX_DELETED_SHARE: Final = 0.1
+# Rows from which a large index estimates how much text is around its chunks.
+_SAMPLED: Final = 50_000
 _ROLE_NUMBERS: Final = {"user": 0, "assistant": 1, "system": 2, "tool": 3, "file": 4, "memory": 5}
 _COLUMNS: Final[dict[str, type[np.generic]]] = {
     "chunk_ids": np.int64,
@@ -47,7 +50,8 @@ class IndexSnapshot:
     indexes into `names` (-1 for none), `lengths` count words, `embedded` marks the rows that have a vector of the model
     that is searched. Statistics cover only the live rows that are not memories, the `documents`, so that jobs that add
     memories do not change the ranking of conversations; if there are only memories, they cover those. `norms` is what
-    BM25 adds to a count for the length of each row; `oldest` and `newest` are times in microseconds (0 if empty).
+    BM25 adds to a count for the length of each row; `surrounded_share` is how much of the text around a chunk is not
+    its own, on average; `oldest` and `newest` are times in microseconds (0 if empty).
     """
 
     rows: int
@@ -66,6 +70,7 @@ class IndexSnapshot:
     has_memories: bool
     documents: int
     mean_length: float
+    surrounded_share: float
     norms: NDArray[np.float32]
     oldest: int
     newest: int
@@ -263,6 +268,7 @@ class AgentIndex:
         not_memories = self._order[columns["roles"][self._order] != _ROLE_NUMBERS["memory"]]
         documents = not_memories if len(not_memories) else self._order
         lengths, times = columns["lengths"][documents], columns["created_at"][documents]
+        sample = documents[:_SAMPLED]
         mean_length = max(float(lengths.mean()), 1.0) if len(lengths) else 1.0
         return IndexSnapshot(
             rows=self._rows,
@@ -272,6 +278,7 @@ class AgentIndex:
             has_memories=len(not_memories) < len(self._order),
             documents=len(documents),
             mean_length=mean_length,
+            surrounded_share=surrounded_share(columns["threads"][sample], columns["lengths"][sample]),
             norms=(K1 * (1 - B + B * columns["lengths"] / mean_length)).astype(np.float32),
             oldest=int(times.min()) if len(times) else 0,
             newest=int(times.max()) if len(times) else 0,

@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final
 
 import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.codes import Floats, Rows
-
-# Rows scored on each side of a hit in an index too large to be scored whole: the widest window of any retriever.
-REACH: Final = 8
+from retrieval.index.windows import REACH, window_bounds
 
 
 class Neighbourhood:
@@ -31,8 +28,8 @@ class Neighbourhood:
             breaks |= np.diff(places) != 1
         starts = np.flatnonzero(np.concatenate([[True], breaks])) if count else np.empty(0, np.int64)
         self._run = np.repeat(np.arange(len(starts)), np.diff(np.append(starts, count)))
-        self._first = starts[self._run]
-        self._end = np.append(starts[1:], count)[self._run]
+        low, high = window_bounds(self._run, snapshot.lengths[self.rows])
+        self._low, self._high = low, high
 
     @classmethod
     def around(cls, snapshot: IndexSnapshot, seeds: Rows) -> Neighbourhood:
@@ -43,12 +40,10 @@ class Neighbourhood:
         selected[near[(near >= 0) & (near < len(snapshot.order))]] = True
         return cls(snapshot, np.flatnonzero(selected))
 
-    def window_sums(self, values: NDArray[np.generic], reach: int) -> NDArray[np.float64]:
-        """Return for each row the sum over the rows at most `reach` places away in its run, itself included."""
-        places = np.arange(len(self.rows))
-        low, high = np.maximum(places - reach, self._first), np.minimum(places + reach + 1, self._end)
+    def window_sums(self, values: NDArray[np.generic]) -> NDArray[np.float64]:
+        """Return for each row the sum over the rows of its window, itself included."""
         total = np.concatenate([[0.0], np.cumsum(values, dtype=np.float64)])
-        sums: NDArray[np.float64] = total[high] - total[low]
+        sums: NDArray[np.float64] = total[self._high] - total[self._low]
         return sums
 
     def smoothed(self, values: Floats, counts: NDArray[np.bool_], weights: Mapping[int, float]) -> Floats:

@@ -15,7 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from retrieval.index.agent_index import K1, B, IndexSnapshot
-from retrieval.index.neighbourhood import REACH, Neighbourhood
+from retrieval.index.neighbourhood import Neighbourhood
+from retrieval.index.windows import REACH, REACH_WORDS
 
 # IDF of a word in more than half of the chunks. Not 0, as in FTS5, so that it is still found in a small store in which
 # all chunks share it.
@@ -49,16 +50,17 @@ def own_scores(snapshot: IndexSnapshot, words: Sequence[int], *, statistics: Ind
 def surrounding_scores(
     snapshot: IndexSnapshot, near: Neighbourhood, words: Sequence[int], *, statistics: IndexSnapshot | None = None
 ) -> Scores:
-    """Return the BM25 score of each row's window (`REACH` chunks to both sides) taken as one document.
+    """Return the BM25 score of each row's window taken as one document.
 
     A memory has no neighbours. Its window counts as at least of mean length, so that a short text gains nothing by
     being alone.
     """
     statistics = statistics or snapshot
     chunks = statistics.documents
-    lengths = near.window_sums(snapshot.lengths[near.rows], REACH)
-    # The mean of a full window, so that a score does not depend on how many rows are scored.
-    mean_length = statistics.mean_length * (2 * REACH + 1)
+    lengths = near.window_sums(snapshot.lengths[near.rows])
+    # Of a full window of chunks of mean length, so that a score does not depend on how many rows are scored.
+    window = 1 + 2 * min(REACH, REACH_WORDS / statistics.mean_length)
+    mean_length = statistics.mean_length * window
     if snapshot.has_memories:
         lengths = np.where(snapshot.rows_of_role("memory")[near.rows], np.maximum(lengths, mean_length), lengths)
     norm = K1 * (1 - B + B * lengths / mean_length)
@@ -70,11 +72,11 @@ def surrounding_scores(
             continue
         # The expected number of windows with the word if it were scattered at random: counting them would cost more.
         share = _documents_with(word, rows, snapshot, statistics) / chunks
-        weight = idf(chunks * (1 - (1 - share) ** (2 * REACH + 1)), chunks)
+        weight = idf(chunks * (1 - (1 - share) ** window), chunks)
         if weight <= _MIN_IDF and chunks > _MANY_ROWS:
             continue
         present[rows] = counts
-        frequency = near.window_sums(present[near.rows], REACH)
+        frequency = near.window_sums(present[near.rows])
         present[rows] = 0
         scores += weight * frequency * (K1 + 1) / (frequency + norm)
     return scores.astype(np.float32)

@@ -4,7 +4,7 @@ Six retrievers, each as a share of its best score, weighted and summed. docs/rec
 The cost depends only on how much the agent has stored.
 
     keyword         BM25 of the chunk, with the question that it answers
-    keyword_around  BM25 of the chunk and the 8 chunks on each side, as one document
+    keyword_around  BM25 of the chunk and up to 8 chunks or 300 words on each side, as one document
     vector          cosine to the query without the names in it
     vector_around   mean cosine of the chunk (1), its neighbours (1/2) and theirs (1/4)
     speaker         1 if the query names the chunk's speaker, or a person that a memory mentions
@@ -102,7 +102,8 @@ def score(
     rows = near.rows[eligible]
     memories = snapshot.rows_of_role("memory")[rows] if snapshot.has_memories else None
     matching = {name: values[eligible] for name, values in scores.items()}
-    return Scored(snapshot.chunk_ids[rows], snapshot.created_at[rows], matching, memories, rows)
+    factors: dict[RetrieverName, float] = {"keyword_around": statistics.surrounded_share}
+    return Scored(snapshot.chunk_ids[rows], snapshot.created_at[rows], matching, memories, rows, factors)
 
 
 def _scored_rows(

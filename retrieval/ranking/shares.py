@@ -6,7 +6,7 @@ Each retriever's scores are divided by its best score, weighted and summed.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,7 +21,8 @@ class Scored:
     """The candidate rows of one index, unordered, with the raw scores of each retriever: one value per row.
 
     A retriever that does not apply to the query is absent. `memories` marks the rows that are memories; None if the
-    index has none.
+    index has none. `factors` are what the shares of some retrievers are multiplied by: words around a chunk count as
+    far as there are any, as they would otherwise only be the chunk's own words once more.
     """
 
     chunk_ids: NDArray[np.int64]
@@ -29,6 +30,7 @@ class Scored:
     retriever_scores: Mapping[RetrieverName, Floats]
     memories: NDArray[np.bool_] | None
     rows: Rows
+    factors: Mapping[RetrieverName, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +98,7 @@ def merge(workspace: Scored, account: Scored) -> Scored:
         {name: scores(name) for name in names},
         np.concatenate([_memory_flags(workspace), _memory_flags(account)]),
         np.concatenate([workspace.rows, account.rows]),
+        workspace.factors,
     )
 
 
@@ -106,11 +109,12 @@ def weighted_ranking(scored: Scored, weights: Mapping[RetrieverName, float]) -> 
     score better than the best of them, the scores of messages and files are scaled by one factor, chosen so that the
     best of them keeps the score that it has among all rows.
     """
-    normalised = _shares(scored.retriever_scores)
+    normalised = _shares(scored.retriever_scores, scored.factors)
     scores = _weighted_sum(normalised, weights, len(scored.rows))
     documents = None if scored.memories is None else np.flatnonzero(~scored.memories)
     if documents is not None and 0 < len(documents) < len(scored.rows):
-        own_shares = _shares({name: values[documents] for name, values in scored.retriever_scores.items()})
+        of_documents = {name: values[documents] for name, values in scored.retriever_scores.items()}
+        own_shares = _shares(of_documents, scored.factors)
         own_scores = _weighted_sum(own_shares, weights, len(documents))
         best = int(np.argmax(own_scores))
         factor = scores[documents[best]] / own_scores[best] if own_scores[best] > 0 else np.float32(1.0)
@@ -146,12 +150,17 @@ def _memory_flags(scored: Scored) -> NDArray[np.bool_]:
     return np.zeros(len(scored.rows), np.bool_) if scored.memories is None else scored.memories
 
 
-def _shares(retriever_scores: Mapping[RetrieverName, Floats]) -> dict[RetrieverName, Floats]:
-    """Return the shares of each retriever; speaker and date are on [0, 1] already."""
-    return {
+def _shares(
+    retriever_scores: Mapping[RetrieverName, Floats], factors: Mapping[RetrieverName, float]
+) -> dict[RetrieverName, Floats]:
+    """Return the shares of each retriever, times its factor; speaker and date are on [0, 1] already."""
+    shares = {
         name: scores.copy() if name in ("speaker", "date") else shares_of_best(scores)
         for name, scores in retriever_scores.items()
     }
+    for name in shares.keys() & factors.keys():
+        shares[name] *= np.float32(factors[name])
+    return shares
 
 
 def _weighted_sum(

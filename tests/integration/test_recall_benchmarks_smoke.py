@@ -23,6 +23,7 @@ from benchmarks.harness.longmemeval import load_longmemeval, session_measures
 from benchmarks.harness.made_up_talk import MadeUpTalk
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.published import PUBLISHED
+from benchmarks.harness.realmem import load_realmem
 from benchmarks.recall_quality import GOALS
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.embedding import EmbedHooks, embed_chunks
@@ -120,9 +121,32 @@ def longmemeval(tmp_path: Path) -> Path:
     return path
 
 
-def test_recall_quality_asks_what_counts_through_the_product(locomo: Path, longmemeval: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def realmem(tmp_path: Path) -> Path:
+    """One person with three sessions, and two questions; only one has its answer in an earlier session."""
+    sessions = [
+        {
+            "id": name,
+            "time": "2025-12-15",
+            "turns": [{"role": "user", "text": said}, {"role": "assistant", "text": " "}],
+        }
+        for name, said in (("first", "My violin has a new string."), ("second", "It rained."), ("third", "A violin?"))
+    ]
+    queries = [
+        {"session": "third", "turn": 0, "text": "What has my violin got?", "gold_sessions": ["first"]},
+        {"session": "first", "turn": 0, "text": "What will it be?", "gold_sessions": ["third"]},
+    ]
+    path = tmp_path / "realmem.jsonl"
+    path.write_text(json.dumps({"person": "p1", "sessions": sessions, "queries": queries}))
+    return path
+
+
+def test_recall_quality_asks_what_counts_through_the_product(
+    locomo: Path, longmemeval: Path, realmem: Path, tmp_path: Path
+) -> None:
     """Given a tiny file of each set, when recall is measured, then each question that counts was asked."""
-    files = ["--locomo", str(locomo), "--longmemeval", str(longmemeval), "--mode", "keyword", "--fusion", "rrf"]
+    files = ["--locomo", str(locomo), "--longmemeval", str(longmemeval), "--realmem", str(realmem)]
+    files += ["--mode", "keyword", "--fusion", "rrf"]
     output, result = run_benchmark("recall_quality", tmp_path / "result.json", *files)
 
     figures = result["figures"]
@@ -131,6 +155,10 @@ def test_recall_quality_asks_what_counts_through_the_product(locomo: Path, longm
     # Few enough that ten or twenty results are all there is, and words find what only they can find here.
     assert figures["locomo_any_at_20"] == 100
     assert figures["longmemeval_all_at_5 (keyword)"] == 100
+    # What was said later holds the words, too, and is not counted.
+    assert (figures["realmem_questions"], figures["realmem_messages"]) == (1, 3)
+    assert figures["realmem_ndcg_at_10"] == 100
+    assert figures["realmem_any_at_5 (rrf)"] == 100
     assert set(figures["locomo_groups"]) == {"all", "conv-1", "category 1", "category 4"}
     assert "locomo_any_at_10 (rrf)" in figures
     assert "compared with published figures" in output
@@ -197,6 +225,8 @@ def test_a_file_of_another_form_is_refused(tmp_path: Path) -> None:
         load_locomo(path, Form())
     with pytest.raises(ValueError, match=r"other\.json has not the form of LongMemEval"):
         load_longmemeval(path)
+    with pytest.raises(ValueError, match=r"other\.json has not the form of RealMem"):
+        load_realmem(path)
 
 
 def test_the_measures_are_those_that_are_defined() -> None:

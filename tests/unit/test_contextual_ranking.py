@@ -217,7 +217,7 @@ def test_weights_shift_between_words_and_meaning(pipe: Pipeline) -> None:
     assert next(iter(pipe.recall(query, fts_weight=1.0))).session == "word"
     (first, *_) = explained(pipe, query, vector_weight=0.0)
     assert first.explanation is not None
-    assert first.explanation.score == pytest.approx(2 * (retriever_score(first, "keyword").normalised + 1))
+    assert first.explanation.score == pytest.approx(2 * retriever_score(first, "keyword").normalised)
 
 
 def test_scores_explain_themselves(pipe: Pipeline) -> None:
@@ -229,7 +229,9 @@ def test_scores_explain_themselves(pipe: Pipeline) -> None:
     for name in ("keyword", "keyword_around", "vector", "vector_around", "speaker"):
         scores = [retriever_score(memory, name) for memory in found]
         assert [one.rank for one in scores] == [1 + sum(other.score > one.score for other in scores) for one in scores]
-        assert max(one.normalised for one in scores) == pytest.approx(1.0)
+        # The words around a chunk count as far as they are not its own.
+        best = pytest.approx(1.0 if name != "keyword_around" else 0.93, abs=0.005)
+        assert max(one.normalised for one in scores) == best
     for memory in found:
         assert memory.explanation is not None
         parts = ((name, getattr(memory.explanation, name)) for name in weights)

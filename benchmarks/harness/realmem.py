@@ -1,0 +1,82 @@
+"""RealMem (ACL 2026, AvatarMemory/RealMemBench): people who plan with an assistant over months, asking as they go."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from itertools import islice
+from pathlib import Path
+from typing import Any, Final
+
+from benchmarks.harness.haystack import DatasetMessage, Haystack
+from benchmarks.harness.options import UnusableData
+
+_GZIP: Final = b"\x1f\x8b"
+
+
+@dataclass(frozen=True, slots=True)
+class PersonQuestion:
+    """What a person says in a session, and the earlier sessions that the answer to it uses.
+
+    `earlier` are all sessions before it: what was said later, or in its own session, is not to be found.
+    """
+
+    text: str
+    kind: str
+    gold: frozenset[str]
+    earlier: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """All sessions of one person, an agent of its own, and the questions."""
+
+    haystack: Haystack
+    questions: list[PersonQuestion]
+
+
+def load_realmem(path: Path, *, dates: bool = True, limit: int | None = None) -> list[Person]:
+    """Return the people of a file of JSON lines, compressed or not, at most `limit`.
+
+    Raises UnusableData: if the file has another format.
+    """
+    try:
+        return [_person(entry, dates) for entry in islice(_entries(path), limit)]
+    except (KeyError, TypeError, AttributeError, ValueError) as error:
+        raise UnusableData(f"{path} has not the form of RealMem: {error!r}") from error
+
+
+def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
+    with path.open("rb") as look:
+        opened = gzip.open if look.read(2) == _GZIP else open
+    with opened(path, "rt", encoding="utf-8") as lines:
+        yield from map(json.loads, filter(str.strip, lines))
+
+
+def _person(entry: Mapping[str, Any], dates: bool) -> Person:
+    order = [str(session["id"]) for session in entry["sessions"]]
+    questions = []
+    for query in entry["queries"]:
+        earlier = frozenset(order[: order.index(str(query["session"]))])
+        gold = frozenset(map(str, query["gold_sessions"])) & earlier
+        if gold:
+            questions.append(PersonQuestion(query["text"], str(query.get("category", "")), gold, earlier))
+    return Person(Haystack(str(entry["person"]), list(_messages(entry, dates))), questions)
+
+
+def _messages(entry: Mapping[str, Any], dates: bool) -> Iterator[DatasetMessage]:
+    for place, session in enumerate(entry["sessions"]):
+        # Only the day is known: the place among the sessions keeps their order within it.
+        began = datetime.strptime(session["time"], "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(minutes=place)
+        for number, turn in enumerate(session["turns"]):
+            if turn["text"].strip():
+                yield DatasetMessage(
+                    id=f"{session['id']}:{number}",
+                    session=str(session["id"]),
+                    role=turn["role"],
+                    content=turn["text"],
+                    created_at=began + timedelta(seconds=number) if dates else None,
+                )
