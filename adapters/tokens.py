@@ -12,7 +12,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, Protocol
 
-from adapters.embedders.base import Provider
+from adapters.embedders.base import MULTILINGUAL_NAMES, Provider
 from adapters.embedders.model2vec import ALIASES
 from adapters.embedders.model_files import find_tokenizer
 
@@ -111,7 +111,8 @@ class ModelTokens:
 
 def build_token_counter(provider: Provider, model: str) -> TokenCounter:
     """Return the counter of an embedding model: its own tokenizer if it is on this machine, else the estimate."""
-    if provider not in ("sentence-transformers", "model2vec"):
+    # The tokenizer of the multilingual model is a second of loading: the estimate is as good as its counts.
+    if provider not in ("sentence-transformers", "model2vec") or model in MULTILINGUAL_NAMES:
         return EstimatedTokens()
     name = ALIASES.get(model, model)
     file = find_tokenizer(name)

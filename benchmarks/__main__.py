@@ -19,8 +19,8 @@ from benchmarks.harness.options import DEFAULT_SEED, RESULTS, ROOT, run
 from benchmarks.harness.result import console, read_result, shown, verdict
 
 BENCHMARKS: Final = (
-    "ingest", "accept", "lag", "recall_quality", "context_quality", "recall_speed", "consolidate", "schedules",
-    "calendar", "writers", "footprint", "startup", "long_texts", "chaos",
+    "ingest", "accept", "lag", "recall_quality", "languages", "context_quality", "recall_speed", "consolidate",
+    "schedules", "calendar", "writers", "footprint", "startup", "long_texts", "chaos",
 )  # fmt: skip
 _WITH_PEERS: Final = ("ingest", "recall_speed")
 _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
@@ -39,6 +39,7 @@ def main() -> None:
     options.add_argument("--data", type=Path, help="LoCoMo conversations as JSON; synthetic turns by default")
     options.add_argument("--locomo", type=Path, help="LoCoMo for recall_quality; --data by default")
     options.add_argument("--longmemeval", type=Path, help="LongMemEval-S for recall_quality")
+    options.add_argument("--madial", type=Path, help="MADial-Bench for languages")
     options.add_argument(
         "--stores", type=Path, help="folder in which recall_speed keeps its large stores for the next run"
     )
@@ -70,6 +71,8 @@ def _paths(name: str, arguments: argparse.Namespace) -> dict[str, Path | None]:
     """Return the options of one benchmark that name a file or folder."""
     if name in ("recall_quality", "context_quality"):
         return {"locomo": arguments.locomo or arguments.data, "longmemeval": arguments.longmemeval}
+    if name == "languages":
+        return {"madial": arguments.madial}
     paths: dict[str, Path | None] = {"data": arguments.data}
     if name in _WITH_PEERS and arguments.peers.exists():
         paths["peers"] = arguments.peers

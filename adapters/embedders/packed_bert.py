@@ -17,11 +17,12 @@ This module imports torch: only a `load` may import it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import groupby
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
 import numpy as np
 import torch
@@ -39,6 +40,23 @@ Activation = Literal["none", "gelu"]
 
 class NotPackable(Exception):
     """The model is not a mean-pooled BERT: use sentence_transformers for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class BertParts:
+    """What a mean-pooled BERT is made of, whatever kind of file it is read from.
+
+    `tokenize` returns the ids of texts, truncated and with the marks of begin and end. `tensor` returns a tensor by
+    BERT's name for it, and `words` the vectors of tokens by their ids.
+    """
+
+    tokenize: Callable[[Sequence[str]], list[list[int]]]
+    dimension: int
+    layers: int
+    heads: int
+    epsilon: float
+    tensor: Callable[[str], Tensor]
+    words: Callable[[Tensor], Tensor]
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,39 +114,43 @@ class _Layer:
 
 
 class PackedBert:
-    """A BERT sentence model, read from its folder. `embed` may run in several threads."""
+    """A BERT sentence model. `embed` may run in several threads."""
 
-    def __init__(self, folder: Path, dtype: torch.dtype) -> None:
-        """Read weights and tokenizer. Raises NotPackable, or OSError for missing files."""
-        config, max_tokens = _read_config(folder)
-        self._tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-        self._tokenizer.no_padding()
-        self._tokenizer.enable_truncation(max_tokens)
-        weights = _Weights(folder / "model.safetensors", dtype, float(config["layer_norm_eps"]))
-        self.dimension = int(config["hidden_size"])
-        self._words = weights.tensor("embeddings.word_embeddings.weight")
+    def __init__(self, parts: BertParts, dtype: torch.dtype, device: str = "cpu") -> None:
+        """Copy the weights to the device. Raises NotPackable if one is missing."""
+        self._tokenize = parts.tokenize
+        self._words = parts.words
+        self._dtype = dtype
+        self._device = device
+        weights = _Weights(parts, dtype, device)
+        self.dimension = parts.dimension
         # All tokens have the first type, so its vector is a constant.
         self._positions = weights.tensor("embeddings.position_embeddings.weight")
         self._type = weights.tensor("embeddings.token_type_embeddings.weight")[0].clone()
         self._norm = weights.norm("embeddings.LayerNorm")
-        heads = int(config["num_attention_heads"])
-        self._layers = [weights.layer(number, heads) for number in range(int(config["num_hidden_layers"]))]
+        self._layers = [weights.layer(number, parts.heads) for number in range(parts.layers)]
+
+    @classmethod
+    def open(cls, folder: Path, dtype: torch.dtype) -> Self:
+        """Read a model from its folder. Raises NotPackable, or OSError for missing files."""
+        return cls(_read_folder(folder, dtype), dtype)
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return unit vectors of texts, shape (n, dimension); texts beyond the model's length are truncated."""
         vectors = np.empty((len(texts), self.dimension), dtype=np.float32)
-        ids = [encoding.ids for encoding in self._tokenizer.encode_batch_fast(list(texts))]
+        ids = self._tokenize(texts)
         with torch.inference_mode():
             for rows in _batches([len(tokens) for tokens in ids]):
-                vectors[rows] = self._embed_tokens([ids[row] for row in rows]).numpy()
+                vectors[rows] = self._embed_tokens([ids[row] for row in rows]).cpu().numpy()
         return vectors
 
     def _embed_tokens(self, ids: Sequence[Sequence[int]]) -> Tensor:
         """Return unit vectors in float32; the texts must be sorted by length."""
         groups = [(len(list(same)), tokens) for tokens, same in groupby(len(text) for text in ids)]
         flat = torch.tensor([token for text in ids for token in text])
-        positions = torch.cat([torch.arange(tokens).repeat(texts) for texts, tokens in groups])
-        hidden = self._norm(F.embedding(flat, self._words) + self._type + F.embedding(positions, self._positions))
+        positions = torch.cat([torch.arange(tokens).repeat(texts) for texts, tokens in groups]).to(self._device)
+        words = self._words(flat).to(self._device, self._dtype)
+        hidden = self._norm(words + self._type + F.embedding(positions, self._positions))
         for layer in self._layers:
             hidden = layer(hidden, groups)
         parts = torch.split(hidden.float(), [texts * tokens for texts, tokens in groups])
@@ -137,20 +159,17 @@ class PackedBert:
 
 
 class _Weights:
-    """A model's weights file, read tensor by tensor so that no second copy of the whole ever exists."""
+    """A model's weights, read tensor by tensor so that no second copy of the whole ever exists."""
 
-    def __init__(self, file: Path, dtype: torch.dtype, epsilon: float) -> None:
-        self._file = safe_open(str(file), framework="pt")
-        self._names = frozenset[str](self._file.keys())  # type: ignore[no-untyped-call]
+    def __init__(self, parts: BertParts, dtype: torch.dtype, device: str) -> None:
+        self._read = parts.tensor
         self._dtype = dtype
-        self._epsilon = epsilon
-        self._prepack = _prepacking_works(dtype)
+        self._device = device
+        self._epsilon = parts.epsilon
+        self._prepack = device == "cpu" and _prepacking_works(dtype)
 
     def tensor(self, name: str) -> Tensor:
-        if name not in self._names:
-            raise NotPackable(f"no {name} among the weights")
-        tensor: Tensor = self._file.get_tensor(name).to(self._dtype)  # type: ignore[no-untyped-call]
-        return tensor
+        return self._read(name).to(self._device, self._dtype)
 
     def norm(self, name: str) -> _Norm:
         return _Norm(self.tensor(f"{name}.weight"), self.tensor(f"{name}.bias"), self._epsilon)
@@ -172,6 +191,31 @@ class _Weights:
             narrow=self.linear(f"{name}.output.dense"),
             output_norm=self.norm(f"{name}.output.LayerNorm"),
         )
+
+
+def _read_folder(folder: Path, dtype: torch.dtype) -> BertParts:
+    config, max_tokens = _read_config(folder)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_padding()
+    tokenizer.enable_truncation(max_tokens)
+    file = safe_open(str(folder / "model.safetensors"), framework="pt")
+    names = frozenset[str](file.keys())  # type: ignore[no-untyped-call]
+
+    def tensor(name: str) -> Tensor:
+        if name not in names:
+            raise NotPackable(f"no {name} among the weights")
+        found: Tensor = file.get_tensor(name)  # type: ignore[no-untyped-call]
+        return found
+
+    return BertParts(
+        tokenize=lambda texts: [encoding.ids for encoding in tokenizer.encode_batch_fast(list(texts))],
+        dimension=int(config["hidden_size"]),
+        layers=int(config["num_hidden_layers"]),
+        heads=int(config["num_attention_heads"]),
+        epsilon=float(config["layer_norm_eps"]),
+        tensor=tensor,
+        words=partial(F.embedding, weight=tensor("embeddings.word_embeddings.weight").to(dtype)),
+    )
 
 
 def _read_config(folder: Path) -> tuple[dict[str, str | int | float], int]:

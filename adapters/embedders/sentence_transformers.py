@@ -6,7 +6,6 @@ Both give the same vectors up to rounding. The bundled model needs no network.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
@@ -14,8 +13,9 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import DEFAULT_MODEL, EmbedderSpec, EmbedderUnavailable, normalised, require_text
-from adapters.embedders.hardware import DType, choose_device, choose_dtype
+from adapters.embedders.base import DEFAULT_MODEL, EmbedderSpec, normalised, require_text
+from adapters.embedders.hardware import DType
+from adapters.embedders.local_transformer import LocalTransformer
 from adapters.embedders.model_files import BUNDLED_NAMES, find_sentence_transformer
 
 BUNDLED_DIMENSION: Final = 384
@@ -26,27 +26,14 @@ GPU_BATCH_TEXTS: Final = 256
 Encode = Callable[[list[str]], NDArray[np.float32]]
 
 
-class SentenceTransformersEmbedder:
-    """A sentence-transformers model from a folder, from the package with the default model, or from the hub.
-
-    `device` and `dtype` are the requested ones until `load` has resolved "auto".
-    """
+class SentenceTransformersEmbedder(LocalTransformer[Encode]):
+    """A sentence-transformers model from a folder, from the package with the default model, or from the hub."""
 
     def __init__(self, spec: EmbedderSpec) -> None:
-        self.model = DEFAULT_MODEL if spec.model in BUNDLED_NAMES else spec.model
-        self.dimension = BUNDLED_DIMENSION if spec.model in BUNDLED_NAMES else 0
-        self.device: str = spec.device
-        self.dtype: str = spec.dtype
-        self._spec = spec
-        self._encode: Encode | None = None
-        self._loading = threading.Lock()
-
-    def load(self) -> None:
-        """Read the model, about 2 s the first time. Call it after a fork, never before.
-
-        Raises EmbedderUnavailable if the files are missing, damaged or unreadable.
-        """
-        self._loaded()
+        bundled = spec.model in BUNDLED_NAMES
+        super().__init__(
+            spec, model=DEFAULT_MODEL if bundled else spec.model, dimension=BUNDLED_DIMENSION if bundled else 0
+        )
 
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Return vectors of texts, shape (n, dimension); texts beyond the model's length are truncated."""
@@ -61,38 +48,11 @@ class SentenceTransformersEmbedder:
         vector: NDArray[np.float32] = self.embed([text])[0]
         return vector
 
-    def _loaded(self) -> Encode:
-        encode = self._encode
-        if encode is None:
-            with self._loading:
-                encode = self._encode or self._open()
-                self._encode = encode
-        return encode
+    def _find(self) -> Path:
+        return find_sentence_transformer(self._spec.model)
 
-    def _open(self) -> Encode:
-        folder = find_sentence_transformer(self._spec.model)
-        try:
-            import torch
-        except (ImportError, OSError) as error:  # OSError: a shared library of torch cannot be loaded
-            raise self._unreadable(folder, error) from error
-        if self._spec.threads > 0:
-            torch.set_num_threads(self._spec.threads)
-        device = choose_device(self._spec.device)
-        dtype = choose_dtype(self._spec.dtype, device, torch.cpu.get_capabilities())
-        try:
-            encode, dimension = _open_model(folder, device, dtype)
-        # No narrower type covers the libraries: tokenizers raises bare Exception for a damaged file, safetensors and
-        # torch raise types of their own, and transformers raises whatever a model's configuration leads to.
-        except Exception as error:
-            raise self._unreadable(folder, error) from error
-        self.device, self.dtype, self.dimension = device, dtype, dimension
-        return encode
-
-    def _unreadable(self, folder: Path, error: Exception) -> EmbedderUnavailable:
-        return EmbedderUnavailable(
-            f"model {self.model!r} could not be read from {folder}: {type(error).__name__}: {error}."
-            " Check the folder and that torch and sentence-transformers are installed"
-        )
+    def _open(self, path: Path, device: str, dtype: DType) -> tuple[Encode, int]:
+        return _open_model(path, device, dtype)
 
 
 def _open_model(folder: Path, device: str, dtype: DType) -> tuple[Encode, int]:
@@ -103,7 +63,7 @@ def _open_model(folder: Path, device: str, dtype: DType) -> tuple[Encode, int]:
     torch_dtype: torch.dtype = getattr(torch, dtype)
     if device == "cpu":
         try:
-            packed = PackedBert(folder, torch_dtype)
+            packed = PackedBert.open(folder, torch_dtype)
         except NotPackable:
             pass  # another kind of model: sentence_transformers supports them all
         else:

@@ -56,6 +56,9 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
         f"Dead      {counted(pipeline.dead_letters, 'dead letter')}"
         + (" (reverie dead-letters list)" if pipeline.dead_letters else "")
     )
+    for store in (pipeline.account, *pipeline.workspaces):
+        if store.advice:
+            say(f"Language  {store.name}: {store.advice}")
     say(f"Memories  {_memories(pipeline)}")
     say(f"Log       {size(pipeline.wal_bytes)} of write-ahead log in {counted(pipeline.workspaces_total, 'workspace')}")
     for line in _time(pipeline.time):

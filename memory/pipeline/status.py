@@ -18,6 +18,7 @@ import msgspec
 
 from adapters.broker.inbox import WorkerInbox
 from adapters.broker.monitor import Monitor, WorkerHeartbeat
+from adapters.embedders.base import DEFAULT_MODEL, ENGLISH_MODELS, MULTILINGUAL_REQUIREMENT
 from adapters.embedders.guarded import GuardedEmbedder
 from adapters.language_models import GuardedLanguageModel
 from memory.scheduling.status import time_status
@@ -45,6 +46,8 @@ from storage.upkeep.usage import Usage
 
 MAX_WORKSPACES_LISTED: Final = 200
 READ_BUDGET_SECONDS: Final = 2.0
+# From this share of the texts on, the model is said not to know them.
+_MUCH_OUTSIDE_LATIN: Final = 0.2
 
 
 @dataclass(slots=True)
@@ -85,7 +88,7 @@ class StatusReader:
         account = self._account(now, errors)
         stores = [*found.lines, account]
         queues, inboxes, workers, lag, broker_error = self._from_broker()
-        listed = sorted(found.lines, key=lambda line: (not line.error, not _has_work(line)))
+        listed = sorted(found.lines, key=lambda line: (not line.error, not _has_work(line), not line.advice))
         return PipelineStatus(
             at=from_micros(now),
             broker="down" if broker_error else "up",
@@ -167,6 +170,8 @@ class StatusReader:
             dead_letters=content.dead_letters,
             memories=content.memories,
             wal_bytes=stamp.log_size,
+            outside_latin=round(content.outside_latin, 2),
+            advice=_language_advice(name, content),
         )
 
     def _jobs(self, errors: dict[str, str]) -> dict[str, JobStatus]:
@@ -213,6 +218,20 @@ class StatusReader:
         ]
         known = LagStatus(samples=lag.samples, p50_seconds=lag.p50_seconds, p99_seconds=lag.p99_seconds)
         return queues, inboxes, workers, known, ""
+
+
+def _language_advice(name: str, content: StoreCounts) -> str:
+    """Return what to do if a store's model does not know the languages of much of what it holds, else ""."""
+    model = content.model.partition("@")[0]
+    if model not in ENGLISH_MODELS or content.outside_latin < _MUCH_OUTSIDE_LATIN:
+        return ""
+    workspace, account = ("", " --account") if name == ACCOUNT_STORE else (f" --workspace {name}", "")
+    provider = "" if model == DEFAULT_MODEL else " --provider sentence-transformers"
+    return (
+        f"about {content.outside_latin:.0%} of the texts are in another script than Latin, and {model} knows only"
+        f" English: install {MULTILINGUAL_REQUIREMENT} and run"
+        f" `reverie{workspace} db reembed{provider} --model multilingual{account}`"
+    )
 
 
 def job_status(run: JobRun) -> JobStatus:

@@ -65,9 +65,9 @@ def test_packed_vectors_are_those_of_the_library(dtype: DType, least_cosine: flo
 
 def test_plain_linear_layers_give_the_same_vectors(monkeypatch: pytest.MonkeyPatch) -> None:
     """What a CPU or a torch without oneDNN's prepacking gets."""
-    prepacked = PackedBert(MODEL_FOLDER, torch.float32).embed(TEXTS)
+    prepacked = PackedBert.open(MODEL_FOLDER, torch.float32).embed(TEXTS)
     monkeypatch.setattr("adapters.embedders.packed_bert._prepacking_works", lambda dtype: False)
-    plain = PackedBert(MODEL_FOLDER, torch.float32).embed(TEXTS)
+    plain = PackedBert.open(MODEL_FOLDER, torch.float32).embed(TEXTS)
 
     np.testing.assert_allclose(prepacked, plain, atol=1e-5)
 
@@ -99,7 +99,7 @@ def test_a_model_that_is_no_plain_bert_runs_in_the_library(tmp_path: Path) -> No
     pooling = folder / "1_Pooling" / "config.json"
     pooling.write_text(pooling.read_text().replace("true", "false").replace('cls_token": false', 'cls_token": true'))
     with pytest.raises(NotPackable):
-        PackedBert(folder, torch.float32)
+        PackedBert.open(folder, torch.float32)
 
     vectors = loaded(EmbedderSpec(model=str(folder), dtype="float32", device="cpu")).embed(TEXTS)
 

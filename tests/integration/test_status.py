@@ -82,6 +82,23 @@ def test_the_status_follows_messages_through_the_stages(runtime: Runtime) -> Non
     assert status.embedder.state == "up"
 
 
+def test_a_store_in_a_language_that_its_model_does_not_know_has_advice(runtime: Runtime, reverie: CommandLine) -> None:
+    """Given Chinese messages with vectors of an English model, then status and command say what to run."""
+    say(runtime, "下雨了", "我弟弟正在学弹钢琴", "plain English")
+    store_inbox(runtime)
+    drain(runtime)
+    assert read(runtime).workspaces[0].advice == ""  # the vectors of tests are of no language
+    path = runtime.stores.database_path("default")
+    with pysqlite3.connect(path) as raw:
+        raw.execute("UPDATE indexes SET model = 'all-MiniLM-L6-v2' WHERE kind = 'vector'")
+
+    found = read(runtime).workspaces[0]
+
+    assert found.outside_latin == pytest.approx(2 / 3, abs=0.01)
+    assert "run `reverie --workspace default db reembed --model multilingual`" in found.advice
+    assert f"Language  default: {found.advice}" in reverie("status").out.replace("\n", " ")
+
+
 def test_workers_and_jobs_are_listed(runtime: Runtime) -> None:
     """Given a worker's heartbeat and runs of jobs, then both are in the status, a failed run with its error."""
     now = time.time()

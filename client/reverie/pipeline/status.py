@@ -30,7 +30,9 @@ class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
 class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One workspace, or the account. With an `error` it cannot be used, and the numbers are unknown.
 
-    `memories` counts the current memories of all agents, including facts and notes.
+    `memories` counts the current memories of all agents, including facts and notes. `outside_latin` is the share of
+    the stored texts, 0 to 1, that are in another script than Latin, estimated from a sample. `advice` is not empty if
+    the embedding model does not know the languages of many of them, and says what to do.
     """
 
     name: str
@@ -38,6 +40,8 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     dead_letters: int = 0
     memories: int = 0
     wal_bytes: int = 0
+    outside_latin: float = 0.0
+    advice: str = ""
     error: str = ""
 
 
@@ -149,8 +153,8 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `stages`, `dead_letters`, `memories`, `wal_bytes` and `time` are sums over the workspaces, the first three including
     the account. With very many workspaces those written longest ago are not read; `workspaces_unread` counts them.
-    `workspaces` lists at most 200, those with an error or with work first. `errors` is by the name of a workspace, or
-    `account`.
+    `workspaces` lists at most 200, those with an error, with work or with advice first. `errors` is by the name of a
+    workspace, or `account`.
     """
 
     at: datetime

