@@ -3,6 +3,8 @@
 FROM python:3.11-slim AS build
 # An index with CPU builds of torch. Without it, Linux gets several GB of CUDA packages.
 ARG PIP_EXTRA_INDEX_URL=""
+# Optional dependencies, as in pyproject.toml: "monitoring,multilingual" adds the multilingual embedding model.
+ARG EXTRAS="monitoring"
 ENV PIP_DISABLE_PIP_VERSION_CHECK=1
 RUN python -m venv /opt/reverie
 ENV PATH=/opt/reverie/bin:$PATH
@@ -18,7 +20,7 @@ COPY tasks tasks
 COPY cli cli
 COPY worker worker
 # The cache belongs to the builder: it saves the next build the downloads and is not part of the image.
-RUN --mount=type=cache,target=/root/.cache/pip pip install '.[monitoring]'
+RUN --mount=type=cache,target=/root/.cache/pip pip install ".[${EXTRAS}]"
 
 FROM python:3.11-slim
 RUN useradd --uid 10001 --create-home --shell /usr/sbin/nologin reverie \

