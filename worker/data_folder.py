@@ -85,7 +85,7 @@ def _entry(data: Path) -> Path:
 def _read(file: Path) -> RunningStack | None:
     try:
         return msgspec.json.decode(file.read_bytes(), type=RunningStack)
-    except (OSError, msgspec.DecodeError):
+    except (OSError, msgspec.DecodeError, UnicodeDecodeError):
         return None
 
 

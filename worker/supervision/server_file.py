@@ -14,6 +14,8 @@ from pathlib import Path
 
 import msgspec
 
+from reverie.errors import Unavailable
+
 
 class ServerFile(msgspec.Struct, frozen=True):
     """Where a server answers, its version, and the workspace of requests that name none."""
@@ -42,7 +44,10 @@ def announced(data_dir: Path, content: ServerFile) -> Iterator[None]:
 
 
 def running_server(data_dir: Path) -> ServerFile | None:
-    """Return where the server on a data folder answers, or None if none is running."""
+    """Return where the server on a data folder answers, or None if none is running.
+
+    Raises `Unavailable` when one runs and its file is damaged: waiting for it would be in vain.
+    """
     try:
         descriptor = os.open(_path(data_dir), os.O_RDONLY)
     except OSError:
@@ -50,11 +55,23 @@ def running_server(data_dir: Path) -> ServerFile | None:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_SH | fcntl.LOCK_NB)
     except BlockingIOError:
-        with contextlib.suppress(msgspec.DecodeError):
-            return msgspec.json.decode(os.pread(descriptor, 65_536, 0), type=ServerFile)
+        return _decoded(os.pread(descriptor, 65_536, 0), data_dir)
     finally:
         os.close(descriptor)
     return None
+
+
+def _decoded(content: bytes, data_dir: Path) -> ServerFile | None:
+    """Return the content of the file; None while it is empty, which it is for a moment while the server starts."""
+    if not content:
+        return None
+    try:
+        return msgspec.json.decode(content, type=ServerFile)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise Unavailable(
+            f"{_path(data_dir)} is damaged ({error}), so the server on {data_dir} cannot be found:"
+            " restart Reverie, which writes the file anew"
+        ) from error
 
 
 def local_url(host: str, port: int) -> str:
