@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType, UnionType
@@ -25,6 +26,8 @@ from msgspec import NODEFAULT
 from reverie.calls import Call, build, renamed
 from reverie.errors import Rejected
 
+# The path of an item of a list: tags[0].
+_ITEM: Final = re.compile(r"(\w+)\[(\d+)\]")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
@@ -119,7 +122,21 @@ def _call(kind: type[Call[Any]], values: Mapping[str, Any], form: _Form) -> Call
     except Rejected as error:
         options = {encode_names[name]: option for name, option in form.options.items() if name in encode_names}
         names = {name: option.partition("/")[0] for name, option in options.items()}
-        raise renamed(error, names) from None
+        raise renamed(_without_index(error, parsed), names) from None
+
+
+def _without_index(error: Rejected, values: Mapping[str, Any]) -> Rejected:
+    """Return an error about an item of a list with the item named as it is given: in the singular, and counted from 1.
+
+    One that stands alone, or is quoted by the error, has no number.
+    """
+    found = _ITEM.fullmatch(error.field)
+    if found is None:
+        return error
+    name, number, given = _singular(found[1]), int(found[2]), values.get(found[1], ())
+    if len(given) > 1 and f"{error.field} is {given[number]!r}" not in str(error):
+        name = f"{name} {number + 1}"
+    return Rejected(str(error).replace(error.field, name, 1), field=found[1], items=error.items)
 
 
 def _parameter(field: msgspec.structs.FieldInfo, hint: Any, form: _Form, *, required: bool) -> inspect.Parameter:

@@ -57,7 +57,8 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
     except msgspec.ValidationError as error:
         failure = rejected(error, kind, name=name, raw=raw)
         if from_text:  # a repeated parameter has no index
-            failure.field = failure.field.partition("[")[0]
+            parameter = failure.field.partition("[")[0]
+            failure = Rejected(str(failure).replace(failure.field, parameter, 1), field=parameter)
         raise failure from None
 
 
