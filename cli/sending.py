@@ -16,6 +16,7 @@ from reverie.config import resolve_config
 from reverie.errors import Unavailable
 from reverie.http import HttpTransport
 from reverie.memories.calls import SearchMemories
+from reverie.pipeline.calls import GetStatus
 from reverie.recall.calls import GetContext, Recall, RestoreSession, SearchSessions
 from reverie.types import Deleted
 
@@ -53,8 +54,10 @@ class Sender:
         # Only a folder that the user has named is created, and only by a command that writes.
         data = self._target.named_data if writes and self._target.named_data else self._target.existing_data()
         response = self.answer(call)
-        if writes and not isinstance(response, Deleted) and not self._noted:
-            note(f"reverie: no Reverie runs on {data}: its files are changed, and indexed once one runs (`reverie up`)")
+        # The output of the status says it itself, and a deletion leaves nothing to index.
+        if not self._noted and not isinstance(call, GetStatus) and not isinstance(response, Deleted):
+            done = "its files are changed, and indexed once one runs" if writes else "this is read from its files"
+            note(f"reverie: no Reverie runs on {data}: {done} (`reverie up`)")
             self._noted = True
         return response
 

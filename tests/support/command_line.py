@@ -12,6 +12,11 @@ import pytest
 import cli
 
 
+def without_note(err: str) -> str:
+    """Return standard error without the line by which a command says that no Reverie runs on its data folder."""
+    return re.sub(r"reverie: no Reverie runs on .+: (its files are changed|this is read from)[^\n]+\n", "", err)
+
+
 class Ended(NamedTuple):
     """The exit code and output of a command."""
 
@@ -21,8 +26,8 @@ class Ended(NamedTuple):
 
     @property
     def err_without_note(self) -> str:
-        """Return standard error without the line by which a command that writes says that no Reverie runs."""
-        return re.sub(r"reverie: no Reverie runs on .+: its files are changed, [^\n]+\n", "", self.err)
+        """Return standard error without the line by which a command says that no Reverie runs."""
+        return without_note(self.err)
 
     @property
     def json(self) -> Any:
