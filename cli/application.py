@@ -17,6 +17,7 @@ from cli.target import Target
 from reverie import __version__, contract
 from reverie.calls import Call
 from reverie.checks import check_agent, check_workspace
+from reverie.counts import counted
 from reverie.errors import NotFound
 from reverie.fields import MAX_PAGE
 from reverie.sessions.calls import ListAgents
@@ -167,21 +168,23 @@ class Invocation:
 
         It is the right one if it has something itself, or if the call selects or skips items.
         """
-        text = f"Agent {self.agent} has no such {names} in workspace {self.workspace}."
-        if any(getattr(call, name) for name in call.__struct_fields__ if name != "limit"):
-            return text
+        if _selects(call):
+            return f"Agent {self.agent} has no such {names} in workspace {self.workspace}."
+        text = f"Agent {self.agent} has no {names} in workspace {self.workspace}."
         agents = self.send(ListAgents(limit=MAX_PAGE)).agents
         if agents and self.agent not in {one.name for one in agents}:
             text += " Others have: " + ", ".join(map(_of_agent, agents[:_AGENTS_SHOWN])) + " (--agent NAME)."
-        if self.target.url is None and self.target.named_data is None:  # found, and perhaps the wrong one
-            text += f" No Reverie runs on {self.target.data}: this is read from its files."
         return text
 
 
+def _selects(call: Call[Any]) -> bool:
+    """Return whether a call for a list selects or skips items. A flag does not: each lists more than without it."""
+    values = (getattr(call, name) for name in call.__struct_fields__ if name != "limit")
+    return any(value and value is not True for value in values)
+
+
 def _of_agent(agent: AgentSummary) -> str:
-    memories = "1 memory" if agent.memories == 1 else f"{agent.memories:,} memories"
-    sessions = "1 session" if agent.sessions == 1 else f"{agent.sessions:,} sessions"
-    return f"{agent.name} has {sessions} and {memories}"
+    return f"{agent.name} has {counted(agent.sessions, 'session')} and {counted(agent.memories, 'memory')}"
 
 
 def _show_version(requested: bool) -> None:

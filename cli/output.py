@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Final
 import msgspec
 import typer
 
+from reverie.counts import counted, plural
 from reverie.errors import NotFound, Rejected
 
 if TYPE_CHECKING:
@@ -196,15 +197,6 @@ def shortened(text: str, characters: int = 80) -> str:
     return line if len(line) <= characters else line[: characters - 1] + "…"
 
 
-def counted(number: int, noun: str) -> str:
-    """Return a number with its noun: "1 memory", "3 memories"."""
-    return f"1 {noun}" if number == 1 else f"{number:,} {_plural(noun)}"
-
-
-def _plural(noun: str) -> str:
-    return f"{noun[:-1]}ies" if noun.endswith("ory") else f"{noun}s"
-
-
 def write_export(document: Any, output: Path | None, noun: str, number: int, *, as_json: bool) -> None:
     """Write an export to a file, and print how many items it contains; or print it to standard output.
 
@@ -217,7 +209,7 @@ def write_export(document: Any, output: Path | None, noun: str, number: int, *, 
         output.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
     except OSError as error:
         raise Rejected(f"{output} cannot be written: {error.strerror}", field="output") from error
-    print_result({_plural(noun): number}, as_json, f"{counted(number, noun)} written to {output}")
+    print_result({plural(noun): number}, as_json, f"{counted(number, noun)} written to {output}")
 
 
 def size(count_bytes: float) -> str:

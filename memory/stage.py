@@ -12,6 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from reverie.counts import counted
 from reverie.errors import Permanent
 from storage.pipeline.records import NewDeadLetter
 from storage.pipeline.work import Claim
@@ -108,4 +109,6 @@ def crash_error(claim: Claim) -> WorkerCrashed | None:
     """Return the error of a claim whose workers died too often, or None."""
     if claim.crashes < MAX_CRASHES:
         return None
-    return WorkerCrashed(f"the worker died {claim.crashes} times while processing this item at stage {claim.stage}")
+    return WorkerCrashed(
+        f"the worker died {counted(claim.crashes, 'time')} while processing this item at stage {claim.stage}"
+    )

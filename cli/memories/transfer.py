@@ -9,8 +9,9 @@ import typer
 
 from cli.application import invocation
 from cli.memories.memories import memory
-from cli.output import AsJson, ExportFile, counted, print_result, progress_bar, write_export
+from cli.output import AsJson, ExportFile, print_result, progress_bar, write_export
 from cli.pipeline.ingest import input_of
+from reverie.counts import counted
 from reverie.memories.calls import ExportMemories
 from reverie.memories.transfer import read_export, send_export
 

@@ -33,8 +33,14 @@ def list_dead_letters(context: typer.Context, call: ListDeadLetters, as_json: As
         as_json,
         ("id", "agent", "stage", "item", "at", "error"),
         ((x.id, x.agent, x.stage, shortened(x.item_id, 20), when(x.created_at), shortened(x.error)) for x in listed),
-        empty=lambda: command.none_of("dead letters", call),
+        empty=lambda: _none_text(command, call),
     )
+
+
+def _none_text(command: Invocation, call: ListDeadLetters) -> str:
+    if call.all_agents and not call.offset:
+        return f"No agent has dead letters in workspace {command.workspace}."
+    return command.none_of("dead letters", call)
 
 
 @dead.command("show")

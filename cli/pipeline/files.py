@@ -11,6 +11,7 @@ from cli.application import application, invocation
 from cli.options import takes
 from cli.output import AsJson, Yes, confirm, print_deleted, print_json, print_list, progress_bar, say, when
 from cli.pipeline.ingest import bytes_of, client
+from reverie.counts import counted
 from reverie.errors import Rejected
 from reverie.pipeline.calls import DeleteFile, ListFiles
 
@@ -46,7 +47,7 @@ def add_files(
     if as_json:
         print_json({"accepted": done, "failed": failed})
     else:
-        say(f"{len(done)} of {len(paths)} files {wait}.")
+        say(f"{len(done):,} of {counted(len(paths), 'file')} {wait}.")
         for path_text, reason in failed.items():
             say(f"  {path_text}: {reason}")
     raise typer.Exit(1 if failed else 0)

@@ -15,6 +15,7 @@ from cli.output import AsJson, print_json, progress_bar, say
 from reverie import contract
 from reverie.calls import validated
 from reverie.client import Reverie
+from reverie.counts import counted
 from reverie.errors import NotFound, Rejected, Rejection
 from reverie.pipeline.conversation_files import SESSION_FIELDS, exported_sessions, ingest_calls, read_items
 from reverie.sessions.calls import GetSession, StartSession
@@ -64,7 +65,9 @@ def ingest(
             except KeyboardInterrupt:
                 # Whether the current batch arrived is unknown; it is not counted.
                 bar.stop()
-                typer.echo(f"reverie: interrupted: {accepted} of {total} messages had been handed over", err=True)
+                typer.echo(
+                    f"reverie: interrupted: {accepted:,} of {counted(total, 'message')} had been handed over", err=True
+                )
                 raise typer.Exit(130) from None
             except Rejected as error:
                 # Either single messages are invalid, or something that all of them share.
@@ -78,7 +81,7 @@ def ingest(
     if as_json:
         print_json({"accepted": accepted, "state": wait, "rejected": rejected, "degraded": degraded})
     else:
-        say(f"{accepted} of {total} messages {wait}." + (f" ({degraded})" if degraded else ""))
+        say(f"{accepted:,} of {counted(total, 'message')} {wait}." + (f" ({degraded})" if degraded else ""))
         for item in rejected[:20]:
             say(f"  message {item['index']}: {item['error']}")
         if len(rejected) > 20:

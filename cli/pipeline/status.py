@@ -8,8 +8,9 @@ from typing import Annotated, Any, Final
 import typer
 
 from cli.application import Invocation, application, invocation
-from cli.output import AsJson, counted, print_json, print_table, say, size, when
+from cli.output import AsJson, print_json, print_table, say, size, when
 from cli.target import Target
+from reverie.counts import counted, counts_text
 from reverie.pipeline.calls import GetStatus
 from reverie.pipeline.status import EmbedderStatus, JobStatus, LanguageModelUse, PipelineStatus, TimeStatus
 from worker.supervision.data_lock import supervisor_pid
@@ -172,7 +173,8 @@ def _listed(counts: Mapping[str, int]) -> str:
 def _usage(use: LanguageModelUse) -> str:
     failed = f" ({use.failures:,} failed)" if use.failures else ""
     cost = f", cost {use.cost:,.4f}" if use.cost else ""
-    return f"{counted(use.calls, 'call')}{failed}, {use.input_tokens:,} tokens in, {use.output_tokens:,} out{cost}"
+    tokens = f"{counted(use.input_tokens, 'token')} in, {use.output_tokens:,} out"
+    return f"{counted(use.calls, 'call')}{failed}, {tokens}{cost}"
 
 
 def _result(job: JobStatus) -> str:
@@ -184,8 +186,8 @@ def _result(job: JobStatus) -> str:
 
 def _counts_text(counts: Mapping[str, Any]) -> str:
     """Return the counts of a job that are not 0, without what it only looked at."""
-    shown = {name: value for name, value in counts.items() if isinstance(value, int) and value and name != "looked_at"}
-    return ", ".join(f"{value:,} {name.replace('_', ' ')}" for name, value in shown.items()) or "ok"
+    shown = {name: value for name, value in counts.items() if isinstance(value, int) and name != "looked_at"}
+    return counts_text(shown) or "ok"
 
 
 def _print_backlog(pipeline: PipelineStatus) -> None:

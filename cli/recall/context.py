@@ -6,7 +6,8 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, counted, note, print_json, say
+from cli.output import AsJson, note, print_json, say
+from reverie.counts import counted
 from reverie.recall.calls import GetContext
 from reverie.recall.types import Context
 

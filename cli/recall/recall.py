@@ -6,7 +6,8 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, counted, print_json, say, shortened, when
+from cli.output import AsJson, print_json, say, shortened, when
+from reverie.counts import counted
 from reverie.recall.calls import Recall
 from reverie.recall.types import Explanation, RecallResponse
 

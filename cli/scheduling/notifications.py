@@ -8,8 +8,9 @@ import typer
 
 from cli.application import Invocation, application, invocation
 from cli.options import takes
-from cli.output import AsJson, counted, note, print_json, print_result, print_shown, print_table, shortened, when
+from cli.output import AsJson, note, print_json, print_result, print_shown, print_table, shortened, when
 from reverie.calls import validated
+from reverie.counts import counted
 from reverie.errors import Rejected
 from reverie.scheduling.notification_types import Acknowledged
 from reverie.scheduling.reminder_calls import MAX_IDS, AcknowledgeNotifications, ListNotifications
@@ -41,7 +42,7 @@ def list_of_notifications(context: typer.Context, call: ListNotifications, as_js
             )
             for n in page.notifications
         ),
-        empty=lambda: command.none_of("notifications", call),
+        empty=lambda: command.none_of("notifications" if call.everything else "unacknowledged notifications", call),
     )
     print_shown(len(page.notifications), page.total, "notification")
 

@@ -6,7 +6,8 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, counted, print_deleted, print_list, print_result, shortened, when
+from cli.output import AsJson, print_deleted, print_list, print_result, shortened, when
+from reverie.counts import counted
 from reverie.sessions.calls import CreateChannel, DeleteChannel, DescribeChannel, GetChannel, ListChannels, MoveSession
 
 channels = typer.Typer(help="Group sessions and memories by channel.", no_args_is_help=True)

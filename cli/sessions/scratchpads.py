@@ -6,7 +6,8 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, counted, encoded, print_json, print_result, say
+from cli.output import AsJson, encoded, print_json, print_result, say
+from reverie.counts import counted
 from reverie.errors import NotFound
 from reverie.sessions.calls import (
     ClearScratchpad,

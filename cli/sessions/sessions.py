@@ -15,7 +15,6 @@ from cli.output import (
     ExportFile,
     Yes,
     confirm,
-    counted,
     encoded,
     print_deleted,
     print_json,
@@ -26,6 +25,7 @@ from cli.output import (
     when,
     write_export,
 )
+from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
 from reverie.recall.calls import RestoreSession, SearchSessions
 from reverie.sessions.calls import (
@@ -53,13 +53,15 @@ def list_sessions(
 ) -> None:
     """List the agent's sessions, most recently active first."""
     command = invocation(context)
-    listed = command.send(replace(call, status="archived") if archived else call).sessions
+    if archived:
+        call = replace(call, status="archived")
+    listed = command.send(call).sessions
     print_list(
         listed,
         as_json,
         ("session", "ref", "status", "messages", "updated"),
         ((s.id, s.ref_code, s.status, s.messages, when(s.updated_at)) for s in listed),
-        empty=lambda: command.none_of("sessions", call),
+        empty=lambda: command.none_of("sessions" if call.status else "active or idle sessions", call),
     )
 
 

@@ -6,8 +6,9 @@ import typer
 
 from cli.application import invocation
 from cli.options import takes
-from cli.output import AsJson, counted, print_json, print_result, say
+from cli.output import AsJson, print_json, print_result, say
 from cli.sessions.sessions import sessions
+from reverie.counts import counted
 from reverie.sessions.calls import CompactSession, GetSummary
 from reverie.sessions.types import SessionSummary
 
@@ -36,5 +37,6 @@ def compact(context: typer.Context, call: CompactSession, as_json: AsJson = Fals
 
 def _coverage(summary: SessionSummary) -> str:
     if not summary.epoch:
-        return f"No summary yet; {summary.uncovered} messages."
-    return f"({summary.tokens:,} tokens for {summary.covers} messages; {summary.uncovered} newer ones are not in it)"
+        return f"No summary yet; {counted(summary.uncovered, 'message')}."
+    newer = "1 newer one is" if summary.uncovered == 1 else f"{summary.uncovered:,} newer ones are"
+    return f"({counted(summary.tokens, 'token')} for {counted(summary.covers, 'message')}; {newer} not in it)"

@@ -20,6 +20,7 @@ from cli.output import (
     shortened,
     when,
 )
+from reverie.counts import counts_text
 from reverie.upkeep.calls import ListJobs, RunJob
 from reverie.upkeep.job_types import JobReport
 
@@ -91,9 +92,11 @@ def _print_counts(counts: dict[str, Any], *, dry_run: bool) -> None:
     if dry_run:
         say("Dry run: nothing was changed. Without --dry-run the job would do this:")
     rows = [(name, value if isinstance(value, (int, float)) else _text(value)) for name, value in totals.items()]
-    print_table(("count", "value"), rows, empty="")
+    if rows:
+        print_table(("count", "value"), rows, empty="")
     if stores:
-        say()
+        if rows:
+            say()
         print_table(("store", "result"), [(name, _counts_text(line)) for name, line in stores.items()], empty="")
 
 
@@ -106,11 +109,11 @@ def _print_planned(report: JobReport) -> None:
 
 def _counts_text(line: dict[str, Any]) -> str:
     """Return the counts of one store as text, without those that are 0."""
-    parts = [
-        f"{value:,} {name.replace('_', ' ')}" if isinstance(value, (int, float)) else f"{name}: {_text(value)}"
+    parts = (
+        counts_text({name: value}) if isinstance(value, (int, float)) else f"{name}: {_text(value)}"
         for name, value in line.items()
         if value
-    ]
+    )
     return ", ".join(parts) or "nothing"
 
 

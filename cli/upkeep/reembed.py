@@ -21,6 +21,7 @@ from cli.upkeep.database import Everything, OfAccount, chosen, database
 from memory.pipeline.embedding import BATCH_CHUNKS
 from memory.pipeline.reembedding import ReembedControl, ReembedReport, ReembedStart, ReembedTarget
 from memory.pipeline.reembedding import reembed as embed_anew
+from reverie.counts import counted
 from reverie.errors import Rejected
 from storage.stores import Store
 from worker.model_specs import embedder_spec
@@ -216,7 +217,7 @@ def _interruptible(progress: _Progress) -> Iterator[None]:
 def _progress_text(progress: _Progress) -> str:
     if not progress.total:
         return "nothing was embedded"
-    count = f"{progress.done:,} of {progress.total:,} chunks done"
+    count = f"{progress.done:,} of {counted(progress.total, 'chunk')} done"
     return f"{progress.workspace}: {count}, `reverie db reembed` continues from there"
 
 

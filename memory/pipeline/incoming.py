@@ -15,6 +15,7 @@ from memory.stage import MAX_CRASHES, WorkerCrashed
 from reverie.checks import check_payload
 from reverie.clock import from_micros
 from reverie.contract import FilePayload, MessagePayload, Payload
+from reverie.counts import counted
 from reverie.errors import Rejected, ReverieError
 from reverie.pipeline.inbox import parse_inbox_field
 from reverie.sessions.types import Message
@@ -56,7 +57,9 @@ class Item:
 def decode(taken: Taken) -> Item:
     """Decode and check one taken item; an item whose worker died too often is not decoded."""
     if taken.tries > MAX_CRASHES:
-        return Item(taken, None, WorkerCrashed(f"the worker died {taken.tries - 1} times while storing this item"))
+        return Item(
+            taken, None, WorkerCrashed(f"the worker died {counted(taken.tries - 1, 'time')} while storing this item")
+        )
     if not taken.accepted_at:
         return Item(
             taken,

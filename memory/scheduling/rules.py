@@ -9,6 +9,7 @@ import msgspec
 
 from memory.scheduling.run_texts import readable, summary_of
 from reverie.clock import to_micros
+from reverie.counts import counted
 from reverie.scheduling.cadence import Once
 from reverie.scheduling.cadence_types import Cadence
 from reverie.scheduling.schedule_types import RunReport, RunStatus
@@ -192,7 +193,7 @@ def _run_notification(schedule: ScheduleRecord, run: RunRecord, status: RunStatu
 
 
 def _alert_notification(schedule: ScheduleRecord, run: RunRecord, failures: int, summary: str) -> NewNotification:
-    title = f"{_display_name(schedule)} has failed {failures} times in a row"
+    title = f"{_display_name(schedule)} has failed {counted(failures, 'time')} in a row"
     return _notification(schedule, run, "alert", title, summary, None)
 
 

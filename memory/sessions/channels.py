@@ -6,6 +6,7 @@ from memory.conversion import convert
 from memory.sessions.sessions import to_session
 from reverie.checks import check_label
 from reverie.contract import DEFAULT_CHANNEL
+from reverie.counts import counted
 from reverie.errors import Conflict, NotFound
 from reverie.sessions.calls import check_description
 from reverie.sessions.channel_types import Channel
@@ -62,8 +63,8 @@ def delete_channel(store: Store, *, agent: str, channel: str) -> None:
             raise Conflict(f"channel {channel!r} is the default channel: it cannot be deleted", field="id")
         if found.sessions or found.memories:
             raise Conflict(
-                f"channel {channel!r} has {found.sessions} session{'s' if found.sessions != 1 else ''}"
-                f" and {found.memories} {'memory' if found.memories == 1 else 'memories'}:"
+                f"channel {channel!r} has {counted(found.sessions, 'session')}"
+                f" and {counted(found.memories, 'memory')}:"
                 " move or forget them first",
                 field="id",
             )

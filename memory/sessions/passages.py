@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from memory.memories.secrets import redacted
 from memory.sessions.sentences import is_question, split_sentences
 from reverie.clock import from_micros
+from reverie.counts import counted
 from storage.pipeline.records import MessageRecord
 from storage.recall.words import words_of
 from storage.sessions.summary_text import MAX_QUESTION, Line, speaker_label
@@ -86,7 +87,7 @@ def unquotable_lines(messages: Sequence[MessageRecord]) -> list[Line]:
         used = ", ".join(f"{speaker_label(name)} ({times})" for name, times in tools.most_common(_MAX_TOOLS))
         lines.append(Line(_date(messages[-1]), "tools used", used))
     if not tools and not any(m.role in _QUOTED_ROLES and m.content.strip() for m in messages):
-        lines.append(Line(_date(messages[-1]), "nobody", f"({len(messages)} messages without a text)"))
+        lines.append(Line(_date(messages[-1]), "nobody", f"({counted(len(messages), 'message')} without a text)"))
     return lines
 
 

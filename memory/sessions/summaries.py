@@ -20,6 +20,7 @@ from memory.sessions.condensers import Condensed, Condenser, append_lines
 from memory.sessions.exchanges import MESSAGE_OVERHEAD_TOKENS, count_tokens, valid_starts
 from memory.sessions.passages import ChunkVector
 from memory.sessions.summary_plan import CompactionRules, RollingRules, Usage
+from reverie.counts import counted
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionName
 from storage.sessions.summaries import SUMMARISE, MessageSize, SummaryState
@@ -172,7 +173,8 @@ def condense(
 
 def _log_text(due: DueSummary, condensed: Condensed) -> str:
     instead = f", for {condensed.model_error}" if condensed.model_error else ""
-    return f"{due.reason}: {len(due.messages)} messages of {due.tokens:,} tokens, by {condensed.author}{instead}"
+    size = f"{counted(len(due.messages), 'message')} of {counted(due.tokens, 'token')}"
+    return f"{due.reason}: {size}, by {condensed.author}{instead}"
 
 
 def _first_batch(sizes: Sequence[MessageSize]) -> Sequence[MessageSize]:

@@ -18,6 +18,7 @@ from memory.sessions.condensers import Condenser, NotCondensed
 from memory.sessions.summaries import Decide, Decision, SummaryRules, condense, due_summary, may_exceed, was_undone
 from memory.sessions.summary_plan import Usage
 from reverie import contract
+from reverie.counts import counted
 from reverie.errors import NotFound, Rejected
 from reverie.sessions.types import Compacted, SessionSummary
 from storage.sessions.records import SessionName
@@ -59,7 +60,9 @@ class _Sweep:
                 if self.run.dry_run:
                     counts["due"] += 1
                     counts["messages"] += len(due.messages)
-                    self.run.plan(name.agent, "summarise", f"session {name.session}", f"{len(due.messages)} messages")
+                    self.run.plan(
+                        name.agent, "summarise", f"session {name.session}", counted(len(due.messages), "message")
+                    )
                     return True
                 self.run.renew_lease()
                 result = condense(store, self.condenser, due, self.run.writing, job=self.run.job, now=self.run.now)

@@ -23,6 +23,7 @@ from memory.upkeep.consolidation_plan import (
 )
 from memory.upkeep.duplicates import Merge, scope_key, subjects_differ
 from memory.upkeep.relevance import CurationPolicy, is_promotable, is_prunable, relevance
+from reverie.counts import counted
 from storage.memories.records import TIERS, MemoryRecord
 from storage.memories.sweeps import CurationBatch, MemoryOutline, MemorySweeps
 from storage.transaction import Transaction
@@ -111,7 +112,7 @@ class _Steps:
     def _reason_to_promote(self, memory: MemoryOutline) -> str:
         if not is_promotable(memory, now=self._run.now, policy=self._policy):
             return ""
-        return f"recalled {memory.access_count} times, with a relevance of {self._relevance(memory):.2f}"
+        return f"recalled {counted(memory.access_count, 'time')}, with a relevance of {self._relevance(memory):.2f}"
 
     def _excess(self, sweeps: MemorySweeps, memories: Sequence[MemoryOutline]) -> Iterator[tuple[int, str]]:
         """Yield memories, each with a reason, until the limits are met."""

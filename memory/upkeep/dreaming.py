@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final, Protocol
 
 from reverie.clock import rfc3339
+from reverie.counts import counted
 from storage.recall.words import with_few_marks
 
 DAY_MICROS: Final = 24 * 3_600 * 1_000_000
@@ -87,9 +88,8 @@ class Signals:
         """The reason of a promotion, as the curation log shows it."""
         signals = ", ".join(f"{name} {float(getattr(self, name)):.2f}" for name in WEIGHTS)
         last = rfc3339(self.last_at)[:10]
-        return (
-            f"score {self.score:.3f}: recalled {self.hits} times by {self.queries} queries, last on {last} ({signals})"
-        )
+        recalled = f"recalled {counted(self.hits, 'time')} by {counted(self.queries, 'query')}"
+        return f"score {self.score:.3f}: {recalled}, last on {last} ({signals})"
 
     def pass_gates(self, rules: DreamRules) -> bool:
         """Return whether hits, queries and score reach the minimum of each."""

@@ -13,6 +13,7 @@ from typing import Any, Final, Literal, get_args
 from retrieval.context.neutral import label, lines_of, quoted
 from retrieval.context.relevance import Candidate
 from reverie.clock import from_micros, to_micros
+from reverie.counts import counted
 from reverie.memories.types import MemoryKind
 from reverie.recall.types import RecallResult
 from storage.memories.records import TIERS, Tier
@@ -197,7 +198,7 @@ def _facts(session: SessionRecord, frame: Frame) -> list[str]:
         ("searched channel", frame.searched_channel),
     )
     lines = [f"- {name}: {label(value)}\n" for name, value in facts if value]
-    count = f"{session.messages:,} message{'' if session.messages == 1 else 's'}"
+    count = counted(session.messages, "message")
     last = f", the last at {_time(frame.last_at)}" if frame.last_at else ""
     return [*lines, f"- since {_time(session.started_at)}, {count}{last}\n"]
 
@@ -228,7 +229,7 @@ def _calls(tool_calls: Sequence[dict[str, Any]]) -> list[str]:
     """Return a line for each tool call of a turn: its name and the beginning of the arguments."""
     lines = [_call(call) for call in tool_calls[:_MAX_CALLS]]
     left = len(tool_calls) - len(lines)
-    return [*lines, f"and {left} more calls"] if left > 0 else lines
+    return [*lines, f"and {counted(left, 'more call')}"] if left > 0 else lines
 
 
 def _call(call: dict[str, Any]) -> str:

@@ -103,7 +103,7 @@ def verify(store: Store, *, quick: bool = False, block_writers: bool = True) -> 
             verdict.wrong += [f"a row of {row[0]} refers to a missing row of {row[2]}" for row in broken[:20]]
             verdict.counts = {name: _number(tx, sql) for name, sql in _COUNTS.items()}
             found = {name: _number(tx, sql) for name, sql in _CHECKS.items()}
-            verdict.wrong += [f"{count} {name}" for name, count in found.items() if count]
+            verdict.wrong += [f"{name}: {count:,}" for name, count in found.items() if count]
             _compare_vectors(tx, verdict)
             _compare_words(tx, verdict)
     except StoreUnusable as error:
@@ -124,9 +124,10 @@ def _compare_vectors(tx: Transaction, verdict: Verdict) -> None:
     held = tx.index.vector_ids(generation) if generation else set()
     verdict.counts["in_vector_index"] = len(held)
     if expected - held:
-        verdict.wrong.append(f"{len(expected - held)} chunks marked as indexed are not in the vector index")
+        verdict.wrong.append(f"chunks marked as indexed that are not in the vector index: {len(expected - held):,}")
     if generation and held - _with_vector(tx, generation):
-        verdict.wrong.append(f"{len(held - _with_vector(tx, generation))} entries of the vector index have no vector")
+        wrong = len(held - _with_vector(tx, generation))
+        verdict.wrong.append(f"entries of the vector index without a vector: {wrong:,}")
     building = tx.index.building("vector")
     if building:
         _compare_next(tx, building, verdict)
@@ -137,15 +138,15 @@ def _compare_next(tx: Transaction, building: Generation, verdict: Verdict) -> No
     held = tx.index.vector_ids(building)
     chunks = set(execute(tx.connection, "SELECT id FROM chunks").scalars())
     if held - chunks:
-        verdict.wrong.append(f"{len(held - chunks)} entries of the vector index that is being built have no chunk")
+        verdict.wrong.append(f"entries of the vector index being built without a chunk: {len(held - chunks):,}")
     vectors = _with_vector(tx, building)
     if held & chunks - vectors:
         wrong = len(held & chunks - vectors)
-        verdict.wrong.append(f"{wrong} entries of the vector index that is being built have no vector")
+        verdict.wrong.append(f"entries of the vector index being built without a vector: {wrong:,}")
     if tx.index.changing():
         verdict.counts["next_vectors"] = len(vectors)
         if vectors - held:
-            verdict.wrong.append(f"{len(vectors - held)} vectors of the next model are not in its index")
+            verdict.wrong.append(f"vectors of the next model that are not in its index: {len(vectors - held):,}")
 
 
 def _with_vector(tx: Transaction, generation: Generation) -> set[int]:
@@ -161,7 +162,9 @@ def _compare_words(tx: Transaction, verdict: Verdict) -> None:
     indexed = set(tx.connection.exec_driver_sql(f"SELECT id FROM {generation.table}_docsize").scalars())
     chunks = set(execute(tx.connection, "SELECT id FROM chunks").scalars())
     if chunks != indexed:
-        verdict.wrong.append(f"{len(chunks ^ indexed)} chunks are not in both the chunks and the full-text index")
+        verdict.wrong.append(
+            f"chunks in only one of the table of chunks and the full-text index: {len(chunks ^ indexed):,}"
+        )
 
 
 def _check_full_text(store: Store, verdict: Verdict) -> None:

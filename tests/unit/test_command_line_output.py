@@ -6,6 +6,7 @@ import pytest
 from rich.console import Console
 
 from cli import output
+from reverie.counts import counted, counts_text
 
 ID = "note-01a1fc71-a11b-769f-8564-d566f7eed5c9"
 TEXT = "A house at the sea in which she spends every August with her two sisters and their boat"
@@ -57,8 +58,22 @@ def test_control_characters_do_not_reach_the_terminal(
 
 @pytest.mark.parametrize(
     ("number", "what", "expected"),
-    [(1, "memory", "1 memory"), (0, "memory", "0 memories"), (2_000, "older message", "2,000 older messages")],
+    [
+        (1, "memory", "1 memory"),
+        (0, "memory", "0 memories"),
+        (2_000, "older message", "2,000 older messages"),
+        (2, "query", "2 queries"),
+        (2, "batch", "2 batches"),
+        (2, "day", "2 days"),
+    ],
 )
 def test_a_number_is_told_with_its_noun(number: int, what: str, expected: str) -> None:
     """Given a number and a noun, then one of it is told in the singular, and any other number in the plural."""
-    assert output.counted(number, what) == expected
+    assert counted(number, what) == expected
+
+
+def test_counts_of_one_are_told_in_the_singular() -> None:
+    """Given counts under names in the plural, then those of 1 are in the singular, and those of 0 are left out."""
+    counts = {"commits": 1, "recall_events_dropped": 1, "pages_freed": 2_000, "summaries": 1, "pruned": 0}
+    assert counts_text(counts) == "1 commit, 1 recall event dropped, 2,000 pages freed, 1 summary"
+    assert counts_text({"made_of_messages": 1, "batches": 1, "left": 1}) == "1 made of messages, 1 batch, 1 left"

@@ -61,18 +61,71 @@ def test_an_empty_list_says_who_has_something(reverie: CommandLine) -> None:
     """Given an agent that has nothing, then the answer names those that have something."""
     shown = reverie("memory", "list")
     assert shown.code == 0
-    assert shown.out.startswith("Agent default has no such memories in workspace default.")
+    assert shown.out.startswith("Agent default has no memories in workspace default.")
     assert "ana has 0 sessions and 2 memories, kim has 0 sessions and 1 memory" in shown.out
 
 
-def test_an_empty_list_says_in_which_folder_nothing_runs(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+@pytest.mark.parametrize("command", [("memory", "list"), ("memory", "list", "--json"), ("agents", "list")])
+def test_what_is_read_without_a_server_says_from_which_folder(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    command: tuple[str, ...],
 ) -> None:
-    """Given a data folder that was found nearby, perhaps the wrong one, then an empty list names it."""
+    """Given a data folder that was found nearby, perhaps the wrong one, then one line of standard error names it."""
     (tmp_path / ".reverie").mkdir()
     monkeypatch.chdir(tmp_path)
-    shown = CommandLine(monkeypatch, capsys, "--broker", "redis://127.0.0.1:1/0")("memory", "list").out
-    assert f"No Reverie runs on {tmp_path / '.reverie'}: this is read from its files." in shown
+    ended = CommandLine(monkeypatch, capsys, "--broker", "redis://127.0.0.1:1/0")(*command)
+    data = tmp_path / ".reverie"
+    assert ended.err == f"reverie: no Reverie runs on {data}: this is read from its files (`reverie up`)\n"
+
+
+def test_the_status_without_a_server_says_so_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a data folder without a server, then the status names both, and standard error does not repeat it."""
+    (tmp_path / ".reverie").mkdir()
+    monkeypatch.chdir(tmp_path)
+    ended = CommandLine(monkeypatch, capsys, "--broker", "redis://127.0.0.1:1/0")("status")
+    assert "not running: these are the files of the data folder" in ended.out
+    assert str(tmp_path / ".reverie") in ended.out
+    assert ended.err == ""
+
+
+def test_an_empty_list_without_a_filter_does_not_speak_of_one(reverie: CommandLine) -> None:
+    """Given an agent that has nothing, then each list says what it has none of, and no filter is implied."""
+    for command, names in (
+        (("sessions", "list"), "active or idle sessions"),
+        (("schedules", "list"), "schedules"),
+        (("reminders", "list"), "reminders"),
+        (("notifications", "list"), "unacknowledged notifications"),
+        (("notifications", "list", "--all"), "notifications"),
+        (("dead-letters", "list"), "dead letters"),
+        (("facts", "list"), "facts"),
+        (("files", "list"), "files"),
+        (("memory", "list", "--superseded"), "memories"),
+    ):
+        assert reverie(*command, "--agent", "zed").out.startswith(f"Agent zed has no {names} in workspace default.")
+    assert reverie("dead-letters", "list", "--all-agents").out == "No agent has dead letters in workspace default.\n"
+    for command in (("sessions", "list", "--archived"), ("reminders", "list", "--status", "due")):
+        assert " has no such " in reverie(*command, "--agent", "zed").out
+
+
+@pytest.mark.parametrize(
+    ("command", "error"),
+    [
+        (("schedules", "list", "--status", "bad"), "status is 'bad'; it must be one of active"),
+        (("schedules", "list", "--status", "active", "--status", "bad"), "status is 'bad'; it must be one of active"),
+        (("recall", "x", "--kind", "bad"), "kind is 'bad'; it must be one of message"),
+        (("scratchpads", "write", "s", ""), "item must be a text that is not blank"),
+        (("scratchpads", "write", "s", "a", "b" * 241), "item 2 has 241 characters"),
+    ],
+)
+def test_an_error_names_an_item_as_it_was_given(reverie: CommandLine, command: tuple[str, ...], error: str) -> None:
+    """Given an invalid item of a list, then the error names the option, without a path inside the call."""
+    ended = reverie(*command)
+    assert (ended.code, ended.out) == (2, "")
+    assert ended.err.startswith(f"reverie: {error}")
 
 
 def test_collecting_garbage_is_limited_to_the_agent(reverie: CommandLine) -> None:
@@ -127,7 +180,7 @@ def test_a_name_is_shown_once_and_what_was_folded_in_is_counted(capsys: pytest.C
 
 def test_an_agent_that_has_something_is_not_sent_to_others(reverie: CommandLine) -> None:
     """Given an agent with memories and no notes, then its empty list of notes says only that."""
-    assert reverie("notes", "list", "--agent", "ana").out == "Agent ana has no such notes in workspace default.\n"
+    assert reverie("notes", "list", "--agent", "ana").out == "Agent ana has no notes in workspace default.\n"
 
 
 def test_an_empty_list_by_a_filter_does_not_point_elsewhere(reverie: CommandLine) -> None:

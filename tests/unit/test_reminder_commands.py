@@ -49,7 +49,7 @@ def test_a_reminder_from_adding_to_delivering(reverie: CommandLine) -> None:
     assert reverie("reminders", "delivered", "r", claimed["token"], "--json").json["status"] == "delivered"
     assert reverie("reminders", "cancel", "r", "--json").json == {"deleted": True}
     assert reverie("reminders", "cancel", later["id"]).out == "Cancelled.\n"
-    assert "has no such reminders" in reverie("reminders", "list").out
+    assert "has no reminders" in reverie("reminders", "list").out
 
 
 def test_a_reminder_at_a_time_keeps_everything(reverie: CommandLine) -> None:
@@ -125,7 +125,7 @@ def test_notifications_are_listed_and_acknowledged(reverie: CommandLine, store: 
     assert "or agent ana has none with such an id" in acknowledged.err
     assert was_told(store, "run")
     assert reverie("notifications", "acknowledge", "--all", "--json").json == {"acknowledged": 2}
-    assert reverie("notifications", "list").out == "Agent ana has no such notifications in workspace ws.\n"
+    assert reverie("notifications", "list").out == "Agent ana has no unacknowledged notifications in workspace ws.\n"
     assert reverie("notifications", "list", "--all", "--json").json["total"] == 3
     for wrong in ((), (notification_id, "--all")):
         ended = reverie("notifications", "acknowledge", *wrong)

@@ -120,7 +120,7 @@ def test_a_schedule_from_adding_to_deleting(reverie: CommandLine) -> None:
     assert NO_MODEL in reverie("schedules", "update", schedule_id, "--llm").err
     assert reverie("schedules", "delete", schedule_id).code == 1  # nobody says yes
     assert done(reverie("schedules", "delete", schedule_id, "--yes", "--json")) == {"deleted": True}
-    assert "has no such schedules" in reverie("schedules", "list").out
+    assert "has no schedules" in reverie("schedules", "list").out
 
 
 def test_the_list_is_filtered_and_says_that_there_are_more(reverie: CommandLine) -> None:

@@ -17,6 +17,7 @@ import msgspec
 from reverie import contract
 from reverie.clock import new_id
 from reverie.contract import Outcome, Payload, WaitFor
+from reverie.counts import counted
 from reverie.errors import Unavailable, WaitTimeout
 from reverie.pipeline.broker import connect
 from reverie.pipeline.celery_settings import celery_settings, celery_url
@@ -125,8 +126,8 @@ class Producer:
             replies = self._inbox.wait_reply(reply_to, remaining) if remaining > 0 else []
             if not replies:
                 raise WaitTimeout(
-                    f"{len(missing)} of {len(accepted)} items are accepted but not {wait} after {timeout_seconds:g} s: "
-                    "are the workers running? See `reverie status`",
+                    f"accepted but not {wait} after {timeout_seconds:g} s: {len(missing):,} of"
+                    f" {counted(len(accepted), 'item')}; are the workers running? See `reverie status`",
                     accepted=accepted,
                 )
             outcomes.update((outcome.id, outcome) for outcome in replies)
