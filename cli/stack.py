@@ -15,13 +15,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.application import application, invocation
+from cli.application import Invocation, application, invocation
 from cli.output import say
 from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
 from worker.data_folder import registered
 from worker.running import environment_of, import_for_forks, pass_on, run_beat, run_worker
 from worker.settings import PREFIX, Settings
+from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.server_file import local_url
 
 if TYPE_CHECKING:
@@ -85,13 +86,28 @@ def worker(
     unknown = sorted(set(requested) - set(contract.QUEUES))
     if unknown or not requested:
         raise Rejected(f"no such queue: {', '.join(unknown) or '(none)'}; there are {', '.join(contract.QUEUES)}")
-    run_worker(invocation(context).settings, requested, concurrency)
+    run_worker(_with_broker(invocation(context)), requested, concurrency)
 
 
 @application.command()
 def beat(context: typer.Context) -> None:
     """Run the scheduler that sends periodic jobs. Running two does no harm."""
-    run_beat(invocation(context).settings)
+    run_beat(_with_broker(invocation(context)))
+
+
+def _with_broker(command: Invocation) -> Settings:
+    """Return the settings of a process that cannot work without a broker.
+
+    Raises `Unavailable` when none is named and no supervisor runs, which alone starts the embedded one. A named broker
+    may come later: the process tries again until it answers.
+    """
+    settings = command.settings
+    if not settings.broker and supervisor_pid(settings.data) is None:
+        raise Unavailable(
+            f"no broker is named, and no Reverie runs on {settings.data}, which would start one: run `reverie up`"
+            " first, or name a broker with --broker or REVERIE_BROKER"
+        )
+    return settings
 
 
 @application.command()
@@ -211,7 +227,6 @@ class _EventPrinter:
 
 def _refuse_second(settings: Settings) -> None:
     """Raise the error for a second `up` on the same data folder, before its port is checked."""
-    from worker.supervision.data_lock import supervisor_pid
     from worker.supervision.run_file import already_running
 
     pid = supervisor_pid(settings.data)

@@ -39,8 +39,14 @@ def server(context: typer.Context) -> None:
         with urllib.request.urlopen(url, timeout=5) as answer:  # noqa: S310 - our own address
             answer.read()
     except (urllib.error.URLError, OSError) as error:
-        raise Unavailable(f"{url} is not healthy ({error})") from error
+        raise Unavailable(
+            f"{url} is not healthy ({_reason(error)}): see `reverie status`, or start Reverie with `reverie up`"
+        ) from error
     say("ok")
+
+
+def _reason(error: OSError) -> object:
+    return error.reason if isinstance(error, urllib.error.URLError) else error
 
 
 @health.command("beat")
