@@ -22,7 +22,6 @@ from reverie.errors import Rejected, ReverieError, Unavailable
 from worker.data_folder import registered
 from worker.running import environment_of, import_for_forks, pass_on, run_beat, run_worker
 from worker.settings import PREFIX, Settings
-from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.server_file import local_url
 
 if TYPE_CHECKING:
@@ -102,7 +101,7 @@ def _with_broker(command: Invocation) -> Settings:
     may come later: the process tries again until it answers.
     """
     settings = command.settings
-    if not settings.broker and supervisor_pid(settings.data) is None:
+    if not settings.broker and not command.target.has_supervisor:
         raise Unavailable(
             f"no broker is named, and no Reverie runs on {settings.data}, which would start one: run `reverie up`"
             " first, or name a broker with --broker or REVERIE_BROKER"
@@ -227,6 +226,7 @@ class _EventPrinter:
 
 def _refuse_second(settings: Settings) -> None:
     """Raise the error for a second `up` on the same data folder, before its port is checked."""
+    from worker.supervision.data_lock import supervisor_pid
     from worker.supervision.run_file import already_running
 
     pid = supervisor_pid(settings.data)

@@ -55,7 +55,12 @@ class Target:
     @property
     def is_starting(self) -> bool:
         """Whether a stack runs on the data folder whose server does not answer yet, or not at this moment."""
-        if self.data is None or self.server is not None:
+        return self.server is None and self.has_supervisor
+
+    @property
+    def has_supervisor(self) -> bool:
+        """Whether a stack runs on the data folder. Raises `Unavailable` for a folder without rights."""
+        if self.data is None:
             return False
         try:
             return supervisor_pid(self.data) is not None

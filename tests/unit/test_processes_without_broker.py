@@ -38,6 +38,22 @@ def test_with_a_broker_it_starts(reverie: CommandLine, tmp_path: Path, command: 
         assert reverie(*command).code == 0
 
 
+@pytest.mark.parametrize("command", [("worker", "--queues", "embed"), ("beat",)])
+def test_a_data_folder_without_rights_is_one_line(
+    reverie: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: tuple[str, ...]
+) -> None:
+    """Given a folder of another user, then the line names it, the reason, and what to do."""
+
+    def refuse(folder: object) -> None:
+        raise PermissionError(13, "Permission denied", str(folder))
+
+    (tmp_path / "data").mkdir()
+    monkeypatch.setattr("cli.target.supervisor_pid", refuse)
+    ended = reverie(*command)
+    assert (ended.code, ended.out, ended.err.count("\n")) == (1, "", 1)
+    assert f"the data folder {tmp_path / 'data'} cannot be used (Permission denied)" in ended.err
+
+
 def test_a_server_that_is_not_there_says_what_to_do(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given no server, then its health check is one line with the reason and what to do."""
     monkeypatch.setenv("REVERIE_PORT", "1")
