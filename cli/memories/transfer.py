@@ -8,12 +8,11 @@ from typing import Annotated
 import typer
 
 from cli.application import invocation
+from cli.input import input_of
 from cli.memories.memories import memory
 from cli.output import AsJson, ExportFile, print_result, progress_bar, write_export
-from cli.pipeline.ingest import input_of
 from reverie.counts import counted
 from reverie.memories.calls import ExportMemories
-from reverie.memories.transfer import read_export, send_export
 
 
 @memory.command("export")
@@ -35,6 +34,8 @@ def import_(
 ) -> None:
     """Import the memories of an export that are not stored yet."""
     command = invocation(context)
+    from reverie.memories.transfer import read_export, send_export
+
     document = read_export(input_of(file))
     with progress_bar("memories") as bar:
         task = bar.add_task("memories", total=None)

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from cli.application import application, invocation
+from cli.input import bytes_of
 from cli.options import takes
 from cli.output import AsJson, Yes, confirm, print_deleted, print_json, print_list, progress_bar, say, when
-from cli.pipeline.ingest import bytes_of, client
+from cli.pipeline.ingest import client
 from reverie.counts import counted
 from reverie.errors import Rejected
 from reverie.pipeline.calls import DeleteFile, ListFiles

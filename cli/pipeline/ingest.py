@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from cli.application import Invocation, application, invocation
+from cli.input import input_of
 from cli.output import AsJson, print_json, progress_bar, say
 from reverie import contract
 from reverie.calls import validated
@@ -126,16 +126,3 @@ def _read(file: str) -> list[Any]:
 def _rejected(faults: Iterable[Rejection], place: int) -> list[dict[str, Any]]:
     """Return the rejections of a batch, with their positions in the whole file."""
     return [{"index": place + fault.index, "field": fault.field, "error": fault.error} for fault in faults]
-
-
-def input_of(path: Path) -> bytes:
-    """Return the content of a file, or of standard input for `-`. Raises `Rejected`."""
-    return sys.stdin.buffer.read() if str(path) == "-" else bytes_of(path)
-
-
-def bytes_of(path: Path) -> bytes:
-    """Return the content of a file. Raises `Rejected`."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise Rejected(f"{path} cannot be read: {error.strerror}", field="file") from error
