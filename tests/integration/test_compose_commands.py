@@ -17,6 +17,7 @@ import tempfile
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from worker.supervision.embedded_broker import _valkey_server_path
 
 TOKEN = "a token of this test"
 HEALTHY_WITHIN_SECONDS = 60.0
+CHECKED_EVERY_SECONDS = 1.0
 # Only what a container has: nothing of the shell that runs the tests.
 BARE = {"LANG": "C.UTF-8", "PYTHONUNBUFFERED": "1", "PYTHONDONTWRITEBYTECODE": "1"}
 
@@ -81,8 +83,11 @@ class Composed:
         """Return when the health check says yes."""
         deadline = time.monotonic() + HEALTHY_WITHIN_SECONDS
         while not self.is_healthy(name):
-            assert self.running[name].poll() is None, f"{name} ended:\n{self.log(name)}"
             assert time.monotonic() < deadline, f"{name} is not healthy:\n{self.log(name)}"
+            # Checks without a pause would take the processors from the services that are starting.
+            with suppress(subprocess.TimeoutExpired):
+                self.running[name].wait(CHECKED_EVERY_SECONDS)
+            assert self.running[name].poll() is None, f"{name} ended:\n{self.log(name)}"
 
     def stop(self, name: str) -> int:
         """Stop a service as Compose does and return its exit code."""
