@@ -2,6 +2,7 @@
 
 For each question a session that holds one greeting asks for a context, as an agent does for a new conversation, and the
 document is searched for the evidence. Beside it stand the first results of `recall`, cut at the same number of tokens.
+Of questions about what changed, it is also measured whether the newest evidence is told after an older one.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from adapters.tokens import TokenCounter, build_token_counter
 from benchmarks.harness.figures import median, rounded
 from benchmarks.harness.haystack import DatasetMessage, Haystack, ask, take_up
 from benchmarks.harness.locomo import Form, load_locomo
-from benchmarks.harness.longmemeval import load_longmemeval
+from benchmarks.harness.longmemeval import SessionQuestion, load_longmemeval
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, console, settings_of, shown
@@ -36,6 +37,10 @@ from reverie.recall.calls import ContextRanking
 BUDGETS: Final = (250, 500, 1_000, 2_000, None)
 # Coverage in percent to reach with LoCoMo: any evidence, and the share of it.
 GOALS: Final[Mapping[int, tuple[float, float]]] = {500: (90.0, 80.0), 1_000: (94.0, 85.0)}
+# Questions whose answer changed, and how often in percent the newest statement is told, after an older one.
+UPDATES: Final = "knowledge-update"
+UPDATE_GOAL: Final = 90.0
+_GOAL_BUDGET: Final = 1_000
 # A context takes at most this many times as long as a recall.
 _TIMES_A_RECALL: Final = 2.0
 # The setting `system_prompt_buffer`, which is subtracted from a budget.
@@ -47,21 +52,28 @@ _WORD = re.compile(r"[^\W_]+")
 
 @dataclass(frozen=True, slots=True)
 class _Question:
-    """A question, the gold ids of turns or sessions, and the words of the answer."""
+    """A question, the gold ids of turns or sessions, and the words of the answer.
+
+    `newest` is the newest of the gold sessions if the question is about something that changed, else empty.
+    """
 
     agent: str
     text: str
     gold: frozenset[str]
     answer: str
     by_session: bool
+    newest: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What one call showed: ids of turns and sessions, the text, its tokens, and the seconds that the call took."""
+    """What one call showed: ids of turns and sessions, the text, its tokens, and the seconds that the call took.
+
+    `sessions` has the session of each turn, in the order shown.
+    """
 
     turns: frozenset[str]
-    sessions: frozenset[str]
+    sessions: tuple[str, ...]
     text: str
     tokens: int
     seconds: float
@@ -74,6 +86,7 @@ def main() -> None:
     options.add_argument("--longmemeval", type=Path, help="LongMemEval-S as JSON lines, compressed or not")
     options.add_argument("--conversations", type=int, help="use only the first N conversations of LoCoMo")
     options.add_argument("--questions", type=int, help="use only the first N questions of LongMemEval")
+    options.add_argument("--question-type", help="use only the questions of this type of LongMemEval")
     options.add_argument("--ranking", choices=("recall", "decay"), default="recall", help="the ranking of the context")
     options.add_argument(
         "--newest-yesterday", action="store_true", help="move all dates so that the newest message was yesterday"
@@ -110,9 +123,19 @@ def _load_locomo(path: Path, options: argparse.Namespace) -> tuple[list[Haystack
 
 
 def _load_longmemeval(path: Path, options: argparse.Namespace) -> tuple[list[Haystack], list[_Question]]:
-    found = load_longmemeval(path, limit=2 if options.quick else options.questions)
-    questions = [_Question(one.haystack.agent, one.text, one.gold, one.answer, by_session=True) for one in found]
+    found = load_longmemeval(path, limit=2 if options.quick else options.questions, kind=options.question_type)
+    questions = [
+        _Question(one.haystack.agent, one.text, one.gold, one.answer, by_session=True, newest=_newest(one))
+        for one in found
+    ]
     return [one.haystack for one in found], questions
+
+
+def _newest(question: SessionQuestion) -> str:
+    if question.kind != UPDATES:
+        return ""
+    dated = [(one.created_at, one.session) for one in question.haystack.messages if one.session in question.gold]
+    return max(dated, key=lambda one: str(one[0]))[1]
 
 
 def _moved(haystack: Haystack) -> Haystack:
@@ -138,6 +161,7 @@ def _measure(
         take_up(stack, name, greeted, tell)
         asked = [(question.agent, question) for question in questions]
         rows: dict[str, Mapping[str, float]] = {}
+        updates: dict[str, Mapping[str, float]] = {}
         for budget in BUDGETS:
             contexts = ask(stack, name, asked, partial(_context, budget=budget, ranking=options.ranking), tell)
             label = "default" if budget is None else f"{budget:,}"
@@ -146,6 +170,10 @@ def _measure(
             recalls = ask(stack, name, asked, partial(_recall, room=room, counter=counter), tell)
             rows[f"recall, {room:,}"] = _figures(questions, recalls)
             key = "default" if budget is None else str(budget)
+            if changed := _updates(questions, contexts):
+                updates[label] = changed
+                for measure, figure in changed.items():
+                    result.add(f"{name}_{measure}_{key}", figure)
             for measure, figure in rows[f"context, {label}"].items():
                 result.add(f"{name}_{measure}_{key}", figure, "ms" if measure == "p50" else "")
             result.add(
@@ -153,7 +181,9 @@ def _measure(
                 rounded(rows[f"context, {label}"]["p50"] / rows[f"recall, {room:,}"]["p50"]),
             )
     result.add(f"{name}_rows", rows)
-    _print(name, rows)
+    _print(f"{name}: what reaches the prompt, in percent", rows)
+    if updates:
+        _print(f"{name}: what is told of what changed, in percent", updates)
 
 
 def _with_greeting(haystack: Haystack) -> Haystack:
@@ -167,8 +197,8 @@ def _context(client: Reverie, question: _Question, *, budget: int | None, rankin
     context = client.context(_SESSION, question.text, token_budget=token_budget, ranking=ranking)
     seconds = time.perf_counter() - began
     turns = {memory.source_message or memory.id for memory in context.memories}
-    sessions = {memory.session for memory in context.memories if memory.session}
-    return _Shown(frozenset(turns), frozenset(sessions), context.text, context.tokens, seconds)
+    sessions = tuple(memory.session for memory in context.memories if memory.session)
+    return _Shown(frozenset(turns), sessions, context.text, context.tokens, seconds)
 
 
 def _recall(client: Reverie, question: _Question, *, room: int, counter: TokenCounter) -> _Shown:
@@ -188,7 +218,7 @@ def _recall(client: Reverie, question: _Question, *, room: int, counter: TokenCo
     shown = [found for found in results[:kept] if found.session != _SESSION]
     return _Shown(
         frozenset(found.source_message or found.id for found in shown),
-        frozenset(found.session for found in shown if found.session),
+        tuple(found.session for found in shown if found.session),
         "".join(lines[:kept]),
         used,
         seconds,
@@ -199,7 +229,9 @@ def _figures(questions: Sequence[_Question], shown_for: Sequence[_Shown]) -> dic
     """Return coverage and answer words in percent, tokens, and the median milliseconds."""
     found, words = [], []
     for question, one in zip(questions, shown_for, strict=True):
-        found.append(len(question.gold & (one.sessions if question.by_session else one.turns)) / len(question.gold))
+        found.append(
+            len(question.gold.intersection(one.sessions if question.by_session else one.turns)) / len(question.gold)
+        )
         wanted = set(_WORD.findall(question.answer.lower()))
         if wanted:
             words.append(len(wanted & set(_WORD.findall(one.text.lower()))) / len(wanted))
@@ -212,7 +244,30 @@ def _figures(questions: Sequence[_Question], shown_for: Sequence[_Shown]) -> dic
     }
 
 
+def _updates(questions: Sequence[_Question], shown_for: Sequence[_Shown]) -> dict[str, float]:
+    """Return of what changed how often, in percent, both are told, and how often the newest comes last.
+
+    `newest_told_last` counts questions whose newest gold session and an older one are told, and a turn of the newest is
+    the last of them. Empty if nothing changed in any question.
+    """
+    told, both, last = [], [], []
+    for question, one in zip(questions, shown_for, strict=True):
+        if question.newest:
+            gold = [session for session in one.sessions if session in question.gold]
+            told.append(question.newest in gold)
+            both.append(question.newest in gold and len(set(gold)) > 1)
+            last.append(both[-1] and gold[-1] == question.newest)
+    if not told:
+        return {}
+    measures = {"newest_told": told, "newest_and_older_told": both, "newest_told_last": last}
+    return {name: rounded(100 * fmean(values)) for name, values in measures.items()}
+
+
 def _add_goals(result: Result) -> None:
+    figure = result.figures.get(f"longmemeval_newest_told_last_{_GOAL_BUDGET}")
+    what = f"LongMemEval, {_GOAL_BUDGET:,} tokens: what changed, newest told last"
+    note = "" if figure is not None else "no question about what changed was measured"
+    result.goals.append(Goal(what=what, relation=">=", goal=UPDATE_GOAL, figure=figure, unit="%", note=note))
     for budget, goals in GOALS.items():
         for measure, goal in zip(("any", "share"), goals, strict=True):
             figure = result.figures.get(f"locomo_{measure}_{budget}")
@@ -223,8 +278,8 @@ def _add_goals(result: Result) -> None:
     result.goals.append(Goal(what="LoCoMo: times a recall", relation="<=", goal=_TIMES_A_RECALL, figure=figure))
 
 
-def _print(name: str, rows: Mapping[str, Mapping[str, float]]) -> None:
-    table = Table(title=f"{name}: what reaches the prompt, in percent", title_justify="left", header_style="bold")
+def _print(title: str, rows: Mapping[str, Mapping[str, float]]) -> None:
+    table = Table(title=title, title_justify="left", header_style="bold")
     table.add_column("tokens")
     measures = list(next(iter(rows.values())))
     for measure in measures:

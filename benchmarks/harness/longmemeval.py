@@ -37,13 +37,17 @@ class SessionQuestion:
     answer: str = ""
 
 
-def load_longmemeval(path: Path, *, dates: bool = True, limit: int | None = None) -> list[SessionQuestion]:
+def load_longmemeval(
+    path: Path, *, dates: bool = True, limit: int | None = None, kind: str | None = None
+) -> list[SessionQuestion]:
     """Return the answerable questions of a file of JSON lines, compressed or not, at most `limit`.
+
+    With `kind`, only the questions of that type.
 
     Raises UnusableData: if the file has another format.
     """
     try:
-        return list(islice(_questions(path, dates), limit))
+        return list(islice((one for one in _questions(path, dates) if kind in (None, one.kind)), limit))
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnusableData(f"{path} has not the form of LongMemEval: {error!r}") from error
 

@@ -338,4 +338,31 @@ def test_context_quality_searches_the_documents_for_the_evidence(
     assert figures["locomo_share_1000"] == 100.0
     assert figures["longmemeval_any_500"] == 100.0
     assert 0 < figures["locomo_tokens_250"] <= 250
-    assert [goal["figure"] is not None for goal in result["goals"]] == [True] * 5
+    # The only question of LongMemEval is about nothing that changed.
+    assert [goal["figure"] is not None for goal in result["goals"]] == [False, *[True] * 5]
+
+
+def test_context_quality_says_whether_the_newest_statement_is_told_last(tmp_path: Path) -> None:
+    """Given a question about what changed, then both sessions are told, the newer last; other types are left out."""
+    sessions = ["My violin has a gut string.", "My violin has a steel string now."]
+    entry = {
+        "question_id": "q1",
+        "question_type": "knowledge-update",
+        "question": "What string has my violin?",
+        "answer_session_ids": ["newer", "older"],
+        "haystack_session_ids": ["newer", "older"],
+        "haystack_dates": ["2023/05/29 (Mon) 02:12", "2023/05/20 (Sat) 00:43"],
+        "haystack_sessions": [[{"role": "user", "content": content}] for content in sessions[::-1]],
+    }
+    other = {**entry, "question_id": "q2", "question_type": "multi-session"}
+    path = tmp_path / "updates.jsonl"
+    path.write_text("".join(json.dumps(one) + "\n" for one in (other, entry)), encoding="utf-8")
+
+    files = ("--longmemeval", str(path), "--question-type", "knowledge-update")
+    output, result = run_benchmark("context_quality", tmp_path / "result.json", *files)
+
+    figures = result["figures"]
+    assert figures["longmemeval_newest_and_older_told_1000"] == 100.0
+    assert figures["longmemeval_newest_told_last_1000"] == 100.0
+    assert result["goals"][0]["reached"] is True
+    assert "what is told of what changed" in output
