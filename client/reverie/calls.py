@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from functools import cache
 from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, get_args
 
@@ -151,9 +151,13 @@ def response_type(kind: type[Call[Any]]) -> type:
 
 
 def _plain(value: Any) -> Any:
-    """Return an argument as JSON values: a timedelta as seconds, arrays and other iterables as lists."""
+    """Return an argument as JSON values: a timedelta as seconds, a date as text, arrays and other iterables as lists."""
     if isinstance(value, timedelta):
         return value.total_seconds()
+    if isinstance(value, date):
+        if isinstance(value, datetime) and value.tzinfo is not None:
+            value = value.astimezone(UTC)
+        return value.isoformat()
     if isinstance(value, (str, bytes, Mapping)) or not isinstance(value, Iterable):
         return value
     return [item.item() if hasattr(item, "item") else item for item in value]

@@ -1,7 +1,7 @@
 """Store findings as memories: known ones are skipped, newer ones supersede older ones.
 
-User-written memories are never changed, nor is anything newer than the finding. Each new memory is one entry of the
-curation log, together with what it superseded, so that each can be undone by itself.
+User-written memories are never changed, nor is anything newer than the finding, which then becomes history. Each new
+memory is one entry of the curation log, together with what it superseded, so that each can be undone by itself.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Final
 from memory.conversion import convert
 from memory.memories.concept_tags import concept_tags
 from memory.memories.findings import Finding, normalised, with_owner
-from memory.memories.memories import add_superseding
+from memory.memories.history import add_in_history
 from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSession
 from storage.memories.records import USER_SOURCE, NewMemory
 from storage.stores import Store
@@ -74,15 +74,17 @@ class FindingSaver:
         rivals = self._rivals(finding)
         if any(_says_the_same(rival, finding) for rival in rivals):
             return "known"
-        if any(rival.created_at > finding.message.created_at for rival in rivals):
-            return "older_than_known"
-        if any(_is_protected(rival) and _is_same_fact(rival, finding) for rival in rivals):
+        newer = [rival for rival in rivals if rival.created_at > finding.message.created_at]
+        older = [rival for rival in rivals if rival not in newer]
+        if any(_is_protected(rival) and _is_same_fact(rival, finding) for rival in older):
             return "contradicts_user_written"
-        older = [rival for rival in rivals if not _is_protected(rival)]
-        self._store(finding, memory_id, older)
-        self._contents.add(normalised(finding.content))
+        older = [rival for rival in older if not _is_protected(rival)]
+        self._store(finding, memory_id, older, newer)
         if older:
             self.counts["superseded"] += len(older)
+        if newer:
+            return "older_than_known"
+        self._contents.add(normalised(finding.content))
         return "added"
 
     def _rivals(self, finding: Finding) -> list[KnownMemory]:
@@ -95,7 +97,9 @@ class FindingSaver:
                 rivals[one.row_id] = one
         return list(rivals.values())
 
-    def _store(self, finding: Finding, memory_id: str, older: Sequence[KnownMemory]) -> None:
+    def _store(
+        self, finding: Finding, memory_id: str, older: Sequence[KnownMemory], newer: Sequence[KnownMemory]
+    ) -> None:
         draft = EntryDraft(
             f"said in message {finding.message.id}, found by {finding.method}",
             memories=[memory_id, *(one.id for one in older)],
@@ -103,7 +107,13 @@ class FindingSaver:
         )
         with self._tx.curation.entry(draft, job=self._job, agent=self._session.agent, action=ACTION, at=self._now):
             memory = self._memory(finding, memory_id)
-            added = add_superseding(self._memories, memory, [one.row_id for one in older], now=self._now)
+            added = add_in_history(
+                self._memories,
+                memory,
+                [one.row_id for one in older],
+                [one.row_id for one in newer],
+                now=self._now,
+            )
             # It has just been learnt, however long ago it was said: it must not decay at once.
             self._memories.change(added.row_id, now=self._now, accessed_at=max(self._now, added.created_at))
 

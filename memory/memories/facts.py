@@ -8,7 +8,8 @@ from __future__ import annotations
 from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.memories import add_superseding, delete_permanently
+from memory.memories.history import add_superseding
+from memory.memories.memories import delete_permanently
 from reverie.clock import new_id
 from reverie.errors import NotFound
 from reverie.memories.calls import SetFact

@@ -6,7 +6,6 @@ a user wrote; jobs may not.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 from msgspec import UNSET
@@ -15,6 +14,7 @@ from msgspec.structs import replace
 from memory.conversion import convert, set_fields
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
+from memory.memories.history import add_in_history
 from reverie.clock import to_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, Rejected
@@ -33,14 +33,15 @@ _RULED_FIELDS: Final = frozenset({"content", "tier", "lifetime", "channel", "pin
 def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: str = "") -> StoredMemory:
     """Store a checked draft. Idempotent: a draft whose id is already stored with this content changes nothing.
 
-    Creates the session if it does not exist. With a `subject`, older memories of the same subject, tier and owner are
-    superseded. Raises `Conflict` for an id that belongs to another memory, and `Rejected`.
+    Creates the session if it does not exist. It holds from when its source message was said, or else from now. With a
+    `subject`, memories of the same subject, tier and owner that were said before are superseded; if one was said after
+    it, it becomes history. Raises `Conflict` for an id that belongs to another memory, and `Rejected`.
     """
     assert draft.id is not None
     existing = memories.find(draft.id)
     if existing is not None:
         return StoredMemory(existing.store, _check_same(existing.record, draft))
-    store = memories.store_for_tier(draft.tier)
+    store, said_at = memories.store_for_tier(draft.tier), _said_at(memories, draft, now)
     with store.writing() as tx:
         rows = tx.for_agent(memories.agent)
         stored = rows.memories.find(draft.id)
@@ -49,14 +50,15 @@ def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: st
         new = convert(
             draft,
             NewMemory,
-            created_at=now,
+            created_at=said_at,
             concept_tags=concept_tags(draft.content),
             channel=_channel(rows, draft, now),
             trace=trace,
         )
-        added = rows.memories.add(new, now=now)
-        _supersede_subject(rows, added, now)
-        return StoredMemory(store, added)
+        added = _add_to_subject(rows.memories, new, now)
+        if said_at < now:  # it must not decay from the day of the message
+            rows.memories.change(added.row_id, now=now, accessed_at=now)
+        return StoredMemory(store, rows.memories.get(added.id))
 
 
 def read_memory(memories: AgentMemories, memory_id: str) -> Memory:
@@ -138,17 +140,6 @@ def forget(memories: AgentMemories, memory_id: str) -> bool:
     return True
 
 
-def add_superseding(stored: Memories, memory: NewMemory, older_rows: Sequence[int], *, now: int) -> MemoryRecord:
-    """Store a memory that supersedes the memories of these rows, within the caller's transaction."""
-    # Only one row may be the current fact of a category and key: the older ones first supersede themselves.
-    for row_id in older_rows:
-        stored.supersede(row_id, by=row_id, now=now)
-    added = stored.add(memory, now=now)
-    for row_id in older_rows:
-        stored.supersede(row_id, by=added.row_id, now=now)
-    return added
-
-
 def delete_permanently(rows: AgentRepositories, records: list[MemoryRecord]) -> None:
     """Delete memories, what they superseded, and every entry of the curation log that could restore them."""
     row_ids = [record.row_id for record in records]
@@ -215,14 +206,25 @@ def _channel(rows: AgentRepositories, draft: MemoryDraft, now: int) -> str | Non
     return draft.channel or session.channel or DEFAULT_CHANNEL
 
 
-def _supersede_subject(rows: AgentRepositories, newest: MemoryRecord, now: int) -> None:
-    """Supersede the current memories of the same subject, tier and owner."""
-    if newest.subject is None:
-        return
-    same_subject = MemoryFilter(subject=newest.subject, tiers=(newest.tier,), facts=False, notes=False)
-    for older in list(rows.memories.iterate(same_subject)):
-        if older.row_id != newest.row_id and older.owner_user_id == newest.owner_user_id:
-            rows.memories.supersede(older.row_id, by=newest.row_id, now=now)
+def _said_at(memories: AgentMemories, draft: MemoryDraft, now: int) -> int:
+    """Return when the source message of a memory was said; `now` without one, and at the latest."""
+    if draft.source_message is None:
+        return now
+    with memories.reading_workspace() as rows:
+        found = rows.messages.with_ids([draft.source_message]) if rows is not None else {}
+    return min([now, *(message.created_at for message in found.values())])
+
+
+def _add_to_subject(stored: Memories, new: NewMemory, now: int) -> MemoryRecord:
+    """Store a memory in its place among the current ones of the same subject, tier and owner."""
+    if new.subject is None:
+        return stored.add(new, now=now)
+    same_subject = MemoryFilter(subject=new.subject, tiers=(new.tier,), facts=False, notes=False)
+    others = [one for one in stored.iterate(same_subject) if one.owner_user_id == new.owner_user_id]
+    # What is said now is the newest, whatever a clock that was wrong once has written.
+    newer = [one.row_id for one in others if new.created_at < one.created_at <= now]
+    older = [one.row_id for one in others if one.row_id not in newer]
+    return add_in_history(stored, new, older, newer, now=now)
 
 
 def _check_allowed(record: MemoryRecord, changes: MemoryChanges) -> None:

@@ -37,7 +37,11 @@ class WaitingSession:
 
 @dataclass(frozen=True, slots=True)
 class SourceMessage:
-    """The parts of a message that extraction reads."""
+    """The parts of a message that extraction reads.
+
+    `created_at` is never after the time at which it was stored: what a clock that is wrong dates to next year would
+    otherwise hold until then, whatever is said in the meantime.
+    """
 
     id: str
     sequence: int
@@ -99,7 +103,7 @@ _ONE: Final = f"""
     WHERE s.agent_id = :agent AND s.id = :session AND s.last_sequence > coalesce(p.position, 0)
 """
 _MESSAGES: Final = f"""
-    SELECT {select_list(SourceMessage)} FROM messages
+    SELECT {select_list(SourceMessage, created_at="min(created_at, stored_at)")} FROM messages
     WHERE session_row = (SELECT row_id FROM sessions WHERE row_id = :row AND ref_code = :ref_code)
 """
 _KNOWN: Final = f"""

@@ -1,4 +1,4 @@
-"""Translates a `MemoryFilter` to SQL over `memories AS m` and `sessions AS s`."""
+"""Translates a `MemoryFilter` to SQL over `memories AS m`, `sessions AS s` and the successors `memories AS b`."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ _EQUAL: Final = {
     "key": "m.key = :key",
     "subject": "m.subject = :subject",
     "source_message": "m.source_message = :source_message",
+    "held_at": "(m.created_at <= :held_at AND (m.superseded_by IS NULL OR b.created_at > :held_at))",
     "unexpired_at": "(m.expires_at IS NULL OR m.expires_at > :unexpired_at)",
 }
 _TRUE_OR_FALSE: Final = {

@@ -2,6 +2,9 @@
 
 The pipeline makes a memory's chunks from its content. Whoever removes or rewrites a memory removes its chunks from
 every index in the same transaction. An id, a note id, and a fact's category and key are each unique for an agent.
+
+A memory holds until the one that replaced it was said: its end is not stored but follows from `superseded_by`, so that
+whatever restores or replaces the successor also restores or moves the end.
 """
 
 from __future__ import annotations
@@ -20,7 +23,10 @@ _FROM: Final = (
     "FROM memories AS m LEFT JOIN sessions AS s ON s.row_id = m.session_row"
     " LEFT JOIN memories AS b ON b.row_id = m.superseded_by"
 )
-_SELECT: Final = f"SELECT {select_list(MemoryRecord, 'm', session='s.id', superseded_by='b.id')} {_FROM}"
+# What was merged into an older memory ends where it begins.
+_VALID_TO: Final = "CASE WHEN b.row_id IS NOT NULL THEN max(m.created_at, b.created_at) END"
+_COMPUTED: Final = {"session": "s.id", "superseded_by": "b.id", "valid_to": _VALID_TO}
+_SELECT: Final = f"SELECT {select_list(MemoryRecord, 'm', **_COMPUTED)} {_FROM}"
 _INSERT: Final = (
     insert_sql(
         "memories",
@@ -31,6 +37,8 @@ _INSERT: Final = (
         updated_at=":created_at",
         accessed_at=":created_at",
         stored_at=":now",
+        superseded_by=":superseded_by",
+        superseded_at="CASE WHEN :superseded_by IS NOT NULL THEN :now END",
     )
     + " ON CONFLICT (agent_id, id) DO NOTHING"
 )
@@ -50,13 +58,14 @@ class Memories(AgentRepository):
     def _chunks(self) -> MemoryChunks:
         return MemoryChunks(self._connection, self._agent)
 
-    def add(self, memory: NewMemory, *, now: int) -> MemoryRecord:
+    def add(self, memory: NewMemory, *, now: int, superseded_by: int | None = None) -> MemoryRecord:
         """Store a memory and return it; an existing memory with its id stays as it is and is returned.
 
-        Raises `NotFound` for a session that does not exist. The caller makes sure that a note or fact is new.
+        With `superseded_by`, a row, it is stored as replaced by that memory. Raises `NotFound` for a session
+        that does not exist. The caller makes sure that a note or fact is new.
         """
         session_row = None if memory.session is None else self._session_row(memory.session)
-        self._execute(_INSERT, **to_parameters(memory), session_row=session_row, now=now)
+        self._execute(_INSERT, **to_parameters(memory), session_row=session_row, now=now, superseded_by=superseded_by)
         return self.get(memory.id)
 
     def find(self, memory_id: str) -> MemoryRecord | None:
@@ -152,6 +161,20 @@ class Memories(AgentRepository):
             now=now,
             row=row_id,
         )
+
+    def move_superseded(self, row_ids: Sequence[int], *, to: int) -> None:
+        """Make another memory the successor of superseded ones."""
+        self._execute(
+            "UPDATE memories SET superseded_by = :to WHERE agent_id = :agent AND superseded_by IS NOT NULL"
+            " AND row_id IN (SELECT value FROM json_each(:rows))",
+            to=to,
+            rows=row_ids,
+        )
+
+    def with_all_superseded(self, row_ids: Sequence[int]) -> list[MemoryRecord]:
+        """Return these memories and all that they replaced, the earliest first."""
+        found = self.by_rows(self._with_superseded(row_ids)).values()
+        return sorted(found, key=lambda memory: (memory.created_at, memory.row_id))
 
     def detach_superseded(self, row_ids: Sequence[int]) -> None:
         """Keep the memories that these ones replaced from being deleted with them: call it just before `delete`.

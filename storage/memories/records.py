@@ -54,7 +54,10 @@ class NewMemory:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class MemoryRecord(NewMemory):
-    """A stored memory. `superseded_by` is the id of the memory that replaced it."""
+    """A stored memory. `superseded_by` is the id of the memory that replaced it.
+
+    It held from `created_at`, when it was said, until `valid_to`, when its replacement was said.
+    """
 
     row_id: int
     agent: str
@@ -66,6 +69,12 @@ class MemoryRecord(NewMemory):
     stored_at: int
     chunked_at: int | None
     superseded_by: str | None
+    valid_to: int | None = None
+
+    @property
+    def valid_from(self) -> int:
+        """Return since when it holds, in microseconds."""
+        return self.created_at
 
     @property
     def active(self) -> bool:
@@ -100,7 +109,8 @@ class MemoryFilter:
 
     `text` is a part of the content in any case; a memory must have all of `tags`. `active` true takes current
     memories only, false superseded ones only, None both. `facts` and `notes` take only such, or none of them.
-    `unexpired_at` leaves out what has expired by that time, in microseconds.
+    `unexpired_at` leaves out what has expired by that time, in microseconds. `held_at` takes what held at a time: use
+    it with `active` None.
     """
 
     tiers: tuple[str, ...] = ()
@@ -120,3 +130,4 @@ class MemoryFilter:
     facts: bool | None = None
     notes: bool | None = None
     unexpired_at: int | None = None
+    held_at: int | None = None
