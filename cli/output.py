@@ -191,6 +191,19 @@ def when(micros_or_time: int | datetime | None) -> str:
     return micros_or_time.strftime("%Y-%m-%d %H:%M:%S")
 
 
+def day_of(moment: datetime) -> str:
+    """Return a date in UTC as people write it, such as "3 May 2023"."""
+    day = moment.astimezone(UTC)
+    return f"{day.day} {day:%b} {day.year}"
+
+
+def period(since: datetime | None, until: datetime | None) -> str:
+    """Return from when to when something held: "since 3 May 2023", or "3 May 2023 until 2 Jun 2023"."""
+    if since is None or until is None:
+        return "-" if since is None else f"since {day_of(since)}"
+    return f"{day_of(since)} until {day_of(until)}"
+
+
 def shortened(text: str, characters: int = 80) -> str:
     """Return a text as one line of at most this many characters."""
     line = " ".join(text.split())

@@ -1,11 +1,13 @@
 """Ranks the chunks of one store, or of a workspace and the account together, by the ranking that a request asks for.
 
-The chunk ids of the account's store are negated, as ids of two stores overlap.
+The chunk ids of the account's store are negated, as ids of two stores overlap. A recall that looks back also ranks
+memories that were replaced since, which have no chunks but numbers of their own.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Final
 
 import numpy as np
@@ -13,6 +15,7 @@ from numpy.typing import NDArray
 
 from retrieval.filters import allowed_rows
 from retrieval.index.agent_index import IndexSnapshot
+from retrieval.past import Past, is_past
 from retrieval.ranking import contextual, plain, relevance
 from retrieval.ranking.fusion import (
     DEFAULT_FTS_WEIGHT,
@@ -24,6 +27,7 @@ from retrieval.ranking.fusion import (
 )
 from retrieval.ranking.shares import Ranking, Scored, merge, weighted_ranking
 from retrieval.store_query import StoreQuery
+from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.records import ChunkSource, Hit
 
 # Hits per plain retriever: enough for min-max to have a floor, and not all of them chunks of one message.
@@ -34,11 +38,20 @@ _Retrieve = Callable[[StoreQuery, int, IndexSnapshot | None], list[Hit]]
 
 
 class Candidates:
-    """The ranked chunks of a request. `account` is the same query bound to the account's store, if it is searched."""
+    """The ranked chunks of a request.
 
-    def __init__(self, query: StoreQuery, account: StoreQuery | None = None) -> None:
+    `account` is the same query bound to the account's store, if it is searched, `past` what was replaced since the time
+    that the request looks back to.
+    """
+
+    def __init__(self, query: StoreQuery, account: StoreQuery | None = None, past: Past | None = None) -> None:
         self.query = query
         self.account = account
+        self.past = past
+        self._past_query = None
+        if past is not None:  # filtered when it was read
+            unfiltered = ChunkFilter(query.prepared.request.agent)
+            self._past_query = replace(query, snapshot=past.snapshot, filter=unfiltered, vectors=past.vectors)
         self.request = query.prepared.request
         # Word statistics for the account's chunks: those of the workspace, so that scores are comparable.
         self._statistics = query.snapshot if query.snapshot is not None and query.snapshot.documents else None
@@ -54,36 +67,52 @@ class Candidates:
 
     def texts(self, numbers: Sequence[int]) -> dict[int, ChunkSource]:
         """Return the message, file or memory behind each chunk, by chunk id (negative in the account's store)."""
-        texts = self.query.repositories.chunk_sources.texts([number for number in numbers if number > 0])
+        until, own, across, past = self.query.prepared.until, *_apart(numbers)
+        texts = self.query.repositories.chunk_sources.texts(own, until=until)
         if self.account is not None:
-            across = self.account.repositories.chunk_sources.texts([-number for number in numbers if number < 0])
-            texts |= {-chunk_id: text for chunk_id, text in across.items()}
-        return texts
+            found = self.account.repositories.chunk_sources.texts(across, until=until)
+            texts |= {-chunk_id: text for chunk_id, text in found.items()}
+        return texts if self.past is None else texts | self.past.sources(past)
 
     def relevances(self, ranked: Sequence[Fused]) -> dict[int, float]:
         """Return the relevance of each chunk, by chunk id (negative in the account's store)."""
-        own = _relevances(self.query, [item for item in ranked if item.chunk_id > 0], None)
-        if self.account is None:
-            return own
-        return own | _relevances(self.account, [item for item in ranked if item.chunk_id < 0], self._statistics)
+        found = _relevances(
+            self.query, [item for item in ranked if item.chunk_id > 0 and not is_past(item.chunk_id)], None
+        )
+        if self.account is not None:
+            found |= _relevances(self.account, [item for item in ranked if item.chunk_id < 0], self._statistics)
+        if self._past_query is not None:
+            past = [item for item in ranked if is_past(item.chunk_id)]
+            found |= _relevances(self._past_query, past, self._statistics)
+        return found
 
     def vectors(self, numbers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
         """Return the unit vectors of those chunks that have one, by chunk id (negative in the account's store)."""
-        own = _vectors(self.query, [number for number in numbers if number > 0])
-        if self.account is None:
-            return own
-        return own | _vectors(self.account, [number for number in numbers if number < 0])
+        own, across, past = _apart(numbers)
+        found = _vectors(self.query, own)
+        if self.account is not None:
+            found |= _vectors(self.account, [-number for number in across])
+        if self._past_query is not None:
+            found |= _vectors(self._past_query, past)
+        return found
 
     def hit(self, ranked: Fused, relevance: float) -> Hit:
-        """Return a chunk as a hit in its store, its score as a share of the best possible score, on [0, 1]."""
+        """Return a chunk as a hit in its store, its score as a share of the best possible score, on [0, 1].
+
+        What was replaced is in no store.
+        """
         query = self.query if ranked.chunk_id > 0 or self.account is None else self.account
         share = min(1.0, max(0.0, ranked.score / self._possible)) if self._possible > 0 else 0.0
-        return Hit(abs(ranked.chunk_id), share, query.store, relevance)
+        store = "" if is_past(ranked.chunk_id) else query.store
+        return Hit(abs(ranked.chunk_id), share, store, relevance)
 
     def _contextual(self, snapshot: IndexSnapshot) -> Ranking:
         scored = _score(self.query, snapshot, None)
         if self.account is not None and self.account.snapshot is not None:
-            scored = merge(scored, _score(self.account, self.account.snapshot, self._statistics))
+            across = _score(self.account, self.account.snapshot, self._statistics)
+            scored = merge(scored, replace(across, chunk_ids=-across.chunk_ids))
+        if self._past_query is not None and self._past_query.snapshot is not None:
+            scored = merge(scored, _score(self._past_query, self._past_query.snapshot, self._statistics))
         return weighted_ranking(scored, self.request.retriever_weights(contextual.WEIGHTS))
 
     def _plain(self, count: int) -> list[Fused]:
@@ -104,19 +133,36 @@ class Candidates:
     def _hits(self, retrieve: _Retrieve, depth: int) -> list[Hit]:
         """Return the best hits of one retriever in both stores by their raw scores; ties go to the newer chunk."""
         hits = retrieve(self.query, depth, None)
-        if self.account is None:
+        if self.account is None and self._past_query is None:
             return hits
-        hits += [Hit(-hit.chunk_id, hit.score) for hit in retrieve(self.account, depth, self._statistics)]
+        if self.account is not None:
+            hits += [Hit(-hit.chunk_id, hit.score) for hit in retrieve(self.account, depth, self._statistics)]
+        if self._past_query is not None:
+            hits += retrieve(self._past_query, depth, self._statistics)
         created_at = self._created_at([hit.chunk_id for hit in hits])
         return sorted(hits, key=lambda hit: (-hit.score, -created_at.get(hit.chunk_id, 0)))[:depth]
 
     def _created_at(self, numbers: list[int]) -> dict[int, int]:
         """Return the time of each chunk in microseconds."""
-        created_at = self.query.repositories.chunk_sources.created_at([number for number in numbers if number > 0])
+        own, across, past = _apart(numbers)
+        created_at = self.query.repositories.chunk_sources.created_at(own)
         if self.account is not None:
-            across = self.account.repositories.chunk_sources.created_at([-number for number in numbers if number < 0])
-            created_at |= {-chunk_id: at for chunk_id, at in across.items()}
-        return created_at
+            found = self.account.repositories.chunk_sources.created_at(across)
+            created_at |= {-chunk_id: at for chunk_id, at in found.items()}
+        return created_at if self.past is None else created_at | self.past.created_at(past)
+
+
+def _apart(numbers: Iterable[int]) -> tuple[list[int], list[int], list[int]]:
+    """Return the chunk ids in the workspace's store and in the account's, and the numbers of what was replaced."""
+    own: list[int] = []
+    across: list[int] = []
+    past: list[int] = []
+    for number in numbers:
+        if number < 0:
+            across.append(-number)
+        else:
+            (past if is_past(number) else own).append(number)
+    return own, across, past
 
 
 def _score(query: StoreQuery, snapshot: IndexSnapshot, statistics: IndexSnapshot | None) -> Scored:
@@ -174,5 +220,5 @@ def _vector_hits(query: StoreQuery, depth: int, _statistics: IndexSnapshot | Non
     if snapshot is None or generation is None:
         return query.tx.index.search_vectors(vector.tobytes(), query.filter, depth)
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
-    exact = plain.exact_vectors(query.repositories.forward, generation.model)
+    exact = query.vectors or plain.exact_vectors(query.repositories.forward, generation.model)
     return plain.search_by_meaning(snapshot, vector, allowed, depth, exact)

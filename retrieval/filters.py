@@ -20,14 +20,17 @@ from storage.sessions.records import SessionRecord
 from storage.transaction import AgentRepositories
 
 
-def chunk_filter(repositories: AgentRepositories, request: RecallRequest) -> ChunkFilter:
-    """Return the filter of a request. Raises `NotFound` for a session or channel that the agent does not have."""
+def chunk_filter(repositories: AgentRepositories, request: RecallRequest, *, until: int | None = None) -> ChunkFilter:
+    """Return the filter of a request for what was said `until` a time in microseconds.
+
+    Raises `NotFound` for a session or channel that the agent does not have.
+    """
     if request.channel is not None:
         repositories.channels.check_exists(request.channel)
     session = None if request.session is None else repositories.sessions.get(request.session)
     tags, kinds = tuple(dict.fromkeys(request.tags)), tuple(dict.fromkeys(request.kinds))
     sessions, memories = _scope(repositories, request, session)
-    return ChunkFilter(request.agent, sessions, tags, kinds, memories)
+    return ChunkFilter(request.agent, sessions, tags, kinds, memories, until)
 
 
 def allowed_rows(found: ChunkSources, snapshot: IndexSnapshot, filter: ChunkFilter) -> NDArray[np.bool_] | None:
@@ -44,6 +47,8 @@ def allowed_rows(found: ChunkSources, snapshot: IndexSnapshot, filter: ChunkFilt
         hidden = found.memories_outside(filter.memories)
         if hidden:
             parts.append(~_mark(snapshot, hidden))
+    if filter.until is not None:
+        parts.append(snapshot.created_at <= filter.until)
     if filter.tags:
         parts.append(_mark(snapshot, found.with_tags(filter.tags)))
     if not parts:

@@ -7,23 +7,25 @@ an embedder or vectors, recall is by words alone and the response says so.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from adapters.embedders.base import Embedder
 from adapters.embedders.query_cache import QueryCachingEmbedder
 from retrieval.candidates import Candidates
 from retrieval.index.cache import AgentIndexes
+from retrieval.past import is_past, read_past
 from retrieval.request import RecallRequest
 from retrieval.results import find_results
 from retrieval.sessions import find_sessions
-from retrieval.store_query import EmbedderFor, StoreQuery, open_account_query, prepare_query
+from retrieval.store_query import EmbedderFor, StoreQuery, account_request, open_account_query, prepare_query
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import NotFound
+from reverie.moments import micros_until
 from reverie.recall.types import FoundSessions, RecallResponse
-from storage.recall.records import Hit
+from storage.recall.records import ChunkAttributes, Hit
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 
@@ -34,12 +36,14 @@ class RecallOutcome:
 
     A hit's score is a share of the best possible score, on [0, 1], so that scores of different queries and rankings can
     be recorded and compared. `folded` are the hits of memories whose source message was returned in their place, and
-    of what says the same as a result.
+    of what says the same as a result. `past` has the attributes of hits that were replaced since the time that a recall
+    looked back to: they are chunks of no store.
     """
 
     response: RecallResponse
     hits: tuple[Hit, ...] = ()
     folded: tuple[Hit, ...] = ()
+    past: Mapping[int, ChunkAttributes] = field(default_factory=dict)
 
     def hits_in(self, store: str) -> list[Hit]:
         """Return all hits in one store, folded ones last: what is recorded there as recalled."""
@@ -74,6 +78,8 @@ class Recaller:
         Raises `Rejected` for an invalid request and `NotFound` for an unknown session or channel.
         """
         request.check()
+        now = self._clock()
+        until = micros_until(request.as_of, now=now)
         store = self.find_store(workspace)
         account = self.find_store(ACCOUNT_STORE) if request.spans_workspaces else None
         if store is None:
@@ -84,18 +90,24 @@ class Recaller:
             if account is None or not _has_chunks(account, request.agent):
                 return RecallOutcome(RecallResponse(results=[], mode=request.mode, degraded=_empty(workspace)))
             store, account = account, None  # the account's memories are found in a new workspace too
-        prepared = prepare_query(store, request, self._indexes, self._embedder_for)
+        prepared = prepare_query(store, request, self._indexes, self._embedder_for, until=until)
+        past = None
+        if until is not None and not request.is_empty:
+            across_too = [] if account is None else [(account, account_request(request))]
+            past = read_past([(store, request), *across_too], prepared, self._embedder_for)
         with ExitStack() as transactions:
             across = None
             if account is not None and not request.is_empty:
                 across = open_account_query(transactions, account, prepared, self._indexes, self._embedder_for)
             tx = transactions.enter_context(store.reading())
             query = StoreQuery.bind(prepared, store, tx, self._indexes)
-            found = find_results(Candidates(query, across), now=self._clock())
+            found = find_results(Candidates(query, across, past), now=now if until is None else until)
+        hits = tuple(one.hit for one in found)
         return RecallOutcome(
             RecallResponse(results=[one.result for one in found], mode=request.mode, degraded=query.degraded),
-            tuple(one.hit for one in found),
+            hits,
             tuple(hit for one in found for hit in (*one.folded.values(), *one.duplicates.values())),
+            {} if past is None else past.attributes([hit.chunk_id for hit in hits if is_past(hit.chunk_id)]),
         )
 
     def search_sessions(self, workspace: str, request: RecallRequest) -> FoundSessions:

@@ -164,7 +164,7 @@ def _source_messages(candidates: Candidates, texts: Iterable[ChunkSource]) -> di
         return {}
     found = query.repositories.chunk_sources
     chunks = found.first_of_messages(sorted(ids), query.filter)
-    messages = found.texts(list(chunks.values()))
+    messages = found.texts(list(chunks.values()), until=query.prepared.until)
     return {message: messages[chunk_id] for message, chunk_id in chunks.items() if chunk_id in messages}
 
 
@@ -176,6 +176,8 @@ def _result(candidates: Candidates, found: _Found) -> RecallResult:
         before, after = candidates.query.repositories.chunk_sources.neighbours(
             text.session, text.sequence, request.neighbours
         )
+        if (until := candidates.query.prepared.until) is not None:
+            before, after = ([turn for turn in turns if turn.created_at <= until] for turns in (before, after))
     explanation = None
     if request.explain:
         explanation = Explanation(score=item.score, **{str(name): one for name, one in item.retriever_scores.items()})
@@ -192,6 +194,7 @@ def _result(candidates: Candidates, found: _Found) -> RecallResult:
         tags=list(text.tags),
         tier=text.tier,
         source_message=text.source_message,
+        valid_to=from_micros(text.valid_to) if text.valid_to is not None else None,
         excerpt=text.chunk_text if text.chunk_text != text.text else None,
         before=[_turn(one) for one in before],
         after=[_turn(one) for one in after],

@@ -16,6 +16,7 @@ from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.cache import AgentIndexes
 from retrieval.query_vector import query_vector
 from retrieval.ranking.names import ParsedQuery, without_names
+from retrieval.ranking.plain import ExactVectors
 from retrieval.request import RecallRequest
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.index import Generation
@@ -30,7 +31,8 @@ EmbedderFor = Callable[[Transaction], Embedder | None]
 class PreparedQuery:
     """A request prepared outside a transaction: its query without names, and its vector or why there is none.
 
-    `generation` is the vector index that the vector is made for.
+    `generation` is the vector index that the vector is made for. Of a recall `as_of` a time, `until` is that time in
+    microseconds.
     """
 
     request: RecallRequest
@@ -38,13 +40,15 @@ class PreparedQuery:
     vector: NDArray[np.float32] | None
     degraded: str
     generation: Generation | None
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class StoreQuery:
     """A prepared query bound to one transaction: the agent's index and repositories, and the filter in this store.
 
-    `snapshot` is None while the index of a very large agent is being built.
+    `snapshot` is None while the index of a very large agent is being built. `vectors` reads the exact vectors of an
+    index that is in memory alone; others are read from the store.
     """
 
     store: str
@@ -53,6 +57,7 @@ class StoreQuery:
     snapshot: IndexSnapshot | None
     prepared: PreparedQuery
     filter: ChunkFilter
+    vectors: ExactVectors | None = None
 
     @classmethod
     def bind(cls, prepared: PreparedQuery, store: Store, tx: Transaction, indexes: AgentIndexes) -> StoreQuery:
@@ -66,7 +71,10 @@ class StoreQuery:
             prepared = replace(prepared, vector=None, degraded=why)
         repositories = tx.for_agent(request.agent)
         snapshot = indexes.snapshot(store, tx, request.agent)
-        return cls(store.name, tx, repositories, snapshot, prepared, chunk_filter(repositories, request))
+        if snapshot is not None and prepared.until is not None:  # "last Friday" is that before the time looked back to
+            snapshot = replace(snapshot, newest=min(snapshot.newest, prepared.until))
+        filter = chunk_filter(repositories, request, until=prepared.until)
+        return cls(store.name, tx, repositories, snapshot, prepared, filter)
 
     @property
     def degraded(self) -> str:
@@ -76,7 +84,12 @@ class StoreQuery:
 
 
 def prepare_query(
-    store: Store, request: RecallRequest, indexes: AgentIndexes, embedder_for: EmbedderFor
+    store: Store,
+    request: RecallRequest,
+    indexes: AgentIndexes,
+    embedder_for: EmbedderFor,
+    *,
+    until: int | None = None,
 ) -> PreparedQuery:
     """Embed the query without the names of the agent's speakers. A keyword search keeps the names.
 
@@ -91,7 +104,12 @@ def prepare_query(
         embedder = embedder_for(tx) if needed else None
     query = without_names(request.query, snapshot.names if snapshot else ())
     vector, degraded = query_vector(request, query.text, generation, embedder)
-    return PreparedQuery(request, query, vector, degraded, generation)
+    return PreparedQuery(request, query, vector, degraded, generation, until)
+
+
+def account_request(request: RecallRequest) -> RecallRequest:
+    """Return a request as it is put to the account's store, which has no sessions."""
+    return structs.replace(request, session=None, channel=None, scope=None, kinds=("memory",))
 
 
 def open_account_query(
@@ -107,7 +125,7 @@ def open_account_query(
     any transaction, so call this before others are open. A vector given in the request is taken for one of the
     workspace's model.
     """
-    request = structs.replace(prepared.request, session=None, channel=None, scope=None, kinds=("memory",))
+    request = account_request(prepared.request)
     tx = transactions.enter_context(account.reading())
     if not tx.for_agent(request.agent).forward.any():
         return None

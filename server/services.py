@@ -55,8 +55,13 @@ class Services:
         )
 
     def recall(self, caller: Caller, request: RecallRequest) -> RecallResponse:
-        """Recall in the caller's workspace and record the hits. Raises as `Recaller.recall` does."""
+        """Recall in the caller's workspace and record the hits. Raises as `Recaller.recall` does.
+
+        A recall that looks back is not recorded: what it finds is not what the agent goes by now.
+        """
         outcome = self.runtime.recaller.recall(caller.workspace, request)
+        if request.as_of is not None:
+            return outcome.response
         self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded))
         return outcome.response
 

@@ -17,6 +17,7 @@ from storage.recall.chunk_sources import ChunkSources
 from storage.recall.events import RecallEvents, RecallHistory
 from storage.recall.forward import ForwardIndex
 from storage.recall.index import SearchIndex
+from storage.recall.past import PastMemories
 from storage.scheduling.due_schedules import DueSchedules
 from storage.scheduling.goal_vectors import GoalVectors
 from storage.scheduling.notifications import AllNotifications, Notifications
@@ -66,6 +67,7 @@ class AgentRepositories:
     summaries = _Lazy(Summaries)
     chunk_sources = _Lazy(ChunkSources)
     forward = _Lazy(ForwardIndex)
+    past_memories = _Lazy(PastMemories)
     recalls = _Lazy(RecallHistory)
     dead_letters = _Lazy(DeadLetters)
     schedules = _Lazy(Schedules)

@@ -12,13 +12,13 @@ from cli.output import (
     AsJson,
     Yes,
     confirm,
+    period,
     print_deleted,
     print_json,
     print_list,
     print_struct,
     say,
     shortened,
-    when,
 )
 from reverie.errors import NotFound
 from reverie.memories.calls import ForgetFact, GetFact, GetFactHistory, ListFacts, SetFact
@@ -36,8 +36,8 @@ def list_of_facts(context: typer.Context, call: ListFacts, as_json: AsJson = Fal
     print_list(
         listed,
         as_json,
-        ("category", "key", "value", "source", "updated"),
-        ((f.category, f.key, shortened(f.value), f.source, when(f.updated_at)) for f in listed),
+        ("category", "key", "value", "source", "valid"),
+        ((f.category, f.key, shortened(f.value), f.source, period(f.valid_from, f.valid_to)) for f in listed),
         empty=lambda: command.none_of("facts", call),
     )
 
@@ -67,8 +67,7 @@ def get_value(
         print_json(values)
         return
     for fact in values:
-        until = f" until {when(fact.superseded_at)}" if fact.superseded_at else ""
-        say(f"{when(fact.created_at)}{until}  {fact.value}  ({fact.source})")
+        say(f"{period(fact.valid_from, fact.valid_to)}  {fact.value}  ({fact.source})")
 
 
 @facts.command("delete")

@@ -15,6 +15,7 @@ from cli.output import (
     AsJson,
     Yes,
     confirm,
+    period,
     print_deleted,
     print_json,
     print_list,
@@ -144,11 +145,20 @@ def collect_garbage(
 
 def _print_memories(memories: list[Memory], as_json: bool, *, empty: Callable[[], str]) -> None:
     ends = any(memory.expires_at for memory in memories)
+    replaced = any(memory.valid_to for memory in memories)
     print_list(
         memories,
         as_json,
-        (*_PROPERTIES, *(("expires",) if ends else ()), "content"),
-        ((*_properties(one), *((_end(one),) if ends else ()), shortened(one.content)) for one in memories),
+        (*_PROPERTIES, *(("expires",) if ends else ()), *(("valid",) if replaced else ()), "content"),
+        (
+            (
+                *_properties(one),
+                *((_end(one),) if ends else ()),
+                *((period(one.valid_from, one.valid_to),) if replaced else ()),
+                shortened(one.content),
+            )
+            for one in memories
+        ),
         empty=empty,
     )
 

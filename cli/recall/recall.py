@@ -6,7 +6,7 @@ import typer
 
 from cli.application import application, invocation
 from cli.options import takes
-from cli.output import AsJson, print_json, say, shortened, when
+from cli.output import AsJson, day_of, print_json, say, shortened, when
 from reverie.counts import counted
 from reverie.recall.calls import Recall
 from reverie.recall.types import Explanation, RecallResponse
@@ -39,7 +39,8 @@ def _print_recall(response: RecallResponse) -> None:
         place_of = f" in session {memory.session}{code}" if memory.session else ""
         tags = f", tags {' '.join(memory.tags)}" if memory.tags else ""
         folded = f", {counted(memory.duplicates, 'duplicate')} left out" if memory.duplicates else ""
-        say(f"     {memory.kind} {memory.id}{place_of}, relevance {memory.relevance:.2f}{tags}{folded}")
+        until = f", until {day_of(memory.valid_to)}" if memory.valid_to else ""
+        say(f"     {memory.kind} {memory.id}{place_of}{until}, relevance {memory.relevance:.2f}{tags}{folded}")
         if memory.explanation is not None:
             say(f"     {_explained(memory.explanation)}")
     if not response.results:

@@ -151,7 +151,7 @@ def response_type(kind: type[Call[Any]]) -> type:
 
 
 def _plain(value: Any) -> Any:
-    """Return an argument as JSON values: a timedelta as seconds, a date as text, arrays and other iterables as lists."""
+    """Return an argument as JSON values: a timedelta as seconds, a date as text, iterables as lists."""
     if isinstance(value, timedelta):
         return value.total_seconds()
     if isinstance(value, date):

@@ -1,4 +1,4 @@
-"""Moments in the past that a call looks back to: a time with a zone, or a date, which means the end of that day in UTC."""
+"""Moments that a call looks back to: a time with a zone, or a date, which means the end of that day in UTC."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _HINT: Final = "write it as in 2023-05-03T09:30:00Z, or 2023-05-03 for the end o
 _MICROSECOND: Final = timedelta(microseconds=1)
 
 
-def micros_of(moment: str | datetime | date) -> int:
+def micros_of(moment: str | date) -> int:
     """Return a moment in microseconds; a date is the last microsecond of that day. Raises `ValueError`."""
     if isinstance(moment, str):
         text = moment.strip()
@@ -27,7 +27,7 @@ def micros_of(moment: str | datetime | date) -> int:
     return to_micros(moment)
 
 
-def micros_until(moment: str | None, *, now: int) -> int | None:
+def micros_until(moment: str | date | None, *, now: int) -> int | None:
     """Return a checked moment in microseconds, `now` for one in the future; None for None."""
     return None if moment is None else min(now, micros_of(moment))
 
@@ -52,6 +52,6 @@ AsOf = Annotated[
     Moment,
     checked(
         _check_moment,
-        "Look back to this time, such as 2023-05-03T09:30:00Z, or to the end of a day, such as 2023-05-03.",
+        "What held at this time, such as 2023-05-03T09:30:00Z, or at the end of a day, such as 2023-05-03.",
     ),
 ]

@@ -5,12 +5,14 @@ A call may replace what a user wrote, a job may not. Facts belong to the workspa
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
 from memory.memories.history import add_superseding
 from memory.memories.memories import delete_permanently
-from reverie.clock import new_id
+from reverie.clock import new_id, rfc3339
 from reverie.errors import NotFound
 from reverie.memories.calls import SetFact
 from reverie.memories.types import Fact
@@ -42,31 +44,40 @@ def set_fact(memories: AgentMemories, call: SetFact, *, now: int, trace: str = "
         return StoredMemory(store, add_superseding(rows.memories, _new_fact(call, now, trace), older, now=now))
 
 
-def read_fact(memories: AgentMemories, category: str, key: str) -> Fact:
-    """Return the current fact. Raises `NotFound`."""
+def read_fact(memories: AgentMemories, category: str, key: str, *, held_at: int | None = None) -> Fact:
+    """Return the current fact, or the one that held at a time in microseconds. Raises `NotFound`."""
     with memories.reading_workspace() as rows:
-        found = rows.memories.fact(category, key) if rows is not None else None
+        if rows is None:
+            found = None
+        elif held_at is None:
+            found = rows.memories.fact(category, key)
+        else:
+            held = rows.memories.page(_held(held_at, category=category, key=key), limit=1)
+            found = next(iter(held), None)
     if found is None:
-        raise _no_fact(memories, category, key)
+        raise _no_fact(memories, category, key, held_at)
     return to_fact(found)
 
 
-def list_facts(memories: AgentMemories, *, category: str | None, limit: int, offset: int) -> list[Fact]:
-    """Return current facts, the newest first."""
+def list_facts(
+    memories: AgentMemories, *, category: str | None, limit: int, offset: int, held_at: int | None = None
+) -> list[Fact]:
+    """Return current facts, or those that held at a time in microseconds, the newest first."""
     with memories.reading_workspace() as rows:
         if rows is None:
             return []
-        found = rows.memories.page(MemoryFilter(facts=True, category=category), limit=limit, offset=offset)
+        conditions = MemoryFilter(category=category) if held_at is None else _held(held_at, category=category)
+        found = rows.memories.page(replace(conditions, facts=True), limit=limit, offset=offset)
     return [to_fact(record) for record in found]
 
 
 def fact_history(memories: AgentMemories, category: str, key: str) -> list[Fact]:
-    """Return every value that a fact has had, the newest first. Raises `NotFound` if it never had one."""
+    """Return every value that a fact has had, the last said first. Raises `NotFound` if it never had one."""
     with memories.reading_workspace() as rows:
         found = _all_values(rows, category, key) if rows is not None else []
     if not found:
         raise _no_fact(memories, category, key)
-    return [to_fact(record) for record in sorted(found, key=lambda record: -record.row_id)]
+    return [to_fact(record) for record in sorted(found, key=_by_validity, reverse=True)]
 
 
 def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:
@@ -117,8 +128,17 @@ def _all_values(rows: AgentRepositories, category: str, key: str) -> list[Memory
     return list(rows.memories.iterate(MemoryFilter(category=category, key=key, active=None)))
 
 
-def _no_fact(memories: AgentMemories, category: str, key: str) -> NotFound:
-    return NotFound(f"agent {memories.agent} has no fact {category}/{key}", field="key")
+def _held(at: int, *, category: str | None, key: str | None = None) -> MemoryFilter:
+    return MemoryFilter(category=category, key=key, active=None, held_at=at, unexpired_at=at)
+
+
+def _by_validity(fact: MemoryRecord) -> tuple[bool, int, int]:
+    return fact.active, fact.valid_from, fact.row_id
+
+
+def _no_fact(memories: AgentMemories, category: str, key: str, held_at: int | None = None) -> NotFound:
+    at = "" if held_at is None else f" as of {rfc3339(held_at)}"
+    return NotFound(f"agent {memories.agent} has no fact {category}/{key}{at}", field="key")
 
 
 def _readable(name: str) -> str:

@@ -66,14 +66,15 @@ def read_memory(memories: AgentMemories, memory_id: str) -> Memory:
     return to_memory(memories.get(memory_id).record)
 
 
-def read_memories(memories: AgentMemories, memory_ids: list[str]) -> list[Memory]:
-    """Return those of these memories that are current, in the order of the ids."""
+def read_memories(memories: AgentMemories, memory_ids: list[str], *, superseded: bool = False) -> list[Memory]:
+    """Return those of these memories that are current, or with `superseded` all, in the order of the ids."""
     found: dict[str, MemoryRecord] = {}
     for store in memories.existing_stores():
         with store.reading() as tx:
             # On the same id in both stores, the workspace store wins: it is read first.
             found = tx.for_agent(memories.agent).memories.with_ids(memory_ids) | found
-    return [to_memory(found[name]) for name in memory_ids if name in found and found[name].active]
+    records = [found[name] for name in memory_ids if name in found]
+    return [to_memory(record) for record in records if superseded or record.active]
 
 
 def list_memories(memories: AgentMemories, call: ListMemories, *, now: int) -> list[Memory]:

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from retrieval.context.relevance import Candidate
 from retrieval.twins import normalised
+from storage.recall.sameness import contradicts, statement
 
 # Texts with a higher cosine count as duplicates.
 MAX_COSINE: Final = 0.9
@@ -28,12 +29,12 @@ def distinct(
     """Return the first `limit` ranked candidates that duplicate neither a better one nor a known text.
 
     `vectors` are unit vectors by candidate number; a candidate without one is compared by its text only. A memory and
-    its source message are duplicates. Of the candidates that are messages of the session `turns_of`, at most
-    `max_turns` are returned.
+    its source message are duplicates; two memories that seem to contradict each other are none. Of the candidates that
+    are messages of the session `turns_of`, at most `max_turns` are returned.
     """
     chosen: list[Candidate] = []
     texts = {normalised(text) for text in known_texts}
-    compared = list(known_vectors)
+    compared: list[tuple[NDArray[np.float32], Candidate | None]] = [(vector, None) for vector in known_vectors]
     origins: set[tuple[str, str]] = set()
     turns = 0
     for candidate in ranked:
@@ -47,7 +48,7 @@ def distinct(
         if (
             candidate.origin in origins
             or text in texts
-            or (vector is not None and _closest(vector, compared) > MAX_COSINE)
+            or (vector is not None and _is_near(candidate, vector, compared))
         ):
             continue
         chosen.append(candidate)
@@ -55,10 +56,27 @@ def distinct(
         texts.add(text)
         origins.add(candidate.origin)
         if vector is not None:
-            compared.append(vector)
+            compared.append((vector, candidate))
     return chosen
 
 
-def _closest(vector: NDArray[np.float32], others: Sequence[NDArray[np.float32]]) -> float:
-    """Return the highest cosine of a unit vector to any of the others; -1 without others."""
-    return max((float(vector @ other) for other in others), default=-1.0)
+def are_at_odds(one: Candidate, other: Candidate) -> bool:
+    """Return whether two memories with nearly the same vector seem to contradict each other.
+
+    The values of two categories or keys never do.
+    """
+    if one.result.kind != "memory" or other.result.kind != "memory" or (one.keyed and other.keyed):
+        return False
+    return contradicts(statement(one.result.text), statement(other.result.text))
+
+
+def _is_near(
+    candidate: Candidate,
+    vector: NDArray[np.float32],
+    others: Sequence[tuple[NDArray[np.float32], Candidate | None]],
+) -> bool:
+    """Return whether a unit vector is near another one that does not belong to a contradiction."""
+    return any(
+        float(vector @ known) > MAX_COSINE and (other is None or not are_at_odds(candidate, other))
+        for known, other in others
+    )

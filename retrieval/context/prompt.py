@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal, get_args
 
+from retrieval.context.history import date_of
 from retrieval.context.neutral import label, lines_of, quoted
 from retrieval.context.relevance import Candidate
 from reverie.clock import from_micros, to_micros
@@ -25,7 +26,6 @@ Key = tuple[str, str | int]
 
 # A chunk's length: of a longer text only the excerpt that was found is shown.
 _SHOWN_CHARACTERS: Final = 640
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 # Roles whose name says who spoke, and names that would pass for a role.
 _PEOPLE: Final = frozenset({"user", "assistant"})
 _ROLES: Final = frozenset({"user", "assistant", "system", "tool", *get_args(MemoryKind)})
@@ -135,12 +135,13 @@ def item_lines(item: Item, *, number: int | None = None) -> str:
     """Return an item as a list entry: on one line if its text has one line, else with a quotation below it."""
     flag = " (important)" if item.flagged else ""
     tag = f"[{number}] " if number is not None else ""
-    said_at = _time(item.created_at) if item.candidate is None else _date(item.created_at)
-    head = f"- {tag}{said_at}, {item.speaker}{flag}:"
+    said_at = _time(item.created_at) if item.candidate is None else date_of(item.created_at)
+    past = f" ({item.candidate.past})" if item.candidate is not None and item.candidate.past else ""
+    head = f"- {tag}{said_at}, {item.speaker}{flag}"
     lines = lines_of(item.text)
     if len(lines) <= 1:
-        return f"{head} {lines[0].strip() if lines else '(nothing)'}\n"
-    return f"{head}\n" + quoted(item.text, indent="  ")
+        return f"{head}: {lines[0].strip() if lines else '(nothing)'}{past}\n"
+    return f"{head}{past}:\n" + quoted(item.text, indent="  ")
 
 
 def assemble(frame: Frame, items: Sequence[Item], *, numbers: Mapping[Key, int] | None = None) -> str:
@@ -217,12 +218,6 @@ def _short_speaker(role: str, name: str | None) -> str:
 
 def _time(micros: int) -> str:
     return from_micros(micros).strftime("%Y-%m-%d %H:%M")
-
-
-def _date(micros: int) -> str:
-    """Return a date such as "8 May 2023": half the tokens of the form in figures."""
-    day = from_micros(micros)
-    return f"{day.day} {_MONTHS[day.month - 1]} {day.year}"
 
 
 def _calls(tool_calls: Sequence[dict[str, Any]]) -> list[str]:

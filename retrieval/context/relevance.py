@@ -22,7 +22,8 @@ class Candidate:
     """A recalled message, file or memory with what its rank in a context depends on.
 
     `store` is the store of its chunk, `last_at` the time of its last access or else of its creation (microseconds),
-    `memory_kind` the kind of a memory: a fact, a preference and so on.
+    `memory_kind` the kind of a memory: a fact, a preference and so on. `keyed` is true for the value of a category and
+    key. `past` is what is told of its past, or of what contradicts it.
     """
 
     result: RecallResult
@@ -35,6 +36,8 @@ class Candidate:
     relevance: float = 0.0
     store: str = ""
     memory_kind: str | None = None
+    keyed: bool = False
+    past: str = ""
 
     @property
     def number(self) -> int:

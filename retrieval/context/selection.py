@@ -21,17 +21,21 @@ from retrieval.context.conversation import (
     choose_turns,
 )
 from retrieval.context.dedup import distinct
+from retrieval.context.history import with_histories
 from retrieval.context.relevance import Candidate, ranked, tier_of
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
+from reverie.clock import from_micros, rfc3339
 from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import Rejected
 from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS, ContextRanking
 from reverie.recall.types import RecallResult
 from storage.memories.records import Tier
 from storage.pipeline.records import MessageRecord
+from storage.recall.past import Said
 from storage.recall.records import ChunkAttributes, Hit
 from storage.sessions.records import SessionRecord
+from storage.sessions.summary_text import until_day
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
@@ -54,7 +58,7 @@ class ContextRequest:
     decay rates of each tier per hour, for the ranking `decay`; `now` is in microseconds. What is recalled with a
     relevance below `min_score` is left out. `memory_tokens` limits the tokens of what comes from elsewhere. With a
     `min_best`, everything is left out if the best has a lower relevance, and else what has less than a twentieth of
-    the best's.
+    the best's. With `until`, a time in microseconds, it is the context of that time.
     """
 
     agent: str
@@ -70,6 +74,7 @@ class ContextRequest:
     min_best: float = 0.0
     ranking: ContextRanking = "recall"
     memory_tokens: int | None = None
+    until: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,11 +118,15 @@ class _Recalled:
 
 @dataclass(frozen=True, slots=True)
 class _AccountChunks:
-    """The attributes and vectors, by chunk id, of what was found in the account's store, and the vectors' model."""
+    """The attributes and vectors, by chunk id, of what was found in the account's store, and the vectors' model.
+
+    `histories` are those of its memories, by their ids.
+    """
 
     attributes: Mapping[int, ChunkAttributes] = field(default_factory=dict)
     vectors: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
     model: str | None = None
+    histories: Mapping[str, Sequence[Said]] = field(default_factory=dict)
 
 
 def select(store: Store, recall: Recall, request: ContextRequest, *, account: Store | None = None) -> Selection:
@@ -154,18 +163,23 @@ def _read_session(store: Store, request: ContextRequest) -> _Session:
         if request.channel is not None:
             rows.channels.check_exists(request.channel)
         window = min(request.recency_window, request.max_messages)
-        recent = rows.messages.in_session(session.row_id, limit=window, newest=True)
+        until = request.until
+        recent = rows.messages.in_session(session.row_id, limit=window, newest=True, until=until)
         query = (request.query or "").strip()
         if not query:
             newest = next((message for message in reversed(recent) if message.role == "user"), None)
-            newest = newest or rows.messages.newest_with_role(session.row_id, "user")
+            newest = newest or rows.messages.newest_with_role(session.row_id, "user", until=until)
             query = newest.content[:_QUERY_CHARACTERS].strip() if newest else ""
         elif len(query) > MAX_QUERY_CHARACTERS:
             raise Rejected(f"query has {len(query):,} characters; the limit is {MAX_QUERY_CHARACTERS:,}", field="query")
         first = rows.messages.in_session(session.row_id, limit=1)
         if first:  # imported messages may be older than the session's record
             session = replace(session, started_at=min(session.started_at, first[0].created_at))
-        return _Session(session, rows.sessions.summary(session.row_id) or "", query, recent)
+        summary = rows.sessions.summary(session.row_id) or ""
+        if until is not None:
+            session = replace(session, messages=rows.messages.count_until(session.row_id, until))
+            summary = until_day(summary, from_micros(until + 1).strftime("%Y-%m-%d"))
+        return _Session(session, summary, query, recent)
 
 
 def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
@@ -173,6 +187,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
 
     Of these enough that some are left after the recent and important ones are skipped.
     """
+    as_of = None if request.until is None else rfc3339(request.until)
     visible = RecallRequest(
         query=query,
         agent=request.agent,
@@ -183,6 +198,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         min_score=request.min_score,
         separate_memories=True,
         separate_duplicates=True,  # removed later, by the rank in the context
+        as_of=as_of,
     )
     in_session = RecallRequest(
         query=query,
@@ -193,6 +209,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         limit=min(MAX_RESULTS, request.recency_window + MAX_IMPORTANT + MAX_RELEVANT),
         separate_duplicates=True,
         explain=True,
+        as_of=as_of,
     )
     return _Recalled(recall(visible), recall(in_session))
 
@@ -205,6 +222,7 @@ def _choose_conversation(
         min_importance=MIN_IMPORTANCE,
         limit=MAX_IMPORTANT,
         exclude=[message.id for message in session.recent],
+        until=request.until,
     )
     ids = (
         [result.id for result in _relevant(found.in_session, max(request.min_score, request.min_best))] if found else []
@@ -233,7 +251,9 @@ def _read_account(account: Store, visible: RecallOutcome, request: ContextReques
         return _AccountChunks()
     with account.reading() as tx:
         rows, model = tx.for_agent(request.agent), _searched_model(tx)
-        return _AccountChunks(rows.chunk_sources.attributes(chunks), _vectors(rows, chunks, model), model)
+        ids = [result.id for result in visible.response if result.tier == "account"]
+        histories = rows.past_memories.histories(ids)
+        return _AccountChunks(rows.chunk_sources.attributes(chunks), _vectors(rows, chunks, model), model, histories)
 
 
 def _choose_memories(
@@ -257,8 +277,9 @@ def _choose_memories(
     vectors = _vectors(rows, [*turn_chunks, *own], model)
     if account.model == model:  # vectors of two models cannot be compared
         vectors |= {-chunk_id: vector for chunk_id, vector in account.vectors.items()}
-    return distinct(
-        candidates if request.ranking == "recall" else ranked(candidates, now=request.now, rates=request.rates),
+    now = request.now if request.until is None else request.until
+    chosen = distinct(
+        candidates if request.ranking == "recall" else ranked(candidates, now=now, rates=request.rates),
         vectors,
         limit=request.max_memories,
         turns_of=request.session,
@@ -266,6 +287,22 @@ def _choose_memories(
         known_texts=[message.content for message in turns],
         known_vectors=[vectors[chunk_id] for chunk_id in turn_chunks if chunk_id in vectors],
     )
+    return with_histories(chosen, _histories(rows, chosen, account), vectors)
+
+
+def _histories(
+    rows: AgentRepositories, chosen: Sequence[Candidate], account: _AccountChunks
+) -> dict[int, Sequence[Said]]:
+    """Return the histories of the memories that have one, by the candidate's number."""
+    memories = [one for one in chosen if one.result.kind == "memory"]
+    own = [one.result.id for one in memories if one.store != ACCOUNT_STORE]
+    found = rows.past_memories.histories(own) if own else {}
+    by_number = {}
+    for one in memories:
+        history = (account.histories if one.store == ACCOUNT_STORE else found).get(one.result.id)
+        if history:
+            by_number[one.number] = history
+    return by_number
 
 
 def _candidates(
@@ -287,6 +324,7 @@ def _candidates(
     candidates = []
     for result, hit in found:
         chunk = (account.attributes if hit.store == ACCOUNT_STORE else attributes).get(hit.chunk_id)
+        chunk = chunk or visible.past.get(hit.chunk_id)
         if chunk is not None:  # None: deleted since the recall
             tier = tier_of(chunk, session=request.session, channel=channel)
             candidates.append(_candidate(result, hit, chunk, tier))
@@ -304,6 +342,7 @@ def _candidate(result: RecallResult, hit: Hit, chunk: ChunkAttributes, tier: Tie
         last_at=chunk.accessed_at if chunk.accessed_at is not None else chunk.created_at,
         store=hit.store,
         memory_kind=chunk.kind,
+        keyed=chunk.keyed,
     )
 
 

@@ -8,7 +8,7 @@ Rows are in ascending order of chunk ids; a deleted chunk keeps its row until th
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -137,23 +137,30 @@ class AgentIndex:
                 if changes is None or not self._apply(changes, forward):
                     return None
             if self._snapshot is None:
-                self._snapshot = self._make_snapshot()
+                self._snapshot = self.make_snapshot()
             return self._snapshot
 
     def _load(self, forward: ForwardIndex) -> None:
-        position, count = forward.position(), forward.count()
+        position = forward.position()
+        vectors = forward.vectors(self._model) if self._model is not None else ()
+        self.fill(forward.count(), forward.rows(), vectors)
+        self._position = position
+
+    def fill(
+        self, count: int, rows: Iterable[Sequence[ForwardRow]], vectors: Iterable[tuple[Sequence[int], bytes]]
+    ) -> None:
+        """Put `count` rows, in the order of their chunk ids, and their vectors into the empty index."""
         self._reserve(count)
-        words = [self._add(batch) for batch in forward.rows()]
+        words = [self._add(batch) for batch in rows]
         if words:  # all at once: adding them batch by batch would sort the same postings repeatedly
             lengths = self._arrays["lengths"][: self._rows].astype(np.int64)
             self._postings = Postings().with_rows(0, np.frombuffer(b"".join(words), "<u4"), lengths)
         columns = [self._arrays[name][: self._rows] for name in ("chunk_ids", "sequences", "threads")]
         self._order = np.lexsort(columns).astype(np.int32)
-        if self._model is not None and self._codes is not None:
+        if self._codes is not None:
             self._codes.reserve(count)
-            for chunk_ids, blob in forward.vectors(self._model):
+            for chunk_ids, blob in vectors:
                 self._put_vectors(chunk_ids, blob)
-        self._position = position
 
     def _apply(self, changes: Changes, forward: ForwardIndex) -> bool:
         """Apply changes to the index; return False if it has to be rebuilt instead."""
@@ -261,7 +268,8 @@ class AgentIndex:
             high = np.where(open_ & ~before, middle, high)
         return low
 
-    def _make_snapshot(self) -> IndexSnapshot:
+    def make_snapshot(self) -> IndexSnapshot:
+        """Return a read view of what is in the index."""
         columns = {name: array[: self._rows] for name, array in self._arrays.items()}
         places = np.full(self._rows, -1, np.int32)
         places[self._order] = np.arange(len(self._order), dtype=np.int32)
@@ -286,6 +294,15 @@ class AgentIndex:
             codes=self._codes,
             **columns,
         )
+
+
+def snapshot_of(
+    rows: Sequence[ForwardRow], generation: Generation | None, vectors: tuple[Sequence[int], bytes]
+) -> IndexSnapshot:
+    """Return an index of rows that are not in the forward index, in the order of their ids, with their vectors."""
+    index = AgentIndex(generation)
+    index.fill(len(rows), [rows], [vectors])
+    return index.make_snapshot()
 
 
 def _find_sorted(ids: NDArray[np.int64], queried: NDArray[np.int64]) -> Rows:

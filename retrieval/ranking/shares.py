@@ -75,29 +75,29 @@ class Ranking:
         }
 
 
-def merge(workspace: Scored, account: Scored) -> Scored:
-    """Combine the rows of two stores as if they were in one index. The account's chunk ids are negated.
+def merge(workspace: Scored, other: Scored) -> Scored:
+    """Combine the rows of two indexes as if they were one; their chunk ids must differ.
 
-    `account` must have been scored with the statistics of the workspace's index.
+    `other` must have been scored with the statistics of the workspace's index.
     """
-    sizes = len(workspace.rows), len(account.rows)
+    sizes = len(workspace.rows), len(other.rows)
 
     def scores(name: RetrieverName) -> Floats:
-        parts = zip((workspace, account), sizes, strict=True)
+        parts = zip((workspace, other), sizes, strict=True)
         return np.concatenate([one.retriever_scores.get(name, np.zeros(size, np.float32)) for one, size in parts])
 
     # A date that fits every row of the workspace equally distinguishes nothing.
     names = [
         name
-        for name in dict.fromkeys((*workspace.retriever_scores, *account.retriever_scores))
+        for name in dict.fromkeys((*workspace.retriever_scores, *other.retriever_scores))
         if name != "date" or name in workspace.retriever_scores
     ]
     return Scored(
-        np.concatenate([workspace.chunk_ids, -account.chunk_ids]),
-        np.concatenate([workspace.created_at, account.created_at]),
+        np.concatenate([workspace.chunk_ids, other.chunk_ids]),
+        np.concatenate([workspace.created_at, other.created_at]),
         {name: scores(name) for name in names},
-        np.concatenate([_memory_flags(workspace), _memory_flags(account)]),
-        np.concatenate([workspace.rows, account.rows]),
+        np.concatenate([_memory_flags(workspace), _memory_flags(other)]),
+        np.concatenate([workspace.rows, other.rows]),
         workspace.factors,
     )
 

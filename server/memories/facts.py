@@ -5,6 +5,7 @@ from __future__ import annotations
 from memory.memories.facts import fact_history, forget_fact, list_facts, read_fact, set_fact, to_fact
 from reverie.memories import calls
 from reverie.memories.types import Fact, FactList
+from reverie.moments import micros_until
 from reverie.types import Deleted
 from server.caller import Caller
 from server.endpoints import Endpoints
@@ -16,13 +17,15 @@ endpoints = Endpoints("facts")
 
 @endpoints.serves(calls.ListFacts)
 def _list_facts(services: Services, caller: Caller, call: calls.ListFacts) -> FactList:
-    memories = memories_of(services, caller)
-    return FactList(facts=list_facts(memories, category=call.category, limit=call.limit, offset=call.offset))
+    memories, held_at = memories_of(services, caller), micros_until(call.as_of, now=services.runtime.now())
+    facts = list_facts(memories, category=call.category, limit=call.limit, offset=call.offset, held_at=held_at)
+    return FactList(facts=facts)
 
 
 @endpoints.serves(calls.GetFact)
 def _get_fact(services: Services, caller: Caller, call: calls.GetFact) -> Fact:
-    return read_fact(memories_of(services, caller), call.category, call.key)
+    held_at = micros_until(call.as_of, now=services.runtime.now())
+    return read_fact(memories_of(services, caller), call.category, call.key, held_at=held_at)
 
 
 @endpoints.serves(calls.GetFactHistory)

@@ -54,7 +54,8 @@ def _remember(services: Services, caller: Caller, call: calls.Remember) -> Remem
 def _search_memories(services: Services, caller: Caller, call: calls.SearchMemories) -> FoundMemories:
     request = RecallRequest(agent=caller.agent, kinds=("memory",), **asdict(call))
     response = services.recall(caller, request)
-    memories = read_memories(memories_of(services, caller), [result.id for result in response.results])
+    ids = [result.id for result in response.results]
+    memories = read_memories(memories_of(services, caller), ids, superseded=call.as_of is not None)
     relevances = {result.id: result.relevance for result in response.results}
     duplicates = {result.id: result.duplicates for result in response.results if result.duplicates}
     return FoundMemories(results=memories, relevances=relevances, duplicates=duplicates, degraded=response.degraded)

@@ -11,6 +11,7 @@ from retrieval.context.budget import room_of
 from retrieval.context.building import BuiltContext, build_context
 from retrieval.context.selection import ContextRequest
 from reverie.errors import Rejected
+from reverie.moments import micros_until
 from reverie.recall import calls
 from reverie.recall.types import Context, Restored
 from server.caller import Caller
@@ -24,6 +25,7 @@ endpoints = Endpoints("context")
 @endpoints.serves(calls.GetContext)
 def _context(services: Services, caller: Caller, call: calls.GetContext) -> Context:
     runtime, settings = services.runtime, services.runtime.settings
+    now = runtime.now()
     request = ContextRequest(
         agent=caller.agent,
         session=call.session,
@@ -37,7 +39,8 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
         ranking=call.ranking,
         memory_tokens=_memory_tokens(settings, call),
         rates=settings.decay_rates,
-        now=runtime.now(),
+        now=now,
+        until=micros_until(call.as_of, now=now),
     )
     budget = settings.context_token_budget if call.token_budget is None else call.token_budget
     room = room_of(budget, buffer=settings.system_prompt_buffer)
@@ -46,7 +49,8 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
     search = partial(runtime.recaller.embedding_once().recall, caller.workspace)
     account = runtime.stores.account_store()
     built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
-    services.record_recall(caller, built.query, built.hits)
+    if call.as_of is None:  # what a look back finds is not what the agent goes by now
+        services.record_recall(caller, built.query, built.hits)
     return _answer(built)
 
 

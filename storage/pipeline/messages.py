@@ -44,35 +44,56 @@ class Messages(AgentRepository):
             ],
         )
 
-    def in_session(self, session_row: int, *, limit: int, newest: bool = False, offset: int = 0) -> list[MessageRecord]:
-        """Return messages in the order of `created_at`, then id: the first ones, or with `newest` the last ones."""
+    def in_session(
+        self, session_row: int, *, limit: int, newest: bool = False, offset: int = 0, until: int | None = None
+    ) -> list[MessageRecord]:
+        """Return messages in the order of `created_at`, then id: the first ones, or with `newest` the last ones.
+
+        With `until`, a time in microseconds, only those that were said by then; likewise in the methods below.
+        """
         direction = "DESC" if newest else "ASC"
         found = self._messages(
-            f"m.session_row = :row ORDER BY m.created_at {direction}, m.id {direction} LIMIT :limit OFFSET :offset",
+            f"m.session_row = :row{_said_by(until)}"
+            f" ORDER BY m.created_at {direction}, m.id {direction} LIMIT :limit OFFSET :offset",
+            until=until,
             row=session_row,
             limit=limit,
             offset=offset,
         )
         return found[::-1] if newest else found
 
+    def count_until(self, session_row: int, until: int) -> int:
+        """Return how many messages of a session had been said by a time in microseconds."""
+        sql = f"SELECT count(*) FROM messages AS m WHERE m.session_row = :row{_said_by(until)}"
+        return int(self._value(sql, row=session_row, until=until))
+
     def important(
-        self, session_row: int, *, min_importance: float, limit: int, exclude: Iterable[str]
+        self,
+        session_row: int,
+        *,
+        min_importance: float,
+        limit: int,
+        exclude: Iterable[str],
+        until: int | None = None,
     ) -> list[MessageRecord]:
         """Return the newest messages of at least this importance, newest first, except those with these ids."""
         return self._messages(
-            "m.session_row = :row AND m.importance >= :min_importance"
+            f"m.session_row = :row AND m.importance >= :min_importance{_said_by(until)}"
             " AND m.id NOT IN (SELECT value FROM json_each(:exclude))"
             " ORDER BY m.created_at DESC, m.id DESC LIMIT :limit",
             row=session_row,
             min_importance=min_importance,
+            until=until,
             exclude=exclude,
             limit=limit,
         )
 
-    def newest_with_role(self, session_row: int, role: str) -> MessageRecord | None:
+    def newest_with_role(self, session_row: int, role: str, *, until: int | None = None) -> MessageRecord | None:
         """Return the last message of a session in this role."""
-        condition = "m.session_row = :row AND m.role = :role ORDER BY m.created_at DESC, m.id DESC LIMIT 1"
-        return next(iter(self._messages(condition, row=session_row, role=role)), None)
+        condition = (
+            f"m.session_row = :row AND m.role = :role{_said_by(until)} ORDER BY m.created_at DESC, m.id DESC LIMIT 1"
+        )
+        return next(iter(self._messages(condition, row=session_row, role=role, until=until)), None)
 
     def with_ids(self, ids: Iterable[str]) -> dict[str, MessageRecord]:
         """Return those of these messages that exist, by id."""
@@ -113,3 +134,7 @@ class Messages(AgentRepository):
 
     def _messages(self, condition: str, **values: Any) -> list[MessageRecord]:
         return self._records(MessageRecord, f"{_SELECT} AND {condition}", **values)
+
+
+def _said_by(until: int | None) -> str:
+    return "" if until is None else " AND m.created_at <= :until"

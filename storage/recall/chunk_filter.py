@@ -56,7 +56,7 @@ class ChunkFilter:
     """Restricts a search to chunks of an agent, and to those that meet every other condition given.
 
     `sessions` restricts messages and files, and memories too unless `memories` restricts those. `kinds` are message,
-    file, memory and note; a note is a memory.
+    file, memory and note; a note is a memory. `until` leaves out what was said after it, in microseconds.
     """
 
     agent: str
@@ -64,10 +64,13 @@ class ChunkFilter:
     tags: tuple[str, ...] = ()
     kinds: tuple[str, ...] = ()
     memories: MemoryScope | None = None
+    until: int | None = None
 
     @property
     def is_narrow(self) -> bool:
         """Return whether it selects less than all of the agent's chunks."""
+        if self.until is not None:
+            return True
         return self.sessions is not None or self.memories is not None or bool(self.tags or self.kinds)
 
     def ids_sql(self) -> str:
@@ -87,9 +90,12 @@ class ChunkFilter:
                 "id IN (SELECT chunk_id FROM chunk_tags WHERE tag IN (SELECT value FROM json_each(:tags))"
                 " GROUP BY chunk_id HAVING count(*) = json_array_length(:tags))"
             )
+        if self.until is not None:
+            clauses.append("created_at <= :until")
         return f"SELECT id FROM chunks WHERE {' AND '.join(clauses)}"
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `ids_sql`."""
         scope = {} if self.memories is None else self.memories.parameters()
-        return {**scope, "agent": self.agent, "sessions": json.dumps(self.sessions), "tags": json.dumps(self.tags)}
+        own = {"agent": self.agent, "sessions": json.dumps(self.sessions), "tags": json.dumps(self.tags)}
+        return {**scope, **own, "until": self.until}

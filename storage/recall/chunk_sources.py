@@ -12,9 +12,15 @@ from storage.repository import AgentRepository
 
 # The importance of a file's chunks: that of a plain user message.
 _FILE_IMPORTANCE: Final = 0.5
-_FROM: Final = """
+_NEWEST: Final = "(SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)"
+# Messages of a session with the same text share their chunks.
+_NEWEST_UNTIL: Final = (
+    "(SELECT max(d.row_id) FROM message_chunks AS l CROSS JOIN messages AS d ON d.row_id = l.message_row"
+    " WHERE l.chunk_id = c.id AND d.created_at <= :until)"
+)
+_FROM: Final = f"""
     FROM chunks AS c
-    LEFT JOIN messages AS m ON m.row_id = (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)
+    LEFT JOIN messages AS m ON m.row_id = {_NEWEST}
     LEFT JOIN memories AS k ON k.row_id = c.memory_row
 """
 _LISTED: Final = "c.agent_id = :agent AND c.id IN (SELECT value FROM json_each(:ids))"
@@ -39,7 +45,8 @@ _ATTRIBUTES: Final = f"""
     SELECT c.id AS chunk_id, s.id AS session, coalesce(k.channel_id, s.channel_id) AS channel,
         coalesce(m.importance, k.importance, :importance) AS importance,
         coalesce(k.access_count, c.access_count) AS access_count, coalesce(k.accessed_at, c.accessed_at) AS accessed_at,
-        coalesce(m.created_at, c.created_at) AS created_at, k.tier AS tier, k.kind AS kind
+        coalesce(m.created_at, c.created_at) AS created_at, k.tier AS tier, k.kind AS kind,
+        k.category IS NOT NULL AS keyed
     {_FROM}
     LEFT JOIN sessions AS s ON s.row_id = coalesce(c.session_row, k.session_row)
     WHERE {_LISTED}
@@ -58,9 +65,10 @@ class ChunkSources(AgentRepository):
         """Return the indexes to search."""
         return SearchIndex(self._connection)
 
-    def texts(self, chunk_ids: Sequence[int]) -> dict[int, ChunkSource]:
-        """Return the newest message, the file or the memory behind each chunk."""
-        return {source.chunk_id: source for source in self._records(ChunkSource, _SOURCES, ids=chunk_ids)}
+    def texts(self, chunk_ids: Sequence[int], *, until: int | None = None) -> dict[int, ChunkSource]:
+        """Return the newest message (`until` a time in microseconds), the file or the memory behind each chunk."""
+        sql = _SOURCES if until is None else _SOURCES.replace(_NEWEST, _NEWEST_UNTIL)
+        return {source.chunk_id: source for source in self._records(ChunkSource, sql, ids=chunk_ids, until=until)}
 
     def attributes(self, chunk_ids: Sequence[int]) -> dict[int, ChunkAttributes]:
         """Return what ranking needs to know of each chunk."""

@@ -28,7 +28,8 @@ class ChunkSource:
 
     For a memory `tier` is its tier, and `source_message` the id of the message it was made from. A source with
     `expires_at` must not be shown from then on. `ref_code` is the reference code of its session.
-    `owner` is the end user of its session, or that a memory belongs to.
+    `owner` is the end user of its session, or that a memory belongs to. A memory that was replaced held until
+    `valid_to`.
     """
 
     chunk_id: int
@@ -47,13 +48,15 @@ class ChunkSource:
     expires_at: int | None = None
     owner: str | None = None
     ref_code: str | None = None
+    valid_to: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class ChunkAttributes:
     """What ranking knows of a chunk. `accessed_at` is None if it was never found.
 
-    `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither.
+    `tier` and `kind` (fact, preference and so on) are those of a memory; messages and files have neither. `keyed`: it
+    is the value of a category and key.
     """
 
     chunk_id: int
@@ -65,6 +68,7 @@ class ChunkAttributes:
     created_at: int
     tier: Tier | None = None
     kind: str | None = None
+    keyed: bool = False
 
 
 class NeighbourMessage(NamedTuple):

@@ -86,6 +86,16 @@ def says_the_same(first: Statement, second: Statement) -> bool:
     )
 
 
+def contradicts(first: Statement, second: Statement) -> bool:
+    """Return whether two texts with nearly the same vector differ in a number, a negation or an opposite alone."""
+    if first.exact[:3] == second.exact[:3]:
+        return False
+    one, other = _beside_marks(first), _beside_marks(second)
+    if not ((first.names & one) <= second.words and (second.names & other) <= first.words):
+        return False
+    return len(one ^ other) <= _MAX_NEW_WORDS
+
+
 class NameMasks:
     """Bit masks that rule out pairs of very many statements by their names: `says_the_same` would reject those, too.
 
@@ -107,6 +117,15 @@ class NameMasks:
 def normalised_text(text: str) -> str:
     """Return a text without extra white space and final punctuation: texts that then are equal say the same."""
     return " ".join(unicodedata.normalize("NFC", text).split()).rstrip(".!")
+
+
+def _beside_marks(text: Statement) -> frozenset[str]:
+    """Return the words that are neither stop words nor numbers, negations or one side of an opposite."""
+    return frozenset(
+        word
+        for word in text.words
+        if not (word in _SMALL or word in NUMBERS or word in NEGATIONS or word in SIDES or word[0].isdigit())
+    )
 
 
 def _is_rotation(first: list[str], second: list[str]) -> bool:

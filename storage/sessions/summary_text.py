@@ -57,6 +57,11 @@ def speaker_label(name: str) -> str:
     return label if len(label) <= _MAX_LABEL else label[: _MAX_LABEL - 1] + OMISSION
 
 
+def until_day(summary: str, day: str) -> str:
+    """Return the lines of a summary about days before `day`, such as 2026-05-03; lines without a date are left out."""
+    return format_summary(line for line in parse_summary(summary) if line.date and line.date < day)
+
+
 def without_quoted(summary: str, texts: Iterable[str]) -> str:
     """Return a summary without the lines that quote one of these texts: they are shown in full elsewhere."""
     shown = [" ".join(text.split()) for text in texts]

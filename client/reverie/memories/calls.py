@@ -36,6 +36,7 @@ from reverie.memories.types import (
     Remembered,
     TierField,
 )  # fmt: skip
+from reverie.moments import AsOf
 from reverie.pipeline.calls import WaitSeconds
 from reverie.recall.calls import MinScore, Results, SearchMode
 from reverie.types import Deleted
@@ -106,6 +107,8 @@ class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
 class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
     """Return the memories, facts and notes that match the query, best first: a recall without messages and files.
 
+    With `as_of`, those that held at that time.
+
     Raises `Rejected` and `Unavailable`.
     """
 
@@ -114,6 +117,7 @@ class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
     mode: SearchMode = "hybrid"
     limit: Results = 5
     min_score: MinScore | None = None
+    as_of: AsOf | None = None
 
 
 class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
@@ -182,16 +186,18 @@ class SetFact(_FactValue, kw_only=True, frozen=True):
 
 
 class GetFact(_Fact, frozen=True):
-    """Return the current value of a fact. Raises `NotFound`."""
+    """Return the current value of a fact, or with `as_of` the one that held then. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/facts/{category}/{key}"
+    as_of: AsOf | None = None
 
 
 class ListFacts(Call[FactList], frozen=True):
-    """List the current facts, newest first."""
+    """List the current facts, newest first; with `as_of` those that held then."""
 
     route: ClassVar = "GET /v1/facts"
     category: Annotated[FactKey | None, Meta(description="Only of this category.")] = None
+    as_of: AsOf | None = None
     limit: Limit = 50
     offset: Offset = 0
 

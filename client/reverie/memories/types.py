@@ -31,7 +31,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A memory. `session` and `source_message` are where it came from.
 
     A note has a `note_id`; a fact has `category`, `key` and `value`, and its content combines the three. A memory with
-    `superseded_by` was replaced by that memory: it is kept, but no longer recalled.
+    `superseded_by` was replaced by that memory: it is kept, but recalled only `as_of` a time when it held. It holds
+    from `valid_from`, when it was said, until `valid_to`, when what replaced it was said.
     """
 
     id: str
@@ -62,6 +63,8 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pinned: bool = False
     metadata: dict[str, Any] = {}
     superseded_by: str | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
 
 
 FactValue = Annotated[
@@ -196,7 +199,8 @@ class MemoryImport(msgspec.Struct, frozen=True, kw_only=True):
 class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The value of a key in a category. `id` is the id of its memory, which a recall can find.
 
-    An older value has `superseded_at`, the time when it was replaced.
+    It holds from `valid_from`, when it was said, until `valid_to`, when the next value was said: current values have
+    none. An older value has `superseded_at`, the time when it was replaced in the store.
     """
 
     category: str
@@ -210,6 +214,8 @@ class Fact(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     confidence: float | None = None
     tags: list[str] = []
     superseded_at: datetime | None = None
+    valid_from: datetime | None = None
+    valid_to: datetime | None = None
 
 
 class FactList(ListResult[Fact], frozen=True, kw_only=True):

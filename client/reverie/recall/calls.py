@@ -11,6 +11,7 @@ from msgspec import Meta
 from reverie.calls import InSession, Paged, Queried
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, Count, Query, SessionId, Share, Tags
+from reverie.moments import AsOf
 from reverie.recall.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
 
 MAX_RESULTS: Final = 100
@@ -39,7 +40,8 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     "workspace" to the whole workspace, "account" to memories of the account tier as well, which is the default without
     a session. `fusion` "contextual" also scores the messages around a message; "weighted" and "rrf" fuse plain BM25 and
     cosine similarity. The two weights sum to 1; give one of them. Scores are returned only with `explain`. With
-    `min_score`, results whose relevance is below it are left out: nothing is returned if nothing fits.
+    `min_score`, results whose relevance is below it are left out: nothing is returned if nothing fits. With `as_of`,
+    only what had been said by then is found, and memories that held then, although others replaced them since.
 
     Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
     """
@@ -63,6 +65,7 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
         Share | None, Meta(description="The weight of keyword search, from 0 to 1; vector search has the rest.")
     ] = None
     min_score: MinScore | None = None
+    as_of: AsOf | None = None
     neighbours: Annotated[
         int, Meta(ge=0, le=10, description="The number of messages to return before and after each result.")
     ] = 0
@@ -128,7 +131,8 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     `system_prompt_buffer`, of which `memory_tokens` are for what is added from elsewhere: by default all that are left
     if `token_budget` is given, else the server's setting. `channel` searches another channel than the session's own.
     Nothing is added if nothing fits, and the Markdown says so: by default, if no result reaches the relevance of the
-    server's setting; with `min_score`, each result below it is left out. With `refine`, the server's language model
+    server's setting; with `min_score`, each result below it is left out. With `as_of`, it is the context of that time:
+    what was said later is left out, and a memory is told that held then. With `refine`, the server's language model
     drops irrelevant items. Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
     """
 
@@ -157,6 +161,7 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
             description="Leave out results with a relevance below this; by default all of them if none fits the query."
         ),
     ] = None
+    as_of: AsOf | None = None
     refine: Annotated[bool, Meta(description="Let the language model drop irrelevant items.")] = False
 
 

@@ -47,7 +47,8 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     `relevance` is the estimated probability that it fits the query: of results with 0.5, about half do. `explanation`
     is present with `explain` only. `duplicates` counts what says the same, ranks lower, was looked at and left out.
     `before` and `after` are its neighbours in the session, oldest first, when `neighbours` were requested. A memory has
-    a `tier`, and a `source_message` if it was extracted from one. `ref_code` is the reference code of the session.
+    a `tier`, and a `source_message` if it was extracted from one. `ref_code` is the reference code of the session. A
+    memory that was replaced has a `valid_to`, until when it held: such are found with `as_of` only.
     """
 
     id: str
@@ -62,6 +63,7 @@ class RecallResult(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tags: list[str] = []
     tier: Literal["conversation", "channel", "workspace", "account"] | None = None
     source_message: str | None = None
+    valid_to: datetime | None = None
     excerpt: str | None = None
     duplicates: int = 0
     before: list[Turn] = []

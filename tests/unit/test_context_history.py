@@ -1,0 +1,182 @@
+"""What a context tells of the past: what held before, what contradicts it, and the context of an earlier time."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from adapters.tokens import EstimatedTokens
+from retrieval.context.building import BuiltContext, build_context
+from retrieval.context.history import past_of
+from retrieval.context.selection import ContextRequest
+from reverie.clock import to_micros
+from storage.memories.decay import RATES
+from storage.recall.past import Said
+from storage.recall.sameness import contradicts, statement
+from storage.sessions.summary_text import until_day
+from support.knowing import Knowing
+from support.pipeline import WORKSPACE, Pipeline
+from support.recalling import BagOfWords, find
+
+MAY, JUNE, JULY = ("2023-05-03T09:30:00Z", "2023-06-10T12:00:00Z", "2023-07-20T08:00:00Z")
+
+
+def at(moment: str) -> int:
+    return to_micros(datetime.fromisoformat(moment))
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline whose session has a turn of May and one of July."""
+    made = Pipeline(tmp_path, embedder=BagOfWords())
+    made.say({"content": "Hello", "created_at": MAY}, {"content": "Good evening", "created_at": JULY})
+    made.settle()
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def ana(pipe: Pipeline) -> Knowing:
+    """What ana knows."""
+    return Knowing(pipe.stores, workspace=WORKSPACE)
+
+
+def context(pipe: Pipeline, query: str | None, **changes: Any) -> BuiltContext:
+    """The context of the session, with the account's memories."""
+    account = pipe.stores.account_store()
+    fields: dict[str, Any] = {
+        "agent": "ana",
+        "session": "s",
+        "query": query,
+        "channel": None,
+        "recency_window": 10,
+        "max_messages": 20,
+        "max_memories": 10,
+        "rates": RATES["standard"],
+        "now": pipe.now(),
+    }
+    request = ContextRequest(**{**fields, **changes})
+    return build_context(
+        pipe.store,
+        lambda request: find(pipe.store, pipe.embedder, request, account=account),
+        EstimatedTokens(),
+        request,
+        room=10_000,
+        refiner=None,
+        account=account,
+    )
+
+
+def remembered(built: BuiltContext) -> list[str]:
+    """The lines of what is remembered."""
+    section = built.text.partition("## Remembered")[2].partition("## Recent")[0]
+    return re.findall(r"^- (.*)$", section, re.MULTILINE)
+
+
+def test_what_held_before_is_told_as_the_past(pipe: Pipeline, ana: Knowing) -> None:
+    """Given a fact with a history, then its line says since when it holds and what held before; others say nothing."""
+    ana.set_fact("profile", "city", "Porto", at=at(MAY))
+    ana.set_fact("profile", "city", "Lisbon", at=at(JUNE))
+    ana.set_fact("city", "tram", "the 28", at=at(JULY))
+    pipe.settle()
+    built = context(pipe, "city")
+    assert remembered(built) == [
+        "10 Jun 2023, fact: The city is Lisbon (profile) (since 10 Jun 2023; before that Porto)",
+        "20 Jul 2023, fact: The tram is the 28 (city)",
+    ]
+    assert built.memories[0].text == "The city is Lisbon (profile)"
+
+
+def test_the_past_of_the_account_is_told_too(pipe: Pipeline, ana: Knowing) -> None:
+    """Given a preference of the account that changed, then what was preferred before is told with it."""
+    for moment, drink in ((MAY, "coffee"), (JUNE, "tea")):
+        ana.remember(f"Prefers {drink}.", tier="account", kind="preference", subject="drink", at=at(moment))
+    pipe.settle()
+    account = pipe.stores.account_store()
+    ids = [memory.id for memory in _memories(account)]
+    assert len(ids) == 1
+    with account.reading() as tx:
+        histories = tx.for_agent("ana").past_memories.histories(ids)
+    assert past_of(histories[ids[0]]) == "since 10 Jun 2023; before that Prefers coffee"
+
+
+def _memories(store: Any) -> list[Any]:
+    with store.reading() as tx:
+        return list(tx.for_agent("ana").memories.iterate())
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        ([("Lisbon", JUNE)], ""),
+        ([("Lisbon", JULY), ("lisbon.", JUNE), ("Porto", MAY)], "since 10 Jun 2023; before that Porto"),
+        ([("Lisbon", JULY), ("Lisbon", JUNE)], ""),
+        ([("Lisbon", JUNE), ("Porto", JUNE), ("Faro", MAY)], "at the same time also said: Porto"),
+        ([("Lisbon", JUNE), ("#(x)\n" + "y" * 200, MAY)], "since 10 Jun 2023; before that x " + "y" * 117 + "…"),
+    ],
+)
+def test_a_history_is_told_in_a_few_words(said: list[tuple[str, str]], expected: str) -> None:
+    """Given histories, then the last other value is told, a repeated one counts from its beginning."""
+    assert past_of([Said("m", f"is {value}", value, at(moment)) for value, moment in said]) == expected
+
+
+@pytest.mark.parametrize(
+    ("one", "other", "expected"),
+    [
+        ("The meeting is on Monday", "The meeting is on Tuesday", True),
+        ("The tests must pass before a merge", "The tests must never pass before a merge", True),
+        ("The rent is 900 euros", "The rent is 950 euros", True),
+        ("The rent is 900 euros", "The rent is 900 euros", False),
+        ("Anna owes Ben 5 euros", "Carla owes Dora 7 euros", False),
+        ("The flight from Rome to Paris", "The flight from Paris to Rome", False),
+    ],
+)
+def test_statements_contradict_by_numbers_negation_and_opposites(one: str, other: str, expected: bool) -> None:
+    """Given pairs with nearly the same vector, then only a number, a negation or an opposite makes a contradiction."""
+    assert contradicts(statement(one), statement(other)) is expected
+
+
+def test_memories_that_contradict_each_other_are_both_told(pipe: Pipeline, ana: Knowing) -> None:
+    """Given two current memories that differ in a number, then both are told, and the newer one says so."""
+    for moment, rent in ((MAY, 900), (JUNE, 950)):
+        ana.remember(f"The monthly rent of the old flat by the river is {rent} euros", at=at(moment))
+    pipe.settle()
+    text = "The monthly rent of the old flat by the river is {} euros"
+    assert remembered(context(pipe, "monthly rent of the flat")) == [
+        f"3 May 2023, fact: {text.format(900)}",
+        f"10 Jun 2023, fact: {text.format(950)} (may contradict that of 3 May 2023)",
+    ]
+
+
+def test_a_context_of_an_earlier_time_is_what_was_known_then(pipe: Pipeline, ana: Knowing) -> None:
+    """Given what came later, then neither its turns nor its memories are told, and what was replaced since is."""
+    ana.set_fact("profile", "city", "Porto", at=at(MAY))
+    ana.set_fact("profile", "city", "Lisbon", at=at(JUNE))
+    pipe.say({"content": "The city is loud", "created_at": JULY}, session="other")
+    pipe.settle()
+    built = context(pipe, "city", until=at(JUNE) - 1)
+    assert remembered(built) == ["3 May 2023, fact: The city is Porto (profile)"]
+    assert [message.content for message in built.messages] == ["Hello"]
+    assert "1 message, the last at 2023-05-03 09:30" in built.text
+    assert "Lisbon" not in built.text
+
+
+def test_a_context_from_before_everything_is_empty(pipe: Pipeline, ana: Knowing) -> None:
+    """Given a time before the first message, then the document says that nothing fits."""
+    ana.set_fact("profile", "city", "Porto", at=at(MAY))
+    pipe.settle()
+    built = context(pipe, "city", until=at(MAY) - 1)
+    assert (built.messages, built.memories) == ([], [])
+    assert "0 messages" in built.text
+    assert "Nothing else that is stored fits the query." in built.text
+
+
+def test_a_summary_is_told_up_to_the_day_before() -> None:
+    """Given lines of several days, then only those of days that were over are kept, and none without a date."""
+    summary = "- 2023-05-03 Ann: One.\n- 2023-05-04 Ann: Two.\nNo date.\n- 2023-05-05 Ann: Three."
+    assert until_day(summary, "2023-05-05") == "- 2023-05-03 Ann: One.\n- 2023-05-04 Ann: Two."
