@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from storage.memories.records import Tier
+from reverie.memories.types import Tier
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.records import ChunkAttributes, ChunkSource
 from storage.repository import AgentRepository
