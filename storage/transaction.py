@@ -7,6 +7,7 @@ from typing import Any, Generic, TypeVar
 
 from sqlalchemy import Connection
 
+from storage.memories.instructions import StandingInstructions
 from storage.memories.memories import AllMemories, Memories
 from storage.pipeline.chunks import Chunks
 from storage.pipeline.dead_letters import DeadLetters
@@ -62,6 +63,7 @@ class AgentRepositories:
     messages = _Lazy(Messages)
     files = _Lazy(Files)
     memories = _Lazy(Memories)
+    instructions = _Lazy(StandingInstructions)
     curation = _Lazy(CurationLog)
     dreams = _Lazy(Dreams)
     summaries = _Lazy(Summaries)

@@ -21,13 +21,15 @@ from memory.memories.extraction_prompt import (
 )
 from memory.memories.extraction_window import ExtractionRules, Window
 from memory.memories.findings import Finding
-from memory.memories.patterns.requests import says_everywhere
+from memory.memories.patterns.instruction_sentences import spoken_text
+from memory.memories.patterns.instruction_subjects import subject_of
+from memory.memories.patterns.instructions import says_everywhere
 from memory.memories.patterns.sentences import without_foreign
 from memory.memories.secrets import looks_secret, repeats_secret_of
 from reverie.clock import to_micros
 from reverie.contract import MAX_TAG_CHARACTERS
 from storage.memories.extraction import SourceMessage
-from storage.memories.records import MemoryKind, Tier
+from storage.memories.records import MemoryKind, Tier, is_standing
 from storage.recall.stop_words import STOP_WORDS
 from storage.recall.words import hash_of, words_of
 
@@ -37,8 +39,8 @@ MAX_TAGS: Final = 5
 # The share of a content's meaningful words that must occur in the conversation. The rest is the rewording from the
 # first person to the third.
 GROUNDED_SHARE: Final = 0.5
-_KINDS: Final = frozenset({"fact", "preference", "procedure", "event", "task"})
-_ACCOUNT_KINDS: Final = frozenset({"preference", "procedure"})
+_KINDS: Final = frozenset({"fact", "preference", "procedure", "event", "task", "instruction"})
+_ACCOUNT_KINDS: Final = frozenset({"preference", "procedure", "instruction"})
 _DEFAULT_IMPORTANCE: Final = 0.5
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 # Names within the sentence and anything with a digit: these must not be invented.
@@ -94,8 +96,12 @@ def _rejection(
         return "secret"
     if _COMMAND.search(content):
         return "command"
-    evidence_text = "\n".join(without_foreign(shown_text(message)) for message in evidence)
-    return None if _is_grounded(content, extracted.value, evidence_text, other_words) else "not_grounded"
+    is_followed = is_standing(extracted.kind, extracted.importance)
+    own_words = spoken_text if is_followed else without_foreign
+    evidence_text = "\n".join(own_words(shown_text(message)) for message in evidence)
+    # What an agent will follow must be in the user's own words, not in those of the agent or of a quotation.
+    context_words = set[int]() if is_followed else other_words
+    return None if _is_grounded(content, extracted.value, evidence_text, context_words) else "not_grounded"
 
 
 def _is_grounded(content: str, value: str | None, evidence_text: str, other_words: set[int]) -> bool:
@@ -126,16 +132,19 @@ def _finding(extracted: ExtractedMemory, evidence: Sequence[SourceMessage], now:
         extracted.tier == "account" and kind in _ACCOUNT_KINDS and any(says_everywhere(one.content) for one in evidence)
     )
     tier: Tier = "account" if is_account else "workspace"
+    content = _clean(extracted.content)
+    importance = extracted.importance if 0.0 <= extracted.importance <= 1.0 else _DEFAULT_IMPORTANCE
+    standing = is_standing(kind, importance)
     return Finding(
         message=message,
         evidence=tuple(one.id for one in evidence),
         method="language model",
-        content=_clean(extracted.content),
+        content=content,
         kind=kind,
-        subject=_label(extracted.subject) or fact.get("key"),
+        subject=subject_of(content) if standing else _label(extracted.subject) or fact.get("key"),
         confidence=extracted.confidence,
-        importance=extracted.importance if 0.0 <= extracted.importance <= 1.0 else _DEFAULT_IMPORTANCE,
-        lifetime="long_term" if kind in ("fact", "procedure") else "short_term",
+        importance=importance,
+        lifetime="long_term" if standing or kind in ("fact", "procedure") else "short_term",
         tier=tier,
         category=fact.get("category"),
         key=fact.get("key"),

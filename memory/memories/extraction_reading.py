@@ -26,7 +26,7 @@ from memory.memories.extraction_window import (
 )
 from memory.memories.findings import Finding, found_by_patterns, normalised
 from reverie import contract
-from storage.memories.extraction import KnownMemories, WaitingSession
+from storage.memories.extraction import KnownMemories, SourceMessage, WaitingSession
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -92,19 +92,41 @@ class SessionReader:
     def _find(self, window: Window) -> list[Finding] | None:
         """Return the findings of a window; None if the model failed and patterns may not replace it."""
         rules = self.extractor.rules
-        evidence = [message for message in window.new if is_evidence(message, rules.min_characters)]
-        if not evidence:
-            return []
-        if self.extractor.model is not None:
+        said = [message for message in window.new if is_evidence(message, 1)]
+        evidence = [message for message in said if is_evidence(message, rules.min_characters)]
+        if self.extractor.model is not None and evidence:
             try:
-                return self._ask_model(self.extractor.model, window)
+                by_model = self._ask_model(self.extractor.model, window)
+                return [*by_model, *self._beside_model(said, by_model, window)]
             except LanguageModelUnavailable:
                 self.counts["model_unavailable"] += 1
             except LanguageModelRefused:
                 self.counts["model_refused"] += 1
             if not rules.fallback:
                 return None
-        return list(found_by_patterns(evidence, now=self.now, before=window.before))
+        # `Use tabs.` is too short to say anything else.
+        return list(
+            found_by_patterns(
+                said,
+                now=self.now,
+                before=window.before,
+                instructions_only=lambda message: not is_evidence(message, rules.min_characters),
+            )
+        )
+
+    def _beside_model(
+        self, said: Sequence[SourceMessage], by_model: Sequence[Finding], window: Window
+    ) -> list[Finding]:
+        """Return what a model is not asked for: instructions of few words, and what users take back."""
+        read = {finding.message.id for finding in by_model}
+        minimum = self.extractor.rules.min_characters
+        found = found_by_patterns(said, now=self.now, before=window.before, instructions_only=lambda _: True)
+        return [
+            finding
+            for finding in found
+            if finding.message.id not in read
+            and (finding.takes_back is not None or not is_evidence(finding.message, minimum))
+        ]
 
     def _ask_model(self, model: LanguageModel, window: Window) -> list[Finding]:
         rules = self.extractor.rules
@@ -125,12 +147,14 @@ class SessionReader:
         """Commit findings with the new position; False if the session was read or forgotten in the meantime."""
         certain = [finding for finding in findings if finding.confidence >= self.extractor.rules.threshold]
         certain = self._without_account_memories(certain)
+        # What is taken back may apply in this workspace or in all.
+        in_account = [replace(finding, tier="account") for finding in certain if finding.takes_back is not None]
         self.counts["found"] += len(certain)
         if self.dry_run:
             for finding in certain:
                 self.positions.on_found(self.session.agent, self.session.id, finding.content)
             return True
-        if not self._save_in_account([finding for finding in certain if finding.tier == "account"]):
+        if not self._save_in_account([*(finding for finding in certain if finding.tier == "account"), *in_account]):
             return False
         with self.positions.writing() as tx:
             if not progress_of(tx).advance(self.session, to=read_to, now=self.now):

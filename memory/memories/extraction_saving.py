@@ -14,6 +14,7 @@ from memory.conversion import convert
 from memory.memories.concept_tags import concept_tags
 from memory.memories.findings import Finding, normalised, with_owner
 from memory.memories.history import add_in_history
+from memory.memories.patterns.revocations import takes_back
 from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSession
 from storage.memories.records import USER_SOURCE, NewMemory
 from storage.stores import Store
@@ -55,6 +56,7 @@ class FindingSaver:
         self._now = now
         self._known = KnownMemories(tx.connection, session.agent)
         self._memories = tx.for_agent(session.agent).memories
+        self._instructions = tx.for_agent(session.agent).instructions
         self._contents = {normalised(content) for content in self._known.contents(owner=session.user)}
         self._undone = tx.curation.undone(ACTION)
 
@@ -67,6 +69,8 @@ class FindingSaver:
         """Store a finding unless it is known; return the outcome."""
         agent = self._session.agent
         memory_id = finding.memory_id(agent)
+        if finding.takes_back is not None:
+            return self._take_back(finding, finding.takes_back, memory_id)
         if normalised(finding.content) in self._contents or self._memories.find(memory_id) is not None:
             return "known"
         if (agent, memory_id) in self._undone:
@@ -81,10 +85,31 @@ class FindingSaver:
         older = [rival for rival in older if not _is_protected(rival)]
         self._store(finding, memory_id, older, newer)
         if older:
+            # What was superseded may be said again, and then it is the newest.
+            self._contents -= {normalised(one.content) for one in older}
             self.counts["superseded"] += len(older)
         if newer:
             return "older_than_known"
         self._contents.add(normalised(finding.content))
+        return "added"
+
+    def _take_back(self, finding: Finding, words: str, memory_id: str) -> str:
+        """Supersede the instruction that these words name, if there is one, by a note of what was taken back."""
+        agent = self._session.agent
+        if self._memories.find(memory_id) is not None:
+            return "known"
+        if (agent, memory_id) in self._undone:
+            return "undone_before"
+        given = self._instructions.of_owner(self._session.user)
+        fits = [(takes_back(words, one.content), one) for one in given if one.created_at <= finding.message.created_at]
+        best = max((fit for fit, _ in fits), default=0.0)
+        taken_back = [one for fit, one in fits if fit == best > 0.0 and one.source != USER_SOURCE and not one.pinned]
+        if not taken_back:
+            return "nothing_to_take_back"
+        known = [self._known.with_id(one.id) for one in taken_back]
+        self._store(finding, memory_id, known, [])
+        self._contents -= {normalised(one.content) for one in known}
+        self.counts["superseded"] += len(known)
         return "added"
 
     def _rivals(self, finding: Finding) -> list[KnownMemory]:

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
 from blake3 import blake3
 
 from memory.conversion import convert
-from memory.memories.patterns import find_statements
+from memory.memories.patterns import Statement, find_instructions, find_revocations, find_statements
 from memory.memories.patterns.sentences import is_game
 from memory.memories.secrets import looks_secret, repeats_secret_of
 from storage.memories.extraction import SourceMessage
-from storage.memories.records import Lifetime, MemoryKind, Tier
+from storage.memories.records import Lifetime, MemoryKind, Tier, is_standing
 
 _NAME_CHARACTERS: Final = 64
 _ID_CHARACTERS: Final = 32
@@ -42,6 +42,7 @@ class Finding:
     value: str | None = None
     tags: tuple[str, ...] = ()
     expires_at: int | None = None
+    takes_back: str | None = None
 
     def memory_id(self, agent: str) -> str:
         """Return an id derived from agent, message and content, so that finding it twice stores it once."""
@@ -55,22 +56,34 @@ def normalised(content: str) -> str:
 
 
 def found_by_patterns(
-    messages: Sequence[SourceMessage], *, now: int, before: Sequence[SourceMessage] = ()
+    messages: Sequence[SourceMessage],
+    *,
+    now: int,
+    before: Sequence[SourceMessage] = (),
+    instructions_only: Callable[[SourceMessage], bool] = lambda message: False,
 ) -> Iterator[Finding]:
     """Yield what users say plainly in these messages, without secrets and without what has expired already.
 
-    Nothing is taken from a role-play, which may have begun in one of the messages `before`.
+    Of messages with `instructions_only` only what they want the agent to do from now on, or no longer. Nothing is taken from a role-play, which may have begun in one of the messages `before`.
     """
     in_game = False
     for message in before:
         in_game = is_game(message.content, before=in_game)
     for message in messages:
         in_game = is_game(message.content, before=in_game)
-        for statement in find_statements(message.content, at=message.created_at) if not in_game else ():
+        for statement in _statements(message, instructions_only) if not in_game else ():
             expired = statement.expires_at is not None and statement.expires_at <= now
             is_secret = looks_secret(f"{statement.content}\n{statement.quote}") is not None
             if not (expired or is_secret or repeats_secret_of(statement.content, message.content)):
                 yield convert(statement, Finding, message=message, evidence=(message.id,), method="patterns")
+
+
+def _statements(message: SourceMessage, instructions_only: Callable[[SourceMessage], bool]) -> list[Statement]:
+    if instructions_only(message):
+        found = find_instructions(message.content)
+    else:
+        found = find_statements(message.content, at=message.created_at)
+    return [*found, *find_revocations(message.content)]
 
 
 def with_owner(finding: Finding, owner: str | None) -> Finding:
@@ -84,7 +97,13 @@ def with_owner(finding: Finding, owner: str | None) -> Finding:
         return finding
     return replace(
         finding,
-        content=re.sub(r"^User\b", lambda _: name, finding.content) if name else finding.content,
+        content=_of_person(finding, name) if name else finding.content,
         subject=f"{name}: {finding.subject}" if name and finding.subject else finding.subject,
         category=f"{finding.category}:{person}" if finding.category is not None else None,
     )
+
+
+def _of_person(finding: Finding, name: str) -> str:
+    """Return a content that says whose it is; an instruction is in its giver's own words."""
+    content = re.sub(r"^User\b", lambda _: name, finding.content)
+    return f"{name}: {content}" if is_standing(finding.kind, finding.importance) and content == finding.content else content

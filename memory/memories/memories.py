@@ -15,6 +15,7 @@ from memory.conversion import convert, set_fields
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
 from memory.memories.history import add_in_history
+from memory.memories.patterns.instruction_subjects import subject_of
 from reverie.clock import to_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, Rejected
@@ -22,8 +23,9 @@ from reverie.memories.calls import ListMemories
 from reverie.memories.checks import check_account_kind, check_place
 from reverie.memories.types import Memory, MemoryChanges, MemoryDraft, MemoryStats
 from storage.memories.counts import MemoryCounts, count_memories
+from storage.memories.instructions import READ_CHARACTERS
 from storage.memories.memories import Memories
-from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
+from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory, is_standing
 from storage.transaction import AgentRepositories
 
 # Changes that are not simply stored: rules decide what follows from them.
@@ -51,6 +53,7 @@ def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: st
             draft,
             NewMemory,
             created_at=said_at,
+            subject=_subject(draft),
             concept_tags=concept_tags(draft.content),
             channel=_channel(rows, draft, now),
             trace=trace,
@@ -226,6 +229,13 @@ def _add_to_subject(stored: Memories, new: NewMemory, now: int) -> MemoryRecord:
     newer = [one.row_id for one in others if new.created_at < one.created_at <= now]
     older = [one.row_id for one in others if one.row_id not in newer]
     return add_in_history(stored, new, older, newer, now=now)
+
+
+def _subject(draft: MemoryDraft) -> str | None:
+    """Return the subject of a memory: of an instruction what it is about, so that a newer one replaces it."""
+    if draft.subject is None and is_standing(draft.kind, draft.importance):
+        return subject_of(draft.content[:READ_CHARACTERS])
+    return draft.subject
 
 
 def _check_allowed(record: MemoryRecord, changes: MemoryChanges) -> None:

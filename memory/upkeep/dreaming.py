@@ -19,7 +19,7 @@ from storage.recall.words import with_few_marks
 
 DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 # Half-life of the recency of a recall: preferences and procedures change slowly.
-HALF_LIFE_DAYS: Final = {"preference": 365.0, "procedure": 365.0}
+HALF_LIFE_DAYS: Final = {"preference": 365.0, "procedure": 365.0, "instruction": 365.0}
 OTHER_HALF_LIFE_DAYS: Final = 90.0
 WEIGHTS: Final = {"frequency": 0.24, "relevance": 0.30, "recency": 0.15, "diversity": 0.15, "spread": 0.16}
 # A signal is full at six hits, five queries, five days.

@@ -205,6 +205,11 @@ class KnownMemories(AgentRepository):
         sql = f"{_KNOWN} AND subject = :subject AND owner_user_id IS :owner ORDER BY created_at, row_id"
         return self._records(KnownMemory, sql, subject=subject, owner=owner)
 
+    def with_id(self, memory_id: str) -> KnownMemory:
+        """Return the current memory with this id, which exists."""
+        (found,) = self._records(KnownMemory, f"{_KNOWN} AND id = :id", id=memory_id)
+        return found
+
     def with_fact(self, category: str, key: str) -> list[KnownMemory]:
         """Return the current fact with this category and key, regardless of its owner; at most one."""
         return self._records(

@@ -8,14 +8,16 @@ from typing import Any, Final, Literal
 
 Tier = Literal["conversation", "channel", "workspace", "account"]
 Lifetime = Literal["long_term", "short_term", "conversation"]
-MemoryKind = Literal["fact", "preference", "procedure", "event", "task", "note"]
+MemoryKind = Literal["fact", "preference", "procedure", "event", "task", "note", "instruction"]
 
 # From the narrowest to the widest.
 TIERS: Final[tuple[Tier, ...]] = ("conversation", "channel", "workspace", "account")
 LIFETIMES: Final[tuple[Lifetime, ...]] = ("long_term", "short_term", "conversation")
-MEMORY_KINDS: Final[tuple[MemoryKind, ...]] = ("fact", "preference", "procedure", "event", "task", "note")
+MEMORY_KINDS: Final[tuple[MemoryKind, ...]] = ("fact", "preference", "procedure", "event", "task", "note", "instruction")
 # The source of user-written memories: no job changes their content.
 USER_SOURCE: Final = "user"
+# Preferences of this importance are told in every context, like instructions; and so are flagged messages of a session.
+MIN_STANDING_IMPORTANCE: Final = 0.8
 _MANUAL_SOURCES: Final = frozenset({USER_SOURCE, "agent"})
 
 
@@ -90,13 +92,23 @@ class MemoryRecord(NewMemory):
     def protected(self) -> bool:
         """Return whether only a manual call may remove it (see `is_protected`)."""
         is_note_or_fact = self.note_id is not None or self.category is not None
-        return is_protected(self.lifetime, self.source, pinned=self.pinned, is_note_or_fact=is_note_or_fact)
+        return is_protected(
+            self.lifetime,
+            self.source,
+            pinned=self.pinned or is_standing(self.kind, self.importance),
+            is_note_or_fact=is_note_or_fact,
+        )
+
+
+def is_standing(kind: str, importance: float) -> bool:
+    """Return whether such a memory is told in every context: an instruction, or an important preference."""
+    return kind == "instruction" or (kind == "preference" and importance >= MIN_STANDING_IMPORTANCE)
 
 
 def is_protected(lifetime: Lifetime, source: str, *, pinned: bool, is_note_or_fact: bool) -> bool:
     """Return whether no job may remove such a memory.
 
-    True for long-term memories that are pinned or user-written, and for notes and facts that a user or agent stored.
+    True for long-term memories that are pinned, standing or user-written, and for notes and facts that a user or agent stored.
     """
     if is_note_or_fact and source in _MANUAL_SOURCES:
         return True

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from storage.memories.records import Lifetime, MemoryRecord, Tier, is_protected
+from storage.memories.records import Lifetime, MemoryRecord, Tier, is_protected, is_standing
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
 from storage.rows import read_rows, select_list, to_json
@@ -33,6 +33,7 @@ class MemoryOutline:
     id: str
     tier: Tier
     lifetime: Lifetime
+    kind: str
     source: str
     importance: float
     access_count: int
@@ -51,7 +52,12 @@ class MemoryOutline:
     def protected(self) -> bool:
         """Return whether only a manual call may remove it."""
         is_note_or_fact = self.is_note or self.is_fact
-        return is_protected(self.lifetime, self.source, pinned=self.pinned, is_note_or_fact=is_note_or_fact)
+        return is_protected(
+            self.lifetime,
+            self.source,
+            pinned=self.pinned or is_standing(self.kind, self.importance),
+            is_note_or_fact=is_note_or_fact,
+        )
 
 
 _OUTLINE: Final = "SELECT " + select_list(

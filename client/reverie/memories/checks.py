@@ -25,7 +25,7 @@ from reverie.memories.types import (
 )  # fmt: skip
 
 # Memories that apply in every workspace are about how the agent should behave, not about what happened in one of them.
-ACCOUNT_KINDS: Final = ("preference", "procedure")
+ACCOUNT_KINDS: Final = ("preference", "procedure", "instruction")
 
 _RESERVED_ID: Final = "stats"
 
@@ -75,7 +75,7 @@ def check_account_kind(kind: str) -> None:
     """Raise `Rejected` unless a memory of this kind may be in the account tier."""
     if kind not in ACCOUNT_KINDS:
         raise Rejected(
-            f"the account tier accepts only preferences and procedures, and this is a {kind}: "
+            f"the account tier accepts only preferences, procedures and instructions, and this is a {kind}: "
             "use the workspace tier, or set the kind",
             field="tier",
         )

@@ -6,6 +6,8 @@ Precision comes first: whatever is not said plainly is left out, and nothing is 
 from __future__ import annotations
 
 from memory.memories.patterns.finding import find_statements
+from memory.memories.patterns.instructions import find_instructions
+from memory.memories.patterns.revocations import find_revocations
 from memory.memories.patterns.statement import Statement
 
-__all__ = ["Statement", "find_statements"]
+__all__ = ["Statement", "find_instructions", "find_revocations", "find_statements"]

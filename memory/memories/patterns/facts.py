@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
@@ -71,7 +72,8 @@ def _name_of_user(match: PatternMatch) -> Statement | None:
 def _called(match: PatternMatch) -> Statement | None:
     if not is_name(match.covered_value):
         return None
-    return _fact(match, "called", match.value, f"User wants to be called {match.value}.", importance=0.8)
+    fact = _fact(match, "called", match.value, f"User wants to be called {match.value}.", importance=0.8)
+    return replace(fact, kind="instruction")
 
 
 def _email(match: PatternMatch) -> Statement:
@@ -123,7 +125,8 @@ def _numbered(match: PatternMatch) -> Statement:
 
 
 def _pronouns(match: PatternMatch) -> Statement:
-    return _whole(match, "pronouns", f"User's pronouns are {match.whole}.")
+    pronouns = _whole(match, "pronouns", f"User's pronouns are {match.whole}.")
+    return replace(pronouns, kind="instruction", importance=0.8)
 
 
 def _relation_named(match: PatternMatch) -> Statement | None:
@@ -223,9 +226,14 @@ def _allergic(match: PatternMatch) -> Statement | None:
 _NAMED: Final = r"(?:'s name(?:'s| is)(?: now)?|(?:'s| is)(?: now)? (?:called|named))\s+"
 _DAYS: Final = r"birthday|birth date|date of birth|wedding anniversary"
 _ADDRESS: Final = r"(?P<value>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
-RULES: Final[tuple[Rule, ...]] = (
-    rule(rf"my (?P<key>{words.ATTRIBUTES_OF_NAMES}){IS}{VALUE}", _name_of_user),
+# Facts, and instructions as well: every answer needs them.
+HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
     rule(rf"(?:from now on,?\s+)?(?:(?:please|just|you can|you may|feel free to)\s+)*call me\s+{VALUE}", _called),
+    rule(rf"my pronouns are\s+(?P<value>\w+/\w+(?:/\w+)?){END}", _pronouns),
+)
+RULES: Final[tuple[Rule, ...]] = (
+    *HOW_TO_ADDRESS,
+    rule(rf"my (?P<key>{words.ATTRIBUTES_OF_NAMES}){IS}{VALUE}", _name_of_user),
     rule(rf"my (?:(?P<kind>new|work|personal|private)\s+)?e-?mail(?: address)?{IS}{_ADDRESS}", _email),
     rule(rf"my (?P<key>{_DAYS}){IS}(?:on )?(?P<value>{words.DATE}){END}", _dated),
     rule(rf"my (?:current )?(?P<key>{words.ATTRIBUTES}){IS}{VALUE}", _attribute),
@@ -238,7 +246,6 @@ RULES: Final[tuple[Rule, ...]] = (
     rule(
         rf"my (?P<key>height|weight){IS}(?P<value>\d[\d.,']*\s?(?:cm|m|kg|lbs?|pounds|kilos|feet|ft)){END}", _numbered
     ),
-    rule(rf"my pronouns are\s+(?P<value>\w+/\w+(?:/\w+)?){END}", _pronouns),
     rule(
         rf"my (?P<key>{words.RELATIONS}|{words.PETS}){_NAMED}{VALUE}",
         _relation_named,

@@ -8,6 +8,7 @@ from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import facts, preferences, requests
+from memory.memories.patterns.instructions import find_instructions
 from memory.memories.patterns.matching import first_match
 from memory.memories.patterns.sentences import Sentence, sentences_of
 from memory.memories.patterns.statement import Statement
@@ -45,10 +46,12 @@ _RULES: Final = (*facts.RULES, *preferences.RULES)
 
 def find_statements(message: str, *, at: int) -> list[Statement]:
     """Return what the user says plainly in a message sent `at` (microseconds), in order; each content once."""
-    found = {
-        statement.content: statement for sentence in sentences_of(message) for statement in _in_sentence(sentence, at)
-    }
-    return list(found.values())
+    instructions = find_instructions(message)
+    others = (statement for sentence in sentences_of(message) for statement in _in_sentence(sentence, at))
+    # An instruction is found once: `I prefer short answers` is not a taste as well.
+    apart = (other for other in others if not any(other.quote in one.quote for one in instructions))
+    found = {statement.content: statement for statement in [*instructions, *apart]}
+    return sorted(found.values(), key=lambda statement: message.find(statement.quote))
 
 
 def _in_sentence(sentence: Sentence, at: int) -> Iterator[Statement]:

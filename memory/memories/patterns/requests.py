@@ -1,14 +1,13 @@
-"""Patterns for what users ask to be remembered, and how they want things done from now on."""
+"""Patterns for what users ask to be remembered or reminded of."""
 
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
 from memory.memories.patterns.sentences import COVER, Sentence
-from memory.memories.patterns.statement import Kind, Statement, Tier
+from memory.memories.patterns.statement import Kind, Statement
 from memory.memories.patterns.times import end_of
 
 MAX_WORDS: Final = 40
@@ -44,22 +43,6 @@ _REMEMBER = re.compile(
     r"|note(?:\s+that|\s*:)|for the record\s*[,:]|for (?:future|your) reference\s*[,:])\s*,?\s*(?P<rest>\S.*)",
     re.IGNORECASE,
 )
-_NOW: Final = r"(?:from now on|from here on(?: out)?|going forward|in (?:the )?future)"
-_FROM_NOW_ON = re.compile(rf"(?:please\s*,?\s+)?{_NOW}\s*,?\s+(?P<rest>\S.*)", re.IGNORECASE)
-_FROM_NOW_ON_LAST = re.compile(rf"(?:please\s+)?(?P<rest>[a-z].*?),?\s+{_NOW}[.!]*$", re.IGNORECASE)
-_ALWAYS = re.compile(r"please\s*,?\s+(?P<rest>(?:always|never|don't ever|do not ever)\s+\S.*)", re.IGNORECASE)
-# Addressed to the assistant. About others, `always` is as often advice, a recipe or a proverb.
-_ALWAYS_TO_YOU = re.compile(
-    rf"(?P<rest>(?:always|never|don't ever|do not ever)\s+(?:(?:{words.DONE_BY_AGENTS})\b"
-    rf"|{words.INSTRUCTIONS}\b(?=.*\b(?:me|your (?:answer|repl|respon|messag|output|code|sourc|summar|suggest)))).*)",
-    re.IGNORECASE,
-)
-_WHENEVER = re.compile(
-    rf"(?P<rest>(?:(?:whenever|every time|each time) i [^,]+,\s*(?:please\s+)?(?:(?:always|never)\s+)?"
-    rf"{words.INSTRUCTIONS}|when i [^,]+,\s*(?:please\s+)?(?:always|never)\s+{words.INSTRUCTIONS})\b.*)",
-    re.IGNORECASE,
-)
-_ALWAYS_PLEASE = re.compile(r"(?P<rest>(?:always|never)\s+\S.*?),?\s+please$", re.IGNORECASE)
 _FROM_DATE = re.compile(
     rf"(?P<rest>(?:starting|beginning|as of|from)\s+(?:{words.DATE}|{words.MONTHS}"
     rf"|next (?:week|month|year|{words.WEEKDAYS})|{words.WEEKDAYS})(?:\s+on(?:wards?)?)?\s*,?"
@@ -75,24 +58,7 @@ _OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our
 _VAGUE = re.compile(
     r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b", re.IGNORECASE
 )
-_TALKS_LANGUAGE = re.compile(r"\b(?:answer|respond|reply|speak|talk|write)(?: to me)? (?:only )?in [A-Z]\w+$")
-# A rule of somebody else, a proverb, or a rule of a game.
-_PROVERB = re.compile(
-    r"\b(?:sa(?:ys?|id|ying)|motto|proverb|advice|rules?|they say|quote|wr(?:ote|ites))\b|\balways (?:be )?stop",
-    re.IGNORECASE,
-)
-_CALL_ME = re.compile(r"(?:please\s+)?call me\s", re.IGNORECASE)
 _YOU = re.compile(r"\b(?:you|your|you're|yourself|u)\b", re.IGNORECASE)
-_INSTRUCTION = re.compile(
-    r"(?:please\s+)?(?:(?:i (?:want|need|would like|'d like)|i'd like) you to\s+|you (?:should|must|have to)\s+)?"
-    rf"(?:(?:always|never|only|do not|don't|ever)\s+)*{words.INSTRUCTIONS}\b",
-    re.IGNORECASE,
-)
-_EVERYWHERE = re.compile(
-    r"\b(?:everywhere|(?:in|across|for) (?:all|every|each)(?: of)?(?: my| the)? (?:projects?|workspaces?|chats?"
-    r"|conversations?))\b",
-    re.IGNORECASE,
-)
 _SECRET = re.compile(
     r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security|card number"
     r"|iban|credentials?)\b",
@@ -123,11 +89,6 @@ def match(sentence: Sentence, at: int) -> Statement | None:
     return None
 
 
-def says_everywhere(text: str) -> bool:
-    """Return whether a text says that something applies to every project or conversation."""
-    return _EVERYWHERE.search(text) is not None
-
-
 def _rest(sentence: Sentence, found: re.Match[str]) -> str | None:
     """Return what is asked, as it was written; None if it cannot be understood by itself."""
     text = sentence.words(*found.span("rest")).strip(" \t,.;:!*_")
@@ -148,24 +109,6 @@ def _remembered_anything(text: str, quote: str, _at: int) -> Statement | None:
     return _statement(f"User asked to remember: {_lower_first(text)}.", "fact", quote, importance=0.8)
 
 
-def _procedure(text: str, quote: str, at: int) -> Statement | None:
-    # What a user is called is a fact, which a newer name supersedes.
-    if not _INSTRUCTION.match(text) or _CALL_ME.match(text):
-        return None
-    return _standing_instruction(text, quote, at)
-
-
-def _instruction_to_agent(text: str, quote: str, at: int) -> Statement | None:
-    return _standing_instruction(text, quote, at) if _PROVERB.search(text) is None else None
-
-
-def _standing_instruction(text: str, quote: str, _at: int) -> Statement | None:
-    tier: Tier = "account" if says_everywhere(text) else "workspace"
-    subject = "language of answers" if _TALKS_LANGUAGE.search(text) else None
-    statement = _statement(f"From now on: {_lower_first(text)}.", "procedure", quote, importance=0.8, tier=tier)
-    return replace(statement, subject=subject)
-
-
 def _dated_change(text: str, quote: str, _at: int) -> Statement | None:
     return _statement(f"User said: {_lower_first(text)}.", "event", quote, importance=0.6)
 
@@ -182,11 +125,11 @@ def _task(text: str, quote: str, at: int) -> Statement | None:
 
 
 def _statement(
-    content: str, kind: Kind, quote: str, *, importance: float, tier: Tier = "workspace", expires_at: int | None = None
+    content: str, kind: Kind, quote: str, *, importance: float, expires_at: int | None = None
 ) -> Statement:
     return Statement(
         content=content, kind=kind, quote=quote, subject=None, confidence=0.95, importance=importance,
-        lifetime="short_term" if kind == "task" else "long_term", tier=tier, expires_at=expires_at,
+        lifetime="short_term" if kind == "task" else "long_term", expires_at=expires_at,
     )  # fmt: skip
 
 
@@ -198,8 +141,6 @@ def _lower_first(text: str) -> str:
 _RULES: Final = (
     ((_REMEMBER,), _remembered),
     ((_REMEMBER_ANYTHING,), _remembered_anything),
-    ((_FROM_NOW_ON, _ALWAYS, _ALWAYS_PLEASE, _FROM_NOW_ON_LAST), _procedure),
-    ((_ALWAYS_TO_YOU, _WHENEVER), _instruction_to_agent),
     ((_FROM_DATE,), _dated_change),
     ((_REMIND,), _task),
 )

@@ -26,7 +26,7 @@ _QUOTED: Final = (
 _FOREIGN = re.compile(_PASTED, re.DOTALL | re.MULTILINE)
 _NOT_OWN = re.compile(f"{_PASTED}|{_QUOTED}", re.DOTALL | re.MULTILINE)
 # Speaker labels and list marks, as in transcripts, letters and forms: these words are not the user speaking now.
-_LABELLED = re.compile(r"^[ \t]*(?:[-*\u2022#|]|\d+[.)]|[A-Z][\w .'-]{0,30}:(?!//))", re.MULTILINE)
+LABELLED = re.compile(r"^[ \t]*(?:[-*\u2022#|]|\d+[.)]|[A-Z][\w .'-]{0,30}:(?!//))", re.MULTILINE)
 # Before a colon, these lead to something the user says about themselves; any other label leads to other text.
 _OWN_LABEL: Final = (
     r"(?:i|i'm|i'd|i've|my|sorry|please|and|but|so|also|remember|note|keep|take|make|don't|fyi|btw|ps|p\.s\.|update|edit"
@@ -34,7 +34,7 @@ _OWN_LABEL: Final = (
 )
 _LABEL: Final = rf"^[ \t]*(?!{_OWN_LABEL})\w(?:(?!\b(?:me|myself)\b)[\w ,'-]){{1,40}}:[ \t]+\S"
 # What follows is not about the user: material to work on, a role, a hypothesis.
-_MATERIAL = re.compile(
+MATERIAL = re.compile(
     rf":[ \t]*(?:\n|\Z)|{_LABEL}"
     r"|\b(?:label|classify|annotate|tag|analy[sz]e|parse|identify|count|use)\b[^.!?\n]{0,40}\b(?:sentences?|statements?"
     r"|phrases?)\b"
@@ -76,15 +76,15 @@ _GAME_ENDS = re.compile(
     r"|(?:end|stop|leave|quit|enough)\b[^.!?\n]{0,20}\b(?:role-?play\w*|game|character))\b",
     re.IGNORECASE,
 )
-_JOKE = re.compile(r"\b(?:just )?kidding\b|\bjk\b|\bjoking\b|\bsarcas\w+|(?<!\w)/s\b|\bapril fools?\b", re.IGNORECASE)
-_LAUGHTER = re.compile(
+JOKE = re.compile(r"\b(?:just )?kidding\b|\bjk\b|\bjoking\b|\bsarcas\w+|(?<!\w)/s\b|\bapril fools?\b", re.IGNORECASE)
+LAUGHTER = re.compile(
     r"\b(?:lol|lmao|rofl|ha(?:ha)+|he(?:he)+)\b|[\U0001f602\U0001f923\U0001f61c\U0001f61d\U0001f609\U0001f643]|;-?\)",
     re.IGNORECASE,
 )
 _ABBREVIATED: Final = (
     r"(?<!\bDr)(?<!\bMr)(?<!\bMrs)(?<!\bMs)(?<!\bSt)(?<!\bProf)(?<!\bvs)(?<!\be\.g)(?<!\bi\.e)(?<!\b[A-Z])"
 )
-_END = re.compile(rf"{_ABBREVIATED}\.(?=\s|$|\))|[!?\u2026]+|\n+|\.\.+", re.MULTILINE)
+ABBREVIATED_END = re.compile(rf"{_ABBREVIATED}\.(?=\s|$|\))|[!?\u2026]+|\n+|\.\.+", re.MULTILINE)
 _ASKS: Final = frozenset("?\uff1f\u061f")
 
 
@@ -102,11 +102,10 @@ class Sentence:
 
 def sentences_of(message: str) -> Iterator[Sentence]:
     """Yield the sentences in which a user states something, in order; none if the message is a joke or pasted."""
-    if len(message) > MAX_MESSAGE_CHARACTERS or _JOKE.search(message) or _ABOUT_WORDS.search(message):
+    if len(message) > MAX_MESSAGE_CHARACTERS or JOKE.search(message) or _ABOUT_WORDS.search(message):
         return
-    plain = message.translate(_APOSTROPHES)
-    covered = _NOT_OWN.sub(lambda found: COVER * len(found[0]), plain)
-    if len(_LABELLED.findall(covered)) > 1:
+    covered = covered_text(message)
+    if len(LABELLED.findall(covered)) > 1:
         return
     yield from _statements(covered, message)
 
@@ -118,6 +117,11 @@ def is_game(message: str, *, before: bool) -> bool:
     return before or _GAME_BEGINS.search(message) is not None
 
 
+def covered_text(message: str) -> str:
+    """Return a message with plain apostrophes, and with everything covered that is code, quoted or a link."""
+    return _NOT_OWN.sub(lambda found: COVER * len(found[0]), message.translate(_APOSTROPHES))
+
+
 def without_foreign(message: str) -> str:
     """Return a message without pasted code and quoted lines."""
     return _FOREIGN.sub(" ", message)
@@ -126,7 +130,7 @@ def without_foreign(message: str) -> str:
 def _statements(covered: str, message: str) -> Iterator[Sentence]:
     start = 0
     material = _start_of_material(covered, 0)
-    for mark in [*_END.finditer(covered), None]:
+    for mark in [*ABBREVIATED_END.finditer(covered), None]:
         stop = mark.start() if mark else len(covered)
         text = covered[start:stop]
         if stop > material:
@@ -136,12 +140,12 @@ def _statements(covered: str, message: str) -> Iterator[Sentence]:
         is_question = mark is not None and bool(_ASKS & set(mark[0])) and not _ASKED_FOR.match(text)
         # Laughter follows a sentence as often as it is part of it.
         following = covered[stop : stop + 8]
-        if text.strip(COVER + " \t") and not is_question and not _LAUGHTER.search(text + following):
+        if text.strip(COVER + " \t") and not is_question and not LAUGHTER.search(text + following):
             indent = len(text) - len(text.lstrip())
             yield Sentence(text[indent:].rstrip(), message[start + indent : stop].rstrip())
         start = mark.end() if mark else stop
 
 
 def _start_of_material(covered: str, start: int) -> int:
-    found = _MATERIAL.search(covered, start)
+    found = MATERIAL.search(covered, start)
     return found.start() if found else len(covered)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
-Kind = Literal["fact", "preference", "procedure", "event", "task"]
+Kind = Literal["fact", "preference", "procedure", "event", "task", "instruction"]
 Tier = Literal["workspace", "account"]
 Lifetime = Literal["long_term", "short_term"]
 
@@ -18,7 +18,7 @@ class Statement:
     """One thing that a user said about themselves or asked to be remembered.
 
     `quote` has the user's own words. A newer statement with the same `subject` supersedes an older one. Only facts have
-    `key` and `value`. Times are microseconds in UTC.
+    `key` and `value`. `takes_back` names an instruction that is no longer wanted. Times are microseconds in UTC.
     """
 
     content: str
@@ -33,6 +33,7 @@ class Statement:
     value: str | None = None
     tags: tuple[str, ...] = ()
     expires_at: int | None = None
+    takes_back: str | None = None
 
     @property
     def category(self) -> str | None:

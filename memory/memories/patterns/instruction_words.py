@@ -1,0 +1,99 @@
+"""Word lists of the patterns for standing instructions: what an agent does, and what it produces."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# What an agent says or sends: with `always` or `never` these are addressed to it, whatever follows.
+SPOKEN: Final = (
+    r"(?:answer|respond|reply|address me|refer to me|call me|cite|recommend|suggest|mention|translate|summari[sz]e"
+    r"|greet me|(?:give|tell|show|send|ask|remind|warn|notify|alert|ping|message|text|email|mail|inform|contact|phone) me"
+    r"|(?:speak|talk|write|lie|explain \w+) to me|(?:speak|talk|check|confirm) with me|explain|respond|sugarcoat"
+    r"|commit (?:with|your|the|in|after|before|directly|changes|only|small)|force-push|rebase|merge without"
+    r"|apologi[sz]e|double-check|proofread|disturb me|wake me|interrupt me)"
+)
+# What an agent may be asked to do, and people as well: something else must say that it is the agent.
+DONE: Final = (
+    r"(?:use|write|keep|give|include|avoid|add|put|make|show|say|start|begin|end|provide|check|run|skip|omit|limit|list"
+    r"|follow|round|sign|spell|test|commit|deploy|leave|share|delete|remove|modify|change|touch|edit|back up|push"
+    r"|force-push|merge|rebase|order|buy|book|schedule|plan|call|phone|spend|install|name|comment|format|pick|choose"
+    r"|create|generate|assume|convert|quote|number|sort|highlight|wait|confirm|ask|tell|send|message|text|email|mail"
+    r"|ping|notify|remind|speak|talk|state|repeat|stop|let|post|publish|upload|download|open|close|move|rename|print"
+    r"|return|wrap|document|validate|invite|cancel|reschedule|accept|decline|pay|be|prefer|guess|invent|scale|draft"
+    r"|treat|describe|wrap|define|hyphenate|capitali[sz]e|underline|quote|consider|refer|offer|point out|break|switch|set|mark|label|attach|cc|set up|propose|compare|structure"
+    r"|separate|indent|drop|leave out|get|read|review|verify|calculate|draw|track|log|save|record|flag|remember)"
+)
+ANY_VERB: Final = rf"(?:{SPOKEN}|{DONE})"
+# The same as a gerund, after `stop`.
+STOPPED: Final = (
+    r"(?:(?:calling|addressing|lecturing|correcting|patroni[sz]ing|interrupting) me|apologi[sz]ing|suggesting|recommending"
+    r"|morali[sz]ing|flattering|making things up|being so|hedging)"
+)
+STOPPED_WITH_OBJECT: Final = (
+    r"(?:using|adding|saying|starting|ending|putting|writing|including|giving|sending|making|reminding|telling|asking"
+    r"|messaging|repeating|summari[sz]ing|translating|explaining)"
+)
+# What an agent produces for its user.
+OUTPUT: Final = (
+    r"(?:answers?|repl(?:y|ies)|responses?|explanations?|summar(?:y|ies)|outputs?|messages?|code(?: examples?)?"
+    r"|examples?|plans?|lists?|texts?|e-?mails?|drafts?|reports?|suggestions?|recommendations?|recipes?|scripts?"
+    r"|functions?|commit messages?|reviews?|translations?|feedback|calculations?|snippets?)"
+)
+# Plural or mass nouns alone: one answer is the next one, `answers` are all.
+OUTPUTS: Final = (
+    r"(?:answers|replies|responses|explanations|summaries|outputs|messages|code(?: examples)?|examples|plans|lists"
+    r"|texts|e-?mails|drafts|reports|suggestions|recommendations|recipes|scripts|functions|commit messages|reviews"
+    r"|translations|feedback|calculations|snippets|tone|style|language)"
+)
+LANGUAGE: Final = (
+    r"(?:(?:british |american |simple |plain |brazilian |european )?(?:english|german|french|spanish|italian|portuguese"
+    r"|dutch|swedish|norwegian|danish|finnish|polish|czech|russian|ukrainian|greek|turkish|arabic|hebrew|hindi|chinese"
+    r"|mandarin|cantonese|japanese|korean|vietnamese|thai|indonesian|hungarian|romanian|catalan|latin|swahili|persian))"
+)
+CODE_LANGUAGE: Final = (
+    r"(?:python|rust|typescript|javascript|java|kotlin|swift|golang|go|ruby|c\+\+|c#|haskell|scala|php|sql|bash)"
+)
+# The manner of an agent's work: its form, its language, its code, its appointments.
+MANNER: Final = (
+    rf"(?:{LANGUAGE}|{CODE_LANGUAGE}|emojis?|bullet(?:s| points?| lists?)|markdown|headings?|headers|tables?|jargon"
+    r"|slang|abbreviations?|acronyms?|exclamation marks?|capital letters|all caps|italics|bold|footnotes?|metric"
+    r"|imperial|celsius|fahrenheit|units?|sources?|citations?|references|links?|examples?|docstrings?|comments?"
+    r"|type(?:s| hints| annotations)|tabs|spaces|semicolons|snake_case|camelcase|unit tests?|tests?|linter|formatter"
+    r"|code|functions?|variables?|classes|branch(?:es)?|main|master|production|database|files?|folders?|directory"
+    r"|commits?|pull requests?|dependencies|libraries|summar(?:y|ies)|spelling|dates?|iso|24-hour|12-hour|decimals?"
+    r"|currency|euros|dollars|disclaimers?|warnings|introductions?|conclusions?|pleasantries|small talk|filler|fluff"
+    r"|flattery|compliments|apolog(?:y|ies)|steps?|options|paragraphs?|sentences?|step by step|alt text|formal|informal"
+    r"|polite|brief|concise|honest|direct|blunt|precise|specific|formally|informally|sugarcoat\w*|first name"
+    r"|full name|last name|the word|the phrase|the words|reasoning|assumptions|word count|pronouns|hashtags?)"
+)
+HORIZON: Final = (
+    r"(?:from (?:now|here|this point|today) on(?:wards?)?(?: out)?|from here on out|going forward|moving forward"
+    r"|in (?:the )?future|henceforth|hereafter|starting (?:now|today|tomorrow)|as of (?:now|today)"
+    r"|for (?:all|any|your|my)? ?future \w+|for the rest of (?:this|our|the) (?:chat|conversation|session)"
+    r"|in (?:all|every|each|any)(?: one)?(?: of)?(?: your)?(?: future)? (?:answers?|replies|reply|responses?|messages?)"
+    r"|every time you (?:answer|reply|respond|write to me)|at all times)"
+)
+# Behind an instruction; `keep moving forward` is none.
+HORIZON_LAST: Final = HORIZON.replace("|moving forward", "")
+_HOUR: Final = (
+    r"(?:\d{1,2}(?:[:.]\d\d)?\s?(?:am|pm|a\.m\.|p\.m\.|o'clock|h)?|one|two|three|four|five|six|seven|eight|nine|ten"
+    r"|eleven|twelve|noon|midday|midnight|lunch|breakfast|dinner|dark|work)"
+)
+_DAYS: Final = (
+    r"(?:(?:mon|tues|wednes|thurs|fri|satur|sun)days?|weekends?|weekdays|holidays|mornings|evenings|(?:my )?days? off"
+    r"|the weekend)"
+)
+AT_A_TIME: Final = (
+    rf"(?:(?:before|after|past|until|between|at|during|earlier than|later than)\s+{_HOUR}\b"
+    rf"|(?:on|during|over|at)\s+(?:a |the |my )?{_DAYS}\b|at night\b|in the (?:morning|evening|night)s?\b)"
+)
+# What an agent does at a time of day: calls and appointments.
+TIMED: Final = (
+    r"(?:call|phone|ring|dial|text|message|email|mail|ping|contact|disturb|notify|remind|wake|schedule|book|plan|arrange"
+    r"|set up|put|write|deploy|push|release|merge|send)"
+)
+# What a user does that an agent can see: conditions of instructions.
+SEEN: Final = (
+    r"(?:ask|say|send|paste|mention|request|write|type|share|post|upload|give|tell|show|forget|submit|want|need|order"
+    r"|talk|greet|start a|begin a|open a|make a (?:typo|mistake)|use the word)"
+)

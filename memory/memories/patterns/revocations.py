@@ -1,0 +1,75 @@
+"""Patterns for what a user takes back: `you no longer need to ...`, `forget that I want ...`.
+
+What is taken back is looked up among the instructions in force by its words: see `takes_back`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from memory.memories.patterns.instruction_sentences import OwnWords
+from memory.memories.patterns.instruction_subjects import words_of_instruction
+from memory.memories.patterns.sentences import COVER
+from memory.memories.patterns.statement import Statement
+
+_MAX_WORDS: Final = 25
+_MORE: Final = r"(?:any ?more|any longer|from now on|again)"
+_WANT: Final = r"(?:i|that i) (?:want(?:ed)?|asked for|asked|prefer(?:red)?|like[ds]?|need(?:ed)?|said|told you)(?: you)?(?: to)?"
+_TAKEN_BACK: Final = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        # What is named by `I want` or `the rule` is an instruction of the user's own.
+        rf"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|disregard|ignore) (?:about )?(?:that )?{_WANT} (?P<rest>.+)",
+        r"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|remove|disregard|ignore) (?:about )?(?:the|that|my)"
+        r" (?:\w+ )?(?:rule|instruction|preference|request|wish|thing) (?:about|to|on|that|for|with|of)(?: you)?(?: should)? (?P<rest>.+)",
+        r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about (?P<rest>.+)",
+        rf"you (?:no longer (?:need|have) to|can stop|may stop|(?:don't|do not|needn't) (?:need to |have to )?)"
+        rf"(?P<rest>.+?)(?P<more> {_MORE})?$",
+        rf"you can (?P<rest>.+?) (?P<more>again)$",
+        rf"(?:please )?(?:stop|quit|no need to|there's no need to) (?P<rest>.+?)(?P<more> {_MORE})?$",
+        rf"i (?:no longer (?:want|need|prefer|care for)|(?:don't|do not) (?:want|need) )(?: you to)? ?(?P<rest>.+?)(?P<more> {_MORE})?$",
+    )
+)
+# Without one of these words, such a sentence says something else more often than not.
+_PLAIN: Final = re.compile(r"(?:no longer|can stop|stop|quit|no need)\b", re.IGNORECASE)
+
+
+def find_revocations(message: str) -> list[Statement]:
+    """Return what the user may take back, in order: whether there is such an instruction is not known here."""
+    words_of_user = OwnWords(message)
+    found: list[Statement] = []
+    for number, sentence in words_of_user.sentences():
+        rest = _taken_back(sentence.text)
+        if rest is None or not words_of_user.is_addressed(number):
+            continue
+        start, end = rest
+        text = " ".join(sentence.words(start, end).strip(" \t,.;:!*_").split())
+        if COVER not in sentence.text[start:end] and 0 < len(text.split()) <= _MAX_WORDS and words_of_instruction(text):
+            found.append(
+                Statement(
+                    content=f"User no longer wants: {text}.", kind="event", quote=sentence.original, subject=None,
+                    confidence=0.95, importance=0.5, takes_back=text,
+                )  # fmt: skip
+            )
+    return found
+
+
+def takes_back(revoked: str, instruction: str) -> float:
+    """Return how well words that take something back fit an instruction, from 0 (not at all) to 1.
+
+    All words that matter must be among the instruction's: a word too many names something else.
+    """
+    words, of_instruction = words_of_instruction(revoked), words_of_instruction(instruction)
+    if not words or not words <= of_instruction:
+        return 0.0
+    return len(words) / len(of_instruction)
+
+
+def _taken_back(text: str) -> tuple[int, int] | None:
+    for pattern in _TAKEN_BACK:
+        found = pattern.match(text)
+        if found is not None:
+            named = "more" not in pattern.groupindex or found["more"] or _PLAIN.search(text, 0, found.start("rest"))
+            return found.span("rest") if named else None
+    return None

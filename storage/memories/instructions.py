@@ -1,0 +1,101 @@
+"""Standing instructions: what an agent was told to do from now on, by each user, and what is still in force.
+
+In force are current memories of the kind `instruction`, and preferences as important as a flagged message.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from storage.repository import AgentRepository
+from storage.rows import select_list
+
+# Read of a text, which may have 64 KiB: more than is ever told of one instruction.
+READ_CHARACTERS: Final = 600
+# Counted at most, so that a context costs the same with a million of them.
+MAX_COUNTED: Final = 1_000
+# As in the index `memories_in_force`, word for word: else SQLite does not use it.
+_IN_FORCE: Final = (
+    "superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8))"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StandingInstruction:
+    """An instruction in force, with the beginning of its text. `owner` is the user who gave it; None: for all users."""
+
+    row_id: int
+    id: str
+    kind: str
+    content: str
+    created_at: int
+    tier: str
+    source: str
+    pinned: bool
+    subject: str | None
+    owner: str | None
+    session: str | None
+    source_message: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Applies:
+    """Where instructions are to apply: the user, the session (its row, none in the account) and channel, the time."""
+
+    user: str | None
+    session_row: int | None
+    channel: str | None
+    now: int
+
+
+_COLUMNS: Final = select_list(
+    StandingInstruction,
+    "m",
+    content=f"substr(m.content, 1, {READ_CHARACTERS})",
+    owner="m.owner_user_id",
+    session="(SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row)",
+)
+_APPLIES: Final = (
+    " AND (expires_at IS NULL OR expires_at > :now) AND (tier IN ('workspace', 'account')"
+    " OR (tier = 'channel' AND channel_id IS :channel) OR (tier = 'conversation' AND session_row IS :session_row))"
+)
+
+
+class StandingInstructions(AgentRepository):
+    """What is in force for an agent, within one transaction."""
+
+    def newest(self, applies: Applies, *, limit: int) -> list[StandingInstruction]:
+        """Return the newest that apply, of the user and of nobody, newest first."""
+        found = [one for owner in self._owners(applies) for one in self._of(owner, applies, limit=limit)]
+        return sorted(found, key=lambda one: (-one.created_at, -one.row_id))[:limit]
+
+    def count(self, applies: Applies) -> int:
+        """Return how many apply, counting at most `MAX_COUNTED` of the user's and as many of nobody's."""
+        sql = (
+            f"SELECT count(*) FROM (SELECT 1 FROM memories WHERE agent_id = :agent AND owner_user_id IS :owner"
+            f" AND {_IN_FORCE}{_APPLIES} LIMIT {MAX_COUNTED})"
+        )
+        return sum(int(self._value(sql, owner=owner, **_parameters(applies))) for owner in self._owners(applies))
+
+    def of_owner(self, owner: str | None, *, limit: int = MAX_COUNTED) -> list[StandingInstruction]:
+        """Return the newest of one owner, wherever they apply, newest first."""
+        sql = (
+            f"SELECT {_COLUMNS} FROM memories AS m WHERE agent_id = :agent AND owner_user_id IS :owner AND {_IN_FORCE}"
+            " ORDER BY created_at DESC, row_id DESC LIMIT :limit"
+        )
+        return self._records(StandingInstruction, sql, owner=owner, limit=limit)
+
+    def _owners(self, applies: Applies) -> list[str | None]:
+        return [None] if applies.user is None else [applies.user, None]
+
+    def _of(self, owner: str | None, applies: Applies, *, limit: int) -> list[StandingInstruction]:
+        sql = (
+            f"SELECT {_COLUMNS} FROM memories AS m WHERE agent_id = :agent AND owner_user_id IS :owner"
+            f" AND {_IN_FORCE}{_APPLIES} ORDER BY created_at DESC, row_id DESC LIMIT :limit"
+        )
+        return self._records(StandingInstruction, sql, owner=owner, limit=limit, **_parameters(applies))
+
+
+def _parameters(applies: Applies) -> dict[str, Any]:
+    return {"now": applies.now, "channel": applies.channel, "session_row": applies.session_row}
