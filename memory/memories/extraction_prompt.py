@@ -28,7 +28,8 @@ _MAX_SECRET_CHARACTERS: Final = 1_000
 INSTRUCTIONS: Final = f"""\
 You keep the memory of an assistant. You read a part of a conversation and note what is worth knowing about the user \
 in later conversations: lasting facts about them, preferences, how they want things done, events of their life with \
-their time, tasks that are still to do, and standing instructions: how they want you to act or answer from now on. Most messages hold nothing of the kind; then answer with an empty list.
+their time, tasks that are still to do, and standing instructions: how they want you to act or answer from now on. \
+Most messages hold nothing of the kind; then answer with an empty list.
 
 Rules:
 - Only what the user says of themselves counts. Use messages with "role": "user" and "new": true as evidence and give \
@@ -67,7 +68,10 @@ class ExtractedMemory(msgspec.Struct):
     tags: Annotated[list[str], Meta(description="at most 5 words to find it by")] = []
     tier: Annotated[
         str | None,
-        Meta(description="workspace; account only for preferences, procedures and instructions that are said to hold everywhere"),
+        Meta(
+            description="workspace; account only for preferences, procedures and instructions that are said to hold"
+            " everywhere"
+        ),
     ] = None
     expires_at: Annotated[str | None, Meta(description="ISO 8601 time after which it is of no use, or null")] = None
 

@@ -60,11 +60,12 @@ def found_by_patterns(
     *,
     now: int,
     before: Sequence[SourceMessage] = (),
-    instructions_only: Callable[[SourceMessage], bool] = lambda message: False,
+    instructions_only: Callable[[SourceMessage], bool] = lambda _: False,
 ) -> Iterator[Finding]:
     """Yield what users say plainly in these messages, without secrets and without what has expired already.
 
-    Of messages with `instructions_only` only what they want the agent to do from now on, or no longer. Nothing is taken from a role-play, which may have begun in one of the messages `before`.
+    Of messages with `instructions_only` only what they want the agent to do from now on, or no longer. Nothing is taken
+    from a role-play, which may have begun in one of the messages `before`.
     """
     in_game = False
     for message in before:
@@ -106,4 +107,8 @@ def with_owner(finding: Finding, owner: str | None) -> Finding:
 def _of_person(finding: Finding, name: str) -> str:
     """Return a content that says whose it is; an instruction is in its giver's own words."""
     content = re.sub(r"^User\b", lambda _: name, finding.content)
-    return f"{name}: {content}" if is_standing(finding.kind, finding.importance) and content == finding.content else content
+    return (
+        f"{name}: {content}"
+        if is_standing(finding.kind, finding.importance) and content == finding.content
+        else content
+    )

@@ -10,11 +10,14 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
+from msgspec.structs import replace as replace_fields
+
 from adapters.language_models import LanguageModel
 from adapters.tokens import TokenCounter, last_lines, truncate
 from retrieval.context import refinement
 from retrieval.context.budget import fill, fit
 from retrieval.context.conversation import MIN_IMPORTANCE, chronological
+from retrieval.context.instructions import write_section
 from retrieval.context.prompt import (
     Frame,
     Item,
@@ -28,7 +31,9 @@ from retrieval.context.prompt import (
 )
 from retrieval.context.relevance import Candidate
 from retrieval.context.selection import ContextRequest, Recall, Selection, select
+from reverie.clock import from_micros
 from reverie.recall.types import ContextMemory, LeftOut
+from storage.memories.instructions import StandingInstruction
 from storage.pipeline.records import MessageRecord
 from storage.recall.records import Hit
 from storage.sessions.summary_text import without_quoted
@@ -36,8 +41,10 @@ from storage.stores import Store
 
 # Lines are counted in groups of about this many characters, so that not many more are counted than fit.
 _COUNT_GROUP_CHARACTERS: Final = 65_536
-# At most this fraction (1/n) of the room is for the summary, and for everything but the items: the turns come first.
+# At most this fraction (1/n) of the room is for the summary, for instructions, and for everything but the items: the
+# turns come first.
 _SUMMARY_SHARE: Final = 4
+_INSTRUCTION_SHARE: Final = 4
 _FRAME_SHARE: Final = 2
 
 
@@ -48,6 +55,7 @@ class BuiltContext:
     text: str
     tokens: int
     messages: list[MessageRecord]
+    instructions: list[ContextMemory]
     memories: list[ContextMemory]
     hits: list[Hit]
     query: str
@@ -81,7 +89,14 @@ def build_context(
     Raises `NotFound` for an unknown session or channel, and `Rejected` for an invalid query.
     """
     selection = select(store, recall, request, account=account)
-    return write(selection, counter, room=room, memory_room=request.memory_tokens, refiner=refiner)
+    return write(
+        selection,
+        counter,
+        room=room,
+        memory_room=request.memory_tokens,
+        instruction_room=request.instruction_tokens,
+        refiner=refiner,
+    )
 
 
 def write(
@@ -90,9 +105,17 @@ def write(
     *,
     room: int,
     memory_room: int | None = None,
+    instruction_room: int = 0,
     refiner: LanguageModel | None = None,
 ) -> BuiltContext:
-    """Return the document of a selection, at most `room` tokens, of them `memory_room` for memories."""
+    """Return the document of a selection, at most `room` tokens, of them `memory_room` for memories.
+
+    The section of standing instructions has at most `instruction_room`.
+    """
+    instructions = write_section(
+        selection.instructions, counter, room=min(instruction_room, room // _INSTRUCTION_SHARE)
+    )
+    selection = replace(selection, instructions=instructions)
     items = _items(selection)
     draft = _draft(selection, items, counter, room, room if memory_room is None else memory_room)
     refined, why = 0, ""
@@ -104,13 +127,16 @@ def write(
         text=draft.text,
         tokens=draft.tokens,
         messages=chronological([item.message for item in draft.items if item.message is not None]),
+        instructions=[_instruction(one) for one in instructions.shown],
         memories=[_memory(item.text, candidate) for item, candidate in zip(shown, candidates, strict=True)],
         hits=[
             Hit(candidate.chunk_id, candidate.score, candidate.store, candidate.result.relevance)
             for candidate in candidates
         ],
         query=selection.query,
-        left_out=_left_out(items, draft.items, draft.shortened, refined),
+        left_out=replace_fields(
+            _left_out(items, draft.items, draft.shortened, refined), instructions=instructions.left_out
+        ),
         degraded="; ".join(part for part in (selection.degraded, why) if part),
     )
 
@@ -125,8 +151,22 @@ def _items(selection: Selection) -> list[Item]:
         ),
         *(turn("important", message, flagged=False) for message in conversation.important),
         *(turn("relevant", message, flagged=False) for message in conversation.relevant),
-        *(memory_item(candidate, selection.searched_channel) for candidate in selection.memories),
+        *(
+            memory_item(candidate, selection.searched_channel)
+            for candidate in selection.memories
+            if not _is_told(candidate, selection)
+        ),
     ]
+
+
+def _is_told(candidate: Candidate, selection: Selection) -> bool:
+    """Return whether a standing instruction says the same."""
+    result = candidate.result
+    return selection.instructions.repeats(
+        memory=result.id if result.kind == "memory" else None,
+        message=result.id if result.kind == "message" else result.source_message,
+        text=result.text,
+    )
 
 
 def _draft(selection: Selection, items: Sequence[Item], counter: TokenCounter, room: int, memory_room: int) -> _Draft:
@@ -135,7 +175,7 @@ def _draft(selection: Selection, items: Sequence[Item], counter: TokenCounter, r
     (overhead,) = counter.count([preamble(frame) + headings(items)])
     if overhead > room // _FRAME_SHARE:
         # Too little room for more than the newest turns: neither facts nor summary, one heading.
-        frame, items = Frame(), [item for item in items if item.kind == "recent"]
+        frame, items = Frame(instructions=frame.instructions), [item for item in items if item.kind == "recent"]
         (overhead,) = counter.count([preamble(frame) + headings(items)])
     turns = [item for item in items if item.kind != "memory"]
     recent = sum(item.kind == "recent" for item in turns)
@@ -157,7 +197,13 @@ def _frame(selection: Selection, counter: TokenCounter, room: int) -> Frame:
     summary = last_lines(selection.summary, room // _SUMMARY_SHARE, counter)
     last_at = selection.conversation.recent[-1].created_at if selection.conversation.recent else 0
     return Frame(
-        selection.session, selection.channel, summary, last_at, selection.nothing_fits, selection.searched_channel
+        selection.session,
+        selection.channel,
+        summary,
+        last_at,
+        instructions=selection.instructions.section,
+        nothing_fits=selection.nothing_fits,
+        searched_channel=selection.searched_channel,
     )
 
 
@@ -246,6 +292,18 @@ def _memory(text: str, candidate: Candidate) -> ContextMemory:
         name=result.name,
         tags=result.tags,
         source_message=result.source_message,
+    )
+
+
+def _instruction(one: StandingInstruction) -> ContextMemory:
+    return ContextMemory(
+        id=one.id,
+        kind="memory",
+        tier=one.tier,
+        text=one.content,
+        created_at=from_micros(one.created_at),
+        session=one.session,
+        source_message=one.source_message,
     )
 
 

@@ -22,6 +22,7 @@ from retrieval.context.conversation import (
 )
 from retrieval.context.dedup import distinct
 from retrieval.context.history import with_histories
+from retrieval.context.instructions import Instructions, read_instructions
 from retrieval.context.relevance import Candidate, ranked, tier_of
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
@@ -30,6 +31,7 @@ from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import Rejected
 from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS, ContextRanking
 from reverie.recall.types import RecallResult
+from storage.memories.instructions import Applies
 from storage.memories.records import Tier
 from storage.pipeline.records import MessageRecord
 from storage.recall.past import Said
@@ -55,10 +57,11 @@ class ContextRequest:
 
     Without a `query` the newest user message is the query. `channel` is searched instead of the session's own. The
     document has at most `max_messages` of the session's messages, the `recency_window` among them. `rates` are the
-    decay rates of each tier per hour, for the ranking `decay`; `now` is in microseconds. What is recalled with a
-    relevance below `min_score` is left out. `memory_tokens` limits the tokens of what comes from elsewhere. With a
-    `min_best`, everything is left out if the best has a lower relevance, and else what has less than a twentieth of
-    the best's. With `until`, a time in microseconds, it is the context of that time.
+    decay rates of each tier per hour, for the ranking `decay`; `now` is in microseconds. Standing instructions get at
+    most `instruction_tokens`. What is recalled with a relevance below `min_score` is left out. `memory_tokens` limits
+    the tokens of what comes from elsewhere. With a `min_best`, everything is left out if the best has a lower
+    relevance, and else what has less than a twentieth of the best's. With `until`, a time in microseconds, it is the
+    context of that time.
     """
 
     agent: str
@@ -75,14 +78,16 @@ class ContextRequest:
     ranking: ContextRanking = "recall"
     memory_tokens: int | None = None
     until: int | None = None
+    instruction_tokens: int = 0
 
 
 @dataclass(frozen=True, slots=True)
 class Selection:
     """What was selected: the session, its channel, summary and turns, and memories, best first.
 
-    `searched_channel` is the channel that was searched, if it is another than the session's. `nothing_fits` says
-    that nothing else that was recalled fits the query.
+    `searched_channel` is the channel that was searched, if it is another than the session's. `instructions` are those
+    in force, before they are fitted into their tokens. `nothing_fits` says that nothing else that was recalled fits
+    the query.
     """
 
     session: SessionRecord
@@ -94,6 +99,7 @@ class Selection:
     degraded: str
     nothing_fits: bool = False
     searched_channel: str | None = None
+    instructions: Instructions = field(default_factory=Instructions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +159,12 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         degraded,
         nothing_fits=found is not None and request.max_memories > 0 and not memories,
         searched_channel=request.channel if request.channel not in (None, own_channel or DEFAULT_CHANNEL) else None,
+        instructions=read_instructions(
+            (store, account),
+            request.agent,
+            Applies(session.record.user, session.record.row_id, channel, request.now),
+            limit_tokens=request.instruction_tokens,
+        ),
     )
 
 

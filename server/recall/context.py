@@ -38,6 +38,9 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
         min_best=settings.context_min_score if call.min_score is None else 0.0,
         ranking=call.ranking,
         memory_tokens=_memory_tokens(settings, call),
+        instruction_tokens=(
+            settings.context_instruction_tokens if call.instruction_tokens is None else call.instruction_tokens
+        ),
         rates=settings.decay_rates,
         now=now,
         until=micros_until(call.as_of, now=now),
@@ -67,6 +70,7 @@ def _answer(built: BuiltContext) -> Context:
         tokens=built.tokens,
         messages=[to_message(message) for message in built.messages],
         memories=built.memories,
+        instructions=built.instructions,
         left_out=built.left_out,
         degraded=built.degraded,
     )

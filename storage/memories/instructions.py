@@ -8,6 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from storage.memories.records import Tier
 from storage.repository import AgentRepository
 from storage.rows import select_list
 
@@ -16,9 +17,7 @@ READ_CHARACTERS: Final = 600
 # Counted at most, so that a context costs the same with a million of them.
 MAX_COUNTED: Final = 1_000
 # As in the index `memories_in_force`, word for word: else SQLite does not use it.
-_IN_FORCE: Final = (
-    "superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8))"
-)
+_IN_FORCE: Final = "superseded_by IS NULL AND (kind = 'instruction' OR (kind = 'preference' AND importance >= 0.8))"
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +29,7 @@ class StandingInstruction:
     kind: str
     content: str
     created_at: int
-    tier: str
+    tier: Tier
     source: str
     pinned: bool
     subject: str | None

@@ -13,7 +13,15 @@ MemoryKind = Literal["fact", "preference", "procedure", "event", "task", "note",
 # From the narrowest to the widest.
 TIERS: Final[tuple[Tier, ...]] = ("conversation", "channel", "workspace", "account")
 LIFETIMES: Final[tuple[Lifetime, ...]] = ("long_term", "short_term", "conversation")
-MEMORY_KINDS: Final[tuple[MemoryKind, ...]] = ("fact", "preference", "procedure", "event", "task", "note", "instruction")
+MEMORY_KINDS: Final[tuple[MemoryKind, ...]] = (
+    "fact",
+    "preference",
+    "procedure",
+    "event",
+    "task",
+    "note",
+    "instruction",
+)
 # The source of user-written memories: no job changes their content.
 USER_SOURCE: Final = "user"
 # Preferences of this importance are told in every context, like instructions; and so are flagged messages of a session.
@@ -108,7 +116,8 @@ def is_standing(kind: str, importance: float) -> bool:
 def is_protected(lifetime: Lifetime, source: str, *, pinned: bool, is_note_or_fact: bool) -> bool:
     """Return whether no job may remove such a memory.
 
-    True for long-term memories that are pinned, standing or user-written, and for notes and facts that a user or agent stored.
+    True for long-term memories that are pinned, standing or user-written, and for notes and facts that a user or agent
+    stored.
     """
     if is_note_or_fact and source in _MANUAL_SOURCES:
         return True

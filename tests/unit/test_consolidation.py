@@ -527,7 +527,8 @@ def test_very_many_alike_that_differ_in_a_name_are_told_apart_without_comparing_
 
 def outline(row: int, name: str) -> MemoryOutline:
     return MemoryOutline(
-        row_id=row, id=name, tier="workspace", lifetime="short_term", source="agent", importance=0.5, access_count=0,
+        row_id=row, id=name, tier="workspace", lifetime="short_term", kind="fact", source="agent", importance=0.5,
+        access_count=0,
         created_at=row, accessed_at=NOW, expires_at=None, owner_user_id=None, channel=None, session_row=None,
         is_note=False, is_fact=False, subject=None, pinned=False,
     )  # fmt: skip

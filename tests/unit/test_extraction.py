@@ -329,9 +329,9 @@ def test_what_is_to_hold_everywhere_goes_to_the_account(pipeline: Pipeline) -> N
     extracting = Extracting(pipeline)
     tell(pipeline, "From now on answer me in Portuguese in all my projects", "From now on answer briefly, with care")
     assert extracting.sweep()["added"] == 2
-    assert extracting.contents() == ["From now on: answer briefly, with care."]
+    assert extracting.contents() == ["Answer briefly, with care."]
     (found,) = extracting.memories(account=True)
-    assert (found.tier, found.kind, found.metadata["workspace"]) == ("account", "procedure", "ws")
+    assert (found.tier, found.kind, found.metadata["workspace"]) == ("account", "instruction", "ws")
     assert sorted(extracting.notified) == ["@account", "ws"]
     with pipeline.store.writing() as tx:
         tx.connection.execute(text("DELETE FROM job_progress"))
@@ -383,7 +383,7 @@ def test_what_a_forgotten_session_left_in_the_account_can_be_forgotten_too(pipel
     account = pipeline.stores.account_store()
     gone = [forget_in_account(account, agent="ana", workspace=name, session="a") for name in ("other", "ws", "ws")]
     assert gone == [0, 1, 0]
-    assert extracting.contents(account=True) == ["From now on: answer with care in all my projects."]
+    assert extracting.contents(account=True) == ["Answer with care in all my projects."]
     with account.reading() as tx:
         assert len(tx.for_agent("ana").curation.page()) == 1
 

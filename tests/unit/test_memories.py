@@ -81,7 +81,7 @@ def test_both_sides_know_the_same_tiers_lifetimes_and_kinds() -> None:
         ({"source": "s" * 65}, "source", "the limit is 64"),
         ({"tags": [f"t{n}" for n in range(17)]}, "tags", "17 tags; the limit is 16"),
         ({"tags": ["t" * 65]}, "tags", "the limit is 64"),
-        ({"tier": "account"}, "tier", "only preferences and procedures, and this is a fact"),
+        ({"tier": "account"}, "tier", "only preferences, procedures and instructions, and this is a fact"),
         ({"tier": "account", "kind": "preference", "session": "s"}, "session", "belongs to no session"),
         ({"tier": "account", "kind": "preference", "channel": "c"}, "channel", "belongs to no channel"),
         ({"tier": "channel"}, "channel", "needs a channel, or a session"),
@@ -272,7 +272,7 @@ def test_an_account_memory_stays_what_the_account_holds(ana: Knowing) -> None:
     """Given a memory of the account tier, then neither its kind nor its tier can become what the account refuses."""
     kept = ana.remember("Be brief", tier="account", kind="preference")
     assert ana.update(kept.id, kind="procedure").kind == "procedure"
-    with pytest.raises(Rejected, match="only preferences and procedures"):
+    with pytest.raises(Rejected, match="only preferences, procedures and instructions"):
         ana.update(kept.id, kind="event")
     with pytest.raises(Rejected, match="another database than workspace"):
         ana.update(kept.id, tier="workspace")

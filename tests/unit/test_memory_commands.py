@@ -81,7 +81,7 @@ def test_an_end_is_set_and_taken_off(reverie: Reverie) -> None:
     [
         (("memory", "add", " "), 2, "content is blank"),
         (("memory", "add", "x", "--importance", "2"), 2, "importance is 2.0; it must be from 0 to 1"),
-        (("memory", "add", "x", "--tier", "account"), 2, "only preferences and procedures"),
+        (("memory", "add", "x", "--tier", "account"), 2, "only preferences, procedures and instructions"),
         (("memory", "add", "x", "--tier", "moon"), 2, "conversation, channel, workspace, account"),
         (("memory", "add", "x", "--expires-at", "soon"), 2, "expires_at"),
         (("memory", "list", "--tier", "moon"), 2, "tier is 'moon'; it must be one of"),

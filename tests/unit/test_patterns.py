@@ -71,7 +71,8 @@ FACTS = [
 def test_facts_about_oneself_are_found(message: str, content: str, key: str, value: str | None) -> None:
     """Given a plain statement, then it is a fact with a key, a subject and the value as it was written."""
     statement = one(message)
-    assert (statement.content, statement.kind) == (content, "fact")
+    kind = "instruction" if key in ("called", "pronouns") else "fact"  # how to address somebody is told in each context
+    assert (statement.content, statement.kind) == (content, kind)
     assert (statement.category, statement.key, statement.subject) == ("profile", key, key)
     assert value is None or statement.value == value
     assert statement.value is not None
@@ -153,22 +154,22 @@ def test_what_is_to_be_remembered_is(message: str, content: str) -> None:
 @pytest.mark.parametrize(
     ("message", "content", "tier"),
     [
-        ("From now on, answer in German.", "From now on: answer in German.", "workspace"),
-        ("Please always use metric units.", "From now on: always use metric units.", "workspace"),
-        ("Please never add emojis to my mails", "From now on: never add emojis to my mails.", "workspace"),
-        ("Keep it under 100 words from now on.", "From now on: keep it under 100 words.", "workspace"),
-        ("From now on I want you to cite sources", "From now on: I want you to cite sources.", "workspace"),
-        ("Always answer in English.", "From now on: always answer in English.", "workspace"),
-        ("Never suggest recipes with pork.", "From now on: never suggest recipes with pork.", "workspace"),
-        ("Whenever I ask for code, add tests.", "From now on: whenever I ask for code, add tests.", "workspace"),
-        ("From now on write your code in Rust.", "From now on: write your code in Rust.", "workspace"),
-        ("Please always use tabs in all my projects.", "From now on: always use tabs in all my projects.", "account"),
+        ("From now on, answer in German.", "Answer in German.", "workspace"),
+        ("Please always use metric units.", "Always use metric units.", "workspace"),
+        ("Please never add emojis to my mails", "Never add emojis to my mails.", "workspace"),
+        ("Keep it under 100 words from now on.", "Keep it under 100 words.", "workspace"),
+        ("From now on I want you to cite sources", "I want you to cite sources.", "workspace"),
+        ("Always answer in English.", "Always answer in English.", "workspace"),
+        ("Never suggest recipes with pork.", "Never suggest recipes with pork.", "workspace"),
+        ("Whenever I ask for code, add tests.", "Whenever I ask for code, add tests.", "workspace"),
+        ("From now on write your code in Rust.", "Write your code in Rust.", "workspace"),
+        ("Please always use tabs in all my projects.", "Always use tabs in all my projects.", "account"),
     ],
 )
-def test_how_things_are_to_be_done_is_a_procedure(message: str, content: str, tier: str) -> None:
+def test_how_things_are_to_be_done_is_an_instruction(message: str, content: str, tier: str) -> None:
     """Given an instruction for good, then it holds here, or everywhere where that is said."""
     statement = one(message)
-    assert (statement.content, statement.kind, statement.tier) == (content, "procedure", tier)
+    assert (statement.content, statement.kind, statement.tier) == (content, "instruction", tier)
 
 
 @pytest.mark.parametrize(

@@ -21,7 +21,8 @@ STILL = CurationPolicy(rates=dict.fromkeys(TIERS, 1.0))
 
 def memory(**columns: object) -> MemoryOutline:
     plain = MemoryOutline(
-        row_id=1, id="m", tier="workspace", lifetime="short_term", source="agent", importance=0.5, access_count=0,
+        row_id=1, id="m", tier="workspace", lifetime="short_term", kind="fact", source="agent", importance=0.5,
+        access_count=0,
         created_at=NOW, accessed_at=NOW, expires_at=None, owner_user_id=None, channel=None, session_row=None,
         is_note=False, is_fact=False, subject=None, pinned=False,
     )  # fmt: skip

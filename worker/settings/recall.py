@@ -53,6 +53,12 @@ class RecallSettings(BaseSettings):
         description="Maximum number of tokens of memories and other results in a context, unless the call gives"
         " `memory_tokens` or a `token_budget`, all of which may be filled.",
     )
+    context_instruction_tokens: int = Field(
+        150,
+        ge=0,
+        description="Maximum number of tokens of the standing instructions in a context, unless the call gives"
+        " `instruction_tokens`; 0 leaves them out.",
+    )
     context_min_score: float = Field(
         0.05,
         ge=0,

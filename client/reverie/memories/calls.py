@@ -56,9 +56,9 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
     """Store a memory; sending it again with the same id changes nothing. `wait="searchable"` waits until it is indexed.
 
     Tier "conversation" needs a `session`, "channel" a `channel` or a session that is in one; "account" applies in every
-    workspace and takes only preferences and procedures. By default memories with source "user" and `pinned` ones are
-    long-term; others are short-term until they are recalled often enough. A newer memory supersedes an older one with
-    the same `subject`.
+    workspace and takes only preferences, procedures and instructions. By default memories with source "user" and
+    `pinned` ones are long-term; others are short-term until they are recalled often enough. A newer memory supersedes
+    an older one with the same `subject`.
 
     Raises `Rejected` naming the invalid argument, `Conflict` for the `id` of another memory, `WaitTimeout` and
     `Unavailable`.

@@ -79,7 +79,10 @@ Content = Annotated[
 ]
 TierField = Annotated[Tier, Meta(description="Where the memory applies.")]
 LifetimeField = Annotated[Lifetime, Meta(description="How long the memory is kept.")]
-KindField = Annotated[MemoryKind, Meta(description="The kind of knowledge; an instruction is told in every context until it is taken back.")]
+KindField = Annotated[
+    MemoryKind,
+    Meta(description="The kind of knowledge; an instruction is told in every context until it is taken back."),
+]
 Importance = Annotated[float, Meta(ge=0.0, le=1.0, description="Importance, 0 to 1.")]
 Confidence = Annotated[float, Meta(ge=0.0, le=1.0, description="Confidence, 0 to 1.")]
 Source = Annotated[

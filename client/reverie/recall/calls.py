@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from reverie.calls import InSession, Paged, Queried
 from reverie.errors import Rejected
-from reverie.fields import ChannelId, Count, Query, SessionId, Share, Tags
+from reverie.fields import MAX_COUNT, ChannelId, Count, Query, SessionId, Share, Tags
 from reverie.moments import AsOf
 from reverie.recall.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
 
@@ -129,11 +129,12 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
 
     `str()` of the result is the Markdown. It has at most `token_budget` tokens minus the setting
     `system_prompt_buffer`, of which `memory_tokens` are for what is added from elsewhere: by default all that are left
-    if `token_budget` is given, else the server's setting. `channel` searches another channel than the session's own.
-    Nothing is added if nothing fits, and the Markdown says so: by default, if no result reaches the relevance of the
-    server's setting; with `min_score`, each result below it is left out. With `as_of`, it is the context of that time:
-    what was said later is left out, and a memory is told that held then. With `refine`, the server's language model
-    drops irrelevant items. Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
+    if `token_budget` is given, else the server's setting. What the user wants from now on comes first, the newest
+    within `instruction_tokens`; 0 leaves it out. `channel` searches another channel than the session's own. Nothing is
+    added if nothing fits, and the Markdown says so: by default, if no result reaches the relevance of the server's
+    setting; with `min_score`, each result below it is left out. With `as_of`, it is the context of that time: what was
+    said later is left out, and a memory is told that held then. With `refine`, the server's language model drops
+    irrelevant items. Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
     """
 
     route: ClassVar = "POST /v1/context"
@@ -143,6 +144,10 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     token_budget: TokenBudget | None = None
     memory_tokens: Annotated[
         Count | None, Meta(description="The maximum number of tokens of what is added from elsewhere.")
+    ] = None
+    instruction_tokens: Annotated[
+        Annotated[int, Meta(ge=0, le=MAX_COUNT)] | None,
+        Meta(description="The maximum number of tokens of standing instructions; by default the server's setting."),
     ] = None
     ranking: Annotated[
         ContextRanking,

@@ -97,8 +97,8 @@ class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     """How many selected items are missing from a context, by the reason why they were selected.
 
-    `shortened` counts messages that were cut to fit, `refined` items that a language model dropped; both are counted by
-    their reason as well.
+    `instructions` counts standing instructions in force. `shortened` counts messages that were cut to fit, `refined`
+    items that a language model dropped; both are counted by their reason as well.
     """
 
     memories: int = 0
@@ -107,13 +107,15 @@ class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
     recent: int = 0
     shortened: int = 0
     refined: int = 0
+    instructions: int = 0
 
 
 class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The response to `context`: `text` is Markdown for a system prompt and has `tokens` tokens.
 
-    `messages` are the turns of the session in it, oldest first; `memories` come from elsewhere, the narrowest scope
-    first and the best first in each. `degraded` says why it contains less than requested.
+    `instructions` are the standing instructions in it, newest first. `messages` are the turns of the session in it,
+    oldest first; `memories` come from elsewhere, the narrowest scope first and the best first in each. `degraded` says
+    why it contains less than requested.
     """
 
     text: str
@@ -121,6 +123,7 @@ class Context(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     messages: list[Message]
     memories: list[ContextMemory]
     left_out: LeftOut
+    instructions: list[ContextMemory] = []
     degraded: str = ""
 
     def __str__(self) -> str:

@@ -10,6 +10,7 @@ from typing import Final
 from memory.memories.patterns.instruction_words import HORIZON
 from memory.memories.patterns.sentences import (
     ABBREVIATED_END,
+    ABOUT_WORDS,
     COVER,
     JOKE,
     LABELLED,
@@ -34,13 +35,15 @@ _OVERRIDE = re.compile(
     r"\b(?:ignore|disregard|forget|override|bypass|drop)\b[^.!?\n]{0,40}\b(?:instructions?|prompts?|rules|everything"
     r"|guidelines|restrictions|above|training)\b"
     r"|\bsystem (?:prompt|message)\b|\byou (?:are|must|will) now\b|\bjailbreak|\bdeveloper mode\b|\bunrestricted\b"
-    r"|\b(?:without|no) (?:any )?(?:restrictions|filters?|limits|censorship)\b|\b(?:never|don't|not) refuse\b|(?-i:\bDAN\b)"
+    r"|\b(?:without|no) (?:any )?(?:restrictions|filters?|limits|censorship)\b|\b(?:never|don't|not) refuse\b|"
+    r"(?-i:\bDAN\b)"
     r"|^\s*(?:system|assistant|developer)\s*:|<\|?/?(?:system|im_start|inst)",
     re.IGNORECASE | re.MULTILINE,
 )
 _PART_TO_PLAY = re.compile(
     r"\b(?:act(?:ing)? (?:as|like)|pretend|role-?play\w*|imagine|suppose|simulate|impersonate|hypothetical\w*"
-    r"|let's play|think of yourself|you(?:'re| are| will be)(?: now)? (?:an?|the|my)\b(?! (?:best|great|star|genius|legend|lifesaver))"
+    r"|let's play|think of yourself|you(?:'re| are| will be)(?: now)? (?:an?|the|my)\b(?! (?:best|great|star|genius"
+    r"|legend|lifesaver))"
     r"|from now on,? you(?:'re| are| will be)\b|stay in character|character|your (?:task|role|job) is)",
     re.IGNORECASE,
 )
@@ -64,14 +67,16 @@ _INTRODUCES = re.compile(
     re.IGNORECASE,
 )
 _REQUESTED = re.compile(
-    r"(?:please )?(?:(?:can|could|would|will) you (?:please |kindly )?(?:always|never|stop|call me|address me|refer to me"
+    r"(?:please )?(?:(?:can|could|would|will) you (?:please |kindly )?(?:always|never|stop|call me|address me|refer"
+    r" to me"
     r"|from now on|keep your|use)\b|would you mind\b)",
     re.IGNORECASE,
 )
 _ANY_REQUEST = re.compile(r"(?:please )?(?:(?:can|could|would|will) you|would you mind)\b", re.IGNORECASE)
 _LASTS = re.compile(rf"\b{HORIZON}\b", re.IGNORECASE)
 _STANDING_REQUEST = re.compile(
-    r"\s*(?:(?:and|also|please),?\s+)*(?:when(?:ever)? (?:you|i)|every time|each time|always|never|i (?:prefer|want|like)"
+    r"\s*(?:(?:and|also|please),?\s+)*(?:when(?:ever)? (?:you|i)|every time|each time|always|never|i (?:prefer|want"
+    r"|like)"
     r"|your |keep your|if i|for my|in my|stop|write all|format all|use .* from now on|i want you to (?:always|never)"
     r"|(?:a )?(?:new|one|another|house|general|standing|quick|small) (?:rule|thing|request|preference)\b"
     r"|i would like you to (?:address|call)|i'd like you to always|remember that i|for future|when\w* drafting)\b",
@@ -103,14 +108,21 @@ class OwnWords:
         """Yield the number and the words of each sentence, without what leads into it; of questions only requests."""
         for number, (start, stop, mark) in enumerate(self._marks):
             body = self._body(start, stop)
-            if body.text and len(body.text) <= _MAX_CHARACTERS and not (_ASKS & set(mark) and not request.match(body.text)):
+            if (
+                body.text
+                and len(body.text) <= _MAX_CHARACTERS
+                and not (_ASKS & set(mark) and not request.match(body.text))
+            ):
                 yield number, body
 
     def is_addressed(self, number: int) -> bool:
         """Return whether a sentence that looks like an instruction is one, and lasts, by what is around it."""
         start, stop, _ = self._marks[number]
-        return self._is_prose and start < self._pasted_from and not LAUGHTER.search(self._covered[start : stop + 8]) and (
-            self._lasts(number) or not any(self._is_task(earlier) for earlier in range(number + 1))
+        return (
+            self._is_prose
+            and start < self._pasted_from
+            and not LAUGHTER.search(self._covered[start : stop + 8])
+            and (self._lasts(number) or not any(self._is_task(earlier) for earlier in range(number + 1)))
         )
 
     @property
@@ -121,9 +133,9 @@ class OwnWords:
     @cached_property
     def _is_prose(self) -> bool:
         """Return whether the message is the user's own: no joke, no game, nothing that was pasted as a whole."""
-        return not any(pattern.search(self._message) for pattern in (JOKE, _OVERRIDE, _PART_TO_PLAY, _CLOSING)) and (
-            len(LABELLED.findall(self._covered)) <= 1
-        )
+        return not any(
+            pattern.search(self._message) for pattern in (JOKE, ABOUT_WORDS, _OVERRIDE, _PART_TO_PLAY, _CLOSING)
+        ) and (len(LABELLED.findall(self._covered)) <= 1)
 
     @cached_property
     def _pasted_from(self) -> int:
@@ -142,9 +154,7 @@ class OwnWords:
         start, stop, _ = self._marks[number]
         if not MATERIAL.search(self._covered[start:stop]):
             return False
-        return not (
-            _LASTS.search(self._covered, start, stop) or _STANDING_REQUEST.match(self._body(start, stop).text)
-        )
+        return not (_LASTS.search(self._covered, start, stop) or _STANDING_REQUEST.match(self._body(start, stop).text))
 
     def _body(self, start: int, stop: int) -> Sentence:
         text = self._covered[start:stop]

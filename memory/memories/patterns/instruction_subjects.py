@@ -1,7 +1,8 @@
 """The subject of a standing instruction: two with the same subject cannot both be in force, the newer one holds.
 
-`Always use tabs` and `never use tabs` have one subject, as have `answer in English` and `answer in German`. Two that are
-about the same thing in other words have two subjects, and both are told: with their dates, so that the newer is known.
+`Always use tabs` and `never use tabs` have one subject, as have `answer in English` and `answer in German`. Two that
+are about the same thing in other words have two subjects, and both are told: with their dates, so that the newer is
+known.
 """
 
 from __future__ import annotations
@@ -15,36 +16,47 @@ MAX_CHARACTERS: Final = 120
 
 _PREFIX: Final = "instruction: "
 _CONDITION = re.compile(
-    r"(?:\b(?:when|whenever|if|every time|each time|any ?time|while|unless)\b|\b(?:for|in) (?:my|all my|every|each)\b)[^,]*",
+    r"(?:\b(?:when|whenever|if|every time|each time|any ?time|while|unless)\b|\b(?:for|in) (?:my|all my|every"
+    r"|each)\b)[^,]*",
     re.IGNORECASE,
 )
 # Things that can be had in one way at a time, each with the words for its ways.
+_ANSWERS: Final = r"\b(?:answers|replies|responses|explanations)\b"
+_LENGTH: Final = r"\b(?:short|brief|concise|long|detailed|lengthy|thorough|verbose)(?:er)?\b"
+_SPOKEN_IN: Final = (
+    r"\b(?:answer|respond|reply|speak|talk|chat|communicate|write to me|switch|continue|answers|replies)\b"
+)
 _CHOICES: Final = (
     ("language of code", rf"\b(?:code|examples?|scripts?|functions?|program\w*)\b.*\bin {words.CODE_LANGUAGE}(?!\w)"),
-    ("language", rf"\b(?:answer|respond|reply|speak|talk|chat|communicate|write to me|switch|continue|answers|replies)\b.*\b{words.LANGUAGE}\b"),
+    ("language", rf"{_SPOKEN_IN}.*\b{words.LANGUAGE}\b"),
     ("spelling", r"\b(?:british|american|uk|us|australian|canadian) (?:english|spelling)\b"),
     ("indentation", r"\b(?:tabs|spaces)\b"),
     ("units", r"\b(?:metric|imperial)\b"),
     ("temperatures", r"\b(?:celsius|fahrenheit)\b"),
     ("time format", r"\b(?:24-hour|12-hour|am/pm)\b"),
     ("currency", r"\bin (?:euros|dollars|pounds|yen|francs|rupees)\b"),
-    ("address", r"\b(?:address|treat|speak to|talk to) me (?:in)?formally\b|\b(?:in)?formal (?:you|language|tone|du|sie)\b"),
-    ("length", r"\b(?:short|brief|concise|long|detailed|lengthy|thorough|verbose)(?:er)?\b.*\b(?:answers|replies|responses|explanations)\b"
-               r"|\b(?:answers|replies|responses|explanations)\b.*\b(?:short|brief|concise|long|detailed|lengthy|thorough)(?:er)?\b"
-               r"|\b(?:answers|replies|responses|explanations)\b.*\b(?:under|at most|no more than|within)\b.*\b(?:words|sentences|lines|paragraphs?)\b"),
+    (
+        "address",
+        r"\b(?:address|treat|speak to|talk to) me (?:in)?formally\b"
+        r"|\b(?:in)?formal (?:you|language|tone|du|sie)\b",
+    ),
+    (
+        "length",
+        rf"{_LENGTH}.*{_ANSWERS}|{_ANSWERS}.*{_LENGTH}"
+        rf"|{_ANSWERS}.*\b(?:under|at most|no more than|within)\b.*\b(?:words|sentences|lines|paragraphs?)\b",
+    ),
     ("pronouns", r"\bpronouns\b|\b(?:they/them|she/her|he/him)\b"),
-)  # fmt: skip
+)
 _COMPILED: Final = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _CHOICES)
 # What says how often or how politely, and numbers: `three options` and `five options` are one subject.
-_IGNORED: Final = frozenset(
-    """
-    always never don't do not ever please only just also from now on going forward in the future i you your want would
-    like to should must have need can could a an the any all every each of at more no stop quit longer anymore again
-    that it be is are am my me be sure make please kindly with for one two three four five six seven eight nine ten
-    eleven twelve noon am pm o'clock avoid without prefer 'd i'd skip
-    use using us uses add adding answer answers reply replies response responses message messages give giving
-    """.split()
-)
+_IGNORED_WORDS: Final = """
+always never don't do not ever please only just also from now on going forward in the future i you your want wants would
+like to should must have need can could a an the any all every each of at more no stop quit longer anymore again that it
+be is are am my me user make sure kindly with for one two three four five six seven eight nine ten eleven twelve noon am
+pm o'clock avoid without prefer i'd skip use using us uses add adding answer answers reply replies response responses
+message messages give giving
+"""
+_IGNORED: Final = frozenset(_IGNORED_WORDS.split())
 _WORD = re.compile(r"[^\W_][\w'+#/-]*")
 _TIME = re.compile(rf"\b{words.AT_A_TIME}", re.IGNORECASE)
 

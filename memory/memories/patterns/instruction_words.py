@@ -7,7 +7,8 @@ from typing import Final
 # What an agent says or sends: with `always` or `never` these are addressed to it, whatever follows.
 SPOKEN: Final = (
     r"(?:answer|respond|reply|address me|refer to me|call me|cite|recommend|suggest|mention|translate|summari[sz]e"
-    r"|greet me|(?:give|tell|show|send|ask|remind|warn|notify|alert|ping|message|text|email|mail|inform|contact|phone) me"
+    r"|greet me|(?:give|tell|show|send|ask|remind|warn|notify|alert|ping|message|text|email|mail|inform|contact"
+    r"|phone) me"
     r"|(?:speak|talk|write|lie|explain \w+) to me|(?:speak|talk|check|confirm) with me|explain|respond|sugarcoat"
     r"|commit (?:with|your|the|in|after|before|directly|changes|only|small)|force-push|rebase|merge without"
     r"|apologi[sz]e|double-check|proofread|disturb me|wake me|interrupt me)"
@@ -20,13 +21,15 @@ DONE: Final = (
     r"|create|generate|assume|convert|quote|number|sort|highlight|wait|confirm|ask|tell|send|message|text|email|mail"
     r"|ping|notify|remind|speak|talk|state|repeat|stop|let|post|publish|upload|download|open|close|move|rename|print"
     r"|return|wrap|document|validate|invite|cancel|reschedule|accept|decline|pay|be|prefer|guess|invent|scale|draft"
-    r"|treat|describe|wrap|define|hyphenate|capitali[sz]e|underline|quote|consider|refer|offer|point out|break|switch|set|mark|label|attach|cc|set up|propose|compare|structure"
+    r"|treat|describe|wrap|define|hyphenate|capitali[sz]e|underline|quote|consider|refer|offer|point out|break"
+    r"|switch|set|mark|label|attach|cc|set up|propose|compare|structure"
     r"|separate|indent|drop|leave out|get|read|review|verify|calculate|draw|track|log|save|record|flag|remember)"
 )
 ANY_VERB: Final = rf"(?:{SPOKEN}|{DONE})"
 # The same as a gerund, after `stop`.
 STOPPED: Final = (
-    r"(?:(?:calling|addressing|lecturing|correcting|patroni[sz]ing|interrupting) me|apologi[sz]ing|suggesting|recommending"
+    r"(?:(?:calling|addressing|lecturing|correcting|patroni[sz]ing|interrupting) me|apologi[sz]ing|suggesting"
+    r"|recommending"
     r"|morali[sz]ing|flattering|making things up|being so|hedging)"
 )
 STOPPED_WITH_OBJECT: Final = (
@@ -89,7 +92,8 @@ AT_A_TIME: Final = (
 )
 # What an agent does at a time of day: calls and appointments.
 TIMED: Final = (
-    r"(?:call|phone|ring|dial|text|message|email|mail|ping|contact|disturb|notify|remind|wake|schedule|book|plan|arrange"
+    r"(?:call|phone|ring|dial|text|message|email|mail|ping|contact|disturb|notify|remind|wake|schedule|book|plan"
+    r"|arrange"
     r"|set up|put|write|deploy|push|release|merge|send)"
 )
 # What a user does that an agent can see: conditions of instructions.

@@ -124,9 +124,7 @@ def _task(text: str, quote: str, at: int) -> Statement | None:
     return _statement(content, "task", quote, importance=0.7, expires_at=end)
 
 
-def _statement(
-    content: str, kind: Kind, quote: str, *, importance: float, expires_at: int | None = None
-) -> Statement:
+def _statement(content: str, kind: Kind, quote: str, *, importance: float, expires_at: int | None = None) -> Statement:
     return Statement(
         content=content, kind=kind, quote=quote, subject=None, confidence=0.95, importance=importance,
         lifetime="short_term" if kind == "task" else "long_term", expires_at=expires_at,

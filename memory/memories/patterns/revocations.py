@@ -15,20 +15,25 @@ from memory.memories.patterns.statement import Statement
 
 _MAX_WORDS: Final = 25
 _MORE: Final = r"(?:any ?more|any longer|from now on|again)"
-_WANT: Final = r"(?:i|that i) (?:want(?:ed)?|asked for|asked|prefer(?:red)?|like[ds]?|need(?:ed)?|said|told you)(?: you)?(?: to)?"
+_WANT: Final = (
+    r"(?:i|that i) (?:want(?:ed)?|asked for|asked|prefer(?:red)?|like[ds]?|need(?:ed)?|said|told you)(?: you)?(?: to)?"
+)
 _TAKEN_BACK: Final = tuple(
     re.compile(pattern, re.IGNORECASE)
     for pattern in (
         # What is named by `I want` or `the rule` is an instruction of the user's own.
-        rf"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|disregard|ignore) (?:about )?(?:that )?{_WANT} (?P<rest>.+)",
+        rf"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|disregard|ignore) (?:about )?(?:that )?{_WANT} "
+        rf"(?P<rest>.+)",
         r"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|remove|disregard|ignore) (?:about )?(?:the|that|my)"
-        r" (?:\w+ )?(?:rule|instruction|preference|request|wish|thing) (?:about|to|on|that|for|with|of)(?: you)?(?: should)? (?P<rest>.+)",
+        r" (?:\w+ )?(?:rule|instruction|preference|request|wish|thing) (?:about|to|on|that|for|with|of)(?: you)?(?:"
+        r" should)? (?P<rest>.+)",
         r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about (?P<rest>.+)",
         rf"you (?:no longer (?:need|have) to|can stop|may stop|(?:don't|do not|needn't) (?:need to |have to )?)"
         rf"(?P<rest>.+?)(?P<more> {_MORE})?$",
-        rf"you can (?P<rest>.+?) (?P<more>again)$",
+        r"you can (?P<rest>.+?) (?P<more>again)$",
         rf"(?:please )?(?:stop|quit|no need to|there's no need to) (?P<rest>.+?)(?P<more> {_MORE})?$",
-        rf"i (?:no longer (?:want|need|prefer|care for)|(?:don't|do not) (?:want|need) )(?: you to)? ?(?P<rest>.+?)(?P<more> {_MORE})?$",
+        rf"i (?:no longer (?:want|need|prefer|care for)|(?:don't|do not) (?:want|need) )(?: you to)? ?(?P<rest>.+?)"
+        rf"(?P<more> {_MORE})?$",
     )
 )
 # Without one of these words, such a sentence says something else more often than not.
@@ -48,9 +53,14 @@ def find_revocations(message: str) -> list[Statement]:
         if COVER not in sentence.text[start:end] and 0 < len(text.split()) <= _MAX_WORDS and words_of_instruction(text):
             found.append(
                 Statement(
-                    content=f"User no longer wants: {text}.", kind="event", quote=sentence.original, subject=None,
-                    confidence=0.95, importance=0.5, takes_back=text,
-                )  # fmt: skip
+                    content=f"User no longer wants: {text}.",
+                    kind="event",
+                    quote=sentence.original,
+                    subject=None,
+                    confidence=0.95,
+                    importance=0.5,
+                    takes_back=text,
+                )
             )
     return found
 

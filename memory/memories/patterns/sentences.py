@@ -59,7 +59,7 @@ _ASKED_FOR = re.compile(
     r"\s*(?:can|could|would) you (?:please )?(?:remember that|remind me|always|never|call me)\b", re.I
 )
 # Words that are quoted to be discussed, with or without quotation marks.
-_ABOUT_WORDS = re.compile(
+ABOUT_WORDS = re.compile(
     r"\b(?:this|that|the) (?:\w+ )?(?:line|lyrics?|quot(?:e|ation)|riddle|joke|tongue twister|proverb)\b"
     r"|\bknock,? knock\b|\bopening line\b|\byeah,? right\b(?! now)",
     re.IGNORECASE,
@@ -102,7 +102,7 @@ class Sentence:
 
 def sentences_of(message: str) -> Iterator[Sentence]:
     """Yield the sentences in which a user states something, in order; none if the message is a joke or pasted."""
-    if len(message) > MAX_MESSAGE_CHARACTERS or JOKE.search(message) or _ABOUT_WORDS.search(message):
+    if len(message) > MAX_MESSAGE_CHARACTERS or JOKE.search(message) or ABOUT_WORDS.search(message):
         return
     covered = covered_text(message)
     if len(LABELLED.findall(covered)) > 1:
