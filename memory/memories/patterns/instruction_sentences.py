@@ -40,6 +40,13 @@ _OVERRIDE = re.compile(
     r"|^\s*(?:system|assistant|developer)\s*:|<\|?/?(?:system|im_start|inst)",
     re.IGNORECASE | re.MULTILINE,
 )
+# Said by or about somebody else, in jest, or to override what the agent was told by others.
+REPORTED = re.compile(
+    r"\b(?:said|says|told|tells|asked|asks|wants me|wants us|wrote|writes|claims (?:that|to)|thinks|believes"
+    r"|according to|motto|proverb"
+    r"|(?:they|people|folks) say|used to say|sayings?|lyrics?|quote|wouldn't it|i wish|i guess|as if)\b",
+    re.IGNORECASE,
+)
 _PART_TO_PLAY = re.compile(
     r"\b(?:act(?:ing)? (?:as|like)|pretend|role-?play\w*|imagine|suppose|simulate|impersonate|hypothetical\w*"
     r"|let's play|think of yourself|you(?:'re| are| will be)(?: now)? (?:an?|the|my)\b(?! (?:best|great|star|genius"

@@ -12,7 +12,7 @@ from typing import Final
 
 from memory.memories.patterns import instruction_words as words
 from memory.memories.patterns.facts import HOW_TO_ADDRESS
-from memory.memories.patterns.instruction_sentences import OwnWords
+from memory.memories.patterns.instruction_sentences import REPORTED, OwnWords
 from memory.memories.patterns.instruction_subjects import subject_of
 from memory.memories.patterns.matching import first_match
 from memory.memories.patterns.sentences import COVER, Sentence
@@ -264,19 +264,13 @@ _KINDS: Final[tuple[tuple[Kind, tuple[re.Pattern[str], ...]], ...]] = (
     ("instruction", _INSTRUCTIONS),
     ("preference", _WISHES),
 )
-# Said by or about somebody else, in jest, or to override what the agent was told by others.
-_REPORTED = _compiled(
-    r"\b(?:said|says|told|tells|asked|asks|wants me|wants us|wrote|writes|claims (?:that|to)|thinks|believes"
-    r"|according to|motto|proverb"
-    r"|(?:they|people|folks) say|used to say|sayings?|lyrics?|quote|wouldn't it|i wish|i guess|as if)\b"
-)
 _OF_THIS_TASK = _compiled(
     r"\b(?:in|for|of|on|to) (?:this|the|that) (?:(?!future)\w+ )?(?:one|case|caption|letter|essay|story|poem|task"
     r"|exercise|script|game"
     r"|scene|song|article|mail|e-?mail|post|question|message|section|paragraph|chapter|document|problem|app|website"
     r"|program)\b"
 )
-_POLITE = _compiled(r"^(?:(?:please|pls|kindly|also|just)\s*,?\s+)+")
+_POLITE = _compiled(r"^(?:(?:please|pls|kindly|also|just)\s*,?\s+)+|,?\s+(?:please|pls|thanks|thank you)$")
 _VAGUE = _compiled(r"(?:please )?(?:always|never|don't|do not) (?:\w+ )?(?:it|that|this|them)[.!]*$")
 _EVERYWHERE = _compiled(
     r"\b(?:everywhere|(?:in|across|for) (?:all|every|each)(?: of)?(?: my| the)? (?:projects?|workspaces?|chats?"
@@ -304,7 +298,7 @@ def _in_sentence(sentence: Sentence, *, is_short: bool) -> Statement | None:
             break  # `When it rains, never ...` is an instruction as a whole or not at all
         statement = _match(_part(body, start), sentence.original, is_short=is_short, lasts=lasts and start == 0)
         if statement is not None:
-            is_anothers = _REPORTED.search(sentence.text) or _OF_THIS_TASK.search(sentence.text)
+            is_anothers = REPORTED.search(sentence.text) or _OF_THIS_TASK.search(sentence.text)
             return None if is_anothers else statement
     return None
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from memory.memories.patterns.instruction_sentences import OwnWords
+from memory.memories.patterns.instruction_sentences import REPORTED, OwnWords
 from memory.memories.patterns.instruction_subjects import words_of_instruction
 from memory.memories.patterns.sentences import COVER
 from memory.memories.patterns.statement import Statement
@@ -46,7 +46,7 @@ def find_revocations(message: str) -> list[Statement]:
     found: list[Statement] = []
     for number, sentence in words_of_user.sentences():
         rest = _taken_back(sentence.text)
-        if rest is None or not words_of_user.is_addressed(number):
+        if rest is None or REPORTED.search(sentence.text) or not words_of_user.is_addressed(number):
             continue
         start, end = rest
         text = " ".join(sentence.words(start, end).strip(" \t,.;:!*_").split())
