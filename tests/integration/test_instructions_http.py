@@ -105,13 +105,16 @@ def test_every_face_adds_lists_limits_and_removes_one(
     assert "Standing instructions" not in ana.context("s", "x", instruction_tokens=0).text
     assert "Standing instructions" not in line("context", "s", "x", "--instruction-tokens", "0").out
     assert "Standing instructions" in line("context", "s", "x").out
+    for topic in ("tables", "emojis", "headings", "jargon", "footnotes", "acronyms", "slang", "hashtags"):
+        ana.remember(f"Never use {topic} in an answer to me.", kind="instruction", source="user")
     answer = httpx2.post(
         f"{url}/v1/context",
         headers={"X-Reverie-Agent": "ana"},
-        json={"session": "s", "query": "x", "instruction_tokens": 45},
+        json={"session": "s", "query": "x", "instruction_tokens": 60},
     ).json()
-    assert (len(answer["instructions"]), answer["left_out"]["instructions"]) == (1, 1)
-    assert "- 1 more: `reverie memory list --kind instruction`" in answer["text"]
+    left = answer["left_out"]["instructions"]
+    assert (len(answer["instructions"]) + left, left > 0) == (10, True)
+    assert f"- {left} more: `reverie memory list --kind instruction`" in answer["text"]
 
     async def by_asyncio() -> str:
         async with AsyncReverie("ana", url=url) as client:
