@@ -70,12 +70,6 @@ NO_ALLERGENS: Final = (
     r"|bull\w*|small talk|love|drama|exercise|school|homework|fun|code|bugs in|boredom|lies|responsibilit\w+|commitment"
     r"|money|losing|failure|kind of)\b"
 )
-# What an agent can be asked to do each time; anything else after "from now on" is the user's own plan.
-INSTRUCTIONS: Final = (
-    r"(?:answer|respond|reply|write|speak|talk|use|keep|give|include|avoid|stop|call|address|add|put|make sure|show"
-    r"|explain|tell|ask|send|format|treat|start|begin|end|provide|refer|consider|remember|check|run|skip|omit|limit|be"
-    r"|list|cite|follow|round|sign|greet|mention|suggest|recommend|spell|test|commit|deploy|prefer|leave)"
-)
 NO_ALLERGY_TO: Final = r"(?:strange|weird|new|nasty|terrible|horrible|slight|little|food|skin|seasonal|severe|known)\b"
 # "Moved to" is also used of tools and chapters, not only of towns.
 NO_PLACES: Final = (
@@ -83,12 +77,6 @@ NO_PLACES: Final = (
     r"|gitlab|docker|kubernetes|aws|azure|gcp|firefox|chrome|android|ios|iphone|slack|teams|notion|vs code|postgres\w*"
     r"|mysql|sqlite|mongodb|ubuntu|debian|fedora|chapter|part|section|phase|level|plan|stage|step|version)\b"
 )
-# Verbs of requests with `always` or `never` that can only be addressed to an agent.
-DONE_BY_AGENTS: Final = (
-    r"answer|respond|reply|address me|call me|cite|explain|format|suggest|recommend|mention|give me|tell me|show me"
-    r"|send me|ask me|remind me|speak to me|talk to me|use|write|include|translate|schedule|book|greet|sign"
-)
-
 _NO_FAVOURITES = """
 part parts thing things one ones moment moments bit aspect aspects memory memories scene scenes line lines quote quotes
 feature features section time times chapter example piece pieces place day episode ever so character characters pic
