@@ -162,7 +162,7 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         instructions=read_instructions(
             (store, account),
             request.agent,
-            Applies(session.record.user, session.record.row_id, channel or DEFAULT_CHANNEL, request.now),
+            Applies(session.record.user, session.record.row_id, channel or DEFAULT_CHANNEL, request.now, request.until),
             limit_tokens=request.instruction_tokens,
         ),
     )

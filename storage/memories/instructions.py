@@ -40,12 +40,16 @@ class StandingInstruction:
 
 @dataclass(frozen=True, slots=True)
 class Applies:
-    """Where instructions are to apply: the user, the session (its row, none in the account) and channel, the time."""
+    """Where instructions are to apply: the user, the session (its row, none in the account) and channel, the time.
+
+    With `until`, those given later are left out.
+    """
 
     user: str | None
     session_row: int | None
     channel: str | None
     now: int
+    until: int | None = None
 
 
 _COLUMNS: Final = select_list(
@@ -56,7 +60,8 @@ _COLUMNS: Final = select_list(
     session="(SELECT s.id FROM sessions AS s WHERE s.row_id = m.session_row)",
 )
 _APPLIES: Final = (
-    " AND (expires_at IS NULL OR expires_at > :now) AND (tier IN ('workspace', 'account')"
+    " AND created_at <= coalesce(:until, created_at) AND (expires_at IS NULL OR expires_at > :now)"
+    " AND (tier IN ('workspace', 'account')"
     " OR (tier = 'channel' AND channel_id IS :channel) OR (tier = 'conversation' AND session_row IS :session_row))"
 )
 
@@ -97,4 +102,4 @@ class StandingInstructions(AgentRepository):
 
 
 def _parameters(applies: Applies) -> dict[str, Any]:
-    return {"now": applies.now, "channel": applies.channel, "session_row": applies.session_row}
+    return {"now": applies.now, "channel": applies.channel, "session_row": applies.session_row, "until": applies.until}
