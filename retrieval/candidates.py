@@ -168,7 +168,9 @@ def _apart(numbers: Iterable[int]) -> tuple[list[int], list[int], list[int]]:
 def _score(query: StoreQuery, snapshot: IndexSnapshot, statistics: IndexSnapshot | None) -> Scored:
     prepared = query.prepared
     allowed = allowed_rows(query.repositories.chunk_sources, snapshot, query.filter)
-    return contextual.score(snapshot, prepared.query, prepared.vector, allowed=allowed, statistics=statistics)
+    return contextual.score(
+        snapshot, prepared.query, prepared.vector, allowed=allowed, statistics=statistics, model=prepared.model
+    )
 
 
 def _relevances(query: StoreQuery, items: Sequence[Fused], statistics: IndexSnapshot | None) -> dict[int, float]:
@@ -184,8 +186,9 @@ def indexed_relevances(
     """Return the relevance of chunks that are in the index of one store, by their numbers."""
     prepared = query.prepared
     rows = snapshot.rows_of(np.abs(np.asarray(numbers, np.int64)))
-    model = prepared.generation.model if prepared.generation is not None else None
-    estimates = relevance.estimate(snapshot, prepared.query, prepared.vector, model, rows, statistics=statistics)
+    estimates = relevance.estimate(
+        snapshot, prepared.query, prepared.vector, prepared.model, rows, statistics=statistics
+    )
     return dict(zip(numbers, estimates.tolist(), strict=True))
 
 

@@ -106,6 +106,7 @@ def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
         None if request.mode == "keyword" else query.prepared.vector,
         allowed=allowed_rows(query.repositories.chunk_sources, snapshot, query.filter),
         weights={**request.retriever_weights(contextual.WEIGHTS), "date": 0.0},
+        model=query.prepared.model,
     )
     session_of = _sessions_by_row(query, snapshot)
     rows, scores = ranking.rows, ranking.scores

@@ -42,6 +42,11 @@ class PreparedQuery:
     generation: Generation | None
     until: int | None = None
 
+    @property
+    def model(self) -> str | None:
+        """Return the model of the vector, as stored with the vectors that it is compared with."""
+        return None if self.generation is None else self.generation.model
+
 
 @dataclass(frozen=True, slots=True)
 class StoreQuery:

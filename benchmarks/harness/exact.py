@@ -105,7 +105,7 @@ def _hybrid_recall(agent_data: _OneAgent, question: Asked, embedder: Embedder, f
     snapshot = replace(agent_data.snapshot, codes=_ExactCosines(agent_data.vectors))
     query = without_names(question.text, snapshot.names)
     vector = np.asarray(embedder.embed_query(query.text), "<f4")
-    ranking = contextual.rank(snapshot, query, vector, exhaustive=True)
+    ranking = contextual.rank(snapshot, query, vector, exhaustive=True, model=embedder.model)
     return _share(ranking.chunk_ids, ranking.scores, found)
 
 

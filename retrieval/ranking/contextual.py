@@ -23,6 +23,7 @@ from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.codes import Floats, Rows
 from retrieval.index.neighbourhood import Neighbourhood
 from retrieval.ranking import bm25, dates
+from retrieval.ranking.cosine_scale import on_default_scale, ranked_on_default_scale
 from retrieval.ranking.fusion import RetrieverName
 from retrieval.ranking.lexical import MAX_WORDS
 from retrieval.ranking.names import ParsedQuery
@@ -60,9 +61,11 @@ def rank(
     allowed: NDArray[np.bool_] | None = None,
     weights: Mapping[RetrieverName, float] = WEIGHTS,
     exhaustive: bool = False,
+    model: str | None = None,
 ) -> Ranking:
     """Rank the rows of a snapshot; takes the arguments of `score`."""
-    return weighted_ranking(score(snapshot, query, vector, allowed=allowed, exhaustive=exhaustive), weights)
+    scored = score(snapshot, query, vector, allowed=allowed, exhaustive=exhaustive, model=model)
+    return weighted_ranking(scored, weights)
 
 
 def score(
@@ -73,11 +76,13 @@ def score(
     allowed: NDArray[np.bool_] | None = None,
     exhaustive: bool = False,
     statistics: IndexSnapshot | None = None,
+    model: str | None = None,
 ) -> Scored:
     """Score the rows of a snapshot by each retriever that applies to the query.
 
-    `vector` is the embedding of `query.text`; None scores by words, names and dates only. `allowed` marks the rows that
-    may be returned; the text around them counts in any case. `exhaustive` scores all rows of a large index.
+    `vector` is the embedding of `query.text` by `model`; None scores by words, names and dates only. `allowed` marks
+    the rows that may be returned; the text around them counts in any case. `exhaustive` scores all rows of a large
+    index.
     `statistics` is the snapshot that word counts, speakers and times are compared with, by default `snapshot` itself.
     """
     statistics = statistics or snapshot
@@ -91,7 +96,10 @@ def score(
         scores["keyword"] = own[near.rows]
         scores["keyword_around"] = bm25.surrounding_scores(snapshot, near, words, statistics=statistics)
     if vector is not None and snapshot.codes is not None:
-        cosines = np.where(embedded, snapshot.codes.cosines(vector, near.rows), 0.0).astype(np.float32)
+        cosines = snapshot.codes.cosines(vector, near.rows)
+        if ranked_on_default_scale(model):
+            cosines = on_default_scale(snapshot if statistics.codes is None else statistics, vector, cosines)
+        cosines = np.where(embedded, cosines, 0.0).astype(np.float32)
         scores["vector"] = cosines
         scores["vector_around"] = _around(snapshot, near, cosines, embedded)
     if query.named:

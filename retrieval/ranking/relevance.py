@@ -28,6 +28,7 @@ from adapters.embedders.hashing import HashEmbedder
 from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.codes import Floats, Rows
 from retrieval.ranking.contextual import date_fit
+from retrieval.ranking.cosine_scale import on_default_scale
 from retrieval.ranking.lexical import MAX_WORDS
 from retrieval.ranking.names import ParsedQuery
 from storage.recall.stop_words import FUNCTION_WORDS
@@ -59,17 +60,10 @@ _HALF_AMOUNT: Final = 2.0
 _WITHOUT_MEANING: Final = frozenset({HashEmbedder.model})
 # About what one rare word adds to a BM25 score in an index large enough to be still in the making (ln 100,000).
 _BM25_OF_A_RARE_WORD: Final = 12.0
-# Mean and standard deviation of the default model's cosines between a query and the chunks of a store. Cosines of other
-# models are moved to this scale: some models give unrelated texts a cosine of 0.7.
-_MEAN_COSINE: Final = 0.1
-_COSINE_DEVIATION: Final = 0.1
 # A store of few messages does not show how common a word is. So words are counted as if there were this many chunks
 # more, of which each function word ("when", "my") is in half, and no other word in any.
 _ADDED_DOCUMENTS: Final = 100
 _WITH_FUNCTION_WORD: Final = 50
-# Rows whose cosines are compared for that, and how many rows the default model's values count for.
-_SAMPLED_ROWS: Final = 512
-_PRIOR_ROWS: Final = 20
 _DIGITS: Final = 3
 # A relevance is never rounded to 0: nothing is certain not to fit.
 _MIN_RELEVANCE: Final = 0.001
@@ -97,7 +91,9 @@ def estimate(
     )
     relevance = _probability(_WORDS_ONLY, evidence)
     if vector is not None and snapshot.codes is not None and model not in _WITHOUT_MEANING:
-        cosines = _default_scale(snapshot, vector, model, snapshot.codes.cosines(vector, rows))
+        cosines = snapshot.codes.cosines(vector, rows)
+        if model != DEFAULT_MODEL:
+            cosines = on_default_scale(snapshot, vector, cosines)
         with_vector = _probability(_WITH_VECTOR, evidence._replace(cosine=cosines))
         relevance = np.where(snapshot.embedded[rows], with_vector, relevance)
     return relevance.astype(np.float32)
@@ -146,20 +142,6 @@ def _said_by_others(snapshot: IndexSnapshot, query: ParsedQuery, rows: Rows) -> 
     """Mark the rows said by somebody whom a query that names speakers does not name."""
     speakers = snapshot.speakers[rows]
     return (speakers >= 0) & ~np.isin(speakers, list(query.named)) if query.named else np.zeros(len(rows), np.bool_)
-
-
-def _default_scale(snapshot: IndexSnapshot, vector: Floats, model: str | None, cosines: Floats) -> Floats:
-    """Return cosines on the scale of the default model, by how this query's cosines to a sample are distributed."""
-    if model == DEFAULT_MODEL or snapshot.codes is None:
-        return cosines
-    step = max(1, len(snapshot.order) // _SAMPLED_ROWS)
-    rows = snapshot.order[::step].astype(np.int64)
-    sample = snapshot.codes.cosines(vector, rows[snapshot.embedded[rows]]).astype(np.float64)
-    count = len(sample) + _PRIOR_ROWS
-    mean = (sample.sum() + _PRIOR_ROWS * _MEAN_COSINE) / count
-    variance = (((sample - mean) ** 2).sum() + _PRIOR_ROWS * _COSINE_DEVIATION**2) / count
-    moved: Floats = (_MEAN_COSINE + _COSINE_DEVIATION / math.sqrt(variance) * (cosines - mean)).astype(np.float32)
-    return moved
 
 
 def _probability(coefficients: _Coefficients, evidence: _Evidence) -> NDArray[np.float64]:
