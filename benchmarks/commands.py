@@ -84,7 +84,7 @@ def main() -> None:
 
 
 def _options() -> argparse.Namespace:
-    options = parser("commands", __doc__, data=False)
+    options = parser("commands", __doc__)
     options.add_argument("--rounds", type=int, help="times that each command is run (5)")
     return options.parse_args()
 
