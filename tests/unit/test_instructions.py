@@ -213,6 +213,28 @@ def test_nothing_else_takes_one_back(pipeline: Pipeline, message: str) -> None:
     assert in_force(pipeline) == ["Always use metric units."]
 
 
+@pytest.mark.parametrize(
+    ("instruction", "message", "left"),
+    [
+        ("Never use emojis.", "I don't want emojis anymore.", ["Never use emojis."]),
+        ("Never use emojis.", "You can use emojis again.", []),
+        ("Always use emojis in your replies.", "You can use emojis again.", ["Always use emojis in your replies."]),
+        ("Never use emojis.", "Forget the rule about emojis.", []),
+        ("Never use emojis.", "You no longer need to avoid emojis.", []),
+    ],
+)
+def test_what_is_forbidden_is_taken_back_by_allowing_it(
+    pipeline: Pipeline, instruction: str, message: str, left: list[str]
+) -> None:
+    """Given an instruction that forbids something, then only what allows it again takes it back."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, instruction)
+    extracting.sweep()
+    tell(pipeline, message)
+    extracting.sweep()
+    assert in_force(pipeline) == left
+
+
 def test_one_for_every_workspace_is_taken_back_too(pipeline: Pipeline) -> None:
     """Given an instruction in the account, when it is taken back in a session, then it is superseded there."""
     extracting = Extracting(pipeline)
@@ -327,4 +349,6 @@ def test_words_fit_only_the_instruction_that_they_name() -> None:
     assert takes_back("using metric units", "Always use metric units.") == 1.0
     assert takes_back("metric units in recipes", "Always use metric units.") == 0.0
     assert takes_back("it", "Always use metric units.") == 0.0
+    assert takes_back("emojis", "Never use emojis.") == 0.0
+    assert takes_back("never use emojis", "No emojis.") == 1.0
     assert find_revocations("You no longer need to.") == []

@@ -25,18 +25,21 @@ _TAKEN_BACK: Final = tuple(
         rf"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|disregard|ignore) (?:about )?(?:that )?{_WANT} "
         rf"(?P<rest>.+)",
         r"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|remove|disregard|ignore) (?:about )?(?:the|that|my)"
-        r" (?:\w+ )?(?:rule|instruction|preference|request|wish|thing) (?:about|to|on|that|for|with|of)(?: you)?(?:"
-        r" should)? (?P<rest>.+)",
-        r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about (?P<rest>.+)",
+        r" (?:\w+ )?(?:rule|instruction|preference|request|wish|thing) (?:about|to|on|that|for|with|of)"
+        r"(?: you)?(?: should)? (?P<about>)(?P<rest>.+)",
+        r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about (?P<about>)(?P<rest>.+)",
         rf"you (?:no longer (?:need|have) to|can stop|may stop|(?:don't|do not|needn't) (?:need to |have to )?)"
         rf"(?P<rest>.+?)(?P<more> {_MORE})?$",
-        r"you can (?P<rest>.+?) (?P<more>again)$",
+        r"you can (?P<allowed>)(?P<rest>.+?) (?P<more>again)$",
         rf"(?:please )?(?:stop|quit|no need to|there's no need to) (?P<rest>.+?)(?P<more> {_MORE})?$",
         rf"i (?:no longer (?:want|need|prefer|care for)|(?:don't|do not) (?:want|need) )(?: you to)? ?(?P<rest>.+?)"
         rf"(?P<more> {_MORE})?$",
     )
 )
 # Without one of these words, such a sentence says something else more often than not.
+# Before words that name an instruction without saying whether it asks for something or forbids it.
+_ABOUT: Final = "about: "
+_FORBIDS: Final = re.compile(r"\b(?:never|don't|do not|not|no|stop|quit|avoid|without|skip|omit)\b", re.IGNORECASE)
 _PLAIN: Final = re.compile(r"(?:no longer|can stop|stop|quit|no need)\b", re.IGNORECASE)
 
 
@@ -48,18 +51,17 @@ def find_revocations(message: str) -> list[Statement]:
         rest = _taken_back(sentence.text)
         if rest is None or REPORTED.search(sentence.text) or not words_of_user.is_addressed(number):
             continue
-        start, end = rest
-        text = " ".join(sentence.words(start, end).strip(" \t,.;:!*_").split())
-        if COVER not in sentence.text[start:end] and 0 < len(text.split()) <= _MAX_WORDS and words_of_instruction(text):
+        text = " ".join(sentence.words(*rest.span("rest")).strip(" \t,.;:!*_").split())
+        if COVER not in rest["rest"] and 0 < len(text.split()) <= _MAX_WORDS and words_of_instruction(text):
             found.append(
                 Statement(
-                    content=f"User no longer wants: {text}.",
+                    content=f'User took back an instruction: "{sentence.original.rstrip(" .!")}."',
                     kind="event",
                     quote=sentence.original,
                     subject=None,
                     confidence=0.95,
                     importance=0.5,
-                    takes_back=text,
+                    takes_back=_prefix(rest) + text,
                 )
             )
     return found
@@ -68,18 +70,28 @@ def find_revocations(message: str) -> list[Statement]:
 def takes_back(revoked: str, instruction: str) -> float:
     """Return how well words that take something back fit an instruction, from 0 (not at all) to 1.
 
-    All words that matter must be among the instruction's: a word too many names something else.
+    All words that matter must be among the instruction's: a word too many names something else. Who no longer wants
+    emojis takes back `use emojis`, and says `never use emojis` once more.
     """
-    words, of_instruction = words_of_instruction(revoked), words_of_instruction(instruction)
+    named = revoked.removeprefix(_ABOUT)
+    words, of_instruction = words_of_instruction(named), words_of_instruction(instruction)
     if not words or not words <= of_instruction:
+        return 0.0
+    if named == revoked and bool(_FORBIDS.search(named)) != bool(_FORBIDS.search(instruction)):
         return 0.0
     return len(words) / len(of_instruction)
 
 
-def _taken_back(text: str) -> tuple[int, int] | None:
+def _prefix(found: re.Match[str]) -> str:
+    """Return what makes an instruction of the words of a match: what is allowed again was forbidden."""
+    groups = found.re.groupindex
+    return _ABOUT if "about" in groups else "never " if "allowed" in groups else ""
+
+
+def _taken_back(text: str) -> re.Match[str] | None:
     for pattern in _TAKEN_BACK:
         found = pattern.match(text)
         if found is not None:
             named = "more" not in pattern.groupindex or found["more"] or _PLAIN.search(text, 0, found.start("rest"))
-            return found.span("rest") if named else None
+            return found if named else None
     return None
