@@ -25,7 +25,7 @@ _FROM: Final = (
 )
 # What was merged into an older memory ends where it begins.
 _VALID_TO: Final = "CASE WHEN b.row_id IS NOT NULL THEN max(m.created_at, b.created_at) END"
-_COMPUTED: Final = {"session": "s.id", "superseded_by": "b.id", "valid_to": _VALID_TO}
+_COMPUTED: Final = {"session": "s.id", "superseded_by": "b.id", "valid_from": "m.created_at", "valid_to": _VALID_TO}
 _SELECT: Final = f"SELECT {select_list(MemoryRecord, 'm', **_COMPUTED)} {_FROM}"
 _INSERT: Final = (
     insert_sql(

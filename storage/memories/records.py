@@ -66,7 +66,7 @@ class NewMemory:
 class MemoryRecord(NewMemory):
     """A stored memory. `superseded_by` is the id of the memory that replaced it.
 
-    It held from `created_at`, when it was said, until `valid_to`, when its replacement was said.
+    It held from `valid_from`, when it was said (its `created_at`), until `valid_to`, when its replacement was said.
     """
 
     row_id: int
@@ -79,12 +79,8 @@ class MemoryRecord(NewMemory):
     stored_at: int
     chunked_at: int | None
     superseded_by: str | None
+    valid_from: int = 0
     valid_to: int | None = None
-
-    @property
-    def valid_from(self) -> int:
-        """Return since when it holds, in microseconds."""
-        return self.created_at
 
     @property
     def active(self) -> bool:

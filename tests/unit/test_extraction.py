@@ -251,13 +251,15 @@ def test_speakers_of_one_session_are_told_apart_by_name(pipeline: Pipeline) -> N
     assert extracting.contents() == ["Ana lives in Lisbon.", "Rui lives in Porto."]
 
 
-def test_what_is_older_than_what_is_known_changes_nothing(pipeline: Pipeline) -> None:
-    """Given a memory that is newer than the message, then the message's statement is left out."""
+def test_what_is_older_than_what_is_known_becomes_history(pipeline: Pipeline) -> None:
+    """Given a memory that is newer than the message, then the message's statement is kept as what held before."""
     remember(pipeline, id="k", content="User lives in Faro.", subject="lives in", created_at=pipeline.now() + 10**9)
     extracting = Extracting(pipeline)
     tell(pipeline, LIVES)
     assert extracting.sweep()["older_than_known"] == 1
     assert extracting.contents() == ["User lives in Faro."]
+    [earlier] = extracting.memories(active=False)
+    assert (earlier.content, earlier.superseded_by) == ("User lives in Lisbon.", "k")
 
 
 @pytest.mark.parametrize("how", [{"source": "user"}, {"source": "dream", "pinned": True}])
