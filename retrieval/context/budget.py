@@ -40,16 +40,28 @@ def room_of(token_budget: int, *, buffer: int) -> int:
     return token_budget - buffer
 
 
-def fill(costs: Iterable[int], room: int) -> list[int]:
+@dataclass(frozen=True, slots=True)
+class Cost:
+    """The tokens of an item, and those of the line of its day, which the items of that day share."""
+
+    tokens: int
+    day: tuple[str, str] = ("", "")
+    day_tokens: int = 0
+
+
+def fill(costs: Iterable[Cost], room: int) -> list[int]:
     """Return the positions of the items that fit into `room` tokens, each taken if it fits into what is left.
 
     `costs` are read until less is left than a short item needs.
     """
     chosen: list[int] = []
+    days: set[tuple[str, str]] = set()
     for position, cost in enumerate(costs):
-        if cost <= room:
+        tokens = cost.tokens + (0 if cost.day in days else cost.day_tokens)
+        if tokens <= room:
             chosen.append(position)
-            room -= cost
+            days.add(cost.day)
+            room -= tokens
         if room < _SHORT_ITEM_TOKENS:
             break
     return chosen

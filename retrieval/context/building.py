@@ -6,7 +6,7 @@ turn is always included, and everything that is left out is counted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -15,13 +15,14 @@ from msgspec.structs import replace as replace_fields
 from adapters.language_models import LanguageModel
 from adapters.tokens import TokenCounter, last_lines, truncate
 from retrieval.context import refinement
-from retrieval.context.budget import fill, fit
+from retrieval.context.budget import Cost, fill, fit
 from retrieval.context.conversation import MIN_IMPORTANCE, chronological
 from retrieval.context.instructions import write_section
 from retrieval.context.prompt import (
     Frame,
     Item,
     assemble,
+    day_of,
     headings,
     in_document_order,
     item_lines,
@@ -179,7 +180,7 @@ def _draft(selection: Selection, items: Sequence[Item], counter: TokenCounter, r
         (overhead,) = counter.count([preamble(frame) + headings(items)])
     turns = [item for item in items if item.kind != "memory"]
     recent = sum(item.kind == "recent" for item in turns)
-    costs = list(_costs(turns, counter))
+    costs = list(_with_days(_costs(turns, counter)))
     fitted = fit(costs, room - overhead, cuttable=recent)
     fitting, shortened = list(turns[: fitted.count]), 0
     if fitting and fitted.cut_last_to is not None:
@@ -214,8 +215,17 @@ def _without_quotes(frame: Frame, summary: str, shown: Sequence[Item], counter: 
     return replace(frame, summary=last_lines(rest, room, counter) if frame.summary else "")
 
 
-def _costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
-    """Yield the tokens of each item's lines; items are counted in groups, as they are needed."""
+def _costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[Cost]:
+    """Yield the tokens of each item; items are counted in groups, as they are needed."""
+    days = [day_of(item) for item in items]
+    distinct = list(dict.fromkeys(day for _, day in days))
+    day_tokens = dict(zip(distinct, counter.count(distinct), strict=True))
+    return (
+        Cost(tokens, day, day_tokens[day[1]]) for tokens, day in zip(_line_costs(items, counter), days, strict=False)
+    )
+
+
+def _line_costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
     group: list[str] = []
     for item in items:
         group.append(item_lines(item))
@@ -225,9 +235,18 @@ def _costs(items: Sequence[Item], counter: TokenCounter) -> Iterator[int]:
     yield from counter.count(group)
 
 
+def _with_days(costs: Iterable[Cost]) -> Iterator[int]:
+    """Yield the tokens of each item, the first of each day together with the line of that day."""
+    days: set[tuple[str, str]] = set()
+    for cost in costs:
+        yield cost.tokens + (0 if cost.day in days else cost.day_tokens)
+        days.add(cost.day)
+
+
 def _cut(item: Item, limit: int, counter: TokenCounter) -> Item:
-    """Cut an item's text so that its lines have at most `limit` tokens; without text it may still have more."""
-    allowed = limit
+    """Cut an item's text so that it has at most `limit` tokens with its day; without text it may still have more."""
+    (day,) = counter.count([day_of(item)[1]])
+    allowed = limit = limit - day
     while True:
         shorter = item.shortened(truncate(item.text, allowed, counter))
         (tokens,) = counter.count([item_lines(shorter)])
@@ -249,7 +268,7 @@ def _shrink(draft: _Draft, counter: TokenCounter, room: int) -> _Draft:
             items = items[:-1]
             continue
         if tokens > room and items:
-            (size,) = counter.count([item_lines(items[0])])
+            (size,) = counter.count([day_of(items[0])[1] + item_lines(items[0])])
             shorter = _cut(items[0], size - (tokens - room), counter)
             if shorter != items[0]:
                 items, shortened = [shorter], 1

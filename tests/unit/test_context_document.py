@@ -49,7 +49,7 @@ EXPECTED = f"""\
 - session: s
 - with: u1
 - channel: trips
-- since 2026-05-01 09:00, 10 messages, the last at 2026-05-01 09:09
+- since 1 May 2026 09:00, 10 messages, the last at 09:09
 
 ## Summary of what was said before
 
@@ -59,28 +59,34 @@ EXPECTED = f"""\
 
 ### From this channel
 
-- 1 May 2026, Cy: We rent a flat there.
+1 May 2026:
+- Cy: We rent a flat there.
 
 ### From this workspace
 
-- 1 May 2026, user: Lisbon has seven hills.
+1 May 2026:
+- user: Lisbon has seven hills.
 
 ### From every workspace
 
-- 1 May 2026, file (file:///trip.md): Chapter one.
+1 May 2026:
+- file (file:///trip.md): Chapter one.
 
 ## Flagged as important
 
-- 2026-05-01 09:02, user: I am allergic to nuts.
+1 May 2026:
+- 09:02, user: I am allergic to nuts.
 
 ## Said before on this subject
 
-- 2026-05-01 09:05, user: The tram to Lisbon is the 28.
+1 May 2026:
+- 09:05, user: The tram to Lisbon is the 28.
 
 ## Recent turns
 
-- 2026-05-01 09:08, user: See you in May.
-- 2026-05-01 09:09, assistant (Bo) (important): In Lisbon, then?
+1 May 2026:
+- 09:08, user: See you in May.
+- 09:09, assistant (Bo) (important): In Lisbon, then?
 """
 
 
@@ -117,7 +123,7 @@ def test_a_turn_that_called_tools_tells_what_it_asked() -> None:
 def test_a_long_find_is_told_by_the_stretch_that_was_found() -> None:
     """Given a long message with an excerpt, then that is told, without the speaker that the chunk begins with."""
     found = candidate(1, "long " * 500, name="Cy", excerpt="Cy: the stretch that fits")
-    assert ", Cy: … the stretch that fits …\n" in write(selected([], memories=[found]), MODEL, room=1_000).text
+    assert "\n- Cy: … the stretch that fits …\n" in write(selected([], memories=[found]), MODEL, room=1_000).text
 
 
 HOSTILE = [
@@ -159,7 +165,7 @@ def frame_of(document: str) -> list[str]:
     assert not re.search("[\u2028\u2029\u202e\x85\x0b\x0c\r\x00\x1b\U000e0000-\U000e007f]", document)
     lines = [line for line in document.split("\n") if line and not re.match(r"(  )?>", line)]
     assert not any(line.lstrip(" >").startswith(("```", "~~~", "#")) for line in document.split("\n") if ">" in line)
-    return [re.sub(r"^(- (?:[-\d]+ [:\d]+|\d+ [A-Z][a-z]{2} \d{4}), [^:]+:).*", r"\1", line) for line in lines]
+    return [re.sub(r"^(- (?:\d\d:\d\d, )?[^:]+:).*", r"\1", line) for line in lines]
 
 
 @pytest.mark.parametrize(
@@ -172,7 +178,7 @@ def test_a_name_cannot_pass_for_the_frame(name: str) -> None:
     assert not re.search(r"[()\[\]<>`#*\n\u202e|]", shown)
     turn = message(1, "hi", name=name)
     text = write(selected([turn], user=name, channel=name), MODEL, room=5_000).text
-    assert text.count("\n- 20") == 1
+    assert re.findall("\n- [0-9]+", text) == ["\n- 09"]
 
 
 @pytest.mark.parametrize(
@@ -190,7 +196,7 @@ def test_a_name_cannot_pass_for_the_frame(name: str) -> None:
 def test_a_name_of_what_is_remembered_cannot_pass_for_a_role(role: str, name: str, shown: str) -> None:
     """Given a remembered message, then its speaker's name stands alone unless it could be taken for a role or kind."""
     found = candidate(1, "the boat", role=role, name=name)
-    assert f"- 1 May 2026, {shown}: the boat\n" in write(selected([], memories=[found]), MODEL, room=1_000).text
+    assert f"\n1 May 2026:\n- {shown}: the boat\n" in write(selected([], memories=[found]), MODEL, room=1_000).text
 
 
 def test_code_keeps_its_form() -> None:
@@ -211,7 +217,7 @@ def shrunk_to(room: int, what: Selection = WHOLE) -> Any:
 def test_the_less_something_matters_the_earlier_it_is_dropped() -> None:
     """Given less and less room, then memories go first, then relevant turns, important ones, and the older recent."""
     gone = []
-    for room in range(MODEL.count([EXPECTED])[0] + 5, MIN_TOKENS, -1):
+    for room in range(MODEL.count([EXPECTED])[0] + 5, MIN_TOKENS - 16, -1):
         left = shrunk_to(room).left_out
         gone.append((left.memories, left.relevant, left.important, left.recent))
     steps = list(dict.fromkeys(gone))
@@ -308,7 +314,7 @@ def test_a_language_model_leaves_out_what_it_does_not_keep() -> None:
     model = ScriptedLanguageModel(['{"keep": [1, 4]}'])
     built = write(WHOLE, MODEL, room=5_000, refiner=model)
     ((_, asked),) = model.prompts
-    assert re.findall(r"\[(\d)\] (?:2026|1 May)", asked) == ["1", "2", "3", "4", "5"]
+    assert re.findall(r"^- \[(\d)\] ", asked, re.MULTILINE) == ["1", "2", "3", "4", "5"]
     assert [m.id for m in built.messages] == ["m2", "m8", "m9"]
     assert [m.id for m in built.memories] == ["c2"]
     assert built.left_out.refined == 3

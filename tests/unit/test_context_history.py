@@ -73,9 +73,15 @@ def context(pipe: Pipeline, query: str | None, **changes: Any) -> BuiltContext:
 
 
 def remembered(built: BuiltContext) -> list[str]:
-    """The lines of what is remembered."""
+    """The lines of what is remembered, each with the day that it is told under."""
     section = built.text.partition("## Remembered")[2].partition("## Recent")[0]
-    return re.findall(r"^- (.*)$", section, re.MULTILINE)
+    lines, day = [], ""
+    for line in re.findall(r"^(?:- .*|\d+ \w{3} \d{4}:)$", section, re.MULTILINE):
+        if line.startswith("- "):
+            lines.append(f"{day}, {line.removeprefix('- ')}")
+        else:
+            day = line.removesuffix(":")
+    return lines
 
 
 def test_what_held_before_is_told_as_the_past(pipe: Pipeline, ana: Knowing) -> None:
@@ -162,7 +168,7 @@ def test_a_context_of_an_earlier_time_is_what_was_known_then(pipe: Pipeline, ana
     built = context(pipe, "city", until=at(JUNE) - 1)
     assert remembered(built) == ["3 May 2023, fact: The city is Porto (profile)"]
     assert [message.content for message in built.messages] == ["Hello"]
-    assert "1 message, the last at 2023-05-03 09:30" in built.text
+    assert "1 message, the last at 3 May 2023 09:30" in built.text
     assert "Lisbon" not in built.text
 
 

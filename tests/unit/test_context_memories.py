@@ -87,16 +87,24 @@ def test_each_memory_stands_in_its_own_tier_and_says_what_it_is(pipe: Pipeline) 
         "The home harbour of the boat is Lisbon (profile)": "workspace",
         "prefers the boat": "account",
     }
-    lines = [line for line in built.text.splitlines() if "boat" in line or line.startswith("### ")]
+    lines = [
+        line
+        for line in built.text.partition("## Recent")[0].splitlines()
+        if "boat" in line or line.startswith(("### ", "1 May"))
+    ]
     assert lines == [
         "### From this conversation",
-        "- 1 May 2026, task: a boat for two",
+        "1 May 2026:",
+        "- task: a boat for two",
         "### From this channel",
-        "- 1 May 2026, event: the boat leaves from Porto",
+        "1 May 2026:",
+        "- event: the boat leaves from Porto",
         "### From this workspace",
-        "- 1 May 2026, fact: The home harbour of the boat is Lisbon (profile)",
+        "1 May 2026:",
+        "- fact: The home harbour of the boat is Lisbon (profile)",
         "### From every workspace",
-        "- 1 May 2026, preference: prefers the boat",
+        "1 May 2026:",
+        "- preference: prefers the boat",
     ]
     stores = [hit.store for hit in built.hits]
     assert stores.count("@account") == 1
