@@ -168,7 +168,7 @@ def test_a_context_of_an_earlier_time_is_what_was_known_then(pipe: Pipeline, ana
     built = context(pipe, "city", until=at(JUNE) - 1)
     assert remembered(built) == ["3 May 2023, fact: The city is Porto (profile)"]
     assert [message.content for message in built.messages] == ["Hello"]
-    assert "1 message, the last at 3 May 2023 09:30" in built.text
+    assert "- since 3 May 2023 09:30, 1 message, the last at 09:30\n" in built.text
     assert "Lisbon" not in built.text
 
 
