@@ -169,7 +169,8 @@ def test_facts_over_http(ana: Reverie, url: str, runtime: Runtime) -> None:
     assert [fact.value for fact in ana.fact_history("profile", "home city")] == ["Lisbon", "Porto"]
     assert [fact.key for fact in ana.facts("profile")] == ["home city"]
     assert ana.fact("a/b", "..").value == "dots and slashes"
-    assert next(memory.value for memory in ana.search_memories("home city")) == "Lisbon"
+    found = ana.search_memories("home city", mode="keyword")  # the vectors of this embedder have no meaning
+    assert [memory.value for memory in found] == ["Lisbon"]
     assert list(ana.search_memories("Porto", mode="keyword")) == []
     with Reverie("kate", url=url) as kate, pytest.raises(NotFound, match="profile/home city"):
         kate.fact("profile", "home city")
