@@ -56,6 +56,12 @@ class CircuitBreaker:
         """Return "down" from a failure until the next success, otherwise "up"."""
         return "up" if self.retry_at is None else "down"
 
+    @property
+    def lets_through(self) -> bool:
+        """Whether a call would go through now."""
+        with self._lock:
+            return self.retry_at is None or not (self._probing or self._clock() < self.retry_at)
+
     def call(self, function: Callable[[], T], *, closes: bool = True) -> T:
         """Call the function and return its result. Raises what it raises, and `unavailable` while the breaker is open.
 

@@ -2,7 +2,8 @@
 
 A request is answered from the workspace's store and, if nothing limits it to less, from the memories of the account's
 store, in one ranking. Ties go to the newer chunk, and all chunks of one message, file or memory are one result. Without
-an embedder or vectors, recall is by words alone and the response says so.
+an embedder or vectors, recall is by words alone and the response says so. A reranker, if there is one, orders the best
+results after the transactions have ended.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from retrieval.candidates import Candidates
 from retrieval.index.cache import AgentIndexes
 from retrieval.past import is_past, read_past
 from retrieval.request import RecallRequest
+from retrieval.reranking import Reranking, applies
 from retrieval.results import find_results
 from retrieval.sessions import find_sessions
 from retrieval.store_query import EmbedderFor, StoreQuery, account_request, open_account_query, prepare_query
@@ -59,11 +61,13 @@ class Recaller:
         embedder_for: EmbedderFor,
         indexes: AgentIndexes,
         clock: Callable[[], int] = now_micros,
+        reranking: Reranking | None = None,
     ) -> None:
         self._stores = stores
         self._embedder_for = embedder_for
         self._indexes = indexes
         self._clock = clock
+        self._reranking = reranking
 
     def find_store(self, workspace: str) -> Store | None:
         """Return a workspace's store; None if nothing has been stored in it, as reading creates no store."""
@@ -90,7 +94,9 @@ class Recaller:
             if account is None or not _has_chunks(account, request.agent):
                 return RecallOutcome(RecallResponse(results=[], mode=request.mode, degraded=_empty(workspace)))
             store, account = account, None  # the account's memories are found in a new workspace too
-        prepared = prepare_query(store, request, self._indexes, self._embedder_for, until=until)
+        reranking = self._reranking if self._reranking is not None and applies(request) else None
+        searched = reranking.deepened(request) if reranking is not None else request
+        prepared = prepare_query(store, searched, self._indexes, self._embedder_for, until=until)
         past = None
         if until is not None and not request.is_empty:
             across_too = [] if account is None else [(account, account_request(request))]
@@ -102,9 +108,13 @@ class Recaller:
             tx = transactions.enter_context(store.reading())
             query = StoreQuery.bind(prepared, store, tx, self._indexes)
             found = find_results(Candidates(query, across, past), now=now if until is None else until)
+        degraded = query.degraded
+        if reranking is not None:
+            found, why = reranking.reorder(request.query, found)
+            found, degraded = found[: request.limit], "; ".join(filter(None, (degraded, why)))
         hits = tuple(one.hit for one in found)
         return RecallOutcome(
-            RecallResponse(results=[one.result for one in found], mode=request.mode, degraded=query.degraded),
+            RecallResponse(results=[one.result for one in found], mode=request.mode, degraded=degraded),
             hits,
             tuple(hit for one in found for hit in (*one.folded.values(), *one.duplicates.values())),
             {} if past is None else past.attributes([hit.chunk_id for hit in hits if is_past(hit.chunk_id)]),
@@ -131,7 +141,7 @@ class Recaller:
             embedder = self._embedder_for(tx)
             return None if embedder is None else made.setdefault(id(embedder), QueryCachingEmbedder(embedder))
 
-        return Recaller(self._stores, embedder_for, self._indexes, self._clock)
+        return Recaller(self._stores, embedder_for, self._indexes, self._clock, self._reranking)
 
 
 def _has_chunks(store: Store, agent: str) -> bool:

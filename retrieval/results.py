@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -180,7 +180,8 @@ def _result(candidates: Candidates, found: _Found) -> RecallResult:
             before, after = ([turn for turn in turns if turn.created_at <= until] for turns in (before, after))
     explanation = None
     if request.explain:
-        explanation = Explanation(score=item.score, **{str(name): one for name, one in item.retriever_scores.items()})
+        by_retriever: dict[str, Any] = {str(name): one for name, one in item.retriever_scores.items()}
+        explanation = Explanation(score=item.score, **by_retriever)
     return RecallResult(
         id=text.id,
         kind="memory" if text.kind == "memory" else "file" if text.kind == "file" else "message",

@@ -79,6 +79,8 @@ class _Pipeline(Collector):
         yield _gauge("reverie_memories", "Current memories of all workspaces and the account.", status.memories)
         yield from _job_gauges(status)
         yield from _language_model_gauges(status)
+        reranks = float(status.reranker.state != "down")
+        yield _gauge("reverie_reranker_up", "Whether the server's reranker answers.", reranks)
         yield from _time_gauges(status.time)
 
 

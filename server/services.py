@@ -37,7 +37,14 @@ class Services:
     @cached_property
     def _status_reader(self) -> StatusReader:
         runtime = self.runtime
-        return StatusReader(runtime.stores, runtime.inbox, runtime.monitor, runtime.embedder, runtime.language_model)
+        return StatusReader(
+            runtime.stores,
+            runtime.inbox,
+            runtime.monitor,
+            runtime.embedder,
+            runtime.language_model,
+            runtime.reranker,
+        )
 
     def status(self) -> PipelineStatus:
         """Return the state of the pipeline."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from adapters.embedders import EmbedderSpec
 from adapters.language_models import LanguageModelSpec
+from adapters.rerankers import RerankerSpec
 from worker.settings import Settings
 
 
@@ -31,4 +32,16 @@ def language_model_spec(settings: Settings) -> LanguageModelSpec | None:
         model=settings.language_model,
         api_key=settings.language_model_api_key,
         timeout_seconds=settings.language_model_timeout_seconds,
+    )
+
+
+def reranker_spec(settings: Settings) -> RerankerSpec | None:
+    """Return the specification of the configured reranker, or None if there is none."""
+    if settings.reranker_base_url is None:
+        return None
+    return RerankerSpec(
+        base_url=settings.reranker_base_url,
+        model=settings.reranker_model or None,
+        api_key=settings.reranker_api_key,
+        timeout_seconds=settings.reranker_timeout_seconds,
     )

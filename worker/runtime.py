@@ -28,6 +28,7 @@ from adapters.language_models import (
     OpenAICompatibleLanguageModel,
     Prices,
 )
+from adapters.rerankers import GuardedReranker, RerankEndpoint
 from adapters.tokens import TokenCounter, build_token_counter
 from adapters.workspace_git import GitFolders
 from memory.idle_stores import IdleStores
@@ -37,6 +38,7 @@ from memory.scheduling.due_loop import DueLoop
 from memory.upkeep.notebook import Notebooks
 from retrieval.index.cache import AgentIndexes
 from retrieval.recaller import Recaller
+from retrieval.reranking import Reranking
 from reverie import contract
 from reverie.clock import now_micros
 from reverie.errors import Unavailable
@@ -45,7 +47,7 @@ from reverie.pipeline.producer import TaskSender
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.upkeep.usage import Usage
-from worker.model_specs import embedder_spec, language_model_spec
+from worker.model_specs import embedder_spec, language_model_spec, reranker_spec
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
 from worker.store_embedders import StoreEmbedders
@@ -80,6 +82,7 @@ class RuntimeParts(TypedDict, total=False):
     language_model: GuardedLanguageModel | None
     extraction_model: GuardedLanguageModel | None
     schedule_model: GuardedLanguageModel | None
+    reranker: GuardedReranker | None
 
 
 class Runtime:
@@ -201,6 +204,16 @@ class Runtime:
         return None if spec is None else self._guarded(replace(spec, timeout_seconds=seconds))
 
     @cached_property
+    def reranker(self) -> GuardedReranker | None:
+        """The configured reranker behind its circuit breaker, or None. Making it sends no request."""
+        spec = reranker_spec(self.settings)
+        if spec is None:
+            return None
+        reranker = GuardedReranker(RerankEndpoint(spec))
+        self._closing.callback(reranker.close)
+        return reranker
+
+    @cached_property
     def idle_stores(self) -> IdleStores:
         """The stores in which frequent jobs had nothing to do since they were last written."""
         return IdleStores()
@@ -213,7 +226,10 @@ class Runtime:
     @cached_property
     def recaller(self) -> Recaller:
         """The recall over all stores of this process."""
-        return Recaller(self.stores, lambda tx: self.store_embedders.for_transaction(tx), self.indexes, self.now)
+        reranking = Reranking(self.reranker, self.settings.reranker_candidates) if self.reranker else None
+        return Recaller(
+            self.stores, lambda tx: self.store_embedders.for_transaction(tx), self.indexes, self.now, reranking
+        )
 
     @cached_property
     def notebooks(self) -> Notebooks:

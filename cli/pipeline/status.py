@@ -53,6 +53,9 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     say(f"Embedder  {'; '.join(embedders) or _embedder(pipeline.embedder)}")
     for line in _language_model(pipeline):
         say(line)
+    reranker = pipeline.reranker
+    if reranker.state != "none":
+        say(f"Reranker  {reranker.model}: {reranker.state}{f' ({reranker.error})' if reranker.error else ''}")
     say(
         f"Dead      {counted(pipeline.dead_letters, 'dead letter')}"
         + (" (reverie dead-letters list)" if pipeline.dead_letters else "")

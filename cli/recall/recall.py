@@ -13,7 +13,7 @@ from reverie.recall.types import Explanation, RecallResponse
 
 
 @application.command()
-@takes(Recall, arguments=("query",), leave_out=("query_embedding",))
+@takes(Recall, arguments=("query",), leave_out=("query_embedding",), options={"rerank": "--rerank/--no-rerank"})
 def recall(context: typer.Context, call: Recall, as_json: AsJson = False) -> None:
     """Recall messages, files and memories that fit a query, best first."""
     response = invocation(context).send(call)
@@ -51,4 +51,5 @@ def _explained(explanation: Explanation) -> str:
     names = ("keyword", "keyword_around", "vector", "vector_around", "speaker", "date")
     scores = [(name.replace("_", " "), getattr(explanation, name)) for name in names]
     parts = [f"{name} rank {one.rank} ({one.normalised:.3f})" for name, one in scores if one is not None]
-    return f"score {explanation.score:.3f}: " + (", ".join(parts) or "-")
+    reranked = "" if explanation.reranker is None else f"; reranker {explanation.reranker:.3f}"
+    return f"score {explanation.score:.3f}: " + (", ".join(parts) or "-") + reranked

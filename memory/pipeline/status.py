@@ -21,6 +21,7 @@ from adapters.broker.monitor import Monitor, WorkerHeartbeat
 from adapters.embedders.base import DEFAULT_MODEL, ENGLISH_MODELS, MULTILINGUAL_REQUIREMENT
 from adapters.embedders.guarded import GuardedEmbedder
 from adapters.language_models import GuardedLanguageModel
+from adapters.rerankers import GuardedReranker
 from memory.scheduling.status import time_status
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
@@ -33,6 +34,7 @@ from reverie.pipeline.status import (
     LanguageModelStatus,
     LanguageModelUse,
     PipelineStatus,
+    RerankerStatus,
     StageStatus,
     WorkerStatus,
     WorkspaceStatus,
@@ -71,12 +73,14 @@ class StatusReader:
         monitor: Monitor,
         embedder: GuardedEmbedder | None,
         language_model: GuardedLanguageModel | None = None,
+        reranker: GuardedReranker | None = None,
     ) -> None:
         self._stores = stores
         self._inbox = inbox
         self._monitor = monitor
         self._embedder = embedder
         self._language_model = language_model
+        self._reranker = reranker
         self._seen: dict[str, tuple[FileStamp, StoreCounts]] = {}
 
     def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
@@ -108,6 +112,7 @@ class StatusReader:
             jobs=jobs,
             embedder=_embedder_status(self._embedder),
             language_model=language_model,
+            reranker=_reranker_status(self._reranker),
             time=time_status(found.times, now=now),
             errors=errors,
         )
@@ -218,6 +223,12 @@ class StatusReader:
         ]
         known = LagStatus(samples=lag.samples, p50_seconds=lag.p50_seconds, p99_seconds=lag.p99_seconds)
         return queues, inboxes, workers, known, ""
+
+
+def _reranker_status(reranker: GuardedReranker | None) -> RerankerStatus:
+    if reranker is None:
+        return RerankerStatus()
+    return RerankerStatus(state=reranker.state, model=reranker.name, error=reranker.last_error)
 
 
 def _language_advice(name: str, content: StoreCounts) -> str:

@@ -211,6 +211,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         separate_memories=True,
         separate_duplicates=True,  # removed later, by the rank in the context
         as_of=as_of,
+        rerank=request.ranking == "recall",
     )
     in_session = RecallRequest(
         query=query,

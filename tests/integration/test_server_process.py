@@ -15,8 +15,12 @@ from pathlib import Path
 import httpx2
 import pytest
 
+from reverie import Reverie
 from server import __main__ as server_process
 from server.__main__ import _listen, _serve
+from support.endpoint import chat_endpoint, send
+from support.pipeline import WORKSPACE, Pipeline
+from support.reranking import score_by
 from worker.runtime import Runtime
 from worker.settings import Settings
 
@@ -162,3 +166,49 @@ def test_a_signal_before_it_serves_is_not_lost(tmp_path: Path, monkeypatch: pyte
             signal.signal(number, handler)
         runtime.close()
     assert not lost.is_set(), "it served on until it got a second signal"
+
+
+def test_a_reranker_orders_a_recall_and_its_loss_does_not_stop_it(start: Start, tmp_path: Path) -> None:
+    """Given a server with a rerank endpoint, then it orders recalls and contexts; once it fails, recalls keep their
+    own order and say why, the status shows it, and neither a text nor the key gets into the log, status or answer."""
+    pipe = Pipeline(tmp_path / "data")
+    pipe.say("The old harbour has many grey ships.", "The harbour has ships.", session="other")
+    pipe.say("Hello.", session="s")
+    pipe.settle()
+    pipe.close()
+    with chat_endpoint(score_by(lambda _query, text: -float(len(text)))) as endpoint:
+        port = free_port()
+        process = start(
+            REVERIE_PORT=str(port),
+            REVERIE_LOG_LEVEL="debug",
+            REVERIE_RERANKER_BASE_URL=endpoint.url,
+            REVERIE_RERANKER_MODEL="m",
+            REVERIE_RERANKER_API_KEY="sk-secret",
+            REVERIE_RERANKER_TIMEOUT_SECONDS="20",
+        )
+        wait_for_health(port, process)
+        memory = Reverie("ana", url=f"http://127.0.0.1:{port}", workspace=WORKSPACE)
+        own = [result.text for result in memory.recall("old grey harbour ships", rerank=False)]
+        found = memory.recall("old grey harbour ships", explain=True)
+        assert [result.text for result in found] == sorted(own, key=len) != own
+        assert found[0].explanation is not None
+        assert found[0].explanation.reranker == -float(len(found[0].text))
+        assert len(endpoint.requests) == 1
+        assert memory.context("s", query="old grey harbour ships").degraded == ""
+        assert len(endpoint.requests) == 2
+        assert endpoint.keys == ["Bearer sk-secret"] * 2
+        state = memory.status().reranker
+        assert (state.state, state.model, state.error) == ("up", "m", "")
+
+        endpoint.answer = send(b'{"input": "grey ships", "key": "sk-secret"}', 500)
+        lost = memory.recall("old grey harbour ships")
+        assert [result.text for result in lost] == own
+        assert "not reranked" in lost.degraded
+        state = memory.status().reranker
+        assert state.state == "down"
+        assert "500" in state.error
+        memory.close()
+        process.send_signal(signal.SIGTERM)
+        output, errors = process.communicate(timeout=12)
+    for secret in ("sk-secret", "grey ships"):
+        assert secret not in output + errors + lost.degraded + state.error

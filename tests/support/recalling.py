@@ -13,6 +13,7 @@ from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.cache import AgentIndexes
 from retrieval.recaller import Recaller, RecallOutcome
 from retrieval.request import RecallRequest
+from retrieval.reranking import Reranking
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
@@ -82,6 +83,7 @@ def recaller(
     account: Store | None = None,
     account_embedder: Embedder | None = None,
     now: int | None = None,
+    reranking: Reranking | None = None,
 ) -> Recaller:
     """Return a recaller for one store, and for the account store if given, which may have its own embedder."""
 
@@ -90,7 +92,7 @@ def recaller(
         return account_embedder if of_account and account_embedder is not None else embedder
 
     clock: Callable[[], int] = now_micros if now is None else lambda: now
-    return Recaller(GivenStores(store, account), embedder_for, indexes or AgentIndexes(), clock)
+    return Recaller(GivenStores(store, account), embedder_for, indexes or AgentIndexes(), clock, reranking)
 
 
 def find(store: Store, embedder: Embedder | None, request: RecallRequest, **more: Any) -> RecallOutcome:

@@ -84,6 +84,39 @@ def test_a_language_model_without_an_endpoint_is_refused(setting: str) -> None:
     assert "language_model_base_url" in mistake(**{setting: "large"})
 
 
+@pytest.mark.parametrize("setting", ["reranker_model", "reranker_api_key"])
+def test_a_reranker_without_an_endpoint_is_refused(setting: str) -> None:
+    """Given a reranker's model or key alone, then one line names the missing setting, without the key."""
+    assert "set reranker_base_url as well" in mistake(**{setting: "large"})
+    assert "large" not in mistake(**{setting: "large"})
+
+
+@pytest.mark.parametrize(
+    "url", ["", "localhost:8000", "ftp://host/v1", "http://", "http://[::1", "http://u:pw@host/v1"]
+)
+def test_a_reranker_without_a_usable_address_is_refused(url: str) -> None:
+    """Given something else than a URL, or one with a password in it, then one line says so and does not show it."""
+    error = mistake(reranker_base_url=url)
+    assert "reranker_base_url" in error
+    assert "\n" not in error
+    assert "u:pw" not in error
+
+
+def test_a_reranker_key_with_a_line_break_is_refused() -> None:
+    """Given a key read from a file with its line break, then one line says so and does not show it."""
+    error = mistake(reranker_base_url="http://localhost:8000/v1", reranker_api_key="sk-1\n")
+    assert "reranker_api_key" in error
+    assert "sk-1" not in error
+
+
+@pytest.mark.parametrize("setting", ["embedding_api_key", "language_model_api_key", "reranker_api_key"])
+def test_a_key_that_is_no_text_is_refused_without_showing_it(setting: str) -> None:
+    """Given a key written as a number in the settings file, then the error names the setting and not the key."""
+    error = mistake(**{setting: 20261122})
+    assert setting in error
+    assert "20261122" not in error
+
+
 def test_a_summary_aims_below_what_makes_it_due() -> None:
     """Given a target that is not below the trigger, then it is refused: each summary would make the next one due."""
     assert "less than summary_trigger_ratio" in mistake(summary_trigger_ratio=0.5, summary_target_ratio=0.5)

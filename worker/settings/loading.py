@@ -27,6 +27,7 @@ from worker.settings.memories import MemorySettings
 from worker.settings.models import ModelSettings, check_models
 from worker.settings.pipeline import PipelineSettings
 from worker.settings.recall import RecallSettings
+from worker.settings.reranking import RerankerSettings, check_reranker
 from worker.settings.scheduling import SchedulingSettings
 from worker.settings.sessions import SessionSettings, check_sessions
 from worker.settings.upkeep import UpkeepSettings
@@ -43,6 +44,7 @@ class Settings(
     SessionSettings,
     MemorySettings,
     RecallSettings,
+    RerankerSettings,
     UpkeepSettings,
     SchedulingSettings,
 ):
@@ -82,10 +84,12 @@ def load_settings(**flags: Any) -> Settings:
         key = ".".join(str(part) for part in first["loc"])
         if first["type"] == "extra_forbidden":
             raise Rejected(_unknown(key, f"setting in {config_path()}:", Settings.model_fields), field=key) from error
-        raise Rejected(f"setting {key}: {first['msg']} (it is {first['input']!r:.80})", field=key) from error
+        # Not from the error, which shows every value.
+        raise Rejected(f"setting {key}: {first['msg']}{_shown(key, first['input'])}", field=key) from None
     if settings.broker is not None:
         check_broker(settings.broker)
     check_models(settings)
+    check_reranker(settings)
     check_sessions(settings)
     return settings
 
@@ -122,6 +126,12 @@ def _check_environment() -> None:
         if key not in _OTHER_VARIABLES and key.lower() not in Settings.model_fields:
             known = {PREFIX + name.upper() for name in Settings.model_fields} | {PREFIX + o for o in _OTHER_VARIABLES}
             raise Rejected(_unknown(variable, "environment variable", known), field=key.lower())
+
+
+def _shown(key: str, value: object) -> str:
+    """Return what a setting was, unless it is a secret."""
+    field = Settings.model_fields.get(key)
+    return f" (it is {value!r:.80})" if field is None or field.repr else ""
 
 
 def _unknown(key: str, kind: str, known: Iterable[str]) -> str:

@@ -148,6 +148,14 @@ class LanguageModelStatus(msgspec.Struct, frozen=True, kw_only=True):
     purposes: dict[str, LanguageModelUse] = {}
 
 
+class RerankerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """The reranker of the answering process. `error` is that of the last call, unless that succeeded."""
+
+    state: Literal["up", "down", "none"] = "none"
+    model: str = ""
+    error: str = ""
+
+
 class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     """The whole pipeline. Without a broker, the fields that come from the broker are empty; see `broker_error`.
 
@@ -175,5 +183,6 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     jobs: dict[str, JobStatus]
     embedder: EmbedderStatus
     language_model: LanguageModelStatus = LanguageModelStatus()
+    reranker: RerankerStatus = RerankerStatus()
     time: TimeStatus = TimeStatus()
     errors: dict[str, str]

@@ -41,7 +41,8 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     a session. `fusion` "contextual" also scores the messages around a message; "weighted" and "rrf" fuse plain BM25 and
     cosine similarity. The two weights sum to 1; give one of them. Scores are returned only with `explain`. With
     `min_score`, results whose relevance is below it are left out: nothing is returned if nothing fits. With `as_of`,
-    only what had been said by then is found, and memories that held then, although others replaced them since.
+    only what had been said by then is found, and memories that held then, although others replaced them since. If the
+    server has a reranker, it orders the best results, except with `rerank=False` or another `mode` or `fusion`.
 
     Raises `Rejected`, `NotFound` for an unknown session or channel, and `Unavailable`.
     """
@@ -70,6 +71,7 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
         int, Meta(ge=0, le=10, description="The number of messages to return before and after each result.")
     ] = 0
     explain: Annotated[bool, Meta(description="Return ranks and scores.")] = False
+    rerank: Annotated[bool, Meta(description="Let the server's reranker order the results, if it has one.")] = True
 
     def checked(self) -> Self:
         """Raise `Rejected` for arguments that do not go together, a query too long, and a vector that is not finite."""

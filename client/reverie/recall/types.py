@@ -20,7 +20,10 @@ class RetrieverScore(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """Why a result has its rank. A retriever that did not find it, or does not apply to the query, is absent."""
+    """Why a result has its rank. A retriever that did not find it, or does not apply to the query, is absent.
+
+    `reranker` is the score of the reranker, on its own scale, if it ordered this result.
+    """
 
     score: float
     keyword: RetrieverScore | None = None
@@ -29,6 +32,7 @@ class Explanation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     vector_around: RetrieverScore | None = None
     speaker: RetrieverScore | None = None
     date: RetrieverScore | None = None
+    reranker: float | None = None
 
 
 class Turn(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
