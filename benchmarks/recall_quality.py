@@ -7,11 +7,12 @@ Every turn is ingested through the queue as by an agent, and every question goes
 from __future__ import annotations
 
 import argparse
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Final
 
 from rich.table import Table
@@ -25,6 +26,7 @@ from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.published import PUBLISHED
 from benchmarks.harness.realmem import PersonQuestion, load_realmem
+from benchmarks.harness.reranker import add_reranker_options, reranker_settings
 from benchmarks.harness.result import Goal, Result, console, settings_of, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
@@ -97,13 +99,16 @@ def _options() -> argparse.Namespace:
     )
     options.add_argument("--without-dates", action="store_true", help="give all messages the present time")
     options.add_argument("--one-session", action="store_true", help="LoCoMo: store each conversation as one session")
+    add_reranker_options(options)
     return options.parse_args()
 
 
 def _strategies(options: argparse.Namespace) -> list[Strategy]:
     """Return the defaults first, to which the goals apply, then the variants to measure on the same store."""
     modes = [Strategy(mode, {"mode": mode}) for mode in options.mode]
-    return [Strategy("default"), *modes, *(Strategy(fusion, {"fusion": fusion}) for fusion in options.fusion)]
+    fusions = [Strategy(fusion, {"fusion": fusion}) for fusion in options.fusion]
+    without_reranker = [Strategy("not reranked", {"rerank": False})] if options.reranker else []
+    return [Strategy("default"), *without_reranker, *modes, *fusions]
 
 
 def _why_not(name: str, path: Path | None) -> str:
@@ -117,7 +122,7 @@ def _locomo(options: argparse.Namespace, strategies: Sequence[Strategy], result:
     limit = _limit(options.conversations, options.quick, _QUICK_CONVERSATIONS)
     conversations = load_locomo(options.locomo, form, limit=limit)
     asked = [(one, question) for one in conversations for question in one.questions]
-    with _ready(result) as stack:
+    with _ready(result, options) as stack:
         haystacks = [one.haystack for one in conversations]
         _note_ingest(result, "locomo", haystacks, take_up(stack, "locomo", haystacks, tell))
         for strategy in strategies:
@@ -134,10 +139,16 @@ def _ask_turns(
     result: Result,
     tell: Progress,
 ) -> Grouped:
+    seconds: list[float] = []
+
     def call(client: Reverie, question: TurnQuestion) -> RecallResponse:
-        return client.recall(question.text, limit=max(DEPTHS), **strategy.options)
+        started = time.perf_counter()
+        answer = client.recall(question.text, limit=max(DEPTHS), **strategy.options)
+        seconds.append(time.perf_counter() - started)
+        return answer
 
     answers = ask(stack, "locomo", [(one.haystack.agent, question) for one, question in asked], call, tell)
+    result.add(f"locomo_recall_p50{strategy.suffix}", rounded(1_000 * median(seconds)), "ms")
     _note_degraded(result, "locomo", strategy, (answer.degraded for answer in answers))
     grouped: Grouped = {_ALL: []}
     for (one, question), answer in zip(asked, answers, strict=True):
@@ -150,12 +161,12 @@ def _ask_turns(
 def _longmemeval(options: argparse.Namespace, strategies: Sequence[Strategy], result: Result, tell: Progress) -> None:
     limit = _limit(options.questions, options.quick, _QUICK_QUESTIONS)
     questions = load_longmemeval(options.longmemeval, dates=not options.without_dates, limit=limit)
-    with _ready(result) as stack:
+    with _ready(result, options) as stack:
         haystacks = [question.haystack for question in questions]
         _note_ingest(result, "longmemeval", haystacks, take_up(stack, "longmemeval", haystacks, tell))
         for strategy in strategies:
-            if "fusion" in strategy.options:
-                continue  # the session search has only one fusion
+            if strategy.options.keys() & {"fusion", "rerank"}:
+                continue  # the session search has only one fusion, and is not reranked
             grouped = _ask_sessions(stack, questions, strategy, result, tell)
             _add(result, "longmemeval", strategy, grouped)
             result.add(f"longmemeval_questions{strategy.suffix}", len(questions))
@@ -181,7 +192,7 @@ def _realmem(options: argparse.Namespace, strategies: Sequence[Strategy], result
     limit = _limit(options.people, options.quick, _QUICK_CONVERSATIONS)
     people = load_realmem(options.realmem, dates=not options.without_dates, limit=limit)
     asked = [(person.haystack.agent, question) for person in people for question in person.questions]
-    with _ready(result) as stack:
+    with _ready(result, options) as stack:
         haystacks = [person.haystack for person in people]
         _note_ingest(result, "realmem", haystacks, take_up(stack, "realmem", haystacks, tell))
         for strategy in strategies:
@@ -202,9 +213,9 @@ def _realmem(options: argparse.Namespace, strategies: Sequence[Strategy], result
 
 
 @contextmanager
-def _ready(result: Result) -> Iterator[Stack]:
+def _ready(result: Result, options: argparse.Namespace) -> Iterator[Stack]:
     """Yield a stack whose server answers; record its embedder."""
-    with Stack() as stack:
+    with reranker_settings(options) as environment, Stack(env=environment) as stack:
         if not stack.wait_server():
             raise RuntimeError("the server does not answer: recall goes over HTTP, so nothing can be measured")
         result.settings["embedder"] = stack.embedder
@@ -254,6 +265,8 @@ def _conclude(result: Result) -> None:
     changed = [name for name in ("without_names", "without_dates", "one_session") if result.settings.get(name)]
     if parts:
         result.notes.append("only some of the questions were asked")
+    if result.settings.get("reranker"):
+        result.notes.append("a reranker ordered the results: the goals are those without one")
     if changed:
         result.notes.append(f"the conversations were changed ({', '.join(changed)}): the goals do not apply")
     for measure, goal in GOALS.items():

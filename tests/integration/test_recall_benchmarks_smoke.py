@@ -146,7 +146,7 @@ def test_recall_quality_asks_what_counts_through_the_product(
 ) -> None:
     """Given a tiny file of each set, when recall is measured, then each question that counts was asked."""
     files = ["--locomo", str(locomo), "--longmemeval", str(longmemeval), "--realmem", str(realmem)]
-    files += ["--mode", "keyword", "--fusion", "rrf"]
+    files += ["--mode", "keyword", "--fusion", "rrf", "--reranker", "scripted", "--reranker-model", "words"]
     output, result = run_benchmark("recall_quality", tmp_path / "result.json", *files)
 
     figures = result["figures"]
@@ -161,6 +161,8 @@ def test_recall_quality_asks_what_counts_through_the_product(
     assert figures["realmem_any_at_5 (rrf)"] == 100
     assert set(figures["locomo_groups"]) == {"all", "conv-1", "category 1", "category 4"}
     assert "locomo_any_at_10 (rrf)" in figures
+    assert figures["locomo_any_at_20 (not reranked)"] == 100
+    assert not [note for note in result["notes"] if "not reranked:" in note]
     assert "compared with published figures" in output
     assert len(figures["published"]) == len(PUBLISHED)
     assert [goal["goal"] for goal in result["goals"]] == list(GOALS.values())
