@@ -255,3 +255,32 @@ def test_a_memory_holds_from_when_its_message_was_said(pipe: Pipeline, ana: Know
     assert older.accessed_at > at(JULY)  # it does not decay from the day of the message
     now = ana.remember("The ferry leaves at noon", subject="ferry")
     assert ana.record(newest.id).superseded_by == now.id
+
+
+def test_of_very_many_that_share_most_words_are_embedded(
+    pipe: Pipeline, ana: Knowing, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given more replaced memories than are embedded, then the others are found by words, none by meaning alone."""
+    for number, words in enumerate(("a cat sleeps", "the tram is late", "the boat is red")):
+        for moment in (MAY, JUNE):
+            ana.remember(f"{words} {moment}", subject=f"s{number}", at=at(moment))
+    monkeypatch.setattr("retrieval.past._MAX_EMBEDDED", 1)
+    then = {"as_of": BETWEEN_MAY_AND_JUNE, "limit": 9}
+    ana.remember("kept", at=at(MAY))
+    pipe.settle()
+    by_meaning = [found.text for found in pipe.recall("the boat", mode="vector", **then)]
+    assert by_meaning[0] == f"the boat is red {MAY}"
+    assert not any("tram" in text or "cat" in text for text in by_meaning)
+    assert f"the tram is late {MAY}" in pipe.found("tram", **then)
+
+
+def test_what_was_replaced_in_the_account_is_found(pipe: Pipeline, ana: Knowing) -> None:
+    """Given a preference of the account that changed, then an earlier time finds the earlier one."""
+    for moment, drink in ((MAY, "coffee"), (JUNE, "tea")):
+        ana.remember(f"Prefers {drink}", tier="account", kind="preference", subject="drink", at=at(moment))
+    pipe.say({"content": "What shall we drink?", "created_at": MAY})
+    pipe.settle()
+    account = pipe.stores.account_store()
+    request = RecallRequest(query="Prefers to drink", agent="ana", kinds=["memory"], as_of=BETWEEN_MAY_AND_JUNE)
+    found = find(pipe.store, pipe.embedder, request, account=account).response
+    assert [(one.text, one.tier) for one in found] == [("Prefers coffee", "account")]
