@@ -1,4 +1,4 @@
-"""Measure what of the answer reaches the prompt: LoCoMo by turn and LongMemEval by session, by token budget.
+"""Measure what of the answer reaches the prompt, by token budget: LoCoMo by turn, LongMemEval and RealMem by session.
 
 For each question a session that holds one greeting asks for a context, as an agent does for a new conversation, and the
 document is searched for the evidence. Beside it stand the first results of `recall`, cut at the same number of tokens.
@@ -28,6 +28,7 @@ from benchmarks.harness.locomo import Form, load_locomo
 from benchmarks.harness.longmemeval import SessionQuestion, load_longmemeval
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
+from benchmarks.harness.realmem import load_realmem
 from benchmarks.harness.result import Goal, Result, console, settings_of, shown
 from benchmarks.harness.stack import Stack
 from reverie import Reverie
@@ -54,7 +55,8 @@ _WORD = re.compile(r"[^\W_]+")
 class _Question:
     """A question, the gold ids of turns or sessions, and the words of the answer.
 
-    `newest` is the newest of the gold sessions if the question is about something that changed, else empty.
+    `newest` is the newest of the gold sessions if the question is about something that changed, else empty. With
+    `as_of` it is asked at that time, and what was said later is not to be found.
     """
 
     agent: str
@@ -63,6 +65,7 @@ class _Question:
     answer: str
     by_session: bool
     newest: str = ""
+    as_of: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +87,8 @@ def main() -> None:
     options = parser("context_quality", __doc__, data=False)
     options.add_argument("--locomo", type=Path, help="LoCoMo conversations as JSON")
     options.add_argument("--longmemeval", type=Path, help="LongMemEval-S as JSON lines, compressed or not")
+    options.add_argument("--realmem", type=Path, help="RealMem as JSON lines, compressed or not")
+    options.add_argument("--people", type=int, help="use only the first N people of RealMem")
     options.add_argument("--conversations", type=int, help="use only the first N conversations of LoCoMo")
     options.add_argument("--questions", type=int, help="use only the first N questions of LongMemEval")
     options.add_argument("--question-type", help="use only the questions of this type of LongMemEval")
@@ -99,14 +104,16 @@ def main() -> None:
         settings=settings_of(vars(arguments)),
     )
     tell = Progress()
-    for name, load in (("locomo", _load_locomo), ("longmemeval", _load_longmemeval)):
+    for name, load in (("locomo", _load_locomo), ("longmemeval", _load_longmemeval), ("realmem", _load_realmem)):
         path: Path | None = getattr(arguments, name)
         if path is None or not path.is_file():
             result.notes.append(f"{name} is not measured: " + (f"no --{name} FILE" if path is None else f"no {path}"))
             continue
         haystacks, questions = load(path, arguments)
         if arguments.newest_yesterday:
-            haystacks = [_moved(haystack) for haystack in haystacks]
+            by = {haystack.agent: _until_yesterday(haystack) for haystack in haystacks}
+            haystacks = [_moved(haystack, by[haystack.agent]) for haystack in haystacks]
+            questions = [replace(one, as_of=one.as_of and one.as_of + by[one.agent]) for one in questions]
         _measure(name, haystacks, questions, arguments, result, tell)
     _add_goals(result)
     result.finish(arguments.output)
@@ -138,9 +145,22 @@ def _newest(question: SessionQuestion) -> str:
     return max(dated, key=lambda one: str(one[0]))[1]
 
 
-def _moved(haystack: Haystack) -> Haystack:
+def _load_realmem(path: Path, options: argparse.Namespace) -> tuple[list[Haystack], list[_Question]]:
+    people = load_realmem(path, limit=1 if options.quick else options.people)
+    questions = [
+        _Question(one.haystack.agent, question.text, question.gold, "", by_session=True, as_of=question.before)
+        for one in people
+        for question in one.questions
+    ]
+    return [one.haystack for one in people], questions
+
+
+def _until_yesterday(haystack: Haystack) -> timedelta:
     newest = max(message.created_at for message in haystack.messages if message.created_at)
-    by = datetime.now(UTC) - timedelta(days=1) - newest
+    return datetime.now(UTC) - timedelta(days=1) - newest
+
+
+def _moved(haystack: Haystack, by: timedelta) -> Haystack:
     moved = [replace(one, created_at=one.created_at + by if one.created_at else None) for one in haystack.messages]
     return Haystack(haystack.agent, moved)
 
@@ -194,7 +214,7 @@ def _with_greeting(haystack: Haystack) -> Haystack:
 def _context(client: Reverie, question: _Question, *, budget: int | None, ranking: ContextRanking) -> _Shown:
     began = time.perf_counter()
     token_budget = None if budget is None else budget + _BUFFER
-    context = client.context(_SESSION, question.text, token_budget=token_budget, ranking=ranking)
+    context = client.context(_SESSION, question.text, token_budget=token_budget, ranking=ranking, as_of=question.as_of)
     seconds = time.perf_counter() - began
     turns = {memory.source_message or memory.id for memory in context.memories}
     sessions = tuple(memory.session for memory in context.memories if memory.session)
@@ -203,7 +223,7 @@ def _context(client: Reverie, question: _Question, *, budget: int | None, rankin
 
 def _recall(client: Reverie, question: _Question, *, room: int, counter: TokenCounter) -> _Shown:
     began = time.perf_counter()
-    results = client.recall(question.text, limit=_RECALLED).results
+    results = client.recall(question.text, limit=_RECALLED, as_of=question.as_of).results
     seconds = time.perf_counter() - began
     lines = [
         f"- {found.created_at:%Y-%m-%d}, {found.name or found.role}: {found.excerpt or found.text}\n"

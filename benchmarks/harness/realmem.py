@@ -21,13 +21,15 @@ _GZIP: Final = b"\x1f\x8b"
 class PersonQuestion:
     """What a person says in a session, and the earlier sessions that the answer to it uses.
 
-    `earlier` are all sessions before it: what was said later, or in its own session, is not to be found.
+    `earlier` are all sessions before it: what was said later, or in its own session, is not to be found. `before` is
+    the last moment before its session; None if dates are left out.
     """
 
     text: str
     kind: str
     gold: frozenset[str]
     earlier: frozenset[str]
+    before: datetime | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,17 +62,18 @@ def _person(entry: Mapping[str, Any], dates: bool) -> Person:
     order = [str(session["id"]) for session in entry["sessions"]]
     questions = []
     for query in entry["queries"]:
-        earlier = frozenset(order[: order.index(str(query["session"]))])
+        place = order.index(str(query["session"]))
+        earlier = frozenset(order[:place])
         gold = frozenset(map(str, query["gold_sessions"])) & earlier
+        before = _began(entry["sessions"][place], place) - timedelta(seconds=1) if dates else None
         if gold:
-            questions.append(PersonQuestion(query["text"], str(query.get("category", "")), gold, earlier))
+            questions.append(PersonQuestion(query["text"], str(query.get("category", "")), gold, earlier, before))
     return Person(Haystack(str(entry["person"]), list(_messages(entry, dates))), questions)
 
 
 def _messages(entry: Mapping[str, Any], dates: bool) -> Iterator[DatasetMessage]:
     for place, session in enumerate(entry["sessions"]):
-        # Only the day is known: the place among the sessions keeps their order within it.
-        began = datetime.strptime(session["time"], "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(minutes=place)
+        began = _began(session, place)
         for number, turn in enumerate(session["turns"]):
             if turn["text"].strip():
                 yield DatasetMessage(
@@ -80,3 +83,8 @@ def _messages(entry: Mapping[str, Any], dates: bool) -> Iterator[DatasetMessage]
                     content=turn["text"],
                     created_at=began + timedelta(seconds=number) if dates else None,
                 )
+
+
+def _began(session: Mapping[str, Any], place: int) -> datetime:
+    # Only the day is known: the place among the sessions keeps their order within it.
+    return datetime.strptime(session["time"], "%Y-%m-%d").replace(tzinfo=UTC) + timedelta(minutes=place)

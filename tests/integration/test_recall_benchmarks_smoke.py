@@ -329,16 +329,17 @@ def rows_of(store: Store, table: str, columns: str) -> list[tuple[Any, ...]]:
 
 
 def test_context_quality_searches_the_documents_for_the_evidence(
-    locomo: Path, longmemeval: Path, tmp_path: Path
+    locomo: Path, longmemeval: Path, realmem: Path, tmp_path: Path
 ) -> None:
-    """Given both data sets, then contexts and recalls of each budget are searched for turns and for sessions."""
-    files = ("--locomo", str(locomo), "--longmemeval", str(longmemeval))
+    """Given all data sets, then contexts and recalls of each budget are searched for turns and for sessions."""
+    files = ("--locomo", str(locomo), "--longmemeval", str(longmemeval), "--realmem", str(realmem))
     _, result = run_benchmark("context_quality", tmp_path / "result.json", *files)
     figures = result["figures"]
     assert set(figures["locomo_rows"]) >= {"context, 250", "recall, 250", "context, default"}
     assert figures["locomo_any_1000"] == 100.0
     assert figures["locomo_share_1000"] == 100.0
     assert figures["longmemeval_any_500"] == 100.0
+    assert figures["realmem_any_500"] == 100.0
     assert 0 < figures["locomo_tokens_250"] <= 250
     # The only question of LongMemEval is about nothing that changed.
     assert [goal["figure"] is not None for goal in result["goals"]] == [False, *[True] * 5]
