@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,10 +18,13 @@ from adapters.rerankers import (
     RerankerUnavailable,
     ScriptedReranker,
 )
+from cli.recall.recall import _explained
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from retrieval.reranking import Reranking
+from reverie.recall.types import Explanation
 from storage.memories.records import NewMemory
+from support.command_line import CommandLine
 from support.endpoint import chat_endpoint, send
 from support.pipeline import Pipeline
 from support.recalling import find, search_sessions
@@ -264,3 +269,31 @@ def test_an_endpoint_that_repeats_the_texts_does_not_put_them_into_the_reason(pi
             assert "harbour" not in outcome.response.degraded + reranking.reranker.last_error
             assert "sk-secret" not in outcome.response.degraded + reranking.reranker.last_error
         remote.close()
+
+
+def test_the_command_line_shows_the_score_for_people() -> None:
+    """Given an explanation with a reranker's score, then the line ends with it."""
+    assert _explained(Explanation(score=0.5, reranker=-2.34567)) == "score 0.500: -; reranker -2.346"
+
+
+def test_the_status_shows_a_reranker_that_is_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Given a reranker in the settings, then the status has a line about it, without the key; else it has none."""
+    monkeypatch.chdir(tmp_path)
+    Path(".reverie").mkdir()
+    reverie = CommandLine(monkeypatch, capsys)
+    assert "Reranker" not in reverie("status").out
+    monkeypatch.setenv("REVERIE_RERANKER_BASE_URL", "http://127.0.0.1:9/v1")
+    monkeypatch.setenv("REVERIE_RERANKER_MODEL", "small")
+    monkeypatch.setenv("REVERIE_RERANKER_API_KEY", "sk-secret")
+    shown = reverie("status").out
+    assert "\nReranker  small: up\n" in shown
+    assert "sk-secret" not in shown
+
+
+def test_no_http_client_is_loaded_for_a_recall() -> None:
+    """Given a fresh interpreter, when it loads all that a recall needs, then no HTTP client is among it."""
+    code = "import sys, retrieval.recaller, worker.runtime; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert not {"httpx2", "httpx", "requests"} & set(done.stdout.split())
