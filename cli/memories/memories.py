@@ -144,19 +144,20 @@ def collect_garbage(
 
 
 def _print_memories(memories: list[Memory], as_json: bool, *, empty: Callable[[], str]) -> None:
-    ends = any(memory.expires_at for memory in memories)
-    replaced = any(memory.valid_to for memory in memories)
+    # Columns that only some lists need.
+    columns: dict[str, Callable[[Memory], str]] = {}
+    if any(memory.owner_user_id for memory in memories):
+        columns["user"] = lambda memory: memory.owner_user_id or "-"
+    if any(memory.expires_at for memory in memories):
+        columns["expires"] = _end
+    if any(memory.valid_to for memory in memories):
+        columns["valid"] = lambda memory: period(memory.valid_from, memory.valid_to)
     print_list(
         memories,
         as_json,
-        (*_PROPERTIES, *(("expires",) if ends else ()), *(("valid",) if replaced else ()), "content"),
+        (*_PROPERTIES, *columns, "content"),
         (
-            (
-                *_properties(one),
-                *((_end(one),) if ends else ()),
-                *((period(one.valid_from, one.valid_to),) if replaced else ()),
-                shortened(one.content),
-            )
+            (*_properties(one), *(column(one) for column in columns.values()), shortened(one.content))
             for one in memories
         ),
         empty=empty,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -96,7 +97,9 @@ def test_every_face_adds_lists_limits_and_removes_one(
     first = ana.remember("Always answer in English.", kind="instruction", source="user")
     line("memory", "add", "Always answer in German.", "--kind", "instruction", "--owner-user-id", "kate")
     assert told(ana) == ["Always answer in German.", "Always answer in English."]
-    assert "Always answer in German." in line("memory", "list", "--kind", "instruction").out
+    listed = line("memory", "list", "--kind", "instruction").out
+    assert re.search(r"instruction +user +[-\d]+ +kate +Always answer in German\.", listed)
+    assert re.search(r"instruction +user +[-\d]+ +- +Always answer in English\.", listed)
     # A newer one of the same owner replaces it.
     ana.remember("Always answer in French.", kind="instruction", source="user")
     assert ana.memory(first.id).superseded_by is not None
