@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 import math
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -14,6 +12,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from benchmarks.harness.haystack import DatasetMessage, Haystack
+from benchmarks.harness.json_lines import read_json_lines
 from benchmarks.harness.options import UnusableData
 
 # Depths in distinct sessions.
@@ -21,7 +20,6 @@ FIRST: Final = 5
 NDCG_DEPTH: Final = 10
 # Suffix of questions that nothing in the haystack answers.
 _WITHOUT_ANSWER: Final = "_abs"
-_GZIP: Final = b"\x1f\x8b"
 # "2023/05/30 (Tue) 23:25": the weekday is redundant and depends on the locale.
 _WEEKDAY = re.compile(r"\s*\(.*?\)\s*")
 
@@ -71,13 +69,9 @@ def _ndcg(distinct: Sequence[str], gold: frozenset[str]) -> float:
 
 
 def _questions(path: Path, dates: bool) -> Iterator[SessionQuestion]:
-    with path.open("rb") as look:
-        opened = gzip.open if look.read(2) == _GZIP else open
-    with opened(path, "rt", encoding="utf-8") as lines:
-        for line in filter(str.strip, lines):
-            entry = json.loads(line)
-            if not entry["question_id"].endswith(_WITHOUT_ANSWER):
-                yield _question(entry, dates)
+    for entry in read_json_lines(path):
+        if not entry["question_id"].endswith(_WITHOUT_ANSWER):
+            yield _question(entry, dates)
 
 
 def _question(entry: Mapping[str, Any], dates: bool) -> SessionQuestion:

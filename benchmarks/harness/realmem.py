@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import gzip
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final
+from typing import Any
 
 from benchmarks.harness.haystack import DatasetMessage, Haystack
+from benchmarks.harness.json_lines import read_json_lines
 from benchmarks.harness.options import UnusableData
-
-_GZIP: Final = b"\x1f\x8b"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,16 +43,9 @@ def load_realmem(path: Path, *, dates: bool = True, limit: int | None = None) ->
     Raises UnusableData: if the file has another format.
     """
     try:
-        return [_person(entry, dates) for entry in islice(_entries(path), limit)]
+        return [_person(entry, dates) for entry in islice(read_json_lines(path), limit)]
     except (KeyError, TypeError, AttributeError, ValueError) as error:
         raise UnusableData(f"{path} has not the form of RealMem: {error!r}") from error
-
-
-def _entries(path: Path) -> Iterator[Mapping[str, Any]]:
-    with path.open("rb") as look:
-        opened = gzip.open if look.read(2) == _GZIP else open
-    with opened(path, "rt", encoding="utf-8") as lines:
-        yield from map(json.loads, filter(str.strip, lines))
 
 
 def _person(entry: Mapping[str, Any], dates: bool) -> Person:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -18,7 +17,6 @@ from reverie.errors import Conflict, NotFound, Rejected
 from storage.memories.records import NewMemory
 from storage.upkeep.curation import EntryDraft
 from support.command_line import CommandLine
-from support.http import running_server
 from support.stages import drain
 from worker.runtime import Runtime
 
@@ -33,18 +31,6 @@ def here(runtime: Runtime) -> Runtime:
     keep(runtime, "manners", "be brief", store=contract.ACCOUNT_STORE, tier="account", kind="preference")
     drain(runtime)
     return runtime
-
-
-@pytest.fixture
-def url(here: Runtime) -> Iterator[str]:
-    with running_server(here) as address:
-        yield address
-
-
-@pytest.fixture
-def ana(url: str) -> Iterator[Reverie]:
-    with Reverie("ana", url=url) as client:
-        yield client
 
 
 @pytest.fixture

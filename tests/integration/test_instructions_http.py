@@ -12,7 +12,6 @@ import pytest
 
 from reverie import AsyncReverie, Reverie
 from support.command_line import CommandLine
-from support.http import running_server
 from support.stages import drain
 from worker import app as worker_app
 from worker.runtime import Runtime
@@ -25,18 +24,6 @@ def here(make_runtime: Callable[..., Runtime]) -> Iterator[Runtime]:
     with worker_app.use_runtime(runtime):
         worker_app.app.loader.import_default_modules()
         yield runtime
-
-
-@pytest.fixture
-def url(here: Runtime) -> Iterator[str]:
-    with running_server(here) as address:
-        yield address
-
-
-@pytest.fixture
-def ana(url: str) -> Iterator[Reverie]:
-    with Reverie("ana", url=url) as client:
-        yield client
 
 
 def say(here: Runtime, ana: Reverie, content: str, *, session: str = "s", user: str | None = "kate") -> None:

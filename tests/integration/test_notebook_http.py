@@ -38,19 +38,6 @@ def here(runtime: Runtime) -> Iterator[Runtime]:
         yield runtime
 
 
-@pytest.fixture
-def url(here: Runtime) -> Iterator[str]:
-    """A server over it."""
-    with running_server(here) as address:
-        yield address
-
-
-@pytest.fixture
-def ana(url: str) -> Iterator[Reverie]:
-    with Reverie("ana", url=url) as client:
-        yield client
-
-
 def write_note(here: Runtime, content: str, note_id: str = "shopping") -> None:
     """Store a note, or change it."""
     with here.store("default").writing() as tx:

@@ -44,19 +44,6 @@ def here(runtime: Runtime) -> Iterator[Runtime]:
         yield runtime
 
 
-@pytest.fixture
-def url(here: Runtime) -> Iterator[str]:
-    """A server over it."""
-    with running_server(here) as address:
-        yield address
-
-
-@pytest.fixture
-def ana(url: str) -> Iterator[Reverie]:
-    with Reverie("ana", url=url) as client:
-        yield client
-
-
 def run(task: str, **arguments: Any) -> Mapping[str, Any]:
     """The body of a task, as a worker runs it."""
     found: Mapping[str, Any] = worker_app.app.tasks[task].body(**arguments)

@@ -6,9 +6,10 @@ from typing import Any
 
 from retrieval.context.conversation import Conversation
 from retrieval.context.relevance import Candidate
-from retrieval.context.selection import Selection
+from retrieval.context.selection import ContextRequest, Selection
 from reverie.clock import from_micros
 from reverie.recall.types import RecallResult
+from storage.memories.decay import RATES
 from storage.memories.records import Tier
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionRecord
@@ -16,6 +17,22 @@ from storage.sessions.records import SessionRecord
 HOUR = 3_600_000_000
 # 2026-05-01 09:00 in UTC.
 MORNING = 1_777_626_000_000_000
+
+
+def context_request(query: str | None, *, now: int, **changes: Any) -> ContextRequest:
+    """Return a request for the context of session `s` of ana's, with the limits of the settings."""
+    fields: dict[str, Any] = {
+        "agent": "ana",
+        "session": "s",
+        "query": query,
+        "channel": None,
+        "recency_window": 10,
+        "max_messages": 20,
+        "max_memories": 10,
+        "rates": RATES["standard"],
+        "now": now,
+    }
+    return ContextRequest(**{**fields, **changes})
 
 
 def message(number: int, content: str | None = None, **changes: Any) -> MessageRecord:

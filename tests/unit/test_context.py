@@ -16,9 +16,8 @@ from sqlalchemy import text
 from adapters.embedders.base import EmbedderUnavailable
 from adapters.tokens import EstimatedTokens
 from retrieval.context.building import BuiltContext, build_context
-from retrieval.context.selection import ContextRequest
 from reverie.errors import NotFound, Rejected
-from storage.memories.decay import RATES
+from support.contexts import context_request
 from support.pipeline import Pipeline
 from support.recalling import find
 
@@ -78,18 +77,7 @@ def turns(pipe: Pipeline, *contents: str | dict[str, Any], session: str = "s", *
 
 def context(pipe: Pipeline, query: str | None = "what?", *, room: int = 10_000, **changes: Any) -> BuiltContext:
     """The context of session `s` of ana's."""
-    fields: dict[str, Any] = {
-        "agent": "ana",
-        "session": "s",
-        "query": query,
-        "channel": None,
-        "recency_window": 10,
-        "max_messages": 20,
-        "max_memories": 10,
-        "rates": RATES["standard"],
-        "now": pipe.now(),
-    }
-    request = ContextRequest(**{**fields, **changes})
+    request = context_request(query, **{"now": pipe.now(), **changes})
 
     def search(request: Any) -> Any:
         return find(pipe.store, pipe.embedder, request)

@@ -13,12 +13,11 @@ import pytest
 from adapters.tokens import EstimatedTokens
 from retrieval.context.building import BuiltContext, build_context
 from retrieval.context.history import past_of
-from retrieval.context.selection import ContextRequest
 from reverie.clock import to_micros
-from storage.memories.decay import RATES
 from storage.recall.past import Said
 from storage.recall.sameness import contradicts, statement
 from storage.sessions.summary_text import until_day
+from support.contexts import context_request
 from support.knowing import Knowing
 from support.pipeline import WORKSPACE, Pipeline
 from support.recalling import BagOfWords, find
@@ -49,18 +48,7 @@ def ana(pipe: Pipeline) -> Knowing:
 def context(pipe: Pipeline, query: str | None, **changes: Any) -> BuiltContext:
     """The context of the session, with the account's memories."""
     account = pipe.stores.account_store()
-    fields: dict[str, Any] = {
-        "agent": "ana",
-        "session": "s",
-        "query": query,
-        "channel": None,
-        "recency_window": 10,
-        "max_messages": 20,
-        "max_memories": 10,
-        "rates": RATES["standard"],
-        "now": pipe.now(),
-    }
-    request = ContextRequest(**{**fields, **changes})
+    request = context_request(query, **{"now": pipe.now(), **changes})
     return build_context(
         pipe.store,
         lambda request: find(pipe.store, pipe.embedder, request, account=account),

@@ -11,11 +11,10 @@ import pytest
 from adapters.tokens import EstimatedTokens
 from retrieval.context.building import BuiltContext, build_context
 from retrieval.context.instructions import HEADING
-from retrieval.context.selection import ContextRequest
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
-from storage.memories.decay import RATES
+from support.contexts import context_request
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords, find
 from support.remembered import MORNING, keep, settle
@@ -39,19 +38,7 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
 
 def context(pipe: Pipeline, query: str = "boat", *, tokens: int = 150, room: int = 10_000, **more: Any) -> BuiltContext:
     """The context of kate's session an hour later."""
-    fields: dict[str, Any] = {
-        "agent": "ana",
-        "session": "s",
-        "query": query,
-        "channel": None,
-        "recency_window": 10,
-        "max_messages": 20,
-        "max_memories": 10,
-        "rates": RATES["standard"],
-        "now": MORNING + HOUR,
-        "instruction_tokens": tokens,
-    }
-    request = ContextRequest(**{**fields, **more})
+    request = context_request(query, **{"now": MORNING + HOUR, "instruction_tokens": tokens, **more})
     account = pipe.stores.account_store()
 
     def search(asked: RecallRequest) -> RecallOutcome:
