@@ -6,7 +6,7 @@ memories that were replaced since, which have no chunks but numbers of their own
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
@@ -74,16 +74,16 @@ class Candidates:
             texts |= {-chunk_id: text for chunk_id, text in found.items()}
         return texts if self.past is None else texts | self.past.sources(past)
 
-    def relevances(self, ranked: Sequence[Fused]) -> dict[int, float]:
+    def relevances(self, ranked: Sequence[Fused], texts: Mapping[int, ChunkSource]) -> dict[int, float]:
         """Return the relevance of each chunk, by chunk id (negative in the account's store)."""
-        found = _relevances(
-            self.query, [item for item in ranked if item.chunk_id > 0 and not is_past(item.chunk_id)], None
-        )
+        own = [item for item in ranked if item.chunk_id > 0 and not is_past(item.chunk_id)]
+        found = _relevances(self.query, own, texts, None)
         if self.account is not None:
-            found |= _relevances(self.account, [item for item in ranked if item.chunk_id < 0], self._statistics)
+            across = [item for item in ranked if item.chunk_id < 0]
+            found |= _relevances(self.account, across, texts, self._statistics)
         if self._past_query is not None:
             past = [item for item in ranked if is_past(item.chunk_id)]
-            found |= _relevances(self._past_query, past, self._statistics)
+            found |= _relevances(self._past_query, past, texts, self._statistics)
         return found
 
     def vectors(self, numbers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
@@ -173,21 +173,31 @@ def _score(query: StoreQuery, snapshot: IndexSnapshot, statistics: IndexSnapshot
     )
 
 
-def _relevances(query: StoreQuery, items: Sequence[Fused], statistics: IndexSnapshot | None) -> dict[int, float]:
+def _relevances(
+    query: StoreQuery, items: Sequence[Fused], texts: Mapping[int, ChunkSource], statistics: IndexSnapshot | None
+) -> dict[int, float]:
     """Return the relevance of chunks of one store, by their numbers."""
     if query.snapshot is None:
         return {item.chunk_id: _relevance_without_index(item) for item in items}
-    return indexed_relevances(query, query.snapshot, [item.chunk_id for item in items], statistics)
+    return indexed_relevances(query, query.snapshot, [item.chunk_id for item in items], texts, statistics)
 
 
 def indexed_relevances(
-    query: StoreQuery, snapshot: IndexSnapshot, numbers: Sequence[int], statistics: IndexSnapshot | None = None
+    query: StoreQuery,
+    snapshot: IndexSnapshot,
+    numbers: Sequence[int],
+    texts: Mapping[int, ChunkSource],
+    statistics: IndexSnapshot | None = None,
 ) -> dict[int, float]:
-    """Return the relevance of chunks that are in the index of one store, by their numbers."""
+    """Return the relevance of chunks that are in the index of one store, by their numbers.
+
+    Those that are not among the `texts` are taken for texts in the script of the query.
+    """
     prepared = query.prepared
     rows = snapshot.rows_of(np.abs(np.asarray(numbers, np.int64)))
+    read = [texts[number].chunk_text if number in texts else "" for number in numbers]
     estimates = relevance.estimate(
-        snapshot, prepared.query, prepared.vector, prepared.model, rows, statistics=statistics
+        snapshot, prepared.query, prepared.vector, prepared.model, rows, texts=read, statistics=statistics
     )
     return dict(zip(numbers, estimates.tolist(), strict=True))
 

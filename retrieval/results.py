@@ -133,7 +133,7 @@ def _found(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Fo
     }
     sources = _source_messages(candidates, texts.values())
     batch = [item for item in batch if item.chunk_id in texts]
-    relevances = candidates.relevances(batch)
+    relevances = candidates.relevances(batch, texts)
     shown = {
         item.chunk_id: sources.get(texts[item.chunk_id].source_message or "", texts[item.chunk_id]) for item in batch
     }

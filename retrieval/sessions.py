@@ -22,15 +22,17 @@ from retrieval.index.codes import Floats, Rows
 from retrieval.ranking import bm25, contextual
 from retrieval.ranking.lexical import MAX_WORDS
 from retrieval.ranking.names import without_names
-from retrieval.ranking.relevance import shown_relevance
+from retrieval.ranking.relevance import knows_languages, shown_relevance
 from retrieval.ranking.shares import shares_of_best
 from retrieval.store_query import StoreQuery
 from reverie.clock import from_micros
 from reverie.recall.types import FoundSession, FoundSessions
+from storage.recall.records import ChunkSource
 from storage.recall.words import hash_of
 
 _DATE_WEIGHT: Final = 0.5
-# Chunks read if only the indexes on disk can be searched: several of the best may belong to one session.
+# Chunks read if only the indexes on disk can be searched: several of the best may belong to one session. As many are
+# read for their scripts, if there is a floor.
 _DEPTH: Final = 300
 _KINDS: Final = ("message", "file", "note")
 
@@ -47,8 +49,10 @@ class _BestMatch:
 def find_sessions(query: StoreQuery) -> FoundSessions:
     """Return the sessions that fit a query, best first, each with the text that fits best."""
     query = replace(query, filter=replace(query.filter, kinds=_KINDS))
-    best = [] if query.prepared.request.is_empty else _best(query)
-    texts = query.repositories.chunk_sources.texts([match.chunk_id for match in best])
+    texts: dict[int, ChunkSource] = {}
+    best = [] if query.prepared.request.is_empty else _best(query, texts)
+    unread = [match.chunk_id for match in best if match.chunk_id not in texts]
+    texts |= query.repositories.chunk_sources.texts(unread) if unread else {}
     records = {match.session: query.repositories.sessions.get(match.session) for match in best}
     found = [
         FoundSession(
@@ -64,20 +68,25 @@ def find_sessions(query: StoreQuery) -> FoundSessions:
     return FoundSessions(results=found, degraded=query.degraded)
 
 
-def _best(query: StoreQuery) -> list[_BestMatch]:
-    """Return the best matches of the best sessions that reach the floor of the request, the best session first."""
+def _best(query: StoreQuery, texts: dict[int, ChunkSource]) -> list[_BestMatch]:
+    """Return the best matches of the best sessions that reach the floor of the request, the best session first.
+
+    Adds the texts that it reads to `texts`.
+    """
     request, found = query.prepared.request, query.repositories.chunk_sources
     if query.snapshot is None:
         candidates = Candidates(query)
         items = candidates.best(_DEPTH)
-        chunks, relevances = [item.chunk_id for item in items], candidates.relevances(items)
+        chunks, relevances = [item.chunk_id for item in items], candidates.relevances(items, texts)
     else:
         ranked = _rank(query, query.snapshot)
         order = np.lexsort((-ranked.newest, -ranked.scores))
         if request.min_score is None:
             order = order[: request.limit]
         chunks = [int(chunk_id) for chunk_id in ranked.chunk_ids[order]]
-        relevances = indexed_relevances(query, query.snapshot, chunks)
+        if knows_languages(query.prepared.model):
+            texts |= found.texts(chunks[:_DEPTH])
+        relevances = indexed_relevances(query, query.snapshot, chunks, texts)
     if request.min_score is not None:
         chunks = [chunk_id for chunk_id in chunks if relevances[chunk_id] >= request.min_score]
     owners = found.sessions(chunks)

@@ -12,18 +12,20 @@ that has the same scale for every query and store:
     relevance = 1 / (1 + exp(-(a + b * cosine + c * words + d * date - e * other)))
 
 The coefficients were fitted once, to all development sets at once; docs/recall.md has the reliability of the result.
-Chunks or queries without a vector are estimated from the words alone, by coefficients of their own.
+Chunks or queries without a vector are estimated from the words alone, by coefficients of their own. So are, from all
+but the words, those in two scripts by a model that knows both: they cannot share words, so none is missing.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import DEFAULT_MODEL
+from adapters.embedders.base import DEFAULT_MODEL, ENGLISH_MODELS
 from adapters.embedders.hashing import HashEmbedder
 from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.codes import Floats, Rows
@@ -31,8 +33,9 @@ from retrieval.ranking.contextual import date_fit
 from retrieval.ranking.cosine_scale import on_default_scale
 from retrieval.ranking.lexical import MAX_WORDS
 from retrieval.ranking.names import ParsedQuery
-from storage.recall.stop_words import FUNCTION_WORDS
-from storage.recall.words import hash_of
+from storage.recall.scripts import is_outside_latin
+from storage.recall.stop_words import is_function_word
+from storage.recall.words import hash_of, is_character_pair
 
 
 class _Coefficients(NamedTuple):
@@ -54,6 +57,7 @@ class _Evidence(NamedTuple):
 
 _WITH_VECTOR: Final = _Coefficients(base=-4.7, cosine=3.6, words=4.4, date=0.7, other_speaker=2.6)
 _WORDS_ONLY: Final = _Coefficients(base=-3.9, cosine=0.0, words=6.1, date=0.5, other_speaker=2.6)
+_ACROSS_SCRIPTS: Final = _Coefficients(base=-7.5, cosine=14.6, words=0.0, date=1.0, other_speaker=3.7)
 # Rare words found after which more words add little.
 _HALF_AMOUNT: Final = 2.0
 # Vectors of this embedder have no meaning: chunks are estimated as if there were none.
@@ -64,6 +68,11 @@ _BM25_OF_A_RARE_WORD: Final = 12.0
 # more, of which each function word ("when", "my") is in half, and no other word in any.
 _ADDED_DOCUMENTS: Final = 100
 _WITH_FUNCTION_WORD: Final = 50
+# Of the pairs of characters in a text without spaces about a third are words, the others cross a border between words.
+# A pair that no chunk contains may be either, so it is a third of a word that is missing.
+_PAIRS_THAT_ARE_WORDS: Final = 1 / 3
+# Characters of a text that tell its script.
+_SCRIPT_READ: Final = 100
 _DIGITS: Final = 3
 # A relevance is never rounded to 0: nothing is certain not to fit.
 _MIN_RELEVANCE: Final = 0.001
@@ -76,11 +85,13 @@ def estimate(
     model: str | None,
     rows: Rows,
     *,
+    texts: Sequence[str] = (),
     statistics: IndexSnapshot | None = None,
 ) -> Floats:
     """Return the relevance of these rows, on (0, 1). `vector` is the embedding of `query.text` by `model`.
 
-    Words are counted in `statistics`, by default the snapshot itself. The result does not depend on the other rows.
+    `texts` are those of the rows; without them all are taken for texts in the script of the query. Words are counted
+    in `statistics`, by default the snapshot itself. The result does not depend on the other rows.
     """
     compared = statistics or snapshot
     dates = date_fit(snapshot, rows, query.original, compared)
@@ -94,7 +105,11 @@ def estimate(
         cosines = snapshot.codes.cosines(vector, rows)
         if model != DEFAULT_MODEL:
             cosines = on_default_scale(snapshot, vector, cosines)
-        with_vector = _probability(_WITH_VECTOR, evidence._replace(cosine=cosines))
+        evidence = evidence._replace(cosine=cosines)
+        with_vector = _probability(_WITH_VECTOR, evidence)
+        if knows_languages(model):
+            across = np.maximum(with_vector, _probability(_ACROSS_SCRIPTS, evidence))  # a name may be shared
+            with_vector = np.where(_in_another_script(query.text, texts, len(rows)), across, with_vector)
         relevance = np.where(snapshot.embedded[rows], with_vector, relevance)
     return relevance.astype(np.float32)
 
@@ -109,22 +124,34 @@ def estimate_without_index(cosine: float | None, bm25: float) -> float:
     return float(_probability(_WORDS_ONLY if cosine is None else _WITH_VECTOR, evidence))
 
 
+def knows_languages(model: str | None) -> bool:
+    """Return whether the vectors of a model may compare texts of two languages."""
+    return model is not None and model.partition("@")[0] not in ENGLISH_MODELS | _WITHOUT_MEANING
+
+
 def shown_relevance(relevance: float) -> float:
     """Return a relevance as results show it."""
     return max(_MIN_RELEVANCE, round(relevance, _DIGITS))
 
 
+def _in_another_script(query: str, texts: Sequence[str], count: int) -> NDArray[np.bool_]:
+    """Mark the texts mostly in Latin script for a query that is not, and the reverse."""
+    asked = is_outside_latin(query)
+    if asked is None or not texts:
+        return np.zeros(count, np.bool_)
+    return np.array([is_outside_latin(text[:_SCRIPT_READ]) is (not asked) for text in texts], np.bool_)
+
+
 def _words_found(snapshot: IndexSnapshot, query: ParsedQuery, rows: Rows, statistics: IndexSnapshot) -> Floats:
     """Return the evidence of the words for each row, on [0, 1)."""
     found, total = np.zeros(len(rows)), 0.0
-    for word, is_function_word in list({hash_of(word): word in FUNCTION_WORDS for word in query.words}.items())[
-        :MAX_WORDS
-    ]:
-        containing = snapshot.rows_with(word)[0]
-        counted = containing if statistics is snapshot else statistics.rows_with(word)[0]
-        added = _WITH_FUNCTION_WORD if is_function_word else 0
+    for hashed, word in list({hash_of(word): word for word in query.words}.items())[:MAX_WORDS]:
+        containing = snapshot.rows_with(hashed)[0]
+        counted = containing if statistics is snapshot else statistics.rows_with(hashed)[0]
+        added = _WITH_FUNCTION_WORD if is_function_word(word) else 0
         weight = _weight(statistics.documents_among(counted) + added, statistics.documents)
-        total += weight
+        is_unknown_pair = not len(containing) and not len(counted) and is_character_pair(word)
+        total += weight * _PAIRS_THAT_ARE_WORDS if is_unknown_pair else weight
         if len(containing):
             places = np.minimum(np.searchsorted(containing, rows), len(containing) - 1)
             found += weight * (containing[places] == rows)

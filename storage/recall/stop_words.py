@@ -51,8 +51,20 @@ gladly anytime problem worries hear oh ah hm hmm mhm cheers bye goodbye certainl
 m s re ve ll d t
 """
 
+# Chinese particles, pronouns, question words, negations, adverbs and prepositions, simplified and traditional: a closed
+# class, written down for this module. Chinese is stored as pairs of characters, and a pair with one of these is grammar
+# or crosses the border of a word.
+_CHINESE_GRAMMAR: Final = frozenset(
+    "的了吗呢吧啊呀嘛么着们我你您他她它这那哪谁什怎是在有没不也都就还很和与跟把被给让从对为得地嗎麼著們這誰沒還與給讓從對為"
+)
+
 # Words of grammar alone.
 FUNCTION_WORDS: Final = frozenset((_GRAMMAR + _OTHER_LANGUAGES).split())
 # A message of only such words, as "OK, thanks" or "Of course", acknowledges another one and says nothing itself.
 FILLER_WORDS: Final = frozenset((_GRAMMAR + _SMALL_TALK + _ACKNOWLEDGEMENTS).split())
 STOP_WORDS: Final = frozenset((_CALENDAR + _GRAMMAR + _SMALL_TALK + _OTHER_LANGUAGES).split())
+
+
+def is_function_word(word: str) -> bool:
+    """Return whether a folded word, or a pair of Chinese characters, is of grammar alone, or nearly."""
+    return word in FUNCTION_WORDS or not _CHINESE_GRAMMAR.isdisjoint(word)

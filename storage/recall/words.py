@@ -36,6 +36,11 @@ def words_of(text: str) -> list[str]:
     return [word for run in _RUN.findall(_folded(text)) for word in _split(run)]
 
 
+def is_character_pair(word: str) -> bool:
+    """Return whether a folded word is a pair of characters of a script without spaces."""
+    return len(word) == 2 and _WITHOUT_SPACES.match(word) is not None
+
+
 def with_few_marks(text: str) -> str:
     """Return the text without the combining marks beyond the first 30 on a character, so that it normalises quickly."""
     return text if text.isascii() else _NO_LETTERS.sub(_few_marks, text)
