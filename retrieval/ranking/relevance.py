@@ -57,7 +57,7 @@ class _Evidence(NamedTuple):
 
 _WITH_VECTOR: Final = _Coefficients(base=-4.7, cosine=3.6, words=4.4, date=0.7, other_speaker=2.6)
 _WORDS_ONLY: Final = _Coefficients(base=-3.9, cosine=0.0, words=6.1, date=0.5, other_speaker=2.6)
-_ACROSS_SCRIPTS: Final = _Coefficients(base=-7.5, cosine=14.6, words=0.0, date=1.0, other_speaker=3.7)
+_ACROSS_SCRIPTS: Final = _Coefficients(base=-6.4, cosine=12.2, words=0.0, date=0.5, other_speaker=3.4)
 # Rare words found after which more words add little.
 _HALF_AMOUNT: Final = 2.0
 # Vectors of this embedder have no meaning: chunks are estimated as if there were none.

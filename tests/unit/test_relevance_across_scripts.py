@@ -93,8 +93,8 @@ def test_what_fits_in_another_script_passes_the_floor(
 
 
 def test_what_nothing_fits_does_not_pass_it(open_pipe: Callable[..., Pipeline]) -> None:
-    """Given English memories, when something else is asked in either script, then nothing passes the floor."""
-    pipe = open_pipe(*SAID)
+    """Given a few English memories, when something else is asked in either script, then nothing passes the floor."""
+    pipe = open_pipe(*SAID[:10])
 
     for query in ("海象", "walrus", "今天天气怎么样"):
         assert list(pipe.recall(query, min_score=FLOOR)) == []
