@@ -24,6 +24,7 @@ from benchmarks.harness.options import ROOT, UnusableData, parser, run
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, console, settings_of
 from benchmarks.story.census import Day
+from benchmarks.story.contexts import CONTEXT_ANY, CONTEXT_TOKENS, context_measures, greet
 from benchmarks.story.example import ASKED_TOO, answers_of, example_lines
 from benchmarks.story.month import DAY, DAYS, Life, Month
 from benchmarks.story.observed import Observation, load_observations
@@ -42,6 +43,10 @@ _QUICK_DAYS: Final = 10
 # Every other question is asked during the month as well, the rest only at its end.
 _ASKED_DURING: Final = slice(0, None, 2)
 _ASKED_AT_THE_END: Final = slice(1, None, 2)
+_WHICH: Final = {"unseen": _ASKED_AT_THE_END, "asked_during": _ASKED_DURING}
+_ABOUT: Final = {"unseen": "never asked in the month", "asked_during": "asked in the month"}
+# What is compared before and after, and its name for readers.
+_COMPARED: Final = {"any_at_5": "any@5", "any_at_10": "any@10", CONTEXT_ANY: f"context any at {CONTEXT_TOKENS} tokens"}
 
 Measures = dict[str, float]
 
@@ -55,17 +60,16 @@ def main() -> None:
     notes = load_observations(options.locomo, options.seed) if options.locomo else {}
     with _world(options) as twin:
         _month(twin, conversations, notes, options, tell, maintained=False).live()
-        before = _ask_all(twin, conversations, _ASKED_AT_THE_END, tell)
-        before_seen = _ask_all(twin, conversations, _ASKED_DURING, tell)
+        before = _measures(twin, conversations, tell)
     with _world(options) as world:
         days = _month(world, conversations, notes, options, tell, maintained=True).live()
-        after = _ask_all(world, conversations, _ASKED_AT_THE_END, tell)
-        after_seen = _ask_all(world, conversations, _ASKED_DURING, tell)
+        after = _measures(world, conversations, tell)
         undone = undo_month(world, [one.haystack.agent for one in conversations], tell)
         settings = world.runtime.settings
     sessions = _sessions(options, of_sessions, tell)
-    _note(result, days, undone, {"unseen": (before, after), "asked_during": (before_seen, after_seen)}, sessions)
-    rows = [*_rows(before, after, before_seen, after_seen), *_session_rows(sessions)]
+    quality = {which: (before[which], after[which]) for which in before}
+    _note(result, days, undone, quality, sessions)
+    rows = [*_rows(quality), *_session_rows(sessions)]
     example = list(_example(options, tell))
     result.finish(options.output)
     svg = draw(days, promote_at=settings.promote_relevance, prune_at=settings.prune_relevance, figures=rows)
@@ -151,6 +155,20 @@ def _month(
     return Month(world, lives, _start(conversations), options.seed, tell, _days(options), maintained)
 
 
+def _measures(world: World, conversations: Sequence[Conversation], tell: Callable[[str], None]) -> dict[str, Measures]:
+    """Return the averages of recall and of contexts, in percent, for each half of the questions.
+
+    All recalls come first: they find nothing of the sessions in which the contexts are built.
+    """
+    measures = {which: _ask_all(world, conversations, half, tell) for which, half in _WHICH.items()}
+    greet(world, [one.haystack.agent for one in conversations])
+    for which, half in _WHICH.items():
+        asked = [(one.haystack.agent, question) for one in conversations for question in one.questions[half]]
+        measures[which] |= context_measures(world, asked)
+        tell(f"built {len(asked)} contexts")
+    return measures
+
+
 def _ask_all(
     world: World, conversations: Sequence[Conversation], which: slice, tell: Callable[[str], None]
 ) -> Measures:
@@ -207,18 +225,14 @@ def _example(options: argparse.Namespace, tell: Callable[[str], None]) -> Iterat
     return example_lines(*answers)
 
 
-def _rows(before: Measures, after: Measures, before_seen: Measures, after_seen: Measures) -> list[tuple[str, str, str]]:
+def _rows(quality: Mapping[str, tuple[Measures, Measures]]) -> list[tuple[str, str, str]]:
     """Return the rows of the table in the plot and on the page."""
-    rows = []
-    for depth in (5, 10):
-        name = f"any_at_{depth}"
-        for about, one, other in (
-            ("never asked in the month", before, after),
-            ("asked in the month", before_seen, after_seen),
-        ):
-            if name in one:
-                rows.append((f"any@{depth}, questions {about}", f"{one[name]:.1f}", f"{other[name]:.1f}"))
-    return rows
+    return [
+        (f"{shown}, questions {_ABOUT[which]}", f"{before[name]:.1f}", f"{after[name]:.1f}")
+        for name, shown in _COMPARED.items()
+        for which, (before, after) in quality.items()
+        if name in before
+    ]
 
 
 def _note(
@@ -262,10 +276,9 @@ def _goals(quality: dict[str, tuple[Measures, Measures]], undone: UndoneMonth) -
         Goal(what="rows that differ after undoing the month", relation="==", goal=0, figure=undone.differing)
     ]
     for which, (before, after) in quality.items():
-        for depth in (5, 10):
-            name = f"any_at_{depth}"
+        for name, shown in _COMPARED.items():
             if name in before:
-                what = f"any@{depth} after the month, questions {which.replace('_', ' ')}"
+                what = f"{shown} after the month, questions {which.replace('_', ' ')}"
                 goal: Any = round(before[name], 2)
                 goals.append(Goal(what=what, relation=">=", goal=goal, figure=round(after[name], 2), unit="%"))
     return goals

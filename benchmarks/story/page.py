@@ -62,11 +62,12 @@ def _lines(
 
 
 def _quality(rows: Sequence[Sequence[str]], count: str) -> Iterator[str]:
-    yield "## Recall with and without the jobs"
+    yield "## Recall and context with and without the jobs"
     yield ""
     yield (
         "The same questions are put to an agent after its month, and to a twin that had the same month without any job."
-        " any@k: a turn with the answer is among the first k results, in percent."
+        " any@k: a turn with the answer is among the first k results, in percent. Context any: it is in the context of"
+        " this size that a fresh session asks for, as itself or by a memory made from it."
     )
     yield ""
     if not rows:

@@ -9,7 +9,9 @@ from benchmarks.story.census import Day, Standing, count_in_words
 from benchmarks.story.drawing import FAINT, INK, Panel, Point, label, picture, round_top
 
 _WIDTH: Final = 980
-_HEIGHT: Final = 1_090
+_TABLE_TOP: Final = 962
+# Height of a row of the table.
+_ROW: Final = 22
 _LEFT: Final = 64
 _HALF: Final = 390
 _SECOND: Final = 540
@@ -44,9 +46,10 @@ def draw(days: Sequence[Day], *, promote_at: float, prune_at: float, figures: Se
     ]  # fmt: skip
     heading = [
         label(_LEFT, 34, title, size=20, weight=700),
-        *_table(figures, count, top=962),
+        *_table(figures, count, top=_TABLE_TOP),
     ]
-    return picture(_WIDTH, _HEIGHT, title=title, panels=panels, more=heading)
+    height = _TABLE_TOP + _ROW * (len(figures) + 2)
+    return picture(_WIDTH, height, title=title, panels=panels, more=heading)
 
 
 def _panel(left: float, top: float, width: float, height: float, last: int, most: float) -> Panel:
@@ -175,11 +178,11 @@ def _table(rows: Sequence[tuple[str, str, str]], count: str, *, top: float) -> l
     """Draw a small table of recall before and after."""
     columns = (_LEFT, _SECOND, _SECOND + 200)
     parts = [
-        label(columns[0], top, "Recall", size=14, weight=600),
+        label(columns[0], top, "Recall and context", size=14, weight=600),
         label(columns[1], top, "without jobs", size=12, colour=FAINT),
         label(columns[2], top, f"after {count} days of jobs", size=12, colour=FAINT),
     ]
     for place, row in enumerate(rows, start=1):
-        y = top + 22 * place
+        y = top + _ROW * place
         parts += [label(x, y, text, size=13, colour=INK) for x, text in zip(columns, row, strict=True)]
     return parts

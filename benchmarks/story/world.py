@@ -24,6 +24,8 @@ from memory.pipeline.embedding import EmbedHooks, embed_chunks
 from memory.pipeline.indexing import index_chunks
 from memory.pipeline.ingest import ingest_batch
 from memory.stage import StageReport
+from retrieval.context.building import BuiltContext, build_context
+from retrieval.context.selection import ContextRequest
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.clock import to_micros
@@ -127,6 +129,27 @@ class World:
             self.recalls += 1
             self._note(agent, query, found)
         return found
+
+    def context(self, agent: str, session: str, query: str, *, tokens: int) -> BuiltContext:
+        """Return the context of a session as the server builds it, without recording it."""
+        settings = self.runtime.settings
+        request = ContextRequest(
+            agent=agent,
+            session=session,
+            query=query,
+            channel=None,
+            recency_window=settings.recency_window,
+            max_messages=settings.max_context_messages,
+            max_memories=settings.max_context_memories,
+            min_best=settings.context_min_score,
+            instruction_tokens=settings.context_instruction_tokens,
+            rates=settings.decay_rates,
+            now=self.now,
+        )
+        workspace, account = self.stores
+        search = partial(self.runtime.recaller.embedding_once().recall, WORKSPACE)
+        counter = self.runtime.tokens
+        return build_context(workspace, search, counter, request, room=tokens, refiner=None, account=account)
 
     def search_sessions(self, agent: str, query: str, *, limit: int) -> FoundSessions:
         """Search for sessions."""

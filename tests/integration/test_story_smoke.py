@@ -77,9 +77,15 @@ def test_days_are_lived_and_taken_back(conversation: Path, tmp_path: Path) -> No
     assert figures["undone"] > 3
     assert figures["rows_that_differ_after_undoing_all"] == 0
     assert (figures["unseen_questions_after"], figures["asked_during_questions_after"]) == (2, 2)
+    for which in ("unseen", "asked_during"):
+        for when in ("before", "after"):
+            # One turn of evidence per question: in the context, or not.
+            assert figures[f"{which}_context_any_at_500_{when}"] in (50, 100)
+            assert figures[f"{which}_context_share_at_500_{when}"] == figures[f"{which}_context_any_at_500_{when}"]
 
     page, picture = (tmp_path / "story.md").read_text("utf-8"), (tmp_path / "story.svg").read_text("utf-8")
     assert "](story.svg)" in page
+    assert "| context any at 500 tokens, questions never asked in the month | " in page
     assert ElementTree.fromstring(picture).tag.endswith("svg")
     for text in (*SAID, *NOTED):
         assert text not in page + picture, "nothing of a data set may be written down"
