@@ -25,6 +25,7 @@ from retrieval.ranking.fusion import (
     best_possible,
     fuse,
 )
+from retrieval.ranking.languages import weights_for
 from retrieval.ranking.shares import Ranking, Scored, merge, weighted_ranking
 from retrieval.store_query import StoreQuery
 from storage.recall.chunk_filter import ChunkFilter
@@ -113,7 +114,8 @@ class Candidates:
             scored = merge(scored, replace(across, chunk_ids=-across.chunk_ids))
         if self._past_query is not None and self._past_query.snapshot is not None:
             scored = merge(scored, _score(self._past_query, self._past_query.snapshot, self._statistics))
-        return weighted_ranking(scored, self.request.retriever_weights(contextual.WEIGHTS))
+        weights = weights_for(contextual.WEIGHTS, self.request.query, self.query.prepared.model)
+        return weighted_ranking(scored, self.request.retriever_weights(weights))
 
     def _plain(self, count: int) -> list[Fused]:
         request, vector = self.request, self.query.prepared.vector

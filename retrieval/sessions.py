@@ -20,9 +20,10 @@ from retrieval.filters import allowed_rows
 from retrieval.index.agent_index import K1, B, IndexSnapshot
 from retrieval.index.codes import Floats, Rows
 from retrieval.ranking import bm25, contextual
+from retrieval.ranking.languages import knows_languages, weights_for
 from retrieval.ranking.lexical import MAX_WORDS
 from retrieval.ranking.names import without_names
-from retrieval.ranking.relevance import knows_languages, shown_relevance
+from retrieval.ranking.relevance import shown_relevance
 from retrieval.ranking.shares import shares_of_best
 from retrieval.store_query import StoreQuery
 from reverie.clock import from_micros
@@ -109,12 +110,13 @@ class _RankedSessions:
 def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
     request = query.prepared.request
     parsed = without_names(request.query, snapshot.names)
+    base_weights = weights_for(contextual.WEIGHTS, request.query, query.prepared.model)
     ranking = contextual.rank(
         snapshot,
         parsed,
         None if request.mode == "keyword" else query.prepared.vector,
         allowed=allowed_rows(query.repositories.chunk_sources, snapshot, query.filter),
-        weights={**request.retriever_weights(contextual.WEIGHTS), "date": 0.0},
+        weights={**request.retriever_weights(base_weights), "date": 0.0},
         model=query.prepared.model,
     )
     session_of = _sessions_by_row(query, snapshot)

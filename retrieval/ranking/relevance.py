@@ -25,12 +25,12 @@ from typing import Final, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import DEFAULT_MODEL, ENGLISH_MODELS
-from adapters.embedders.hashing import HashEmbedder
+from adapters.embedders.base import DEFAULT_MODEL
 from retrieval.index.agent_index import IndexSnapshot
 from retrieval.index.codes import Floats, Rows
 from retrieval.ranking.contextual import date_fit
 from retrieval.ranking.cosine_scale import on_default_scale
+from retrieval.ranking.languages import WITHOUT_MEANING, knows_languages
 from retrieval.ranking.lexical import MAX_WORDS
 from retrieval.ranking.names import ParsedQuery
 from storage.recall.scripts import is_outside_latin
@@ -60,8 +60,6 @@ _WORDS_ONLY: Final = _Coefficients(base=-3.9, cosine=0.0, words=6.1, date=0.5, o
 _ACROSS_SCRIPTS: Final = _Coefficients(base=-6.4, cosine=12.2, words=0.0, date=0.5, other_speaker=3.4)
 # Rare words found after which more words add little.
 _HALF_AMOUNT: Final = 2.0
-# Vectors of this embedder have no meaning: chunks are estimated as if there were none.
-_WITHOUT_MEANING: Final = frozenset({HashEmbedder.model})
 # About what one rare word adds to a BM25 score in an index large enough to be still in the making (ln 100,000).
 _BM25_OF_A_RARE_WORD: Final = 12.0
 # A store of few messages does not show how common a word is. So words are counted as if there were this many chunks
@@ -101,7 +99,7 @@ def estimate(
         other_speaker=_said_by_others(snapshot, query, rows) if compared is snapshot else np.zeros(len(rows), np.bool_),
     )
     relevance = _probability(_WORDS_ONLY, evidence)
-    if vector is not None and snapshot.codes is not None and model not in _WITHOUT_MEANING:
+    if vector is not None and snapshot.codes is not None and model not in WITHOUT_MEANING:
         cosines = snapshot.codes.cosines(vector, rows)
         if model != DEFAULT_MODEL:
             cosines = on_default_scale(snapshot, vector, cosines)
@@ -122,11 +120,6 @@ def estimate_without_index(cosine: float | None, bm25: float) -> float:
     amount = bm25 / _BM25_OF_A_RARE_WORD
     evidence = _Evidence(cosine=cosine or 0.0, words=amount / (amount + _HALF_AMOUNT))
     return float(_probability(_WORDS_ONLY if cosine is None else _WITH_VECTOR, evidence))
-
-
-def knows_languages(model: str | None) -> bool:
-    """Return whether the vectors of a model may compare texts of two languages."""
-    return model is not None and model.partition("@")[0] not in ENGLISH_MODELS | _WITHOUT_MEANING
 
 
 def shown_relevance(relevance: float) -> float:

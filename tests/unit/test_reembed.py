@@ -301,7 +301,7 @@ def test_what_a_death_after_the_switch_leaves_is_cleaned_up(
     die_removing(pipe, monkeypatch)
     assert vectors.remove_leftovers(pipe.store, deadline=0.0) == 0
     assert {memory.text for memory in recall(pipe, "zanzibar")} == {text_of(number) for number in range(MESSAGES)}
-    assert verify(pipe.store).wrong == ["25 vectors whose model is not that of the index"]
+    assert verify(pipe.store).wrong == ["vectors whose model is not that of the index: 25"]
     if cleaner == "the daily upkeep":
         assert optimize(pipe.store, now=pipe.now())["old_vectors_removed"] == 25
     else:

@@ -32,8 +32,9 @@ COUNT = 10_000
 
 
 def downgraded(database: Database) -> None:
-    """Make a file what version 0003 wrote: without the tables of time."""
+    """Make a file what version 0003 wrote: without the tables of time and the index of instructions."""
     with database.atomic() as connection:
+        connection.execute(text("DROP INDEX memories_in_force"))
         for table in ("schedule_runs", "schedules", "reminders", "notifications"):
             connection.execute(text(f"DROP TABLE {table}"))
         connection.execute(text("UPDATE alembic_version SET version_num = '0003'"))

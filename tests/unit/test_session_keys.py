@@ -122,6 +122,7 @@ def test_an_older_store_keeps_its_sessions_and_each_chat_one_of_them(tmp_path: P
     pipe.settle()
     with pipe.store.database.atomic() as connection:
         connection.execute(text("DROP INDEX sessions_by_chat"))
+        connection.execute(text("DROP INDEX memories_in_force"))
         connection.execute(
             text("CREATE INDEX sessions_by_chat ON sessions (agent_id, provider, chat_id) WHERE provider IS NOT NULL")
         )
