@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +21,8 @@ from reverie.pipeline.conversation_files import SESSION_FIELDS, exported_session
 from reverie.sessions.calls import GetSession, StartSession
 
 _BATCH = 500
+# Rejected messages that are named.
+_SHOWN = 20
 
 
 @application.command()
@@ -82,11 +84,15 @@ def ingest(
         print_json({"accepted": accepted, "state": wait, "rejected": rejected, "degraded": degraded})
     else:
         say(f"{accepted:,} of {counted(total, 'message')} {wait}." + (f" ({degraded})" if degraded else ""))
-        for item in rejected[:20]:
-            say(f"  message {item['index']}: {item['error']}")
-        if len(rejected) > 20:
-            say(f"  and {len(rejected) - 20} more")
+        _print_rejected(rejected)
     raise typer.Exit(1 if rejected else 0)
+
+
+def _print_rejected(rejected: Sequence[Mapping[str, Any]]) -> None:
+    for item in rejected[:_SHOWN]:
+        say(f"  message {item['index']}: {item['error']}")
+    if len(rejected) > _SHOWN:
+        say(f"  and {len(rejected) - _SHOWN} more")
 
 
 def _start_unless_known(command: Invocation, start: StartSession) -> None:

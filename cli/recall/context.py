@@ -28,8 +28,8 @@ def _summary(document: Context) -> str:
     """Return one line about the size of the document, and what was left out of it."""
     left = document.left_out
     turns, memories = counted(len(document.messages), "turn"), counted(len(document.memories), "memory")
-    told = f"{counted(len(document.instructions), 'standing instruction')}, " if document.instructions else ""
-    parts = [f"{counted(document.tokens, 'token')}, {told}{turns}, {memories}"]
+    instructions = f"{counted(len(document.instructions), 'standing instruction')}, " if document.instructions else ""
+    parts = [f"{counted(document.tokens, 'token')}, {instructions}{turns}, {memories}"]
     dropped = left.memories + left.relevant + left.important + left.recent + left.instructions
     if dropped or left.shortened:
         parts.append(f"{dropped} left out, {left.shortened} shortened")

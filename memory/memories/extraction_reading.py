@@ -92,12 +92,12 @@ class SessionReader:
     def _find(self, window: Window) -> list[Finding] | None:
         """Return the findings of a window; None if the model failed and patterns may not replace it."""
         rules = self.extractor.rules
-        said = [message for message in window.new if is_evidence(message, 1)]
-        evidence = [message for message in said if is_evidence(message, rules.min_characters)]
+        by_users = [message for message in window.new if is_evidence(message, 1)]
+        evidence = [message for message in by_users if is_evidence(message, rules.min_characters)]
         if self.extractor.model is not None and evidence:
             try:
                 by_model = self._ask_model(self.extractor.model, window)
-                return [*by_model, *self._beside_model(said, by_model, window)]
+                return [*by_model, *self._beside_model(by_users, by_model, window)]
             except LanguageModelUnavailable:
                 self.counts["model_unavailable"] += 1
             except LanguageModelRefused:
@@ -107,7 +107,7 @@ class SessionReader:
         # `Use tabs.` is too short to say anything else.
         return list(
             found_by_patterns(
-                said,
+                by_users,
                 now=self.now,
                 before=window.before,
                 instructions_only=lambda message: not is_evidence(message, rules.min_characters),
@@ -115,12 +115,12 @@ class SessionReader:
         )
 
     def _beside_model(
-        self, said: Sequence[SourceMessage], by_model: Sequence[Finding], window: Window
+        self, by_users: Sequence[SourceMessage], by_model: Sequence[Finding], window: Window
     ) -> list[Finding]:
         """Return what a model is not asked for: instructions of few words, and what users take back."""
         read = {finding.message.id for finding in by_model}
         minimum = self.extractor.rules.min_characters
-        found = found_by_patterns(said, now=self.now, before=window.before, instructions_only=lambda _: True)
+        found = found_by_patterns(by_users, now=self.now, before=window.before, instructions_only=lambda _: True)
         return [
             finding
             for finding in found

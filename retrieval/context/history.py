@@ -32,10 +32,10 @@ def with_histories(
     vectors: Mapping[int, NDArray[np.float32]],
 ) -> list[Candidate]:
     """Return candidates with what is told of their past. `histories` and `vectors` are by the candidate's number."""
-    told = {number: past_of(said) for number, said in histories.items()}
+    pasts = {number: past_of(said) for number, said in histories.items()}
     for number, other in _at_odds(candidates, vectors).items():
-        told[number] = "; ".join(filter(None, (told.get(number), f"may contradict that of {date_of(other)}")))
-    return [replace(one, past=told[one.number]) if told.get(one.number) else one for one in candidates]
+        pasts[number] = "; ".join(filter(None, (pasts.get(number), f"may contradict that of {date_of(other)}")))
+    return [replace(one, past=pasts[one.number]) if pasts.get(one.number) else one for one in candidates]
 
 
 def past_of(said: Sequence[Said]) -> str:

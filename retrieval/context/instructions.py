@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from adapters.tokens import TokenCounter, truncate
+from retrieval.context.history import date_of
 from retrieval.context.neutral import lines_of
 from retrieval.twins import normalised
-from reverie.clock import from_micros
 from storage.memories.instructions import MAX_COUNTED, Applies, StandingInstruction
 from storage.stores import Store
 
@@ -24,7 +24,6 @@ _SHORT_TOKENS: Final = 8
 _LONGEST_SHARE: Final = 2
 # A message that says little more than an instruction repeats it.
 _REPEATS_CHARACTERS: Final = 60
-_MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,9 +101,8 @@ def _newest_of_each(found: Sequence[StandingInstruction]) -> list[StandingInstru
 def _line(one: StandingInstruction, counter: TokenCounter, limit: int) -> str:
     text = " ".join(line.strip() for line in lines_of(one.content) if line.strip())
     (tokens,) = counter.count([text])
-    day = from_micros(one.created_at)
     shown = truncate(text, limit, counter) if tokens > limit else text
-    return f"- {day.day} {_MONTHS[day.month - 1]} {day.year}: {shown}\n"
+    return f"- {date_of(one.created_at)}: {shown}\n"
 
 
 def _more(left: int) -> str:
