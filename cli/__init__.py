@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import NoReturn
 
+from cli.interrupts import clear_interrupt
 from reverie.errors import Conflict, NotFound, Rejected, ReverieError
 
 __all__ = ["main"]
@@ -27,6 +28,7 @@ def main() -> None:
     except ReverieError as error:
         _fail(str(error), code=1)
     except KeyboardInterrupt:
+        clear_interrupt()
         _fail("interrupted", code=130)
     except BrokenPipeError:
         # The reader of the output has gone; Python would print another error when it closes standard output.

@@ -23,6 +23,7 @@ import msgspec
 import redis  # noqa: F401
 from rich.console import Console
 
+from cli.interrupts import clear_interrupt
 from demo.stack import Stack, running_stack
 from reverie import Reverie, contract
 from reverie.errors import ReverieError, Unavailable
@@ -84,6 +85,7 @@ def main() -> int:
     try:
         _run(Steps())
     except KeyboardInterrupt:
+        clear_interrupt()
         errors.print("demo: interrupted; nothing is left running")
         return 130
     except (ReverieError, OSError) as error:

@@ -31,6 +31,15 @@ ANSWERS = {
     "When is my parents' wedding anniversary?": "married for forty years on the ninth",
 }
 
+# The demonstration, interrupted in the middle of a string run as code, as when a dataclass is created.
+INTERRUPTED = """
+import sys
+from demo import __main__ as demo
+
+demo._run = lambda _: exec("import os, signal; os.kill(os.getpid(), signal.SIGINT); [None for _ in range(1000)]")
+sys.exit(demo.main())
+"""
+
 
 @pytest.fixture
 def folder() -> Iterator[Path]:
@@ -108,6 +117,21 @@ def test_an_interrupted_demonstration_leaves_nothing_running(folder: Path) -> No
     assert demo.returncode == 130
     assert errors == "demo: interrupted; nothing is left running\n"
     assert processes_of(folder) == []
+
+
+def test_an_interrupt_while_a_string_is_executed_ends_with_130(folder: Path) -> None:
+    """Given Ctrl-C while a library runs a string as code, when caught, then the exit code is 130, not a signal."""
+    (folder / "interrupted.py").write_text(INTERRUPTED)
+    ended = subprocess.run(
+        [sys.executable, "-m", "interrupted"],
+        cwd=folder,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ended.returncode, ended.stderr) == (130, "demo: interrupted; nothing is left running\n")
 
 
 def test_a_killed_demonstration_takes_its_stack_with_it(folder: Path) -> None:
