@@ -8,6 +8,7 @@ from urllib.parse import unquote_to_bytes
 
 from fastapi import Request
 
+from memory.trust.principals import OPERATOR, Principal
 from reverie.checks import check_agent, check_trace, check_workspace
 from reverie.errors import Rejected
 
@@ -21,11 +22,18 @@ Subject: TypeAlias = Literal["agent", "workspace", "server"]
 
 @dataclass(frozen=True, slots=True)
 class Caller:
-    """The agent that a request is for, its workspace, and the trace id of the request."""
+    """The agent that a request is for, its workspace, the trace id of the request, and who makes it.
+
+    `user` is the end user that the call is limited to, by its token or a header; None for any. `origin` is the address
+    that the request came from, empty for calls within this process.
+    """
 
     agent: str
     workspace: str
     trace: str
+    principal: Principal = OPERATOR
+    user: str | None = None
+    origin: str = ""
 
 
 def caller_of(request: Request, *, subject: Subject, workspace: str) -> Caller:

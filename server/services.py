@@ -18,6 +18,7 @@ from server.metrics import Metrics
 from server.responses import Threads
 from storage.recall.records import Hit
 from storage.stores import Store
+from storage.trust.audit import AuditEntry
 from worker.runtime import Runtime
 
 
@@ -87,6 +88,23 @@ class Services:
             found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
             if found:
                 self.runtime.recall_buffer.note(store, caller.agent, query, found, recall=recall, at=at)
+
+    def audit(self, caller: Caller, action: str, target: str = "", *, outcome: str = "done") -> None:
+        """Record in the audit log what a caller did to which id, without content. Raises `StoreUnavailable`."""
+        self.runtime.stores.audit().record(
+            AuditEntry(
+                at=self.runtime.now(),
+                actor=caller.principal.name,
+                token=caller.principal.token,
+                action=action,
+                target=target,
+                workspace=caller.workspace,
+                agent=caller.agent,
+                outcome=outcome,
+                origin=caller.origin,
+                trace=caller.trace,
+            )
+        )
 
     def existing_store(self, workspace: str) -> Store | None:
         """Return a workspace's store; None if nothing has been stored in it."""

@@ -22,6 +22,8 @@ from storage.engine import Database
 from storage.migrate import Kind, migrate
 from storage.pipeline.work import Stage, is_idle_file
 from storage.transaction import Transaction
+from storage.trust.audit import AuditLog
+from storage.trust.tenants import Tenants
 from storage.upkeep.jobs import JobRuns
 from storage.upkeep.usage import UsageLog
 
@@ -133,6 +135,14 @@ class Stores:
     def usage(self) -> UsageLog:
         """Return the usage of the language model."""
         return UsageLog(self.account())
+
+    def audit(self) -> AuditLog:
+        """Return the audit log."""
+        return AuditLog(self.account())
+
+    def tenants(self) -> Tenants:
+        """Return the tenants of the workspaces."""
+        return Tenants(self.account())
 
     def names(self) -> list[str]:
         """Return the names of all workspaces; a folder with an invalid name (a manual copy) is left out."""

@@ -25,6 +25,7 @@ from msgspec import UNSET
 from reverie.decoding import convert
 from reverie.errors import Rejected
 from reverie.fields import Limit, Offset, Query, SessionId, check_fields
+from reverie.trust.scopes import Scope
 
 _PATH_FIELD: Final = re.compile(r"\{(\w+)\}")
 
@@ -48,6 +49,8 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
     """A call and its arguments; the type parameter is the type of the response."""
 
     route: ClassVar[str] = ""
+    # What a token must allow; None for the scope that follows from the method of the route: see `scope_of`.
+    required_scope: ClassVar[Scope | None] = None
     # How many seconds the client waits for the response; None for its default timeout.
     response_timeout_seconds: ClassVar[float | None] = None
 
@@ -138,6 +141,12 @@ def route_of(kind: type[Call[Any]]) -> Route:
     """Return the route of a call."""
     method, _, path = kind.route.partition(" ")
     return Route(method, path, tuple(_PATH_FIELD.findall(path)))
+
+
+def scope_of(kind: type[Call[Any]]) -> Scope:
+    """Return the scope that a call needs: by default read for GET, forget for DELETE, and write for all others."""
+    defaults: Mapping[str, Scope] = {"GET": "read", "DELETE": "forget"}
+    return kind.required_scope or defaults.get(route_of(kind).method, "write")
 
 
 @cache

@@ -1,0 +1,10 @@
+"""The scopes of tokens: what a call needs, and what a token allows."""
+
+from __future__ import annotations
+
+from typing import Final, Literal, TypeAlias, get_args
+
+# read: see what is stored. write: store and change. forget: delete what is stored. schedule: schedules and reminders.
+# operate: workspaces, jobs, dead letters, tokens and the audit log.
+Scope: TypeAlias = Literal["read", "write", "forget", "schedule", "operate"]
+SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)

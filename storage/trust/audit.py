@@ -1,0 +1,88 @@
+"""The audit log, in the account's database: who did what to which id, from where, with which outcome.
+
+It holds no content. The database refuses changes of its entries; only the retention removes old ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from storage.engine import Database
+from storage.rows import execute, insert_sql, read_rows, select_list, to_parameters
+
+_BATCH: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One entry. `actor` is the name of the principal and `token` the id of its token, empty for the operator.
+
+    `target` is the id of what was acted on, `origin` the address of the caller, and `count` how many equal events the
+    entry stands for. Times are microseconds.
+    """
+
+    at: int
+    actor: str
+    action: str
+    target: str = ""
+    token: str = ""
+    workspace: str = ""
+    agent: str = ""
+    outcome: str = "done"
+    origin: str = ""
+    trace: str = ""
+    count: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class StoredEntry(AuditEntry):
+    """An entry with its number in the log."""
+
+    id: int = 0
+
+
+class AuditFilter(NamedTuple):
+    """Which entries to list; None for any. `since` is in microseconds."""
+
+    since: int | None = None
+    actor: str | None = None
+    action: str | None = None
+    workspace: str | None = None
+
+
+class AuditLog:
+    """The audit log. Each method is a transaction of its own."""
+
+    def __init__(self, account: Database) -> None:
+        self._account = account
+
+    def record(self, *entries: AuditEntry) -> None:
+        """Append entries. Raises `StoreUnavailable` if they cannot be written: then the action must not be done."""
+        with self._account.atomic() as connection:
+            for entry in entries:
+                execute(connection, _INSERT, **to_parameters(entry))
+
+    def entries(self, wanted: AuditFilter, *, limit: int, offset: int = 0) -> list[StoredEntry]:
+        """Return a page of the entries that match, newest first."""
+        with self._account.reading() as connection:
+            found = execute(connection, _SELECT, **wanted._asdict(), limit=limit, offset=offset)
+            return read_rows(found, StoredEntry)
+
+    def remove_before(self, at: int) -> int:
+        """Remove entries older than `at` (microseconds), at most a thousand, and return their number."""
+        with self._account.atomic() as connection:
+            execute(connection, "UPDATE audit_retention SET ended_at = :at", at=at)
+            removed = execute(connection, _REMOVE, at=at, limit=_BATCH).rowcount
+            execute(connection, "UPDATE audit_retention SET ended_at = NULL")
+            return removed
+
+
+_INSERT: Final = insert_sql("audit_log", AuditEntry)
+_SELECT: Final = (
+    f"SELECT {select_list(StoredEntry)} FROM audit_log"
+    " WHERE (:since IS NULL OR at >= :since) AND (:actor IS NULL OR actor = :actor)"
+    " AND (:action IS NULL OR action = :action) AND (:workspace IS NULL OR workspace = :workspace)"
+    " ORDER BY id DESC LIMIT :limit OFFSET :offset"
+)
+_REMOVE: Final = "DELETE FROM audit_log WHERE id IN (SELECT id FROM audit_log WHERE at < :at ORDER BY id LIMIT :limit)"

@@ -1,0 +1,41 @@
+"""The tenants of workspaces, in the account's database: whose account tier a workspace sees."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from storage.engine import Database
+from storage.rows import execute
+
+# The tenant of a workspace for which none was set.
+LOCAL_TENANT: Final = "local"
+
+
+class Tenants:
+    """The tenants of workspaces. Each method is a transaction of its own."""
+
+    def __init__(self, account: Database) -> None:
+        self._account = account
+
+    def of(self, workspace: str) -> str:
+        """Return the tenant that a workspace belongs to."""
+        with self._account.reading() as connection:
+            sql = "SELECT tenant FROM tenants WHERE workspace = :workspace"
+            return execute(connection, sql, workspace=workspace).scalar() or LOCAL_TENANT
+
+    def set(self, workspace: str, tenant: str) -> None:
+        """Make a workspace belong to a tenant."""
+        with self._account.atomic() as connection:
+            execute(
+                connection,
+                "INSERT INTO tenants (workspace, tenant) VALUES (:workspace, :tenant)"
+                " ON CONFLICT (workspace) DO UPDATE SET tenant = :tenant",
+                workspace=workspace,
+                tenant=tenant,
+            )
+
+    def workspaces(self, tenant: str) -> list[str]:
+        """Return the workspaces for which this tenant was set, by name; those of `LOCAL_TENANT` are all others, too."""
+        with self._account.reading() as connection:
+            sql = "SELECT workspace FROM tenants WHERE tenant = :tenant ORDER BY workspace"
+            return list(execute(connection, sql, tenant=tenant).scalars())
