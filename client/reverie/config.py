@@ -41,7 +41,7 @@ def resolve_config(
         raise Rejected(f"timeout_seconds is {timeout_seconds}; it must be more than 0", field="timeout_seconds")
     return ClientConfig(
         agent=check_agent(_named(agent, "REVERIE_AGENT", contract.DEFAULT_AGENT)),
-        workspace=check_workspace(_named(workspace, "REVERIE_WORKSPACE", contract.DEFAULT_WORKSPACE)),
+        workspace=resolve_workspace(workspace),
         url=_checked_url(url or contract.DEFAULT_URL),
         url_given=url is not None,
         broker=check_broker(known) if (known := broker or os.environ.get("REVERIE_BROKER")) else None,
@@ -54,6 +54,11 @@ def resolve_config(
 def _named(name: str | None, variable: str, default: str) -> str:
     """Return a name, else that of the environment. An empty one is not left out: it must not mean somebody else."""
     return name if name is not None else os.environ.get(variable) or default
+
+
+def resolve_workspace(workspace: str | None) -> str:
+    """Return the name of the workspace, else that of the environment. Raises `Rejected`."""
+    return check_workspace(_named(workspace, "REVERIE_WORKSPACE", contract.DEFAULT_WORKSPACE))
 
 
 def resolve_broker(broker: str | None, prefix: str | None) -> tuple[str, str]:

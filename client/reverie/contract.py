@@ -106,6 +106,14 @@ DEFAULT_URL: Final = "http://127.0.0.1:7437"
 DEFAULT_PREFIX: Final = "reverie:"
 
 
+def agent_queue(workspace: str, name: str) -> str:
+    """Return the Celery queue of an agent's workers. None is a queue of Reverie, or of another workspace.
+
+    Neither part contains a full stop, so no two pairs have the same queue.
+    """
+    return f"agent.{workspace}.{name}"
+
+
 def chat_key(provider: str, chat_id: str) -> str:
     """Return the id of a session that is named only by provider and chat id; no two chats have the same.
 

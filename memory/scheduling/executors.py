@@ -108,6 +108,7 @@ class Executors:
         try:
             self.agent_tasks().send(
                 executor,
+                workspace=self.workspace,
                 schedule_id=schedule.id,
                 run_id=run.id,
                 goal=schedule.goal,
@@ -116,6 +117,12 @@ class Executors:
             )
         except Unavailable as error:
             return RetryAfter(str(error), _BROKER_WAIT_SECONDS)
+        except Rejected as error:  # stored by a release that allowed more names
+            return RunResult(
+                "failed",
+                error=f"{error}. Rename the queue with `reverie schedules update {schedule.id} --task {executor.task}"
+                " --queue NAME` and AgentWorker(queue=NAME)",
+            )
         return Delegated()
 
     def _run_data(self, execution: Execution, context: GoalContext) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from support.http import running_server
 from worker.runtime import Runtime
 
 QUEUE = "ana-tasks"
+CELERY_QUEUE = f"agent.default.{QUEUE}"
 
 AGENT = """
     import json, os, pathlib, signal
@@ -80,7 +81,7 @@ PLAIN = """
 
     app = Celery("plain", broker=os.environ["PLAIN_BROKER"])
     app.conf.broker_transport_options = {"global_keyprefix": os.environ["REVERIE_BROKER_PREFIX"]}
-    app.conf.task_default_queue = "ana-tasks"
+    app.conf.task_default_queue = "agent.default.ana-tasks"
     app.conf.task_ignore_result = True
 
     @app.task(name="plain.summarise")
@@ -225,7 +226,7 @@ def test_a_task_whose_worker_was_killed_comes_again_after_what_it_may_take(
     run = fired(runtime, client, add(client, "my_agent.second_time"))
     agent.wait_for("first")
     agent.kill()
-    index = f"{runtime.settings.broker_prefix}unacked_index:{QUEUE}"
+    index = f"{runtime.settings.broker_prefix}unacked_index:{CELERY_QUEUE}"
     ((held, _),) = runtime.broker.zscan(index)[1]
     assert runtime.broker.zcard(f"{runtime.settings.broker_prefix}unacked_index") == 0  # Reverie's own
     runtime.broker.zadd(index, {held: 1})  # as if it had been taken long ago  # type: ignore[type-var]
@@ -286,7 +287,7 @@ def test_tasks_lie_in_the_agents_queue_and_in_none_of_reveries(runtime: Runtime,
     """Given no worker, then the task waits in its queue under the run's id, without the goal in what is shown."""
     run = fired(runtime, client, add(client, "my_agent.tell"))
     prefix, broker = runtime.settings.broker_prefix, runtime.broker
-    (raw,) = queued(broker, f"{prefix}{QUEUE}")
+    (raw,) = queued(broker, f"{prefix}{CELERY_QUEUE}")
     headers = json.loads(raw)["headers"]
     assert (headers["task"], headers["id"]) == ("my_agent.tell", run)
     assert "plants" not in json.dumps(headers)
@@ -303,7 +304,9 @@ def queued(broker: redis.Redis, key: str) -> list[bytes]:
 @pytest.mark.parametrize(
     ("task", "queue", "field"),
     [("reverie.run_schedule", QUEUE, "task"), ("celery.chord", QUEUE, "task"), ("a.b", "schedules", "queue"),
-     ("a.b", "ingest", "queue"), ("a.b", "celery", "queue"), ("a b", QUEUE, "task"), ("a.b", "a b", "queue")],
+     ("a.b", "ingest", "queue"), ("a.b", "celery", "queue"), ("a b", QUEUE, "task"), ("a.b", "a b", "queue"),
+     ("a.b", "reverie:inbox:default", "queue"), ("a.b", "../x", "queue"), ("a.b", "agent.other.ana", "queue"),
+     ("a.b", "other.ana", "queue")],
 )  # fmt: skip
 def test_tasks_and_queues_of_reverie_are_refused(client: Reverie, task: str, queue: str, field: str) -> None:
     """Given a name that is Reverie's or none at all, then the field at fault is named."""

@@ -43,8 +43,9 @@ def sent(queue: str) -> list[Any]:
 
 
 def send(tasks: AgentTasks, queue: str, *, goal: str = "buy milk") -> Any:
-    tasks.send(TaskExecutor(task="my_agent.shop", queue=queue), schedule_id="s1", run_id="r1", goal=goal, headers=MORE)
-    (message,) = sent(queue)
+    executor = TaskExecutor(task="my_agent.shop", queue=queue)
+    tasks.send(executor, workspace="home", schedule_id="s1", run_id="r1", goal=goal, headers=MORE)
+    (message,) = sent(f"agent.home.{queue}")
     return message
 
 
@@ -79,10 +80,9 @@ def test_a_task_sent_again_has_the_same_id(tasks: AgentTasks) -> None:
 def test_a_task_is_begun_only_while_somebody_waits_for_it(tasks: AgentTasks) -> None:
     """Given the end of a run's time, then the task expires with it, as Celery's workers understand it."""
     end = datetime(2027, 3, 1, 8, 10, tzinfo=UTC)
-    tasks.send(
-        TaskExecutor(task="a.b", queue="q-expires"), schedule_id="s", run_id="r", goal="g", headers={}, expires_at=end
-    )
-    (message,) = sent("q-expires")
+    executor = TaskExecutor(task="a.b", queue="q-expires")
+    tasks.send(executor, workspace="home", schedule_id="s", run_id="r", goal="g", headers={}, expires_at=end)
+    (message,) = sent("agent.home.q-expires")
     assert message.headers["expires"] == "2027-03-01T08:10:00+00:00"
 
 
@@ -97,8 +97,60 @@ def test_a_broker_that_is_away_is_unavailable() -> None:
     """Given nobody at the broker's address, then the error names the setting, and nothing of Celery gets out."""
     tasks = AgentTasks("unix:///tmp/reverie-there-is-no-such.sock", prefix="x:")
     with pytest.raises(Unavailable, match="agent_broker_url"):
-        tasks.send(TaskExecutor(task="a.b", queue="q"), schedule_id="s", run_id="r", goal="g", headers={})
+        tasks.send(
+            TaskExecutor(task="a.b", queue="q"), workspace="w", schedule_id="s", run_id="r", goal="g", headers={}
+        )
     tasks.close()
+
+
+# Names of queues that lead, or might lead, out of `agent.<workspace>.`.
+OUTSIDE = (
+    *QUEUES, "celery", "celeryev", "reverie:inbox:default", "agent.other.ana", "ana.tasks", "ana:tasks", "../x", "x/y",
+    ".", "..", "-ana", "a b", "ana\n", "ana\x06\x163", "ana*", "\u00e4na", "", " ", "a" * 64,
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("queue", [name for name in OUTSIDE if name != "celeryev"])
+def test_no_task_leaves_the_queues_of_its_workspace(tasks: AgentTasks, queue: str) -> None:
+    """Given the name of another queue, however it came into a schedule, then nothing is sent, and the field named."""
+    with pytest.raises(Rejected) as refused:
+        tasks.send(
+            TaskExecutor(task="a.b", queue=queue), workspace="home", schedule_id="s", run_id="r", goal="g", headers={}
+        )
+    assert refused.value.field == "queue"
+    assert sent(queue or "empty") == []
+
+
+@pytest.mark.parametrize("workspace", ["a.b", "home:x", "../home", "Home", ""])
+def test_no_workspace_has_a_name_with_a_full_stop(tasks: AgentTasks, workspace: str) -> None:
+    """Given what is no workspace, then nothing is sent: two workspaces never share a queue."""
+    with pytest.raises(Rejected) as refused:
+        tasks.send(
+            TaskExecutor(task="a.b", queue="q"), workspace=workspace, schedule_id="s", run_id="r", goal="g", headers={}
+        )
+    assert refused.value.field == "workspace"
+
+
+def test_a_name_of_a_queue_that_is_celerys_own_is_a_queue_of_the_workspace(tasks: AgentTasks) -> None:
+    """Given the name of a queue for events, then it is an ordinary name below that of the workspace."""
+    assert send(tasks, "celeryev").headers["task"] == "my_agent.shop"
+
+
+def test_a_worker_takes_tasks_of_one_workspace() -> None:
+    """Given workers of the same queue in two workspaces, then their queues and what they hold have different keys."""
+    apps = [AgentWorker(agent="ana", queue="q", workspace=name, broker="redis://h/0").app for name in ("home", "work")]
+    assert [app.conf.task_default_queue for app in apps] == ["agent.home.q", "agent.work.q"]
+    assert [app.conf.broker_transport_options["unacked_key"] for app in apps] == [
+        "unacked:agent.home.q",
+        "unacked:agent.work.q",
+    ]
+
+
+@pytest.mark.parametrize("queue", ["ana.tasks", "ana:tasks", "ingest", "celery"])
+def test_a_worker_of_a_queue_outside_is_refused(queue: str) -> None:
+    """Given a name that an earlier release allowed, or one of Reverie's, then the worker says so when it is made."""
+    with pytest.raises(Rejected, match="queue"):
+        AgentWorker(agent="ana", queue=queue, broker="redis://h/0")
 
 
 def test_its_app_is_not_the_process_s_and_knows_no_queue_of_reveries() -> None:
@@ -296,4 +348,4 @@ def test_what_a_task_may_take_is_the_queue_s_own(worker: AgentWorker) -> None:
     slow = AgentWorker(agent="ana", queue="slow", broker="redis://127.0.0.1:1/0", longest_seconds=7_200)
     options = [app.conf.broker_transport_options for app in (worker.app, slow.app)]
     assert [one["visibility_timeout"] for one in options] == [420, 7_320]
-    assert [one["unacked_key"] for one in options] == ["unacked:ana", "unacked:slow"]
+    assert [one["unacked_key"] for one in options] == ["unacked:agent.default.ana", "unacked:agent.default.slow"]

@@ -14,7 +14,7 @@ from memory.scheduling.executors import result_of
 from memory.scheduling.rules import RunResult
 from reverie.clock import from_micros, rfc3339, to_micros
 from reverie.errors import Unavailable
-from reverie.scheduling.schedule_types import LlmExecutor
+from reverie.scheduling.schedule_types import LlmExecutor, TaskExecutor
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
 from support.scheduled import HOOK, WORKERS
@@ -326,6 +326,7 @@ def test_a_task_is_handed_over(here: CarryingOut) -> None:
     ((task, name, fields),) = queue.sent
     assert (task, name) == (WORKERS.task, WORKERS.queue)
     assert fields == {
+        "workspace": "ws",
         "schedule_id": schedule,
         "run_id": run.id,
         "goal": "water the plants",
@@ -340,6 +341,16 @@ def test_a_task_is_handed_over(here: CarryingOut) -> None:
     }
     assert run.status == "running"
     assert run.deadline == here.time.clock + 90_000_000
+
+
+def test_a_queue_named_by_an_earlier_release_fails_with_what_to_do(make: Callable[..., CarryingOut]) -> None:
+    """Given a stored schedule with a name that is none any more, then its run fails at once and says how to rename."""
+    here = make()
+    schedule = here.time.hourly(executor=TaskExecutor(task="agent.work", queue="ana.tasks"))
+    run = here.fire(schedule)
+    assert run.status == "failed"
+    assert "queue 'ana.tasks' is not a name" in run.error
+    assert f"reverie schedules update {schedule} --task agent.work --queue NAME" in run.error
 
 
 def test_a_task_recalls_nothing(here: CarryingOut, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,8 +7,11 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Final
 
+from reverie.checks import check_workspace
+from reverie.contract import agent_queue
 from reverie.errors import Unavailable
 from reverie.pipeline.celery_settings import celery_settings, celery_url
+from reverie.scheduling.checks import check_executor
 from reverie.scheduling.schedule_types import TaskExecutor
 
 # The prefix of the task headers that carry everything but the three arguments.
@@ -28,6 +31,7 @@ class AgentTasks:
         self,
         executor: TaskExecutor,
         *,
+        workspace: str,
         schedule_id: str,
         run_id: str,
         goal: str,
@@ -36,16 +40,19 @@ class AgentTasks:
     ) -> None:
         """Send an executor's task with three keyword arguments; the items of `headers` become headers `reverie_...`.
 
-        The id of the task is that of the run, also when it is sent again. A task that no worker has started by
-        `expires_at` is dropped, so that workers that were down have no backlog. Raises `Unavailable`.
+        It goes to the queue of that name in the workspace. The id of the task is that of the run, also when it is sent
+        again. A task that no worker has started by `expires_at` is dropped, so that workers that were down have no
+        backlog. Raises `Unavailable`, and `Rejected` for a task or queue that no executor may name.
         """
         from kombu.exceptions import OperationalError
 
+        check_executor(executor)
+        queue = agent_queue(check_workspace(workspace), executor.queue)
         try:
             self._celery().send_task(
                 executor.task,
                 kwargs={"schedule_id": schedule_id, "run_id": run_id, "goal": goal},
-                queue=executor.queue,
+                queue=queue,
                 task_id=run_id,
                 expires=expires_at,
                 headers={f"{HEADER_PREFIX}{name}": value for name, value in headers.items()},

@@ -27,10 +27,10 @@ from msgspec.structs import asdict
 
 from reverie import contract
 from reverie.checks import check_agent
-from reverie.config import resolve_broker
+from reverie.config import resolve_broker, resolve_workspace
 from reverie.errors import Conflict, NotFound, Rejected, Transient
 from reverie.scheduling.agent_tasks import HEADER_PREFIX, agent_app
-from reverie.scheduling.checks import check_executor
+from reverie.scheduling.checks import check_executor, check_queue
 from reverie.scheduling.schedule_types import RunReport, TaskExecutor
 
 if TYPE_CHECKING:
@@ -59,10 +59,11 @@ class Run:
 class AgentWorker:
     """Executes schedules in the agent's own Celery workers, and reports the result of each run.
 
-    `broker` is the URL that Reverie sends tasks to, by default REVERIE_BROKER (`reverie broker-url` prints it). `url`
-    and `token` are those of Reverie's server, which receives the reports. `longest_seconds` is the maximum time of a
-    function, the same for all workers of a queue: after that a task counts as lost, and another worker gets it. `app`
-    is an ordinary Celery app: configure it as you like. Raises `Rejected`.
+    It serves the queue `queue` of one workspace, by default that of REVERIE_WORKSPACE. `broker` is the URL that Reverie
+    sends tasks to, by default REVERIE_BROKER (`reverie broker-url` prints it). `url` and `token` are those of Reverie's
+    server, which receives the reports. `longest_seconds` is the maximum time of a function, the same for all workers of
+    a queue: after that a task counts as lost, and another worker gets it. `app` is an ordinary Celery app: configure it
+    as you like. Raises `Rejected`.
     """
 
     def __init__(
@@ -70,6 +71,7 @@ class AgentWorker:
         *,
         agent: str,
         queue: str,
+        workspace: str | None = None,
         broker: str | None = None,
         prefix: str | None = None,
         url: str | None = None,
@@ -78,21 +80,22 @@ class AgentWorker:
     ) -> None:
         if longest_seconds < 1:
             raise Rejected(f"longest_seconds is {longest_seconds}; it must be at least 1", field="longest_seconds")
-        check_executor(TaskExecutor(task="any", queue=queue))
         self.agent = check_agent(agent)
-        self.queue = queue
+        self.workspace = resolve_workspace(workspace)
+        self.queue = check_queue(queue)
+        celery_queue = contract.agent_queue(self.workspace, queue)
         self._url = url
         self._token = token
         broker, prefix = resolve_broker(broker, prefix)
         self.app: Any = agent_app(f"{agent}-agent", broker, prefix=prefix)
         self.app.conf.broker_transport_options.update(
             # Not the default keys: Reverie's workers use them and would redeliver a task after their own ten minutes.
-            {f"{name}_key": f"{name}:{queue}" for name in ("unacked", "unacked_index", "unacked_mutex")},
+            {f"{name}_key": f"{name}:{celery_queue}" for name in ("unacked", "unacked_index", "unacked_mutex")},
             visibility_timeout=longest_seconds + _REPORT_SECONDS,
         )
         self.app.conf.update(
             visibility_timeout=longest_seconds + _REPORT_SECONDS,
-            task_default_queue=queue,
+            task_default_queue=celery_queue,
             # The task of a worker that dies is delivered again: Reverie accepts the first report of a run.
             task_acks_late=True,
             task_reject_on_worker_lost=True,

@@ -59,7 +59,7 @@ At = Annotated[Moment, Meta(description="Fire once at this time, such as 2027-05
 Every = Annotated[int, Meta(description="Fire every this many seconds.")]
 WebhookUrl = Annotated[str, Meta(description="Post the goal to this URL, with a signature.")]
 TaskName = Annotated[str, Meta(description="Send the goal to this Celery task of your own workers.")]
-QueueName = Annotated[str, Meta(description="The queue that these workers listen to.")]
+QueueName = Annotated[str, Meta(description="The queue of these workers: 1 to 63 of A-Z, a-z, 0-9, - and _.")]
 NextCount = Annotated[int, Meta(ge=1, le=100, description="The maximum number of times to return.")]
 
 

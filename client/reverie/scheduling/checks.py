@@ -31,7 +31,8 @@ MAX_URL_CHARACTERS: Final = 2_048
 
 _TAKEN_ID: Final = "count"
 _TASK_NAME = re.compile(r"[A-Za-z_][\w.-]*", re.ASCII)
-_QUEUE_NAME = re.compile(r"[A-Za-z0-9_][\w.:-]*", re.ASCII)
+# No colon and no full stop: the name is a part of the broker's key and of the queue, `agent.<workspace>.<name>`.
+_QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,62}")
 
 
 def check_executor(executor: Executor) -> Executor:
@@ -40,16 +41,24 @@ def check_executor(executor: Executor) -> Executor:
         check_label("url", executor.url, required=True, limit=MAX_URL_CHARACTERS)
     elif isinstance(executor, TaskExecutor):
         check_label("task", executor.task, required=True)
-        check_label("queue", executor.queue, required=True)
         if not _TASK_NAME.fullmatch(executor.task):
             raise Rejected(f"task {executor.task[:80]!r} is not the name of a Celery task", field="task")
         if executor.task.startswith(("reverie.", "celery.")):
             raise Rejected(f"task {executor.task[:80]!r} is not your workers' own: name one of yours", field="task")
-        if not _QUEUE_NAME.fullmatch(executor.queue):
-            raise Rejected(f"queue {executor.queue[:80]!r} is not the name of a queue", field="queue")
-        if executor.queue in contract.QUEUES or executor.queue == "celery":
-            raise Rejected(f"queue {executor.queue!r} is reserved for Reverie: choose another", field="queue")
+        check_queue(executor.queue)
     return executor
+
+
+def check_queue(name: object) -> str:
+    """Return the name of a queue of an agent's workers. Raises `Rejected`, also for names of Reverie's own queues."""
+    if not isinstance(name, str) or not _QUEUE_NAME.fullmatch(name):
+        raise Rejected(
+            f"queue {str(name)[:80]!r} is not a name: use 1 to 63 of A-Z, a-z, 0-9, - and _, first a letter or digit",
+            field="queue",
+        )
+    if name in contract.QUEUES or name == "celery":
+        raise Rejected(f"queue {name!r} is reserved for Reverie: choose another", field="queue")
+    return name
 
 
 def check_run_id(field: str, run_id: object) -> str:
