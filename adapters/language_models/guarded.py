@@ -26,6 +26,7 @@ from adapters.language_models.base import (
 from adapters.language_models.structured import json_instructions
 from adapters.tokens import EstimatedTokens
 from reverie.errors import ReverieError
+from reverie.inert import inert
 
 _TOKENS_PER_PRICE: Final = 1_000_000
 
@@ -75,6 +76,8 @@ class GuardedLanguageModel(GuardedService):
     `record` gets the usage of each call. Token counts that the endpoint does not report are estimated; a call without
     an answer counts no tokens, since it is unknown whether it was billed. A call that was not sent, because the breaker
     is open or the prompt is invalid, is not counted. `clock` returns monotonic seconds.
+
+    Every prompt is made inert, whoever wrote it: a server of models would take a control token in it for a real one.
     """
 
     def __init__(
@@ -100,6 +103,7 @@ class GuardedLanguageModel(GuardedService):
     def complete(self, system: str, prompt: str, max_tokens: int, *, purpose: Purpose) -> Completion:
         """Complete with the inner model. Raises LanguageModelUnavailable at once while the breaker is open."""
         require_prompt(system, prompt, max_tokens)
+        prompt = inert(prompt)
         sent = _Sent(system + prompt, purpose)
         return self._breaker.call(
             lambda: self._counted(
@@ -112,6 +116,7 @@ class GuardedLanguageModel(GuardedService):
     ) -> Structured[Form]:
         """Complete with the inner model. Raises LanguageModelUnavailable at once while the breaker is open."""
         require_prompt(system, prompt, max_tokens)
+        prompt = inert(prompt)
         sent = _Sent(system + json_instructions(form) + prompt, purpose)
         return self._breaker.call(
             lambda: self._counted(

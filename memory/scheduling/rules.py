@@ -10,6 +10,7 @@ import msgspec
 from memory.scheduling.run_texts import readable, summary_of
 from reverie.clock import to_micros
 from reverie.counts import counted
+from reverie.inert import inert_line
 from reverie.scheduling.cadence import Once
 from reverie.scheduling.cadence_types import Cadence
 from reverie.scheduling.schedule_types import RunReport, RunStatus
@@ -224,4 +225,4 @@ def _notification(
 
 
 def _display_name(schedule: ScheduleRecord) -> str:
-    return schedule.name or summary_of(schedule.goal, limit=60)
+    return inert_line(schedule.name or "") or summary_of(inert_line(schedule.goal), limit=60)

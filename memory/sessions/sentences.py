@@ -10,14 +10,14 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Final
 
+from reverie.inert import LINE_END, visible
+
 # Longer sentences are shortened to their beginning: a summary has no room for more.
 MAX_CHARACTERS: Final = 320
 # At least this share of prose is letters and blanks; of code, logs and JSON it is less.
 _PROSE: Final = 0.6
 
 _FENCES: Final = ("```", "~~~")
-_LINE_END = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-_HIDDEN = re.compile("[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069]")
 _ITEM = re.compile(r"^\s*(?:[-*+\u2022\u2013]|\d{1,3}[.)]|[a-z][.)])\s+")
 _HEADING = re.compile(r"^\s*#{1,6}\s|^\s*[-=_*]{3,}\s*$")
 _NO_PROSE = re.compile(r"^\s*(?:\||>|[{}\[\]<]|Traceback |File \"|\$ |>>> |(?:def|class|import|from|return|SELECT)\s)")
@@ -65,8 +65,8 @@ def shortened(sentence: str) -> str:
 def _blocks(text: str) -> Iterator[str]:
     """Yield blocks of prose: a line, with the following lines that continue its sentence."""
     block: list[str] = []
-    for raw in _without_code(_LINE_END.split(text)):
-        line = " ".join(_HIDDEN.sub("", raw).split())
+    for raw in _without_code(LINE_END.split(text)):
+        line = " ".join(visible(raw).split())
         prose = bool(line) and _is_prose(raw, line)
         if block and not (prose and not _ITEM.match(raw) and _continues(block[-1], line)):
             yield " ".join(block)

@@ -1,7 +1,7 @@
 """Makes stored text harmless in a document: it cannot end its entry, start another, or imitate the frame.
 
 Every line of a longer text is quoted, so that no heading or open fence extends past it. Markdown marks at the start of
-a line, fences and control words of chat templates are escaped with a backslash.
+a line and fences are escaped with a backslash, and so are control tokens of chat templates (`reverie.inert`).
 """
 
 from __future__ import annotations
@@ -9,36 +9,29 @@ from __future__ import annotations
 import re
 from typing import Final
 
-# Everything that some reader treats as a line end.
-_LINE_END = re.compile("\r\n|[\n\r\v\f\x1c-\x1e\x85\u2028\u2029]")
-# Control characters, direction overrides, and invisible tag characters that a model reads.
-_HIDDEN = re.compile(
-    "[\x00-\x08\x0e-\x1b\x1f\x7f-\x84\x86-\x9f\u200b\u2060\ufeff\u202a-\u202e\u2066-\u2069\U000e0000-\U000e007f]"
-)
+from reverie.inert import LINE_END, folded, inert, inert_line, visible
+
 _LINE_MARK = re.compile(r"^(\s*)(?=#|~~~|={2,}|-{2,}|\*{3,}|_{3,}|[<>|])")
 _FENCE = re.compile("`{3,}")
-# Split by the backslash: a tokenizer reads `<|im_end|>` as a control token anywhere.
-_CONTROL_WORD = re.compile(r"([<\[])(?=\||!--|/|INST\])")
 _WIDE_BLANK = re.compile(r"[^\S\n]{17,}")
-_NOT_IN_A_NAME = re.compile(r"[()\[\]{}<>*#`|\\\"]+")
+_NOT_IN_A_NAME: Final = frozenset('()[]{}<>*#`|\\"')
 _MAX_BLANKS: Final = " " * 16
 
 
 def lines_of(text: str) -> list[str]:
     """Return the lines of a text, escaped, with at most one empty line between two others."""
     lines: list[str] = []
-    for raw in _LINE_END.split(text):
-        line = _WIDE_BLANK.sub(_MAX_BLANKS, _HIDDEN.sub("", raw)).rstrip()
+    for raw in inert(text).split("\n"):
+        line = _WIDE_BLANK.sub(_MAX_BLANKS, raw).rstrip()
         if line or (lines and lines[-1]):
-            lines.append(_LINE_MARK.sub(r"\1\\", _literal(line)))
+            lines.append(_LINE_MARK.sub(r"\1\\", _without_fences(line)))
     while lines and not lines[-1]:
         lines.pop()
     return lines
 
 
-def _literal(line: str) -> str:
-    fenceless = _FENCE.sub(lambda found: r"\`" * len(found.group()), line)
-    return _CONTROL_WORD.sub(r"\1\\", fenceless)
+def _without_fences(line: str) -> str:
+    return _FENCE.sub(lambda found: r"\`" * len(found.group()), line)
 
 
 def quoted(text: str, *, indent: str = "") -> str:
@@ -47,6 +40,8 @@ def quoted(text: str, *, indent: str = "") -> str:
 
 
 def label(text: str, *, max_characters: int = 80) -> str:
-    """Return a name on one line, without characters that have a meaning in the document."""
-    bare = " ".join(_NOT_IN_A_NAME.sub(" ", _HIDDEN.sub("", _LINE_END.sub(" ", text))).split())
+    """Return a name on one line, without characters that have a meaning in the document, nor what looks like them."""
+    shown = visible(LINE_END.sub(" ", text))
+    kept = (" " if plain in _NOT_IN_A_NAME else own for own, plain in zip(shown, folded(shown), strict=True))
+    bare = inert_line("".join(kept))
     return bare if len(bare) <= max_characters else bare[: max_characters - 1] + "…"

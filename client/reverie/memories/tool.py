@@ -5,7 +5,8 @@
     result = memory_tool(client, **json.loads(call.function.arguments))
 
 The result is plain JSON; errors are returned instead of raised, with a text from which a model can correct its call.
-Results have no scores, so that a model does not optimise for them.
+Results have no scores, so that a model does not optimise for them. Their texts are inert: no memory can end the
+result that it is in, nor hide anything.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Final
 
 from reverie.errors import Rejected, ReverieError
+from reverie.inert import inert, inert_line
 from reverie.memories.types import FoundMemories, Memory, Remembered
 
 if TYPE_CHECKING:
@@ -161,7 +163,7 @@ def _fits(response: FoundMemories, memory: Memory) -> bool:
 
 
 def _result(response: FoundMemories, memory: Memory) -> dict[str, Any]:
-    result = {"id": memory.id, "content": memory.content, "tags": memory.tags}
+    result = {"id": memory.id, "content": inert(memory.content), "tags": [inert_line(tag) for tag in memory.tags]}
     duplicates = response.duplicates.get(memory.id, 0)
     return result | ({"duplicates": duplicates} if duplicates else {})
 
