@@ -11,6 +11,7 @@ from starlette.exceptions import HTTPException
 
 from reverie import __version__
 from reverie.errors import ReverieError
+from server.authentication import Access, Authentication
 from server.endpoints import Endpoint
 from server.gate import Gate
 from server.memories import facts, memories, notes, transfer
@@ -61,8 +62,13 @@ def endpoints() -> Iterator[Endpoint]:
         yield from part.endpoints
 
 
-def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
-    """Return the application. Requests below /v1 need the token; without one, only loopback addresses are served."""
+def create_app(runtime: Runtime, *, token: str | None = None, access: Access | None = None) -> FastAPI:
+    """Return the application. Requests below /v1 need a token: a stored one, or one that `access` names.
+
+    `token` stands for an access with this token alone; without both, everyone who reaches the server may do everything.
+    The caller closes `app.state.ledger`.
+    """
+    access = access or Access(tokens={"operator": token} if token else {}, open=token is None)
     # A redirect for a trailing slash would change session ids that end with one.
     # /docs loads Swagger UI from this server, and no validator from swagger.io. ReDoc has no such option.
     app = FastAPIOffline(
@@ -78,7 +84,21 @@ def create_app(runtime: Runtime, *, token: str | None = None) -> FastAPI:
         app.include_router(part.endpoints.router(services))
     app.add_exception_handler(ReverieError, on_reverie_error)
     app.add_exception_handler(HTTPException, on_http_error)
-    app.add_middleware(Gate, token=token, metrics=services.metrics)
+    authentication = Authentication(
+        services.token_checker, services.ledger, fixed=access.tokens, now=runtime.now, open=access.open
+    )
+    services.metrics.counter(
+        "reverie_authentication_failures",
+        "Requests without a valid token.",
+        lambda: authentication.failures.total,
+    )
+    app.state.ledger = services.ledger
+    app.add_middleware(
+        Gate,
+        authentication=authentication,
+        local_names_only=access.local_names_only or access.open,
+        metrics=services.metrics,
+    )
     app.include_router(operations.probes(services))
     describe(app, [endpoint.kind for endpoint in endpoints()])
     return app

@@ -1,4 +1,8 @@
-"""Read the caller of a request from its headers: agent, workspace and trace id, as percent-encoded UTF-8."""
+"""Read the caller of a request from its token and its headers: agent, workspace, user and trace id.
+
+Headers are percent-encoded UTF-8. They only narrow what the token allows: one that contradicts it is refused, and the
+error names the right that is missing, and nothing else.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +13,13 @@ from urllib.parse import unquote_to_bytes
 from fastapi import Request
 
 from memory.trust.principals import OPERATOR, Principal
-from reverie.checks import check_agent, check_trace, check_workspace
+from reverie.checks import check_agent, check_label, check_trace, check_workspace
 from reverie.errors import Rejected
+from reverie.problems import Forbidden
 
 AGENT_HEADER: Final = "X-Reverie-Agent"
 WORKSPACE_HEADER: Final = "X-Reverie-Workspace"
+USER_HEADER: Final = "X-Reverie-User"
 TRACE_HEADER: Final = "X-Reverie-Trace"
 
 # What a call is about, and so which headers it needs: an agent in a workspace, a whole workspace, or the server.
@@ -37,14 +43,51 @@ class Caller:
 
 
 def caller_of(request: Request, *, subject: Subject, workspace: str) -> Caller:
-    """Return the caller of a request; `workspace` is the default. Raises `Rejected` for a missing or invalid header."""
+    """Return the caller of a request; `workspace` is the default where neither token nor header names one.
+
+    Raises `Rejected` for a missing or invalid header, and `Forbidden` for one that contradicts the token.
+    """
+    principal = principal_of(request)
+    agent = _agent(request, principal) if subject == "agent" else ""
     header = required_header(subject, request.method)
-    if header is not None and header not in request.headers:
+    if header == WORKSPACE_HEADER and header not in request.headers:
         raise Rejected(f"the header {header} must name the {subject}", field=subject)
-    agent = check_agent(_header(request, AGENT_HEADER, "agent")) if subject == "agent" else ""
+    workspace = principal.workspace or workspace
     if WORKSPACE_HEADER in request.headers:
         workspace = check_workspace(_header(request, WORKSPACE_HEADER, "workspace"))
-    return Caller(agent, workspace, trace_of(request))
+    if not principal.reaches_workspace(workspace):
+        raise lacking("workspace")
+    user = principal.user
+    if USER_HEADER in request.headers:
+        user = check_label("user", _header(request, USER_HEADER, "user"), required=True)
+    if principal.user not in (None, user):
+        raise lacking("user")
+    origin = str(request.scope.get("reverie.origin", ""))
+    return Caller(agent, workspace, trace_of(request), principal, user, origin)
+
+
+def principal_of(request: Request) -> Principal:
+    """Return who makes a request: whom the gate found."""
+    principal: Principal = request.scope.get("reverie.principal", OPERATOR)
+    return principal
+
+
+def lacking(right: Literal["workspace", "agent", "user"]) -> Forbidden:
+    """Return the error for a call beyond what a token is bound to."""
+    return Forbidden(f"the token is not for this {right}", field=right)
+
+
+def _agent(request: Request, principal: Principal) -> str:
+    """Return the agent that a request names, or else the only one of its token."""
+    if AGENT_HEADER in request.headers:
+        agent = check_agent(_header(request, AGENT_HEADER, "agent"))
+    elif principal.agents is not None and len(principal.agents) == 1:
+        (agent,) = principal.agents
+    else:
+        raise Rejected(f"the header {AGENT_HEADER} must name the agent", field="agent")
+    if not principal.reaches_agent(agent):
+        raise lacking("agent")
+    return agent
 
 
 def required_header(subject: Subject, method: str) -> str | None:

@@ -20,10 +20,19 @@ from typing import Any, TypeVar, get_args
 import msgspec
 from fastapi import APIRouter, Request, Response
 
-from reverie.calls import Call, build, check, route_of
+from reverie.calls import Call, build, check, route_of, scope_of
 from reverie.errors import Rejected
+from reverie.trust.scopes import Scope
+from server.authorisation import (
+    audited,
+    for_user,
+    noting_refusals,
+    require_reach,
+    require_scope,
+    require_workspace,
+)
 from server.bodies import decode, read_body
-from server.caller import Caller, Subject, caller_of, decoded, query_of
+from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
 from server.openapi import operation
 from server.responses import json_response
 from server.services import Services
@@ -38,6 +47,9 @@ class Endpoint:
 
     `waits` returns whether a call waits for the workers: such calls have threads of their own. `status` returns the
     HTTP status of a response; `statuses` describes all possible ones.
+
+    A call about the server is not for tokens that are bound to a workspace, and one about a workspace not for tokens
+    that are bound to agents, unless the handler limits itself to what the token allows (`limits_itself`).
     """
 
     kind: type[Call[Any]]
@@ -46,6 +58,18 @@ class Endpoint:
     status: Callable[[Any], int]
     statuses: Mapping[str, str]
     subject: Subject
+    limits_itself: bool
+
+    @property
+    def scope(self) -> Scope:
+        """The scope that the call needs."""
+        return scope_of(self.kind)
+
+    def answer(self, services: Services, caller: Caller, call: Call[Any]) -> Any:
+        """Return the response to a call, which is recorded in the audit log if it belongs there."""
+        with audited(services, caller, call) as response:
+            response.append(self.handler(services, caller, call))
+        return response[0]
 
 
 def _never(_: object) -> bool:
@@ -71,11 +95,12 @@ class Endpoints:
         status: Callable[[_C], int] = _ok,
         statuses: Mapping[str, str] = MappingProxyType({"200": "Done"}),
         subject: Subject = "agent",
+        limits_itself: bool = False,
     ) -> Callable[[_Handler[_C]], _Handler[_C]]:
         """Register the decorated function as the handler of a call."""
 
         def add(handler: _Handler[_C]) -> _Handler[_C]:
-            self._endpoints.append(Endpoint(kind, handler, waits, status, statuses, subject))
+            self._endpoints.append(Endpoint(kind, handler, waits, status, statuses, subject, limits_itself))
             return handler
 
         return add
@@ -101,13 +126,25 @@ class Endpoints:
 
 def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request], Awaitable[Response]]:
     async def respond(request: Request) -> Response:
-        caller = caller_of(request, subject=endpoint.subject, workspace=services.runtime.settings.workspace)
-        call = await _read(endpoint.kind, request, services)
-        run = services.threads.wait if endpoint.waits(call) else services.threads.run
-        value = await run(lambda: endpoint.handler(services, caller, call))
+        with noting_refusals(services, request, endpoint.kind):
+            caller = _caller(endpoint, request, services)
+            call = for_user(await _read(endpoint.kind, request, services), caller)
+            run = services.threads.wait if endpoint.waits(call) else services.threads.run
+            value = await run(lambda: endpoint.answer(services, caller, call))
         return json_response(value, status=endpoint.status(call))
 
     return respond
+
+
+def _caller(endpoint: Endpoint, request: Request, services: Services) -> Caller:
+    """Return the caller of a request. Raises `Forbidden` for what its token does not allow, and `Rejected`."""
+    require_scope(principal_of(request), endpoint.scope)
+    if not endpoint.limits_itself:
+        require_reach(principal_of(request), endpoint.subject)
+    caller = caller_of(request, subject=endpoint.subject, workspace=services.runtime.settings.workspace)
+    if endpoint.subject != "server":
+        require_workspace(services, caller, endpoint.scope)
+    return caller
 
 
 async def _read(kind: type[_C], request: Request, services: Services) -> _C:

@@ -6,7 +6,6 @@ It is plain ASGI instead of a framework's middleware because every recall passes
 from __future__ import annotations
 
 import asyncio
-import hmac
 import ipaddress
 import time
 from typing import Final
@@ -16,11 +15,11 @@ import structlog
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from reverie.clock import new_id
-from reverie.errors import Rejected, Unavailable
-from reverie.problems import Problem, Unauthorised, problem_of
+from reverie.errors import Rejected, ReverieError, Unavailable
+from server.authentication import Authentication
 from server.caller import TRACE_HEADER, trace_from
 from server.metrics import Metrics
-from server.responses import internal_problem, problem_response
+from server.responses import error_response, internal_problem, problem_response
 
 _TRACE: Final = TRACE_HEADER.lower().encode()
 
@@ -28,11 +27,17 @@ log = structlog.get_logger(__name__)
 
 
 class Gate:
-    """Wraps the application. Without a token it accepts only requests whose host is a loopback name."""
+    """Wraps the application. Paths below /v1 need a token, unless the server is open.
 
-    def __init__(self, app: ASGIApp, *, token: str | None, metrics: Metrics) -> None:
+    With `local_names_only`, requests without a token are accepted only if their host is a loopback name.
+    """
+
+    def __init__(
+        self, app: ASGIApp, *, authentication: Authentication, local_names_only: bool, metrics: Metrics
+    ) -> None:
         self._app = app
-        self._token = f"Bearer {token}".encode() if token else None
+        self._authentication = authentication
+        self._local_names_only = local_names_only
         self._metrics = metrics
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -41,29 +46,30 @@ class Gate:
             await self._app(scope, receive, send)
             return
         headers: dict[bytes, bytes] = dict(scope["headers"])
-        refused: Problem | None = None
+        refused: ReverieError | None = None
         try:
             trace = trace_from(headers.get(_TRACE))
         except Rejected as error:
             trace = new_id()
-            refused = problem_of(error, trace=trace)
+            refused = error
         scope["reverie.trace"] = trace
-        refused = refused or self._refused(scope["path"], headers, trace)
-        _keep_raw_path(scope)
+        scope["reverie.origin"] = (scope.get("client") or ("",))[0]
         with structlog.contextvars.bound_contextvars(trace_id=trace):
             await self._serve(scope, receive, _Reply(send, trace), refused)
 
-    async def _serve(self, scope: Scope, receive: Receive, reply: _Reply, refused: Problem | None) -> None:
+    async def _serve(self, scope: Scope, receive: Receive, reply: _Reply, refused: ReverieError | None) -> None:
         started = time.perf_counter()
         try:
+            refused = refused or await self._refusal(scope)
+            _keep_raw_path(scope)
             if refused is not None:
-                await problem_response(refused)(scope, receive, reply)
+                await error_response(refused, trace=reply.trace)(scope, receive, reply)
             else:
                 await self._app(scope, receive, reply)
         except asyncio.CancelledError:  # the process is stopping and this call has waited for too long
             if reply.status is None:
                 error = Unavailable("the server is stopping: what was accepted before is safe, try again")
-                await problem_response(problem_of(error, trace=reply.trace))(scope, receive, reply)
+                await error_response(error, trace=reply.trace)(scope, receive, reply)
         except Exception:  # the boundary of the request: callers never see a traceback
             log.exception("request_crashed", method=scope["method"], route=_route(scope))
             if reply.status is None:
@@ -71,18 +77,22 @@ class Gate:
         finally:
             self._metrics.observe(scope["method"], _route(scope), reply.status or 500, time.perf_counter() - started)
 
-    def _refused(self, path: str, headers: dict[bytes, bytes], trace: str) -> Problem | None:
-        if self._token is None:
-            # Otherwise a web page whose name resolves to 127.0.0.1 (DNS rebinding) could read everything.
-            if not _is_loopback_name(headers.get(b"host", b"").decode("latin-1")):
-                error = Rejected(
-                    "without a token this server answers only as localhost, 127.0.0.1 or [::1]", field="host"
-                )
-                return problem_of(error, trace=trace)
-            return None
-        if path.startswith("/v1/") and not hmac.compare_digest(headers.get(b"authorization", b""), self._token):
-            return problem_of(Unauthorised("send the token: Authorization: Bearer ...", field="token"), trace=trace)
+    async def _refusal(self, scope: Scope) -> ReverieError | None:
+        """Note in the scope who makes the request; return why it is refused, or None if it is not."""
+        try:
+            await self._admit(scope, dict(scope["headers"]))
+        except ReverieError as error:
+            return error
         return None
+
+    async def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
+        authorization = headers.get(b"authorization")
+        if scope["path"].startswith("/v1/") and (authorization is not None or not self._authentication.is_open):
+            principal = await self._authentication.principal(authorization, origin=scope["reverie.origin"])
+            scope["reverie.principal"] = principal
+        elif self._local_names_only and not _is_loopback_name(headers.get(b"host", b"").decode("latin-1")):
+            # Otherwise a web page whose name resolves to 127.0.0.1 (DNS rebinding) could read everything.
+            raise Rejected("without a token this server answers only as localhost, 127.0.0.1 or [::1]", field="host")
 
 
 class _Reply:

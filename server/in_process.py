@@ -29,8 +29,8 @@ class InProcess:
 
     def send(self, call: Call[_A], *, agent: str, workspace: str) -> _A:
         """Return the response to a call of an agent in a workspace. Raises what the server would raise."""
-        handler = self._endpoints[type(call)].handler
-        response: _A = handler(self._services, Caller(agent, workspace, new_id()), validated(call))
+        endpoint = self._endpoints[type(call)]
+        response: _A = endpoint.answer(self._services, Caller(agent, workspace, new_id()), validated(call))
         return response
 
     def __enter__(self) -> Self:

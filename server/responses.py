@@ -66,13 +66,22 @@ def problem_response(problem: Problem) -> Response:
     return response
 
 
+def error_response(error: ReverieError, *, trace: str) -> Response:
+    """Return the response to an error of Reverie, with the time after which to try again if the error has one."""
+    response = problem_response(problem_of(error, trace=trace))
+    retry_after_seconds = getattr(error, "retry_after_seconds", 0)
+    if retry_after_seconds:
+        response.headers["Retry-After"] = str(retry_after_seconds)
+    return response
+
+
 async def on_reverie_error(request: Request, error: Exception) -> Response:
     """Return the problem details of an error of Reverie. Server errors (5xx) are logged."""
     assert isinstance(error, ReverieError)
     problem = problem_of(error, trace=trace_of(request))
     if problem.status >= 500:
         log.warning("request_failed", status=problem.status, error_type=type(error).__name__, error=str(error))
-    return problem_response(problem)
+    return error_response(error, trace=trace_of(request))
 
 
 async def on_http_error(request: Request, error: Exception) -> Response:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import cached_property
 
 from memory.pipeline.status import StatusReader
+from memory.trust.checking import TokenChecker
 from retrieval.request import RecallRequest
 from reverie.clock import new_id
 from reverie.contract import ACCOUNT_STORE
@@ -14,6 +15,7 @@ from reverie.pipeline.producer import Producer
 from reverie.pipeline.status import PipelineStatus
 from reverie.recall.types import RecallResponse
 from server.caller import Caller
+from server.ledger import Ledger
 from server.metrics import Metrics
 from server.responses import Threads
 from storage.recall.records import Hit
@@ -28,6 +30,8 @@ class Services:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.threads = Threads()
+        # The workspaces that this server knows to exist, or to be on their way through the inbox.
+        self._workspaces: set[str] = set()
         self.metrics = Metrics(self.status)
         self.metrics.counter(
             "reverie_recalls_dropped",
@@ -46,6 +50,16 @@ class Services:
             runtime.language_model,
             runtime.reranker,
         )
+
+    @cached_property
+    def token_checker(self) -> TokenChecker:
+        """The tokens that this server has checked."""
+        return TokenChecker(self.runtime.stores, now=self.runtime.now)
+
+    @cached_property
+    def ledger(self) -> Ledger:
+        """The collector of refusals and of the uses of tokens."""
+        return Ledger(self.runtime.stores, self.token_checker)
 
     def status(self) -> PipelineStatus:
         """Return the state of the pipeline."""
@@ -88,6 +102,17 @@ class Services:
             found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
             if found:
                 self.runtime.recall_buffer.note(store, caller.agent, query, found, recall=recall, at=at)
+
+    def has_workspace(self, workspace: str) -> bool:
+        """Return whether something has been stored in a workspace, or was accepted for it by this server."""
+        if self.runtime.stores.database_path(workspace).exists():
+            self._workspaces.discard(workspace)
+            return True
+        return workspace in self._workspaces
+
+    def note_workspace(self, workspace: str) -> None:
+        """Note that something was accepted for a workspace that does not exist yet."""
+        self._workspaces.add(workspace)
 
     def audit(self, caller: Caller, action: str, target: str = "", *, outcome: str = "done") -> None:
         """Record in the audit log what a caller did to which id, without content. Raises `StoreUnavailable`."""

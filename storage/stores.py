@@ -24,6 +24,7 @@ from storage.pipeline.work import Stage, is_idle_file
 from storage.transaction import Transaction
 from storage.trust.audit import AuditLog
 from storage.trust.tenants import Tenants
+from storage.trust.tokens import Tokens
 from storage.upkeep.jobs import JobRuns
 from storage.upkeep.usage import UsageLog
 
@@ -139,6 +140,10 @@ class Stores:
     def audit(self) -> AuditLog:
         """Return the audit log."""
         return AuditLog(self.account())
+
+    def tokens(self) -> Tokens:
+        """Return the tokens of this installation."""
+        return Tokens(self.account())
 
     def tenants(self) -> Tenants:
         """Return the tenants of the workspaces."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from reverie.config import state_folder
 from reverie.errors import Conflict
 from worker.supervision.data_lock import supervisor_pid
 
@@ -73,8 +73,7 @@ def registered(data: Path) -> Iterator[None]:
 
 
 def _registry() -> Path:
-    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - never raises
-    return Path(state) / "reverie" / "running"
+    return state_folder() / "running"
 
 
 def _entry(data: Path) -> Path:

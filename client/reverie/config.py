@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from reverie import contract
@@ -73,6 +74,12 @@ def resolve_broker(broker: str | None, prefix: str | None) -> tuple[str, str]:
     if prefix is None:
         prefix = os.environ.get("REVERIE_BROKER_PREFIX") or contract.DEFAULT_PREFIX
     return check_broker(known), prefix
+
+
+def state_folder() -> Path:
+    """Return the folder in which running servers of this user announce themselves: `$XDG_STATE_HOME/reverie`."""
+    state = os.environ.get("XDG_STATE_HOME") or os.path.expanduser("~/.local/state")  # noqa: PTH111 - never raises
+    return Path(state) / "reverie"
 
 
 def without_password(url: str) -> str:

@@ -30,6 +30,21 @@ class Unauthorised(Rejected):
     """The server requires a token, and got none or a wrong one."""
 
 
+class Forbidden(Rejected):
+    """The token does not allow the call; the text names the right that it lacks, and nothing else."""
+
+
+class TooManyFailures(Rejected):
+    """The caller's address has sent too many wrong tokens. A right one is accepted at any time.
+
+    `retry_after_seconds` is when the server will look at another wrong one.
+    """
+
+    def __init__(self, message: str, *, field: str = "", retry_after_seconds: int = 0) -> None:
+        super().__init__(message, field=field)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class Malformed(Rejected):
     """The body of a request is not valid JSON."""
 
@@ -56,6 +71,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 _KINDS: Final[tuple[tuple[type[ReverieError], str, int, str], ...]] = (
     (Malformed, "rejected", 400, "The body is not valid"),
     (Unauthorised, "unauthorised", 401, "A token is required"),
+    (Forbidden, "forbidden", 403, "The token does not allow this"),
+    (TooManyFailures, "too-many-failures", 429, "Too many wrong tokens"),
     (NotFound, "not-found", 404, "Not found"),
     (Conflict, "conflict", 409, "Conflict with the current state"),
     (TooLarge, "too-large", 413, "The body is too large"),

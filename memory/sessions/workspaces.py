@@ -9,9 +9,14 @@ from storage.status import AgentCounts, read_agents
 from storage.stores import Stores
 
 
-def list_workspaces(stores: Stores, *, now: int, limit: int, offset: int) -> list[WorkspaceSummary]:
-    """Return a page of the workspaces by name; one that cannot be read has an error instead of numbers."""
-    page = stores.names()[offset : offset + limit]
+def list_workspaces(
+    stores: Stores, *, now: int, limit: int, offset: int, only: str | None = None
+) -> list[WorkspaceSummary]:
+    """Return a page of the workspaces by name, or the one that is named by `only`.
+
+    One that cannot be read has an error instead of numbers.
+    """
+    page = [name for name in stores.names() if only in (None, name)][offset : offset + limit]
     return [found for name in page if (found := _workspace(stores, name, now)) is not None]
 
 

@@ -10,6 +10,7 @@ from reverie.errors import NotFound
 from reverie.pipeline import calls
 from reverie.pipeline.types import DeadLetter, DeadLetterList
 from reverie.types import Deleted
+from server.authorisation import require_reach
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
@@ -21,6 +22,8 @@ endpoints = Endpoints("dead letters")
 
 @endpoints.serves(calls.ListDeadLetters)
 def _list_dead_letters(services: Services, caller: Caller, call: calls.ListDeadLetters) -> DeadLetterList:
+    if call.all_agents:
+        require_reach(caller.principal, "workspace")
     store = services.existing_store(caller.workspace)
     if store is None:
         return DeadLetterList(dead_letters=[])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from memory.sessions.workspaces import list_agents, list_workspaces
 from reverie.sessions import calls
 from reverie.sessions.workspace_types import AgentList, WorkspaceList
+from server.authorisation import require_reach
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
@@ -12,14 +13,15 @@ from server.services import Services
 endpoints = Endpoints("workspaces")
 
 
-@endpoints.serves(calls.ListWorkspaces, subject="server")
-def _list_workspaces(services: Services, _: Caller, call: calls.ListWorkspaces) -> WorkspaceList:
-    now = services.runtime.now()
-    workspaces = list_workspaces(services.runtime.stores, now=now, limit=call.limit, offset=call.offset)
-    return WorkspaceList(workspaces=workspaces)
+@endpoints.serves(calls.ListWorkspaces, subject="server", limits_itself=True)
+def _list_workspaces(services: Services, caller: Caller, call: calls.ListWorkspaces) -> WorkspaceList:
+    require_reach(caller.principal, "workspace")
+    stores, now, only = services.runtime.stores, services.runtime.now(), caller.principal.workspace
+    return WorkspaceList(workspaces=list_workspaces(stores, now=now, limit=call.limit, offset=call.offset, only=only))
 
 
-@endpoints.serves(calls.ListAgents, subject="workspace")
+@endpoints.serves(calls.ListAgents, subject="workspace", limits_itself=True)
 def _list_agents(services: Services, caller: Caller, call: calls.ListAgents) -> AgentList:
-    agents = list_agents(services.runtime.stores, caller.workspace, now=services.runtime.now())
+    found = list_agents(services.runtime.stores, caller.workspace, now=services.runtime.now())
+    agents = [agent for agent in found if caller.principal.reaches_agent(agent.name)]
     return AgentList(agents=agents[call.offset : call.offset + call.limit])

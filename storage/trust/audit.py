@@ -58,7 +58,7 @@ class AuditLog:
         self._account = account
 
     def record(self, *entries: AuditEntry) -> None:
-        """Append entries. Raises `StoreUnavailable` if they cannot be written: then the action must not be done."""
+        """Append entries. Raises `StoreUnavailable` if they cannot be written."""
         with self._account.atomic() as connection:
             for entry in entries:
                 execute(connection, _INSERT, **to_parameters(entry))

@@ -19,9 +19,14 @@ class Tenants:
 
     def of(self, workspace: str) -> str:
         """Return the tenant that a workspace belongs to."""
+        return self.set_for(workspace) or LOCAL_TENANT
+
+    def set_for(self, workspace: str) -> str | None:
+        """Return the tenant that was set for a workspace, or None if none was."""
         with self._account.reading() as connection:
             sql = "SELECT tenant FROM tenants WHERE workspace = :workspace"
-            return execute(connection, sql, workspace=workspace).scalar() or LOCAL_TENANT
+            tenant: str | None = execute(connection, sql, workspace=workspace).scalar()
+            return tenant
 
     def set(self, workspace: str, tenant: str) -> None:
         """Make a workspace belong to a tenant."""

@@ -11,18 +11,20 @@ from contextlib import contextmanager
 import uvicorn
 
 from server.app import create_app
+from server.authentication import Access
 from worker.runtime import Runtime
 
 
 @contextmanager
-def running_server(runtime: Runtime, *, token: str | None = None, port: int = 0) -> Iterator[str]:
+def running_server(
+    runtime: Runtime, *, token: str | None = None, access: Access | None = None, port: int = 0
+) -> Iterator[str]:
     """Serve a runtime on a port, by default any free one, and yield the URL."""
     listening = socket.create_server(("127.0.0.1", port))
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listening.getsockname()[1]
-    config = uvicorn.Config(
-        create_app(runtime, token=token), log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5
-    )
+    app = create_app(runtime, token=token, access=access)
+    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5)
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     thread.start()
@@ -33,6 +35,7 @@ def running_server(runtime: Runtime, *, token: str | None = None, port: int = 0)
         server.should_exit = True
         thread.join()
         listening.close()
+        app.state.ledger.close()
 
 
 def _wait_until_started(server: uvicorn.Server, thread: threading.Thread) -> None:

@@ -113,6 +113,7 @@ class SearchMemories(Queried[FoundMemories], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/memories/search"
+    required_scope: ClassVar = "read"
     tags: AllTags = ()
     mode: SearchMode = "hybrid"
     limit: Results = 5

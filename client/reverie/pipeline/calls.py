@@ -78,12 +78,14 @@ class GetStatus(Call[PipelineStatus], frozen=True):
     """Return the status of the pipeline."""
 
     route: ClassVar = "GET /v1/status"
+    required_scope: ClassVar = "operate"
 
 
 class ListDeadLetters(Paged[DeadLetterList], kw_only=True, frozen=True):
     """List this agent's dead letters, which are work that failed for good, newest first and without payloads."""
 
     route: ClassVar = "GET /v1/dead-letters"
+    required_scope: ClassVar = "operate"
     all_agents: Annotated[bool, Meta(description="List those of all agents of the workspace.")] = False
 
 
@@ -91,6 +93,7 @@ class GetDeadLetter(Call[DeadLetter], frozen=True):
     """Return a dead letter with its payload. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/dead-letters/{id}"
+    required_scope: ClassVar = "operate"
     letter_id: LetterId = field(name="id")
 
 
@@ -102,6 +105,7 @@ class ReplayDeadLetter(Call[DeadLetter], frozen=True):
     """
 
     route: ClassVar = "POST /v1/dead-letters/{id}/replay"
+    required_scope: ClassVar = "operate"
     letter_id: LetterId = field(name="id")
     timeout_seconds: Annotated[
         float, Meta(ge=0, le=contract.MAX_WAIT_SECONDS, description="The maximum number of seconds to wait for it.")
@@ -116,4 +120,5 @@ class DropDeadLetter(Call[Deleted], frozen=True):
     """Delete a dead letter; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/dead-letters/{id}"
+    required_scope: ClassVar = "operate"
     letter_id: LetterId = field(name="id")

@@ -48,6 +48,7 @@ class Recall(Queried[RecallResponse], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/recall"
+    required_scope: ClassVar = "read"
     session: Annotated[SessionId | None, Meta(description="Only this session, unless `scope` widens it.")] = None
     channel: Annotated[ChannelId | None, Meta(description="Only this channel.")] = None
     scope: Annotated[Scope | None, Meta(description="How far beyond the session to search.")] = None
@@ -103,6 +104,7 @@ class SearchSessions(Queried[FoundSessions], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/sessions/search"
+    required_scope: ClassVar = "read"
     tags: Tags = ()
     mode: SearchMode = "hybrid"
     limit: Results = 5
@@ -140,6 +142,7 @@ class GetContext(_SessionQuery, kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/context"
+    required_scope: ClassVar = "read"
     channel: Annotated[ChannelId | None, Meta(description="The channel to search; by default the session's own.")] = (
         None
     )
@@ -180,4 +183,5 @@ class RestoreSession(InSession[Restored], frozen=True):
     """
 
     route: ClassVar = "POST /v1/sessions/{session}/restore"
+    required_scope: ClassVar = "read"
     token_budget: TokenBudget | None = None

@@ -80,6 +80,7 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/schedules"
+    required_scope: ClassVar = "schedule"
     cron: CronText | None = None
     at: At | None = None
     every: Every | None = None
@@ -118,6 +119,7 @@ class UpdateSchedule(_OneSchedule, kw_only=True, frozen=True):
     """
 
     route: ClassVar = "PATCH /v1/schedules/{id}"
+    required_scope: ClassVar = "schedule"
     goal: Goal | UnsetType = UNSET
     cron: CronText | None = None
     at: At | None = None
@@ -186,6 +188,7 @@ class PauseSchedule(_OneSchedule, frozen=True):
     """
 
     route: ClassVar = "POST /v1/schedules/{id}/pause"
+    required_scope: ClassVar = "schedule"
 
 
 class ResumeSchedule(_OneSchedule, frozen=True):
@@ -195,12 +198,14 @@ class ResumeSchedule(_OneSchedule, frozen=True):
     """
 
     route: ClassVar = "POST /v1/schedules/{id}/resume"
+    required_scope: ClassVar = "schedule"
 
 
 class DeleteSchedule(Call[Deleted], frozen=True):
     """Delete a schedule and its runs permanently; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/schedules/{id}"
+    required_scope: ClassVar = "schedule"
     id: ScheduleId
 
 
@@ -240,6 +245,7 @@ class RunScheduleNow(Call[ScheduleRun], frozen=True):
     """
 
     route: ClassVar = "POST /v1/schedules/{schedule}/run"
+    required_scope: ClassVar = "schedule"
     id: ScheduleId = field(name="schedule")
     # With an id, a call that is sent twice over a broken connection starts one run.
     run_id: Annotated[RunId | None, Meta(description="An id of your own for the run.")] = field(default=None, name="id")
@@ -281,6 +287,7 @@ class CompleteRun(_RunOutput, kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/runs/{run}/complete"
+    required_scope: ClassVar = "schedule"
     status: Annotated[Literal["success", "failed"], Meta(description="How the run ended.")] = "success"
     summary: Summary | None = None
     error: ErrorText = ""
@@ -296,3 +303,4 @@ class CancelRun(_OneRun, frozen=True):
     """
 
     route: ClassVar = "POST /v1/runs/{run}/cancel"
+    required_scope: ClassVar = "schedule"

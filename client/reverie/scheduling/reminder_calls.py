@@ -57,6 +57,7 @@ class Remind(_NewReminder, kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/reminders"
+    required_scope: ClassVar = "schedule"
     due_at: Annotated[
         Moment | None, Meta(description="The due time, with a time zone, such as 2027-05-01T09:30:00Z.")
     ] = None
@@ -111,6 +112,7 @@ class ClaimReminders(_Claim, kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/reminders/claim"
+    required_scope: ClassVar = "schedule"
     lease_seconds: Annotated[
         float, Meta(ge=1, le=MAX_LEASE_SECONDS, description="Seconds until the claim expires.")
     ] = 60.0
@@ -125,6 +127,7 @@ class ConfirmReminder(Call[Reminder], frozen=True):
     """
 
     route: ClassVar = "POST /v1/reminders/{id}/delivered"
+    required_scope: ClassVar = "schedule"
     reminder_id: ReminderId = field(name="id")
     token: Annotated[str, label("The token of the claim.")]
 
@@ -133,6 +136,7 @@ class CancelReminder(Call[Deleted], frozen=True):
     """Delete a reminder, delivered or not; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/reminders/{id}"
+    required_scope: ClassVar = "schedule"
     reminder_id: ReminderId = field(name="id")
 
 
@@ -150,4 +154,5 @@ class AcknowledgeNotifications(Call[Acknowledged], frozen=True):
     """Acknowledge notifications; return how many were not acknowledged before. Raises `Rejected`."""
 
     route: ClassVar = "POST /v1/notifications/acknowledge"
+    required_scope: ClassVar = "schedule"
     ids: Annotated[Sequence[str], checked(_check_ids, "The ids of 1 to 1,000 notifications.")]

@@ -131,12 +131,14 @@ class DeleteWorkspace(Call[Deleted], frozen=True):
     """Delete the whole workspace of this client permanently, for all agents; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/workspace"
+    required_scope: ClassVar = "operate"
 
 
 class ListWorkspaces(Paged[WorkspaceList], frozen=True):
     """List all workspaces with the numbers of their agents, sessions and memories, by name."""
 
     route: ClassVar = "GET /v1/workspaces"
+    required_scope: ClassVar = "operate"
 
 
 class ListAgents(Paged[AgentList], frozen=True):
@@ -269,6 +271,7 @@ class ClearScratchpad(InSession[Cleared], frozen=True):
     """Delete the list of a session's scratchpad; return how many items it had."""
 
     route: ClassVar = "DELETE /v1/scratchpads/{session}/items"
+    required_scope: ClassVar = "write"
 
 
 class ListScratchpadKeys(InSession[ScratchpadEntries], frozen=True):
@@ -296,6 +299,7 @@ class DeleteScratchpadKey(InSession[Deleted], frozen=True):
     """Delete a key of a session's scratchpad; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/scratchpads/{session}/keys/{key}"
+    required_scope: ClassVar = "write"
     key: Key
 
 
@@ -303,3 +307,4 @@ class ClearScratchpadKeys(InSession[Cleared], frozen=True):
     """Delete all keys of a session's scratchpad; return how many there were."""
 
     route: ClassVar = "DELETE /v1/scratchpads/{session}/keys"
+    required_scope: ClassVar = "write"

@@ -86,6 +86,7 @@ class ListJobs(Call[JobList], frozen=True):
     """List the periodic jobs with their last runs."""
 
     route: ClassVar = "GET /v1/jobs"
+    required_scope: ClassVar = "operate"
 
 
 class RunJob(_JobRun, kw_only=True, frozen=True):
@@ -96,6 +97,7 @@ class RunJob(_JobRun, kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/jobs/{job}/run"
+    required_scope: ClassVar = "operate"
     response_timeout_seconds: ClassVar = _JOB_SECONDS
     dry_run: Annotated[bool, Meta(description="Show what would be done, and change nothing.")] = False
     agent: Annotated[str | None, label("Only for this agent; by default for all.")] = None

@@ -1,0 +1,186 @@
+"""Create, rotate, revoke and list tokens. Nobody can make a token that allows more than their own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Final, NamedTuple
+
+from memory.trust.principals import Principal
+from memory.trust.token_texts import hash_of, new_token
+from reverie.clock import new_id
+from reverie.errors import Conflict, NotFound, Rejected
+from reverie.problems import Forbidden
+from reverie.trust.scopes import Scope
+from storage.stores import Stores
+from storage.trust.tokens import TokenRecord
+
+SECOND_MICROS: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRequest:
+    """What a new token is to allow. None, and no agents, mean any; `lifetime_seconds` None means for ever."""
+
+    workspace: str | None
+    agents: tuple[str, ...]
+    user: str | None
+    scopes: tuple[Scope, ...]
+    name: str | None = None
+    lifetime_seconds: float | None = None
+    tenant: str | None = None
+
+
+class NewToken(NamedTuple):
+    """A token that was just made, with its text, which is stored nowhere."""
+
+    record: TokenRecord
+    text: str
+
+
+def create_token(stores: Stores, request: TokenRequest, *, by: Principal, now: int) -> NewToken:
+    """Store a new token and return it; `now` is in microseconds.
+
+    Raises `Forbidden` if it would allow more than `by` may do, `Conflict` if its name or the tenant is taken, and
+    `Rejected` if it names agents, a user or a tenant without a workspace.
+    """
+    if request.workspace is None and (request.agents or request.user or request.tenant):
+        field = "agents" if request.agents else "user" if request.user else "tenant"
+        raise Rejected(f"{field} needs a workspace: name it, too", field="workspace")
+    _require_no_more(request, by)
+    name = request.name or _default_name(request)
+    if any(token.is_valid(now) for token in stores.tokens().named(name)):
+        raise Conflict(f"a token has the name {name!r} already: choose another name, or rotate that one", field="name")
+    _set_tenant(stores, request, by)
+    text = new_token()
+    lifetime = request.lifetime_seconds
+    record = TokenRecord(
+        id=new_id(),
+        name=name,
+        hash=hash_of(text),
+        workspace=request.workspace,
+        agents=request.agents or None,
+        user=request.user,
+        scopes=request.scopes,
+        created_at=now,
+        created_by=by.name,
+        expires_at=None if lifetime is None else now + int(lifetime * SECOND_MICROS),
+    )
+    stores.tokens().add(record)
+    return NewToken(record, text)
+
+
+def rotate_token(stores: Stores, name: str, *, grace_seconds: float, by: Principal, now: int) -> NewToken:
+    """Store a new token in the place of another, named by its id or name, with the same rights and lifetime.
+
+    The old one stays valid for `grace_seconds`. Raises `NotFound`, and `Forbidden` if it allows more than `by` may do.
+    """
+    old = _valid_token(stores, name, by=by, now=now)
+    _require_no_more(TokenRequest(old.workspace, old.agents or (), old.user, old.scopes), by)
+    text = new_token()
+    lifetime = None if old.expires_at is None else old.expires_at - old.created_at
+    record = replace(
+        old,
+        id=new_id(),
+        hash=hash_of(text),
+        created_at=now,
+        created_by=by.name,
+        expires_at=None if lifetime is None else now + lifetime,
+        last_used_at=None,
+        revoked_at=None,
+        replaces=old.id,
+    )
+    ends_at = now + int(grace_seconds * SECOND_MICROS) if grace_seconds else None
+    if not stores.tokens().replace(old.id, record, ends_at=ends_at):
+        raise _no_token(name)
+    return NewToken(record, text)
+
+
+def revoke_token(stores: Stores, name: str, *, by: Principal, now: int) -> list[TokenRecord]:
+    """Revoke a token by its id, or all valid ones of a name, and return them. Raises `NotFound` if there is none."""
+    found = _visible(stores.tokens().named(name), by)
+    revoked = [token for token in found if token.is_valid(now) and stores.tokens().revoke(token.id, now=now)]
+    if not revoked:
+        raise _no_token(name)
+    return revoked
+
+
+def list_tokens(
+    stores: Stores, *, by: Principal, everything: bool, now: int, limit: int, offset: int
+) -> list[TokenRecord]:
+    """Return a page of the tokens that `by` may see, newest first: the valid ones, or those that have ended, too."""
+    valid_at = None if everything else now
+    found = stores.tokens().list(workspace=by.workspace, valid_at=valid_at, limit=limit, offset=offset)
+    return _visible(found, by)
+
+
+def principal_of(token: TokenRecord) -> Principal:
+    """Return who holds a token."""
+    return Principal(
+        name=token.name,
+        workspace=token.workspace,
+        agents=frozenset(token.agents) if token.agents else None,
+        user=token.user,
+        scopes=frozenset(token.scopes),
+        token=token.id,
+    )
+
+
+def _visible(tokens: Sequence[TokenRecord], by: Principal) -> list[TokenRecord]:
+    """Return the tokens that allow no more than `by` may do: others are none of its business."""
+    return [
+        token for token in tokens if not _excess(TokenRequest(token.workspace, token.agents or (), token.user, ()), by)
+    ]
+
+
+def _valid_token(stores: Stores, name: str, *, by: Principal, now: int) -> TokenRecord:
+    found = [token for token in _visible(stores.tokens().named(name), by) if token.is_valid(now)]
+    if not found:
+        raise _no_token(name)
+    return found[0]
+
+
+def _no_token(name: str) -> NotFound:
+    return NotFound(f"there is no valid token {name[:80]!r}: `reverie tokens list` shows all", field="token")
+
+
+def _require_no_more(request: TokenRequest, by: Principal) -> None:
+    """Raise `Forbidden` if a token would allow more than its maker may do."""
+    excess = _excess(request, by)
+    if excess:
+        raise Forbidden(f"a token cannot make one that allows more than itself: {excess}", field=excess)
+
+
+def _excess(request: TokenRequest, by: Principal) -> str:
+    """Return the field in which a token would go beyond its maker, or an empty text."""
+    if by.workspace is not None and request.workspace != by.workspace:
+        return "workspace"
+    if by.agents is not None and not (request.agents and by.agents.issuperset(request.agents)):
+        return "agents"
+    if by.user is not None and request.user != by.user:
+        return "user"
+    if not by.scopes.issuperset(request.scopes):
+        return "scopes"
+    # Tenants lie above workspaces.
+    return "tenant" if request.tenant and by.is_bound else ""
+
+
+def _set_tenant(stores: Stores, request: TokenRequest, by: Principal) -> None:
+    """Give the workspace of a new token its tenant: the requested one, or one of its own if it has none yet.
+
+    Raises `Conflict` if it belongs to another tenant: what it keeps in the account would be left behind.
+    """
+    if request.workspace is None or by.is_bound:
+        return
+    known = stores.tenants().set_for(request.workspace)
+    if known is None:
+        stores.tenants().set(request.workspace, request.tenant or request.workspace)
+    elif request.tenant not in (None, known):
+        raise Conflict(f"workspace {request.workspace} belongs to tenant {known!r}", field="tenant")
+
+
+def _default_name(request: TokenRequest) -> str:
+    """Return the name of a token that was given none: what it is for, as in `w/ana/kate`."""
+    if request.workspace is None:
+        return "operator" if "operate" in request.scopes else "all"
+    return "/".join(filter(None, (request.workspace, "+".join(request.agents), request.user)))

@@ -1,0 +1,111 @@
+"""Tokens, in the account's database: who may do what. Of the token itself only a hash is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from reverie.trust.scopes import Scope
+from storage.engine import Database
+from storage.rows import execute, insert_sql, read_row, read_rows, select_list, to_parameters
+
+# Noting when a token was used is worth no more than a moment's wait for the write lock.
+_LOCK_WAIT_SECONDS: Final = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class TokenRecord:
+    """A stored token. `workspace` and `user` None, and no agents, mean any. Times are microseconds.
+
+    `hash` is the SHA-256 of the token, and `replaces` the id of the token that it took the place of.
+    """
+
+    id: str
+    name: str
+    hash: bytes
+    workspace: str | None
+    agents: tuple[str, ...] | None
+    user: str | None
+    scopes: tuple[Scope, ...]
+    created_at: int
+    created_by: str
+    expires_at: int | None = None
+    last_used_at: int | None = None
+    revoked_at: int | None = None
+    replaces: str | None = None
+
+    def is_valid(self, now: int) -> bool:
+        """Return whether the token can be used at a time (microseconds)."""
+        return self.revoked_at is None and (self.expires_at is None or now < self.expires_at)
+
+
+class Tokens:
+    """The tokens of an installation. Each method is a transaction of its own."""
+
+    def __init__(self, account: Database) -> None:
+        self._account = account
+
+    def add(self, token: TokenRecord) -> None:
+        """Store a token."""
+        with self._account.atomic() as connection:
+            execute(connection, _INSERT, **to_parameters(token))
+
+    def by_hash(self, hash: bytes) -> TokenRecord | None:
+        """Return the token with a hash, or None."""
+        with self._account.reading() as connection:
+            return read_row(execute(connection, f"{_SELECT} WHERE hash = :hash", hash=hash), TokenRecord)
+
+    def named(self, name: str) -> list[TokenRecord]:
+        """Return the tokens with an id or a name, newest first; revoked and expired ones too."""
+        with self._account.reading() as connection:
+            sql = f"{_SELECT} WHERE id = :name OR name = :name ORDER BY created_at DESC, id DESC"
+            return read_rows(execute(connection, sql, name=name), TokenRecord)
+
+    def list(self, *, workspace: str | None, valid_at: int | None, limit: int, offset: int) -> list[TokenRecord]:
+        """Return a page of the tokens, newest first: of one workspace, and valid at a time, unless these are None."""
+        sql = (
+            f"{_SELECT} WHERE (:workspace IS NULL OR workspace = :workspace) AND (:valid_at IS NULL OR {_VALID})"
+            " ORDER BY created_at DESC, id DESC LIMIT :limit OFFSET :offset"
+        )
+        with self._account.reading() as connection:
+            found = execute(connection, sql, workspace=workspace, valid_at=valid_at, limit=limit, offset=offset)
+            return read_rows(found, TokenRecord)
+
+    def any_valid(self, now: int) -> bool:
+        """Return whether there is a token that can be used."""
+        with self._account.reading() as connection:
+            return bool(execute(connection, f"SELECT 1 FROM tokens WHERE {_VALID} LIMIT 1", valid_at=now).scalar())
+
+    def revoke(self, id: str, *, now: int) -> bool:
+        """Revoke a token; return False if it was revoked before or does not exist."""
+        with self._account.atomic() as connection:
+            sql = "UPDATE tokens SET revoked_at = :now WHERE id = :id AND revoked_at IS NULL"
+            return execute(connection, sql, id=id, now=now).rowcount > 0
+
+    def replace(self, id: str, token: TokenRecord, *, ends_at: int | None) -> bool:
+        """Store a token in the place of another, which ends at a time, or is revoked now if `ends_at` is None.
+
+        Return False, and store nothing, if the other one is not valid any more.
+        """
+        with self._account.atomic() as connection:
+            earlier = "expires_at = min(:ends_at, coalesce(expires_at, :ends_at))"
+            change = "revoked_at = :now" if ends_at is None else earlier
+            sql = f"UPDATE tokens SET {change} WHERE id = :id AND {_VALID}"
+            now = token.created_at
+            if not execute(connection, sql, id=id, ends_at=ends_at, now=now, valid_at=now).rowcount:
+                return False
+            execute(connection, _INSERT, **to_parameters(token))
+            return True
+
+    def note_uses(self, used_at: Mapping[str, int]) -> None:
+        """Store when tokens, by id, were last used. Raises `StoreUnavailable` if the file is locked for a second."""
+        with self._account.atomic(lock_wait_seconds=_LOCK_WAIT_SECONDS) as connection:
+            for id, at in used_at.items():
+                execute(connection, _NOTE_USE, id=id, at=at)
+
+
+_VALID: Final = "revoked_at IS NULL AND (expires_at IS NULL OR :valid_at < expires_at)"
+_SELECT: Final = f"SELECT {select_list(TokenRecord)} FROM tokens"
+_INSERT: Final = insert_sql("tokens", TokenRecord)
+_NOTE_USE: Final = "UPDATE tokens SET last_used_at = max(:at, coalesce(last_used_at, 0)) WHERE id = :id"

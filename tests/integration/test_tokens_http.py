@@ -1,0 +1,216 @@
+"""Tokens over HTTP, through the real application: what they open, what they do not, and what a refusal says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from memory.trust.principals import OPERATOR
+from memory.trust.token_texts import new_token
+from memory.trust.tokens import TokenRequest, create_token, revoke_token
+from reverie.trust.scopes import SCOPES, Scope
+from server.authentication import Access
+from server.failures import FAILURES_ALLOWED
+from storage.trust.audit import AuditFilter
+from support.http import running_server
+from worker.runtime import Runtime
+
+OPERATORS = "o" * 40
+
+Send = Callable[..., httpx2.Response]
+
+
+@pytest.fixture
+def send(runtime: Runtime) -> Iterator[Send]:
+    """Sends requests to a server that asks for tokens."""
+    with (
+        running_server(runtime, access=Access({"operator": OPERATORS})) as url,
+        httpx2.Client(base_url=url, trust_env=False) as client,
+    ):
+
+        def request(token: str | None, method: str, path: str, body: Any = None, **headers: str) -> httpx2.Response:
+            authorization = {} if token is None else {"Authorization": f"Bearer {token}"}
+            named = {f"X-Reverie-{name.capitalize()}": value for name, value in headers.items()}
+            return client.request(method, f"/v1/{path}", json=body, headers={**authorization, **named})
+
+        yield request
+
+
+@pytest.fixture
+def make(runtime: Runtime) -> Callable[..., str]:
+    """Makes tokens."""
+
+    def token(
+        workspace: str | None = "w",
+        *agents: str,
+        user: str | None = None,
+        scopes: tuple[Scope, ...] = SCOPES,
+        **more: Any,
+    ) -> str:
+        request = TokenRequest(workspace, agents, user, scopes, name=more.pop("name", None), **more)
+        return create_token(runtime.stores, request, by=OPERATOR, now=runtime.now()).text
+
+    return token
+
+
+def refused(response: httpx2.Response, status: int, field: str) -> str:
+    assert response.status_code == status, response.text
+    problem = response.json()
+    assert problem["field"] == field, problem
+    return str(problem["detail"])
+
+
+def test_without_a_valid_token_nothing_is_answered(send: Send, make: Callable[..., str], runtime: Runtime) -> None:
+    """Given no token, a forged, truncated, expired or revoked one, then all are 401 and ask for a bearer token."""
+    expired = make("w", lifetime_seconds=0, name="expired")
+    revoked = make("w", name="revoked")
+    revoke_token(runtime.stores, "revoked", by=OPERATOR, now=runtime.now())
+    valid = make("w", "ana")
+    for token in (None, new_token(), valid[:-1], valid + "A", expired, revoked, "x", OPERATORS[:-1]):
+        response = send(token, "GET", "facts", agent="ana")
+        assert response.status_code == 401, token
+        assert response.headers["WWW-Authenticate"] == "Bearer"
+        assert response.headers["content-type"] == "application/problem+json"
+    assert send(valid, "GET", "facts", agent="ana").status_code == 200
+    assert send(OPERATORS, "GET", "facts", agent="ana").status_code == 200
+
+
+def test_headers_that_are_missing_are_those_of_the_token(send: Send, make: Callable[..., str]) -> None:
+    """Given a token for one agent of a workspace, when no header names them, then the call is about these."""
+    token = make("w", "ana")
+    assert send(token, "PUT", "facts/home/city", {"value": "Lisbon"}).status_code == 200
+    assert send(OPERATORS, "GET", "facts/home/city", agent="ana", workspace="w").json()["value"] == "Lisbon"
+    assert send(token, "GET", "facts/home/city").json()["value"] == "Lisbon"
+    several = make("w", "ana", "bob")
+    assert "X-Reverie-Agent" in refused(send(several, "GET", "facts"), 422, "agent")
+
+
+def test_headers_that_contradict_the_token_are_refused_whether_or_not_there_is_such_a_thing(
+    send: Send, make: Callable[..., str]
+) -> None:
+    """Given a token, when a header names another workspace, agent or user, then 403 says which right, and no more."""
+    token = make("w", "ana")
+    bound = make("w", "ana", user="kate")
+    assert send(OPERATORS, "PUT", "facts/home/city", {"value": "Lisbon"}, agent="ana", workspace="v").status_code == 200
+    for workspace in ("v", "nowhere"):
+        detail = refused(send(token, "GET", "facts", agent="ana", workspace=workspace), 403, "workspace")
+        assert detail == "the token is not for this workspace"
+    for agent in ("bob", "nobody"):
+        detail = refused(send(token, "GET", "facts", agent=agent), 403, "agent")
+        assert detail == "the token is not for this agent"
+    assert refused(send(bound, "GET", "notes", user="leo"), 403, "user") == "the token is not for this user"
+    assert refused(send(bound, "GET", "notes?user=leo"), 403, "user") == "the token is not for this user"
+
+
+def test_a_token_of_a_user_is_for_calls_about_a_user_and_forces_theirs(send: Send, make: Callable[..., str]) -> None:
+    """Given a token of a user, then what it stores is theirs, and calls that name no user are refused."""
+    token = make("w", "ana", user="kate")
+    assert send(token, "POST", "notes", {"note_id": "n", "content": "likes tea"}).status_code == 200
+    assert [note["user"] for note in send(token, "GET", "notes").json()["notes"]] == ["kate"]
+    assert send(OPERATORS, "GET", "notes?user=leo", agent="ana", workspace="w").json()["notes"] == []
+    assert (
+        refused(send(token, "DELETE", "memories/x"), 403, "user") == "the token is for one user, and this call is not"
+    )
+    narrowed = send(OPERATORS, "GET", "notes", agent="ana", workspace="w", user="leo")
+    assert narrowed.json()["notes"] == []
+
+
+@pytest.mark.parametrize(
+    ("scope", "method", "path", "body"),
+    [
+        ("read", "GET", "facts", None),
+        ("read", "POST", "recall", {"query": "x"}),
+        ("write", "PUT", "facts/a/b", {"value": "x"}),
+        ("forget", "DELETE", "facts/a/b", None),
+        ("schedule", "POST", "reminders", {}),
+        ("operate", "GET", "dead-letters", None),
+    ],
+)
+def test_a_call_needs_its_scope(
+    send: Send, make: Callable[..., str], scope: Scope, method: str, path: str, body: Any
+) -> None:
+    """Given tokens with all scopes but one and with this one alone, then only the second is let through."""
+    without = make("w", "ana", scopes=tuple(one for one in SCOPES if one != scope), name="without")
+    alone = make("w", "ana", scopes=(scope,), name="alone")
+    assert refused(send(without, method, path, body), 403, "scope") == f"the token lacks the scope {scope}"
+    assert send(alone, method, path, body).status_code in (200, 422)
+
+
+def test_calls_about_all_workspaces_or_agents_are_not_for_bound_tokens(send: Send, make: Callable[..., str]) -> None:
+    """Given tokens bound to a workspace or an agent, then they learn nothing about what lies outside."""
+    send(OPERATORS, "PUT", "facts/a/b", {"value": "x"}, agent="ana", workspace="v")
+    send(OPERATORS, "PUT", "facts/a/b", {"value": "x"}, agent="ana", workspace="w")
+    send(OPERATORS, "PUT", "facts/a/b", {"value": "x"}, agent="bob", workspace="w")
+    of_workspace, of_agent = make("w"), make("w", "ana")
+    assert [one["name"] for one in send(of_workspace, "GET", "workspaces").json()["workspaces"]] == ["w"]
+    assert [one["name"] for one in send(of_agent, "GET", "agents").json()["agents"]] == ["ana"]
+    refused(send(of_workspace, "GET", "status"), 403, "workspace")
+    refused(send(of_workspace, "GET", "jobs"), 403, "workspace")
+    refused(send(of_workspace, "POST", "jobs/prune-decayed/run", {"workspace": "v"}), 403, "workspace")
+    refused(send(of_agent, "POST", "jobs/prune-decayed/run", {"agent": "bob"}), 403, "agent")
+    refused(send(of_agent, "DELETE", "workspace", workspace="w"), 403, "agent")
+    refused(send(of_agent, "GET", "dead-letters?all_agents=true"), 403, "agent")
+    assert send(of_workspace, "DELETE", "workspace", workspace="w").json() == {"deleted": True}
+
+
+def test_only_operators_and_tokens_of_a_workspace_create_it(
+    send: Send, make: Callable[..., str], runtime: Runtime
+) -> None:
+    """Given tokens for any workspace, when one without operate writes into a new one, then it lacks that scope."""
+    writer = make(None, scopes=("read", "write"), name="writer")
+    response = send(writer, "PUT", "facts/a/b", {"value": "x"}, agent="ana", workspace="new")
+    assert refused(response, 403, "scope") == "the token lacks the scope operate"
+    assert not runtime.stores.database_path("new").exists()
+    assert send(make("new"), "PUT", "facts/a/b", {"value": "x"}, agent="ana").status_code == 200
+    assert send(writer, "PUT", "facts/a/c", {"value": "x"}, agent="ana", workspace="new").status_code == 200
+    created = runtime.stores.audit().entries(AuditFilter(action="create-workspace"), limit=10)
+    assert [(one.actor, one.target) for one in created] == [("new", "new")]
+
+
+def test_wrong_tokens_are_slowed_down_and_a_right_one_passes(send: Send, make: Callable[..., str]) -> None:
+    """Given many wrong tokens from an address, then further ones are 429 for a time, and a right one is served."""
+    valid = make("w", "ana")
+    statuses = [send(new_token(), "GET", "facts").status_code for _ in range(FAILURES_ALLOWED + 2)]
+    assert statuses == [401] * FAILURES_ALLOWED + [429] * 2
+    limited = send("nonsense", "GET", "facts")
+    assert limited.status_code == 429
+    assert 0 < int(limited.headers["Retry-After"]) <= 60
+    assert send(valid, "GET", "facts").status_code == 200
+
+
+def test_the_audit_log_has_deletions_and_refusals_without_content(
+    send: Send, make: Callable[..., str], runtime: Runtime
+) -> None:
+    """Given a deletion, an export and refusals, then the log tells who did what from where, and equal refusals once."""
+    token = make("w", "ana", name="phone", scopes=("read", "write", "forget"))
+    send(token, "PUT", "facts/home/city", {"value": "Lisbon"})
+    send(token, "DELETE", "facts/home/city")
+    send(token, "DELETE", "facts/home/city")
+    send(token, "GET", "export")
+    entries = runtime.stores.audit().entries(AuditFilter(), limit=20)
+    deletions = [one for one in entries if one.action == "forget-fact"]
+    assert [(one.outcome, one.actor, one.target, one.origin) for one in deletions] == [
+        ("nothing", "phone", "home/city", "127.0.0.1"),
+        ("done", "phone", "home/city", "127.0.0.1"),
+    ]
+    assert all(one.token and one.trace for one in deletions)
+    assert [one.agent for one in entries if one.action == "export-memories"] == ["ana"]
+    assert "Lisbon" not in repr(entries)
+
+
+def test_equal_refusals_become_one_entry_of_the_audit_log(runtime: Runtime, make: Callable[..., str]) -> None:
+    """Given refusals, when the server has written them, then equal ones are one entry with their number."""
+    token = make("w", "ana", name="phone")
+    with running_server(runtime, access=Access({"operator": OPERATORS})) as url:
+        for headers in ({"Authorization": f"Bearer {token}", "X-Reverie-Agent": "bob"}, {"Authorization": "Bearer x"}):
+            for _ in range(3):
+                httpx2.get(f"{url}/v1/facts", headers=headers, trust_env=False)
+    entries = runtime.stores.audit().entries(AuditFilter(), limit=20)
+    assert [(one.actor, one.action, one.outcome, one.origin, one.count) for one in entries] == [
+        ("", "authentication", "refused", "127.0.0.1", 3),
+        ("phone", "list-facts", "refused: agent", "127.0.0.1", 3),
+    ]
+    assert runtime.stores.tokens().named("phone")[0].last_used_at is not None
