@@ -84,6 +84,7 @@ def create_app(settings: Settings) -> Celery:
         task_acks_on_timeout=False,
         task_time_limit=TASK_TIME_LIMIT_SECONDS,
         worker_prefetch_multiplier=1,
+        worker_enable_remote_control=settings.broker_remote_control,
         worker_max_tasks_per_child=TASKS_PER_CHILD,
         # The default of 4 s kills children while many processes start at once on a slow machine.
         worker_proc_alive_timeout=30.0,

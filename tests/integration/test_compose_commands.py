@@ -30,6 +30,7 @@ from support.compose import load_compose, seconds
 from worker.supervision.embedded_broker import _valkey_server_path
 
 TOKEN = "a token of this test"
+PASSWORD = "5ec3e7"
 HEALTHY_WITHIN_SECONDS = 60.0
 CHECKED_EVERY_SECONDS = 1.0
 # Only what a container has: nothing of the shell that runs the tests.
@@ -100,7 +101,9 @@ class Composed:
         declared = dict(self.services[name].get("environment", {}))
         here = {
             "REVERIE_DATA": str(self.folder / "data"),
-            "REVERIE_BROKER": f"redis://127.0.0.1:{self.broker_port}/0",
+            "REVERIE_BROKER": declared.get("REVERIE_BROKER", "").replace(
+                "valkey:6379", f"127.0.0.1:{self.broker_port}"
+            ),
             "REVERIE_PORT": str(self.server_port),
             "FLOWER_PORT": str(self.flower_port),
         }
@@ -130,8 +133,10 @@ def stand_in(folder: Path, broker_port: int) -> None:
     """The two programs of the broker's image: the bundled server on our port, and a `valkey-cli` that can ping."""
     programs = {
         "valkey-server": f'#!/bin/sh\nexec {_valkey_server_path()} --port {broker_port} --dir {folder}/broker "$@"\n',
-        "valkey-cli": f"#!{sys.executable}\nimport socket, sys\n"
+        "valkey-cli": f"#!{sys.executable}\nimport os, socket, sys\n"
         f"with socket.create_connection(('127.0.0.1', {broker_port}), 2) as broker:\n"
+        "    broker.sendall(b'AUTH ' + os.environ['REDISCLI_AUTH'].encode() + b'\\r\\n')\n"
+        "    assert broker.recv(100) == b'+OK\\r\\n'\n"
         "    broker.sendall(sys.argv[1].encode() + b'\\r\\n')\n"
         "    print(broker.recv(100).decode())\n",
     }
@@ -146,7 +151,7 @@ def composed() -> Iterator[Composed]:
     folder = Path(tempfile.mkdtemp(prefix="rv-", dir="/tmp"))
     for name in ("bin", "broker", "cwd", "data", "home"):
         (folder / name).mkdir()
-    variables = {"REVERIE_TOKEN": TOKEN, "REVERIE_EMBEDDING_PROVIDER": "hash"}
+    variables = {"REVERIE_TOKEN": TOKEN, "REVERIE_BROKER_PASSWORD": PASSWORD, "REVERIE_EMBEDDING_PROVIDER": "hash"}
     stack = Composed(folder, free_port(), free_port(), free_port(), load_compose(variables)["services"])
     stand_in(folder, stack.broker_port)
     try:
@@ -160,7 +165,7 @@ def composed() -> Iterator[Composed]:
         shutil.rmtree(folder)
 
 
-SERVICES = sorted(load_compose({"REVERIE_TOKEN": TOKEN})["services"])
+SERVICES = sorted(load_compose({"REVERIE_TOKEN": TOKEN, "REVERIE_BROKER_PASSWORD": PASSWORD})["services"])
 
 
 @pytest.mark.parametrize("name", SERVICES)

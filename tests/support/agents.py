@@ -51,7 +51,7 @@ class AgentProcess:
 
 
 @contextmanager
-def agent_worker(folder: Path, code: str, environment: Mapping[str, str]) -> Iterator[AgentProcess]:
+def agent_worker(folder: Path, code: str, environment: Mapping[str, str], *flags: str) -> Iterator[AgentProcess]:
     """Run an agent's module as `celery -A my_agent worker` does; it and its children are killed after the block."""
     folder.mkdir(exist_ok=True)
     (folder / "my_agent.py").write_text(dedent(code))
@@ -62,7 +62,7 @@ def agent_worker(folder: Path, code: str, environment: Mapping[str, str]) -> Ite
     kept = {name: value for name, value in os.environ.items() if not name.startswith(("REVERIE_", "PYTHON"))}
     with log.open("wb") as written:
         process = subprocess.Popen(
-            [sys.executable, "-m", "celery", "-A", "my_agent", "worker", "--concurrency=1", "--loglevel=INFO"],
+            [sys.executable, "-m", "celery", "-A", "my_agent", "worker", "--concurrency=1", "--loglevel=INFO", *flags],
             env={**kept, "PYTHONPATH": _CLIENT, **environment},
             cwd=folder,
             stdout=written,
@@ -88,9 +88,9 @@ def fire(runtime: Runtime, workspace: str = contract.DEFAULT_WORKSPACE) -> list[
     return [run.id for run in waiting]
 
 
-def fired(runtime: Runtime, client: reverie.Reverie, schedule: str) -> str:
+def fired(runtime: Runtime, client: reverie.Reverie, schedule: str, workspace: str = contract.DEFAULT_WORKSPACE) -> str:
     """Wait until a schedule has fired by itself; return the id of its first run."""
-    until(lambda: fire(runtime) or client.schedule_runs(schedule), "it does not fire")
+    until(lambda: fire(runtime, workspace) or client.schedule_runs(schedule), "it does not fire")
     return client.schedule_runs(schedule)[-1].id
 
 

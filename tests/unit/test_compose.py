@@ -14,7 +14,7 @@ from reverie import contract
 from support.compose import ROOT, NotSet, load_compose, seconds
 from worker.settings import PREFIX, Settings
 
-COMPOSE = load_compose({"REVERIE_TOKEN": "secret"})
+COMPOSE = load_compose({"REVERIE_TOKEN": "secret", "REVERIE_BROKER_PASSWORD": "secret"})
 SERVICES: dict[str, Any] = COMPOSE["services"]
 OURS = sorted(set(SERVICES) - {"valkey"})
 SCHEMA = json.loads((ROOT / "tests/data/compose-spec.json").read_text(encoding="utf-8"))
@@ -39,10 +39,20 @@ def test_the_schema_notices_a_mistake() -> None:
     assert not Draft202012Validator(SCHEMA).is_valid(misspelt)
 
 
-def test_it_does_not_start_without_a_token() -> None:
-    """Given no REVERIE_TOKEN, then Compose refuses and says how to make one."""
-    with pytest.raises(NotSet, match=r"REVERIE_TOKEN.*openssl rand"):
-        load_compose({})
+@pytest.mark.parametrize("secret", ["REVERIE_TOKEN", "REVERIE_BROKER_PASSWORD"])
+def test_it_does_not_start_without_its_secrets(secret: str) -> None:
+    """Given no token of the server, or no password of the broker, then Compose refuses and says how to make one."""
+    others = {"REVERIE_TOKEN": "a", "REVERIE_BROKER_PASSWORD": "b"}
+    del others[secret]
+    with pytest.raises(NotSet, match=rf"{secret}.*openssl rand"):
+        load_compose(others)
+
+
+def test_the_broker_asks_for_the_password_and_publishes_no_port() -> None:
+    """Given the password, then the broker requires it, every process of ours has it, and nothing else reaches it."""
+    assert "--requirepass secret" in " ".join(SERVICES["valkey"]["command"])
+    assert "ports" not in SERVICES["valkey"]
+    assert {SERVICES[name]["environment"]["REVERIE_BROKER"] for name in OURS} == {"redis://:secret@valkey:6379/0"}
 
 
 def test_each_queue_has_a_worker() -> None:

@@ -28,6 +28,11 @@ class GeneralSettings(BaseSettings):
         contract.DEFAULT_PREFIX,
         description="Prefix of every key in the broker, so that other applications can share the broker.",
     )
+    broker_remote_control: bool = Field(
+        False,
+        description="Whether workers obey Celery's remote control (`celery inspect`, Flower's buttons). Anyone with"
+        " access to the broker can then stop them and read the arguments of tasks.",
+    )
     host: str = Field("127.0.0.1", description="Address that the HTTP server listens on.")
     port: int = Field(7437, ge=1, le=65535, description="Port that the HTTP server listens on.")
     max_body_bytes: int = Field(

@@ -35,6 +35,8 @@ def celery_settings(prefix: str) -> dict[str, Any]:
         "accept_content": ["json"],
         "result_serializer": "json",
         "task_ignore_result": True,
+        # Whoever reaches the broker could otherwise stop workers, revoke tasks and read what they work on.
+        "worker_enable_remote_control": False,
         "task_default_queue": contract.QUEUE_INGEST,
         "task_create_missing_queues": True,
         "task_routes": {name: {"queue": queue} for name, queue in contract.TASK_QUEUES.items()},
