@@ -97,6 +97,7 @@ PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
     PeriodicJob(contract.CLOSE_IDLE_SESSIONS, _idle,    timedelta(minutes=5),   "close sessions without messages for long"),
     PeriodicJob(contract.APPLY_RETENTION,     _upkeep,   timedelta(hours=3),    "remove summarised messages beyond the retention period"),
     PeriodicJob(contract.OPTIMIZE_STORE,      _upkeep,   timedelta(minutes=30), "vacuum, merge, checkpoint, and rebuild database files and indexes"),
+    PeriodicJob(contract.CONTINUE_ERASURES,   _sweep,    timedelta(0),          "continue erasures that were interrupted or have to wait"),
     PeriodicJob(contract.VERIFY_STORE,        _upkeep,   timedelta(hours=1),    "compare rows, chunks, full-text index and vectors"),
 )
 # fmt: on

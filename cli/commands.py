@@ -63,6 +63,10 @@ COMMANDS: Final = {
     ),
     "agents": Entry(("sessions.workspaces",), "List the agents of a workspace."),
     "workspaces": Entry(("sessions.workspaces",), "List the workspaces."),
+    "forget": Entry(
+        ("trust.forget",),
+        "Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt.",
+    ),
     "dead-letters": Entry(("pipeline.dead_letters",), "List, replay and drop work that failed for good."),
     "db": Entry(("upkeep.database", "upkeep.reembed"), "Check, rebuild and delete the databases."),
     "health": Entry(("pipeline.health",), "Check the health of a process (exit code 0 means healthy)."),

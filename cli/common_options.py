@@ -35,7 +35,8 @@ def add_common_options(command: Any) -> None:
     if hasattr(command, "commands"):
         for inner in command.commands.values():
             add_common_options(inner)
-        return
+        if not command.invoke_without_command:
+            return
     taken = {name for parameter in command.params for name in parameter.opts}
     command.params += [option for option in _options() if option.opts[0] not in taken]
 

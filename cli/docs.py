@@ -62,6 +62,8 @@ def _walk(path: tuple[str, ...], command: Any) -> Iterator[tuple[tuple[str, ...]
     if not hasattr(command, "commands"):
         yield path, command
         return
+    if command.invoke_without_command and len(path) > 1:
+        yield path, command
     for name, inner in command.commands.items():
         yield from _walk((*path, name), inner)
 

@@ -25,6 +25,7 @@ from server.scheduling import runs as schedule_runs
 from server.services import Services
 from server.sessions import channels, scratchpads, sessions, summaries, workspaces
 from server.sessions import lifecycle as session_life
+from server.trust import erasures
 from server.upkeep import curation, jobs, notebooks
 from worker.runtime import Runtime
 
@@ -53,6 +54,7 @@ _ROOMS: Final = (
     schedule_runs,
     reminders,
     notifications,
+    erasures,
 )
 
 

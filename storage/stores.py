@@ -23,6 +23,7 @@ from storage.migrate import Kind, migrate
 from storage.pipeline.work import Stage, is_idle_file
 from storage.transaction import Transaction
 from storage.trust.audit import AuditLog
+from storage.trust.erasures import Erasures
 from storage.trust.tenants import Tenants
 from storage.trust.tokens import Tokens
 from storage.upkeep.jobs import JobRuns
@@ -136,6 +137,10 @@ class Stores:
     def usage(self) -> UsageLog:
         """Return the usage of the language model."""
         return UsageLog(self.account())
+
+    def erasures(self) -> Erasures:
+        """Return the erasures."""
+        return Erasures(self.account())
 
     def audit(self) -> AuditLog:
         """Return the audit log."""

@@ -30,6 +30,9 @@ from storage.sessions.lifecycle import AllSessionLifecycles, SessionLifecycle
 from storage.sessions.scratchpads import Scratchpads
 from storage.sessions.sessions import Sessions
 from storage.sessions.summaries import AllSummaries, Summaries
+from storage.trust.erased_rows import ErasedRows
+from storage.trust.live_texts import StoredTexts
+from storage.trust.removal import KeptOut, Marks, Removal
 from storage.upkeep.curation import CurationLog
 from storage.upkeep.dreams import AllDreams, Dreams
 from storage.upkeep.leases import JobLeases
@@ -76,6 +79,9 @@ class AgentRepositories:
     runs = _Lazy(ScheduleRuns)
     reminders = _Lazy(Reminders)
     notifications = _Lazy(Notifications)
+    marks = _Lazy(Marks)
+    erased = _Lazy(ErasedRows)
+    removal = _Lazy(Removal)
 
     def __init__(self, connection: Connection, agent: str) -> None:
         self.agent = agent
@@ -102,6 +108,8 @@ class Transaction:
     goal_vectors = _Lazy(GoalVectors)
     reminders = _Lazy(AllReminders)
     notifications = _Lazy(AllNotifications)
+    kept_out = _Lazy(KeptOut)
+    stored_texts = _Lazy(StoredTexts)
 
     def __init__(self, connection: Connection) -> None:
         self.connection = connection

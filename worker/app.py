@@ -55,6 +55,7 @@ _TASK_MODULES: Final = (
     "tasks.sessions.close_idle",
     "tasks.sessions.summarize",
     "tasks.upkeep.store_files",
+    "tasks.trust.erase",
 )
 
 

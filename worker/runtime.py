@@ -14,6 +14,7 @@ from typing import Final, TypedDict, Unpack
 import redis
 import structlog
 
+from adapters.broker.erasing import BrokerErasure
 from adapters.broker.inbox import WorkerInbox
 from adapters.broker.monitor import Monitor
 from adapters.broker.recall_buffer import RecallBuffer
@@ -35,6 +36,7 @@ from memory.idle_stores import IdleStores
 from memory.memories.secrets import looks_secret
 from memory.pipeline.recovery import StageSweep
 from memory.scheduling.due_loop import DueLoop
+from memory.trust.erasing import ErasureServices
 from memory.upkeep.notebook import Notebooks
 from retrieval.index.cache import AgentIndexes
 from retrieval.recaller import Recaller
@@ -51,6 +53,7 @@ from worker.model_specs import embedder_spec, language_model_spec, reranker_spec
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
 from worker.store_embedders import StoreEmbedders
+from worker.supervision.broker_address import embedded_broker_url
 
 # The task that runs each stage.
 STAGE_TASKS: Final[dict[str, str]] = {
@@ -142,6 +145,31 @@ class Runtime:
     def indexes(self) -> AgentIndexes:
         """The in-memory indexes of recently used agents."""
         return AgentIndexes(self.settings.recall_memory_mb * 1024 * 1024)
+
+    @cached_property
+    def erasure_services(self) -> ErasureServices:
+        """What erasures need of this process."""
+        settings = self.settings
+        embedded = settings.broker_url == embedded_broker_url(settings.data)
+        return ErasureServices(
+            data=settings.data,
+            stores=self.stores,
+            inbox=self.inbox,
+            working=self.working_memory,
+            recalls=self.recall_log,
+            broker=BrokerErasure(self.broker, self.inbox, prefix=settings.broker_prefix, embedded=embedded),
+            notebooks=self.notebooks,
+            now=self.now,
+            remote=tuple(
+                name
+                for name, url in (
+                    ("the embedding endpoint", settings.embedding_base_url),
+                    ("the language model", settings.language_model_base_url),
+                    ("the reranker", settings.reranker_base_url),
+                )
+                if url
+            ),
+        )
 
     @cached_property
     def monitor(self) -> Monitor:

@@ -164,7 +164,7 @@ class WorkerInbox(Inbox):
         """
         keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause")
         flat = cast("list[Any]", self._run(_TAKE, keys, [limit, LEASE_SECONDS * 1_000_000, max_bytes]))
-        return [_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(0, len(flat), 3)]
+        return [parse_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(0, len(flat), 3)]
 
     def settle(self, workspace: str, fields: Sequence[bytes]) -> None:
         """Remove items for good. Call this only after the database has committed them (or their dead letters)."""
@@ -229,7 +229,8 @@ class WorkerInbox(Inbox):
         call_broker(lambda: self._broker.delete(self._notification_key(task, workspace)))
 
 
-def _taken(field: bytes, value: bytes, tries: int) -> Taken:
+def parse_taken(field: bytes, value: bytes, tries: int) -> Taken:
+    """Return the item of a field and value of an inbox."""
     stamp, space, payload = value.partition(b" ")
     if not space or not stamp.isdigit() or len(stamp) > _STAMP_DIGITS:
         return Taken(field, 0, value, tries)

@@ -70,6 +70,18 @@ class WorkspaceGit(Protocol):
         Raises `NotFound` for an unknown commit, `Rejected` for an invalid or ambiguous id, and `StoreUnavailable`.
         """
 
+    def versions(self) -> list[tuple[Commit, dict[str, str]]]:
+        """Return every commit, newest first, with its files. Raises `StoreUnavailable`."""
+
+    def rewrite(self, keep: Callable[[str], bool], message: Callable[[str], str]) -> bool:
+        """Rewrite the whole history: of each file only the lines that are kept, and messages as the function returns.
+
+        Nothing of the old history is left. Return whether there was anything to rewrite. Raises `StoreUnavailable`.
+        """
+
+    def remove(self) -> bool:
+        """Delete the files with their history; return whether there were any. Raises `StoreUnavailable`."""
+
 
 class Repositories(Protocol):
     """The repositories of all agents. Getting one costs nothing and creates nothing."""

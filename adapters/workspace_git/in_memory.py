@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from adapters.workspace_git.base import Commit, CommitResult, LooksSecret, resolve, screen_files
 from adapters.workspace_git.differences import unified
+from adapters.workspace_git.rewriting import without_lines
 
 
 class GitInMemory:
@@ -42,6 +43,27 @@ class GitInMemory:
         states = {commit.id: files for commit, files in reversed(self._states)}
         before = states[resolve(a, states, field="a")]
         return unified(before, states[resolve("HEAD" if b is None else b, states, field="b")])
+
+    def versions(self) -> list[tuple[Commit, dict[str, str]]]:
+        """Return every commit, newest first, with its files."""
+        return [
+            (commit, {path: content.decode() for path, content in files.items()})
+            for commit, files in reversed(self._states)
+        ]
+
+    def rewrite(self, keep: Callable[[str], bool], message: Callable[[str], str]) -> bool:
+        """Rewrite the whole history without the lines that are not kept."""
+        before = self._states
+        self._states = []
+        for commit, files in before:
+            kept = {path: without_lines(content.decode(), keep) for path, content in files.items()}
+            self.commit({path: text for path, text in kept.items() if text}, message(commit.message), commit.at)
+        return self._states != before
+
+    def remove(self) -> bool:
+        """Delete the files with their history."""
+        found, self._states = bool(self._states), []
+        return found
 
 
 class RepositoriesInMemory:

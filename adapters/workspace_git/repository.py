@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 import shutil
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
@@ -28,6 +28,7 @@ from filelock import FileLock, Timeout
 from adapters.file_names import file_name
 from adapters.workspace_git.base import Commit, CommitResult, LooksSecret, resolve, screen_files
 from adapters.workspace_git.differences import unified
+from adapters.workspace_git.rewriting import mend, replace_history, without_lines, write_history
 from reverie.checks import check_agent, check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, StoreUnavailable
@@ -91,6 +92,51 @@ class GitRepository:
             before = known[resolve(a, known, field="a")]
             after = known[resolve("HEAD" if b is None else b, known, field="b")]
             return unified(_contents(repo, before), _contents(repo, after))
+
+    def versions(self) -> list[tuple[Commit, dict[str, str]]]:
+        """Return every commit, newest first, with its files."""
+        if not self._exists():
+            return []
+        with self._opened() as repo:
+            return [
+                (_to_commit(repo, found), {path: text.decode() for path, text in _contents(repo, found).items()})
+                for found in _all_commits(repo)
+            ]
+
+    def rewrite(self, keep: Callable[[str], bool], message: Callable[[str], str]) -> bool:
+        """Rewrite the whole history without the lines that are not kept. See `WorkspaceGit`."""
+        if not self._folder.exists():
+            return False
+        with self._locked():
+            mend(self._folder)
+            with self._opened() as repo:
+                versions = [(found, _contents(repo, found)) for found in _all_commits(repo)][::-1]
+            kept = [(found, _kept(files, keep)) for found, files in versions]
+            if all(
+                files == clean and message(text := found.message.decode(errors="replace")) == text
+                for (found, files), (_, clean) in zip(versions, kept, strict=True)
+            ):
+                return False
+            making = self._make_empty()
+            with Repo(str(making)) as repo:
+                newest = write_history(repo, _BRANCH, kept, message, _new_commit)
+            replace_history(self._folder, making)
+            with self._opened() as repo:
+                for path in {path for _, files in versions for path in files} - newest.keys():
+                    (self._folder / path).unlink(missing_ok=True)
+                _check_out(repo, self._folder, newest)
+        return True
+
+    def remove(self) -> bool:
+        """Delete the files with their history."""
+        if not self._folder.exists():
+            return False
+        with self._locked():
+            shutil.rmtree(self._folder, ignore_errors=True)
+            shutil.rmtree(self._folder.with_name(self._folder.name + _UNMADE), ignore_errors=True)
+        if self._folder.exists():
+            raise StoreUnavailable(f"{self._folder} cannot be removed: check its permissions")
+        return True
 
     def _exists(self) -> bool:
         try:
@@ -159,6 +205,9 @@ class GitRepository:
 
     def _create(self) -> None:
         """Create an empty repository under another name and rename it: a crash leaves no incomplete one."""
+        self._make_empty().rename(self._folder)
+
+    def _make_empty(self) -> Path:
         making = self._folder.with_name(self._folder.name + _UNMADE)
         shutil.rmtree(making, ignore_errors=True)
         making.mkdir(mode=0o700)
@@ -169,7 +218,7 @@ class GitRepository:
             config.write_to_path()
         # The folder's name may be only a hash of the agent's name.
         (making / ".git" / _AGENT_FILE).write_text(self._agent, encoding="utf-8")
-        making.rename(self._folder)
+        return making
 
 
 class GitFolders:
@@ -201,6 +250,11 @@ class GitFolders:
         if workspace == ACCOUNT_STORE:
             return self._data_dir
         return self._data_dir / "workspaces" / check_workspace(workspace)
+
+
+def _kept(files: Mapping[str, bytes], keep: Callable[[str], bool]) -> dict[str, bytes]:
+    texts = {path: without_lines(content.decode(), keep) for path, content in files.items()}
+    return {path: text.encode() for path, text in texts.items() if text}
 
 
 def _new_commit(tree: ObjectID, parent: GitCommit | None, message: str, at: int) -> GitCommit:

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from reverie.sessions.channel_types import Channel
     from reverie.sessions.scratchpad_types import ScratchpadEntry
     from reverie.sessions.types import Compacted, Message, Session, SessionExport, SessionSummary
+    from reverie.trust.erasure_types import Erasure, ErasureReceipt
     from reverie.upkeep.curation_types import CurationChange, CurationEntry, Undone
     from reverie.upkeep.notebook_types import Checkpoint, Commit, Promotion
 
@@ -78,6 +79,8 @@ __all__ = [
     "CurationChange",
     "CurationEntry",
     "DeadLetter",
+    "Erasure",
+    "ErasureReceipt",
     "Explanation",
     "Fact",
     "FoundMemories",
@@ -158,6 +161,7 @@ _MODULES = {
     "RunReport": "scheduling.schedule_types",
     **dict.fromkeys(("Fact", "FoundMemories", "Memory", "MemoryStats", "Note", "Remembered"), "memories.types"),
     **dict.fromkeys(("Checkpoint", "Commit", "Promotion"), "upkeep.notebook_types"),
+    **dict.fromkeys(("Erasure", "ErasureReceipt"), "trust.erasure_types"),
     "Channel": "sessions.channel_types",
     "ScratchpadEntry": "sessions.scratchpad_types",
     **dict.fromkeys(("Cron", "Interval", "Once"), "scheduling.cadence_types"),

@@ -17,6 +17,7 @@ from reverie.scheduling import reminder_calls
 from reverie.scheduling.delivering import confirm_delivery
 from reverie.sessions import calls as session_calls
 from reverie.sessions.newest_messages import read_working_memory
+from reverie.trust import erasure_calls
 from reverie.types import Deleted
 from reverie.upkeep import calls as upkeep_calls
 
@@ -105,6 +106,10 @@ class _Calls:
     history = method(upkeep_calls.ListHistory, lambda answer: answer.commits)
     diff = method(upkeep_calls.GetDiff, lambda answer: answer.text)
     promotions = method(upkeep_calls.ListPromotions, lambda answer: answer.promotions)
+
+    erase = method(erasure_calls.Erase)
+    erasure = method(erasure_calls.GetErasure)
+    erasures = method(erasure_calls.ListErasures, lambda answer: answer.erasures)
 
     add_schedule = method(scheduling_calls.AddSchedule)
     schedule = method(scheduling_calls.GetSchedule)

@@ -35,6 +35,7 @@ RUN_DUE_SCHEDULES: Final = "reverie.run_due_schedules"
 RUN_SCHEDULE: Final = "reverie.run_schedule"
 DELIVER_REMINDERS: Final = "reverie.deliver_reminders"
 EMBED_GOALS: Final = "reverie.embed_goals"
+CONTINUE_ERASURES: Final = "reverie.continue_erasures"
 
 # Names of queues.
 QUEUE_INGEST: Final = "ingest"
@@ -68,6 +69,7 @@ TASK_QUEUES: Final[dict[str, str]] = {
     RUN_SCHEDULE: QUEUE_SCHEDULES,
     DELIVER_REMINDERS: QUEUE_SCHEDULES,
     EMBED_GOALS: QUEUE_EMBED,
+    CONTINUE_ERASURES: QUEUE_MAINTENANCE,
 }
 
 # The header that carries the caller's trace id through the queue.

@@ -111,6 +111,8 @@ def _unless_forgotten(
     forgotten_at = 0
     if letter.session is not None:  # an id, or the key of a chat
         forgotten_at = max(rows.sessions.forgotten_at(letter.session), rows.sessions.chat_forgotten_at(letter.session))
+    user = item.payload.user if isinstance(item.payload, MessagePayload) else None
+    forgotten_at = max(forgotten_at, rows.marks.forgotten_at(user=user))
     if not forgotten_at or item.taken.accepted_at > forgotten_at:
         return [letter]
     written.note_forgotten(letter.agent, letter.item_id)
@@ -124,9 +126,16 @@ def _store_session(
     chats_forgotten_at = {
         key: rows.sessions.chat_forgotten_at(key) for key in {_chat_alone(payload) for _, payload in group} if key
     }
+    users_forgotten_at = {user: rows.marks.forgotten_at(user=user) for user in {payload.user for _, payload in group}}
+    messages_forgotten_at = rows.marks.messages_forgotten_at([payload.id for _, payload in group])
     live: list[tuple[Item, MessagePayload]] = []
     for item, payload in group:
-        if item.taken.accepted_at > max(forgotten_at, chats_forgotten_at.get(_chat_alone(payload) or "", 0)):
+        if item.taken.accepted_at > max(
+            forgotten_at,
+            chats_forgotten_at.get(_chat_alone(payload) or "", 0),
+            users_forgotten_at[payload.user],
+            messages_forgotten_at.get(payload.id, 0),
+        ):
             live.append((item, payload))
         else:
             written.note_forgotten(payload.agent, payload.id)
@@ -197,7 +206,9 @@ def _number(
 
 
 def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, written: Written, now: int) -> None:
-    forgotten_at = rows.files.forgotten_at(payload.id, payload.source_uri, payload.session)
+    forgotten_at = max(
+        rows.files.forgotten_at(payload.id, payload.source_uri, payload.session), rows.marks.forgotten_at()
+    )
     if payload.session is not None:
         forgotten_at = max(forgotten_at, rows.sessions.forgotten_at(payload.session))
     if item.taken.accepted_at <= forgotten_at:

@@ -102,6 +102,7 @@ SENT_OTHERWISE = {
 # The arguments of a call that are no option of its command, and why.
 NO_OPTION = {
     "AddSchedule": {"cadence", "executor"},  # the same as --cron, --at, --every, and --webhook, --task
+    "Erase": {"agent", "workspace"},  # the common options
     "ListMessages": {"offset"},  # the newest are shown
     "Recall": {"query_embedding"},  # 384 numbers
     "Remember": {"source_message"},  # set by extraction
@@ -112,6 +113,8 @@ NO_OPTION = {
 
 def _commands(command: Any, path: tuple[str, ...] = ()) -> Iterator[tuple[str, Any]]:
     if hasattr(command, "commands"):
+        if command.invoke_without_command:  # a group that is a command itself
+            yield " ".join(path), command.callback
         for name, inner in command.commands.items():
             yield from _commands(inner, (*path, name))
     else:

@@ -60,6 +60,8 @@ def broker_command(data_dir: Path) -> list[str]:
         "appenddirname": _AOF_FOLDER,
         "appendfsync": "no",
         "save": "",
+        # An erasure looks for what it removed in the file, byte by byte.
+        "rdbcompression": "no",
         # After a power cut the file may end in half a command: drop that command rather than fail to start.
         "aof-load-truncated": "yes",
         # A drained queue leaves nothing to keep: rewrite early, so that the file stays small.

@@ -40,13 +40,14 @@ class TaskSender:
         self._app: Any = None
         self._lock = threading.Lock()
 
-    def send(self, task_name: str, *, workspace: str, trace: str = "", **ids: str) -> None:
-        """Send one task. Raises `Unavailable`; no work is lost then, the sweeps find it."""
+    def send(self, task_name: str, *, workspace: str | None = None, trace: str = "", **arguments: str | bool) -> None:
+        """Send one task, of a workspace or of all. Raises `Unavailable`; no work is lost then, the sweeps find it."""
         from kombu.exceptions import OperationalError
 
+        named = {} if workspace is None else {"workspace": workspace}
         try:
             self._celery().send_task(
-                task_name, kwargs={"workspace": workspace, **ids}, headers={contract.TRACE_HEADER: trace}, retry=False
+                task_name, kwargs={**named, **arguments}, headers={contract.TRACE_HEADER: trace}, retry=False
             )
         except (OperationalError, OSError) as error:
             raise Unavailable(f"the broker did not accept the task ({error})") from error

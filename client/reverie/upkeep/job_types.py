@@ -25,6 +25,7 @@ JobName = Literal[
     "apply-retention",
     "optimize-store",
     "verify-store",
+    "continue-erasures",
 ]
 
 JobLimit = Literal["workspace", "agent"]

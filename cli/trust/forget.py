@@ -1,0 +1,150 @@
+"""`reverie forget`: erase with every trace, follow the job, and show its receipt."""
+
+from __future__ import annotations
+
+import time
+from typing import Annotated, Final
+
+import typer
+from msgspec.structs import replace
+
+from cli.application import Invocation, application, invocation
+from cli.options import takes
+from cli.output import AsJson, Yes, confirm, note, print_json, print_list, print_table, say, size, when
+from reverie.counts import counted
+from reverie.trust.erasure_calls import Erase, GetErasure, ListErasures
+from reverie.trust.erasure_types import Erasure
+from reverie.upkeep.calls import RunJob
+
+_POLL_SECONDS: Final = 0.3
+
+forget = typer.Typer(
+    help="Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt.",
+    no_args_is_help=False,
+)
+application.add_typer(forget, name="forget")
+
+
+@forget.callback(invoke_without_command=True)
+@takes(Erase, leave_out=("agent", "workspace"))
+def erase(
+    context: typer.Context,
+    call: Erase,
+    wait: Annotated[bool, typer.Option("--wait/--no-wait", help="Wait for the receipt.")] = True,
+    yes: Yes = False,
+    as_json: AsJson = False,
+) -> None:
+    """Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt."""
+    if context.invoked_subcommand is not None:
+        return
+    command = invocation(context)
+    limited = replace(call, agent=command.flags.get("agent"), workspace=command.flags.get("workspace"))
+    plan = command.send(replace(limited, dry_run=True))
+    if call.dry_run:
+        _print_plan(plan, as_json)
+        return
+    if not yes:
+        _print_plan(plan, as_json=False)
+        confirm(f"Erase {_named(plan)} for good? There is no undo.", yes)
+    erasure = command.send(limited)
+    _show(_finished(command, erasure) if wait else erasure, as_json)
+
+
+@forget.command("status")
+@takes(GetErasure, arguments=("id",))
+def status(context: typer.Context, call: GetErasure, as_json: AsJson = False) -> None:
+    """Show an erasure: its progress, or its receipt."""
+    _show(invocation(context).send(call), as_json)
+
+
+@forget.command("list")
+@takes(ListErasures)
+def list_erasures(context: typer.Context, call: ListErasures, as_json: AsJson = False) -> None:
+    """List erasures, the newest first."""
+    erasures = invocation(context).send(call).erasures
+    print_list(
+        erasures,
+        as_json,
+        ("id", "requested", "what", "state", "leftovers"),
+        (
+            (one.id, when(one.requested_at), one.kind, _state(one), len(one.receipt.leftovers) if one.receipt else "-")
+            for one in erasures
+        ),
+        empty="There are no erasures.",
+    )
+
+
+def _finished(command: Invocation, erasure: Erasure) -> Erasure:
+    """Wait until an erasure has ended; where no Reverie runs, do its work in this process."""
+    if command.target.url is None:
+        command.answer(RunJob(job="continue-erasures"))
+        return command.answer(GetErasure(id=erasure.id))
+    error = ""
+    while erasure.state != "done":
+        time.sleep(_POLL_SECONDS)
+        erasure = command.send(GetErasure(id=erasure.id))
+        if erasure.error and erasure.error != error:
+            error = erasure.error
+            note(f"reverie: the erasure waits and continues by itself: {error}")
+    return erasure
+
+
+def _show(erasure: Erasure, as_json: bool) -> None:
+    if as_json:
+        print_json(erasure)
+    elif erasure.receipt is None:
+        say(f"Erasure {erasure.id}: {_state(erasure)}")
+        if erasure.error:
+            say(f"It waits and continues by itself when Reverie runs: {erasure.error}")
+        _print_counts(erasure)
+    else:
+        _print_receipt(erasure)
+
+
+def _print_plan(plan: Erasure, as_json: bool) -> None:
+    if as_json:
+        print_json(plan)
+        return
+    say(f"To be erased of {_named(plan)}:")
+    _print_counts(plan)
+
+
+def _print_counts(erasure: Erasure) -> None:
+    rows = [(place, name, number) for place, counts in erasure.counts.items() for name, number in counts.items()]
+    print_table(("where", "what", "number"), rows, empty="Nothing.")
+
+
+def _print_receipt(erasure: Erasure) -> None:
+    receipt = erasure.receipt
+    assert receipt is not None
+    what = f"{receipt.kind} ({receipt.target_hash[:16]})"
+    say(f"Erased a {what} on {when(receipt.finished_at)}, by {receipt.requested_by}.")
+    say(f"Receipt {receipt.erasure}: `reverie forget status` shows it again.")
+    say()
+    _print_counts(erasure)
+    say()
+    searched = receipt.searched
+    say(
+        f"Searched {counted(searched.files, 'file')} ({size(searched.bytes)}) for {counted(searched.parts, 'part')} of"
+        f" what was removed, as {', '.join(searched.forms)}."
+    )
+    if receipt.leftovers:
+        say("Found in:")
+        print_table(("file", "parts"), sorted(receipt.leftovers.items()), empty="")
+    else:
+        say("Nothing of it is left.")
+    say()
+    say("Out of reach:")
+    print_table(("responsible", "what"), [(one.responsible, one.what) for one in receipt.remains], empty="")
+
+
+def _state(erasure: Erasure) -> str:
+    if erasure.state == "done":
+        return "done"
+    return f"step {erasure.steps.index(erasure.step) + 1} of {len(erasure.steps)} ({erasure.step})"
+
+
+def _named(plan: Erasure) -> str:
+    text = f"{plan.kind} {plan.target}" if plan.target else f"{plan.kind} {plan.agent or plan.workspace}"
+    limits = [f"{name} {value}" for name, value in (("agent", plan.agent), ("workspace", plan.workspace)) if value]
+    return f"{text} ({', '.join(limits)})" if plan.target and limits else text

@@ -1,0 +1,378 @@
+"""Erasure: a job that removes something with every trace, looks for it byte by byte, and writes a receipt.
+
+Each step can be repeated, and the step in which the job is stands in the account's database: a job that was killed goes
+on there. `continue_erasures` is called when an erasure is requested, and by beat.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from adapters.broker.erasing import BrokerErasure
+from adapters.broker.inbox import Taken, WorkerInbox
+from adapters.broker.recall_log import RecallLog
+from adapters.broker.working_memory import WorkingMemory
+from memory.pipeline.incoming import decode
+from memory.trust.erased_notebooks import rewrite_notebooks
+from memory.trust.erasure_rows import RowErasure, Scope, agents_in
+from memory.trust.fragments import FragmentSet, HashKey, Matcher, fragments_of
+from memory.trust.log_files import redact_logs
+from memory.trust.receipts import receipt_of
+from memory.trust.searching import Found, search_files
+from memory.trust.tombstones import Tombstone, add_tombstone, hash_key
+from memory.upkeep.notebook import Notebooks
+from reverie.clock import now_micros
+from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, MessagePayload, Outcome
+from reverie.errors import NotFound, Transient
+from storage.stores import Store, Stores
+from storage.trust.audit import AuditEntry
+from storage.trust.erasures import ErasureRecord, Erasures
+from storage.trust.pages import clear_deleted
+
+JOB: Final = CONTINUE_ERASURES
+LEASE_SECONDS: Final = 120.0
+BUDGET_SECONDS: Final = 240.0
+# How often the job looks for leftovers and begins again where they may be.
+_ROUNDS: Final = 3
+
+log = structlog.get_logger(__name__)
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureServices:
+    """What the job needs of its process. `remote` names services outside that have seen content, such as a model."""
+
+    data: Path
+    stores: Stores
+    inbox: WorkerInbox
+    working: WorkingMemory
+    recalls: RecallLog
+    broker: BrokerErasure
+    notebooks: Notebooks
+    now: Callable[[], int]
+    remote: tuple[str, ...] = ()
+
+
+class LeaseLost(Transient):
+    """Another process continues the erasures."""
+
+
+def continue_erasures(services: ErasureServices, *, budget_seconds: float = BUDGET_SECONDS) -> dict[str, int]:
+    """Work on all unfinished erasures, the oldest first; return how many were finished and how many wait."""
+    erasures = services.stores.erasures()
+    if not erasures.unfinished():
+        return {}
+    account = services.stores.account_store()
+    with account.writing() as tx:
+        token = tx.leases.acquire(JOB, now=now_micros(), seconds=LEASE_SECONDS)
+    if token is None:
+        return {"held_elsewhere": 1}
+    counts = {"finished": 0, "waiting": 0}
+    deadline = time.monotonic() + budget_seconds
+    try:
+        for erasure in erasures.unfinished():
+            done = _continue(services, erasures, erasure, _Lease(account, token), deadline)
+            counts["finished" if done else "waiting"] += 1
+    except LeaseLost:
+        counts["held_elsewhere"] = 1
+    finally:
+        with account.writing() as tx:
+            tx.leases.release(JOB, token)
+    return counts
+
+
+def _continue(
+    services: ErasureServices, erasures: Erasures, erasure: ErasureRecord, lease: _Lease, deadline: float
+) -> bool:
+    job = ErasureJob(services, erasures, erasure, lease)
+    try:
+        while job.step != "done":
+            if time.monotonic() > deadline:
+                return False
+            job.run_step()
+    except LeaseLost:
+        raise
+    except Transient as error:  # the broker is away, a file is in use: the next run continues
+        log.warning("erasure_waits", erasure=erasure.id, step=job.step, error_type=type(error).__name__)
+        erasures.set_error(erasure.id, str(error))
+        return False
+    return True
+
+
+class _Lease:
+    """The right to work on erasures, renewed every few seconds."""
+
+    def __init__(self, account: Store, token: int) -> None:
+        self._account = account
+        self._token = token
+        self._renewed = time.monotonic()
+
+    def renew(self) -> None:
+        """Renew the lease if it is time to. Raises `LeaseLost`."""
+        if time.monotonic() - self._renewed < LEASE_SECONDS / 8:
+            return
+        with self._account.writing() as tx:
+            if not tx.leases.renew(JOB, self._token, now=now_micros(), seconds=LEASE_SECONDS):
+                raise LeaseLost("another process continues the erasures")
+        self._renewed = time.monotonic()
+
+
+class ErasureJob:
+    """One erasure in progress."""
+
+    def __init__(self, services: ErasureServices, erasures: Erasures, erasure: ErasureRecord, lease: _Lease) -> None:
+        self.step = erasure.step
+        self._services = services
+        self._erasures = erasures
+        self._erasure = erasure
+        self._lease = lease
+        self._rounds = erasure.rounds
+        self._found = Found()
+        self._explained = FragmentSet()
+
+    @cached_property
+    def _key(self) -> HashKey:
+        return hash_key(self._services.data)
+
+    @property
+    def _stores(self) -> Stores:
+        return self._services.stores
+
+    @property
+    def _scope(self) -> Scope:
+        current = self._erasures.find(self._erasure.id)
+        assert current is not None
+        return Scope.of(current)
+
+    def run_step(self) -> None:
+        """Do the current step, and note the next one."""
+        self._lease.renew()
+        following = _RUN[self.step](self) or STEPS[STEPS.index(self.step) + 1]
+        if following != "done":
+            self._erasures.advance(self._erasure.id, step=following, rounds=self._rounds)
+        self.step = following
+
+    def _mark(self) -> None:
+        """Write the tombstone, and keep out of every store what was accepted until now."""
+        erasure, scope = self._erasure, self._scope
+        self._add_names(scope)
+        for name in self._reachable_workspaces(scope):
+            at = self._services.inbox.now_micros()
+            with self._stores.workspace(name).writing() as tx:
+                tx.kept_out.add(scope.subject_in(name), scope.agent, at=at)
+        self._erasures.set_cutoff(erasure.id, self._services.now())
+        cutoff = self._scope.before
+        add_tombstone(
+            self._services.data, Tombstone(erasure=erasure.id, kind=erasure.kind, hash=erasure.target_hash, at=cutoff)
+        )
+
+    def _inbox(self) -> None:
+        """Remove what waits in the inboxes; what a worker holds is kept out by the mark, and settled by the worker."""
+        scope = self._scope
+        for name in self._services.inbox.workspaces():
+            if scope.workspace in (None, name):
+                removed, held = self._services.broker.purge_inbox(name, lambda taken: self._is_erased(scope, taken))
+                self._keep_payloads(removed)
+                self._services.inbox.reply(
+                    name, [(item.agent, Outcome(id=item.id, state="forgotten")) for item in map(decode, removed)]
+                )
+                self._erasures.count(self._erasure.id, "inbox", {"items": len(removed) - held})
+
+    def _rows(self) -> None:
+        """Remove the rows of every store, keeping hashes of their texts."""
+        scope = self._scope
+        rows = RowErasure(
+            self._erasures,
+            self._erasure.id,
+            self._key,
+            self._services.working,
+            forgotten_at=self._services.inbox.now_micros,
+            on_step=self._lease.renew,
+        )
+        for name in scope.store_names(self._stores):
+            with suppress(NotFound):  # deleted meanwhile
+                store = self._stores.workspace(name, create=False)
+                for agent in agents_in(store, scope):
+                    rows.erase(store, agent, scope.subject_in(name))
+        if scope.kind == "workspace" and scope.workspace is not None:
+            self._delete_workspace(scope.workspace)
+
+    def _delete_workspace(self, workspace: str) -> None:
+        """Remove the files of a workspace, unless something has been stored or accepted since."""
+        with suppress(NotFound):
+            store = self._stores.workspace(workspace, create=False)
+            with store.reading() as tx:
+                in_use = bool(tx.kept_out.agents())
+            if not in_use and not self._services.inbox.stats(workspace).size:
+                self._services.working.drop_workspace(workspace)
+                self._services.recalls.forget_workspace(workspace)
+                self._stores.delete_workspace(workspace)
+
+    def _quoting(self) -> None:
+        """Remove records of work that quote what was erased: queries, notifications, texts of runs, errors."""
+        wanted = self._fragments()
+        if not len(wanted):
+            return
+        matcher = Matcher(self._key, wanted.without(self._in_rows(wanted)))
+        for name in self._stores.all_names():
+            with suppress(NotFound):
+                store = self._stores.workspace(name, create=False)
+                with store.reading() as tx:
+                    found = tx.stored_texts.quoting(matcher.is_in)
+                if found:
+                    with store.writing() as tx:
+                        counts = tx.stored_texts.remove_quoting(found)
+                    self._erasures.count(self._erasure.id, f"{name} (quotations)", counts)
+            self._lease.renew()
+
+    def _notebooks(self) -> None:
+        current, wanted = self._erasures.find(self._erasure.id), self._fragments()
+        assert current is not None
+        quoted = Matcher(self._key, wanted.without(self._in_rows(wanted)))
+        rewritten = rewrite_notebooks(
+            self._stores, self._services.notebooks, current, quoted, now=self._services.now(), on_step=self._lease.renew
+        )
+        self._erasures.count(self._erasure.id, "notebooks", {"histories": rewritten})
+
+    def _logs(self) -> None:
+        wanted = self._fragments()
+        matching = wanted.without(self._in_rows(wanted))
+        lines = redact_logs(self._services.data / "logs", self._key, matching)
+        self._erasures.count(self._erasure.id, "logs", {"lines": lines})
+
+    def _release(self) -> None:
+        """Drop the marks, and the id of what was erased: nothing that was accepted before is on its way any more."""
+        scope = self._scope
+        for name in self._reachable_workspaces(scope):
+            with suppress(NotFound):
+                store = self._stores.workspace(name, create=False)
+                oldest = self._services.broker.oldest_accepted(name)
+                up_to = (oldest - 1) if oldest is not None else self._services.inbox.now_micros()
+                with store.writing() as tx:
+                    tx.kept_out.drop(up_to=up_to)
+        self._erasures.forget_target(self._erasure.id)
+
+    def _broker(self) -> None:
+        wanted = self._fragments()
+        matcher = Matcher(self._key, wanted.without(self._in_rows(wanted)))
+        self._erasures.count(self._erasure.id, "broker", self._services.broker.remove(matcher.is_in))
+        self._services.broker.rewrite_file()
+
+    def _pages(self) -> None:
+        for name in self._stores.all_names():
+            with suppress(NotFound):
+                clear_deleted(self._stores.workspace(name, create=False))
+            self._lease.renew()
+
+    def _search(self) -> str | None:
+        """Look for what was removed; where something is left, begin again with the records of work, twice."""
+        wanted = self._fragments()
+        self._found = search_files(self._services.data, self._key, wanted, on_block=self._lease.renew)
+        hits = FragmentSet()
+        for found in self._found.hits.values():
+            hits.add(found)
+        self._explained = self._in_rows(hits)
+        self._explained.add(self._in_broker(hits))
+        if self._found.leftovers(self._explained) and self._rounds + 1 < _ROUNDS:
+            self._rounds += 1
+            return "quoting"
+        self._write_receipt(wanted)
+        return "done"
+
+    def _write_receipt(self, wanted: FragmentSet) -> None:
+        current = self._erasures.find(self._erasure.id)
+        assert current is not None
+        now = self._services.now()
+        receipt = receipt_of(current, self._found, wanted, self._explained, remote=self._services.remote, now=now)
+        self._stores.audit().record(
+            AuditEntry(
+                at=now,
+                actor=current.requested_by,
+                action="erase",
+                target=current.id,
+                workspace=current.workspace or "",
+                agent=current.agent or "",
+                outcome="leftovers" if receipt["leftovers"] else "done",
+            )
+        )
+        self._erasures.finish(current.id, receipt=receipt, now=now)
+
+    def _fragments(self) -> FragmentSet:
+        return FragmentSet.load(self._erasures.fragments(self._erasure.id))
+
+    def _in_rows(self, wanted: FragmentSet) -> FragmentSet:
+        """Return the parts that rows hold by right: another user has said the same."""
+        found, matcher = FragmentSet(), Matcher(self._key, wanted)
+        if not len(wanted):
+            return found
+        for name in self._stores.all_names():
+            with suppress(NotFound), self._stores.workspace(name, create=False).reading() as tx:
+                for block in tx.stored_texts.blocks():
+                    found.add(matcher.found_in(block))
+            self._lease.renew()
+        return found
+
+    def _in_broker(self, wanted: FragmentSet) -> FragmentSet:
+        """Return the parts that the broker holds: what was accepted since, since everything else was removed."""
+        found, matcher = FragmentSet(), Matcher(self._key, wanted)
+        if len(wanted):
+            for _, value in self._services.broker.values():
+                found.add(matcher.found_in(value))
+        return found
+
+    def _reachable_workspaces(self, scope: Scope) -> list[str]:
+        names = {*self._stores.names(), *self._services.inbox.workspaces()}
+        return sorted(name for name in names if scope.workspace in (None, name) and name != ACCOUNT_STORE)
+
+    def _is_erased(self, scope: Scope, taken: Taken) -> bool:
+        item = decode(taken)
+        payload = item.payload
+        if payload is None or scope.agent not in (None, payload.agent) or taken.accepted_at > scope.before:
+            return False
+        match scope.kind:
+            case "agent" | "workspace":
+                return True
+            case "user":
+                return isinstance(payload, MessagePayload) and payload.user == scope.target
+            case "session":
+                return payload.session == scope.target
+            case "message":
+                return payload.id == scope.target
+        return False
+
+    def _keep_payloads(self, removed: list[Taken]) -> None:
+        payloads = [item.payload for item in map(decode, removed) if item.payload is not None]
+        texts = [payload.content for payload in payloads]
+        names = [payload.id for payload in payloads]
+        self._erasures.add_fragments(self._erasure.id, fragments_of(self._key, [*texts, *names], names=names).dump())
+
+    def _add_names(self, scope: Scope) -> None:
+        """Keep the hash of the id itself, as it may be in log lines."""
+        if scope.target:
+            names = fragments_of(self._key, [scope.target], names=[scope.target])
+            self._erasures.add_fragments(self._erasure.id, names.dump())
+
+
+_RUN: Final[dict[str, Callable[[ErasureJob], str | None]]] = {
+    "mark": ErasureJob._mark,
+    "inbox": ErasureJob._inbox,
+    "rows": ErasureJob._rows,
+    # Once more: a worker may have committed between the two what it had taken before the mark.
+    "rows again": ErasureJob._rows,
+    "quoting": ErasureJob._quoting,
+    "notebooks": ErasureJob._notebooks,
+    "logs": ErasureJob._logs,
+    "release": ErasureJob._release,
+    "broker": ErasureJob._broker,
+    "pages": ErasureJob._pages,
+    "search": ErasureJob._search,
+}
+STEPS: Final = (*_RUN, "done")

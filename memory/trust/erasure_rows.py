@@ -1,0 +1,173 @@
+"""The part of an erasure that is about rows: what it removes from each store, counted and removed in short steps."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from adapters.broker.working_memory import WorkingMemory
+from memory.trust.fragments import FragmentSet, HashKey, fragments_of
+from reverie.contract import ACCOUNT_STORE
+from storage.stores import Store, Stores
+from storage.trust.erased_rows import ALL_TIMES, Selection, Subject
+from storage.trust.erasures import ErasureKind, ErasureRecord, Erasures
+
+# Memories and messages in one transaction: some 50 ms under the write lock.
+_BATCH: Final = 200
+_EMPTY: Final = Selection([], [], [], [], [], [], [], [], [])
+
+
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What an erasure is about: its kind, the id, and the agent and workspace that limit it, None for all."""
+
+    kind: ErasureKind
+    target: str
+    agent: str | None
+    workspace: str | None
+    before: int = ALL_TIMES
+
+    @classmethod
+    def of(cls, erasure: ErasureRecord) -> Scope:
+        """Return the scope of an erasure that is in progress."""
+        before = erasure.cutoff if erasure.cutoff is not None else ALL_TIMES
+        return cls(erasure.kind, erasure.target or "", erasure.agent, erasure.workspace, before)
+
+    def store_names(self, stores: Stores) -> list[str]:
+        """Return the existing stores that the scope reaches: those of its workspaces, and the account's."""
+        return [name for name in stores.all_names() if name == ACCOUNT_STORE or self.workspace in (None, name)]
+
+    def subject_in(self, store_name: str) -> Subject:
+        """Return what is erased in one store: of the account's rows those that came from the workspace."""
+        kind: ErasureKind = "agent" if self.kind == "workspace" else self.kind
+        origin = self.workspace if store_name == ACCOUNT_STORE and kind != "memory" else None
+        return Subject(kind, self.target, origin, self.before)
+
+
+def agents_in(store: Store, scope: Scope) -> list[str]:
+    """Return the agents of a store that a scope reaches."""
+    if scope.agent is not None:
+        return [scope.agent]
+    with store.reading() as tx:
+        return tx.kept_out.agents()
+
+
+def planned(stores: Stores, scope: Scope) -> dict[str, dict[str, int]]:
+    """Return how many rows of each table an erasure would remove from each store, as a dry run."""
+    plan: dict[str, dict[str, int]] = {}
+    for name in scope.store_names(stores):
+        store, counts = stores.workspace(name, create=False), Counter[str]()
+        for agent in agents_in(store, scope):
+            with store.reading() as tx:
+                erased = tx.for_agent(agent).erased
+                counts += erased.count(erased.select(scope.subject_in(name)))
+        if found := {table: number for table, number in sorted(counts.items()) if number}:
+            plan[name] = found
+    return plan
+
+
+class RowErasure:
+    """Removes the rows of one erasure, and keeps hashes of their texts before each removal."""
+
+    def __init__(
+        self,
+        erasures: Erasures,
+        erasure_id: str,
+        key: HashKey,
+        working: WorkingMemory,
+        *,
+        forgotten_at: Callable[[], int],
+        on_step: Callable[[], None],
+    ) -> None:
+        """`forgotten_at` returns the broker's time; `on_step` is called after each transaction."""
+        self._erasures = erasures
+        self._erasure_id = erasure_id
+        self._key = key
+        self._working = working
+        self._forgotten_at = forgotten_at
+        self._on_step = on_step
+
+    def erase(self, store: Store, agent: str, subject: Subject) -> int:
+        """Remove everything of a subject, in as many transactions as it takes; return the number of rows."""
+        removed = 0
+        with store.reading() as tx:
+            selection = tx.for_agent(agent).erased.select(subject)
+        for part in _parts(selection):
+            removed += self._erase_part(store, agent, part)
+        if subject.kind == "agent" and subject.origin is None:
+            removed += self._erase_rest(store, agent)
+        return removed
+
+    def keep_fragments(self, store: Store, agent: str, selection: Selection) -> None:
+        """Keep hashes of the texts, vectors and names of rows that are about to be removed."""
+        with store.reading() as tx:
+            erased = tx.for_agent(agent).erased
+            names = erased.names(selection)
+            fragments = fragments_of(
+                self._key, [*erased.texts(selection), *names], raw=erased.vectors(selection), names=names
+            )
+        self.add_fragments(fragments)
+
+    def add_fragments(self, fragments: FragmentSet) -> None:
+        """Keep hashes."""
+        self._erasures.add_fragments(self._erasure_id, fragments.dump())
+
+    def _erase_part(self, store: Store, agent: str, part: Selection) -> int:
+        for row in part.sessions:
+            self._shorten(store, agent, row)
+        self.keep_fragments(store, agent, part)
+        with store.reading() as tx:
+            rows = tx.for_agent(agent)
+            sessions = [(agent, name) for name in rows.erased.sessions_of(part)]
+        self._working.drop(store.name, sessions)
+        forgotten_at = self._forgotten_at()
+        with store.writing() as tx:
+            rows = tx.for_agent(agent)
+            counts = rows.erased.count(part)
+            rows.removal.remove(part, forgotten_at=forgotten_at)
+        # Again, for what was stored and cached between the two steps.
+        self._working.drop(store.name, sessions)
+        self._erasures.count(self._erasure_id, store.name, counts)
+        self._on_step()
+        return sum(counts.values())
+
+    def _shorten(self, store: Store, agent: str, session_row: int) -> None:
+        """Remove the first messages of a long session, in transactions of their own."""
+        while True:
+            with store.reading() as tx:
+                rows = tx.for_agent(agent).removal.first_messages(session_row, beyond=2 * _BATCH, limit=_BATCH)
+            if not rows:
+                return
+            part = replace(_EMPTY, messages=rows)
+            self.keep_fragments(store, agent, part)
+            with store.writing() as tx:
+                of_agent = tx.for_agent(agent)
+                counts = of_agent.erased.count(part)
+                of_agent.removal.remove_part_of_session(rows)
+            self._erasures.count(self._erasure_id, store.name, counts)
+            self._on_step()
+
+    def _erase_rest(self, store: Store, agent: str) -> int:
+        """Remove what no selection names, once nothing newer of the agent is there."""
+        with store.writing() as tx:
+            rows = tx.for_agent(agent)
+            newer = rows.erased.select(Subject("agent"))
+            if not newer.is_empty():
+                return 0
+            removed = rows.removal.remove_everything()
+        self._erasures.count(self._erasure_id, store.name, {"others": removed})
+        return removed
+
+
+def _parts(selection: Selection) -> Iterator[Selection]:
+    """Split a selection into parts of one transaction each: everything but sessions first, then one by one."""
+    yield from (
+        replace(_EMPTY, memories=selection.memories[first : first + _BATCH])
+        for first in range(0, len(selection.memories), _BATCH)
+    )
+    rest = replace(selection, memories=[], sessions=[])
+    if not rest.is_empty():
+        yield rest
+    yield from (replace(_EMPTY, sessions=[row]) for row in selection.sessions)

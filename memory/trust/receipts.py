@@ -1,0 +1,61 @@
+"""Writes the receipt of an erasure: numbers, places and times, and what remains under whose responsibility."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from memory.trust.fragments import FORMS, FragmentSet
+from memory.trust.searching import Found
+from reverie.clock import from_micros, rfc3339
+from reverie.trust.erasure_types import ErasureReceipt, Remaining, Searched
+from storage.trust.erasures import ErasureRecord
+
+_BACKUPS: Final = (
+    "backups and copies of the data folder made before {at}: the tombstone of this erasure is applied when `reverie"
+    " restore` restores one, and not when files are copied back"
+)
+_EXPORTS: Final = "exports that were written to files outside the data folder"
+_SENT: Final = "webhooks, notifications and tasks that were sent before: ask their receivers to erase"
+_READ: Final = "what agents have read from the memory before: their own contexts, logs and conversations"
+
+
+def receipt_of(
+    erasure: ErasureRecord,
+    found: Found,
+    wanted: FragmentSet,
+    explained: FragmentSet,
+    *,
+    remote: tuple[str, ...],
+    now: int,
+) -> dict[str, Any]:
+    """Return the receipt of an erasure as JSON values; `remote` names services that have seen content."""
+    remains = [
+        Remaining(what=_BACKUPS.format(at=rfc3339(now)), responsible="operator"),
+        Remaining(what=_EXPORTS, responsible="whoever made them"),
+        Remaining(what=_SENT, responsible="operator and the receivers"),
+        Remaining(what=_READ, responsible="operator of the agents"),
+        *(Remaining(what=f"requests sent to {service}", responsible="operator of that service") for service in remote),
+    ]
+    receipt = ErasureReceipt(
+        erasure=erasure.id,
+        kind=erasure.kind,
+        target_hash=erasure.target_hash,
+        requested_by=erasure.requested_by,
+        requested_at=from_micros(erasure.requested_at),
+        finished_at=from_micros(now),
+        removed={place: dict(sorted(counts.items())) for place, counts in sorted(erasure.counts.items())},
+        searched=Searched(
+            files=found.files,
+            bytes=found.bytes,
+            forms=list(FORMS),
+            parts=len(wanted),
+            explained=len(explained),
+            too_short=wanted.too_short,
+        ),
+        leftovers=found.leftovers(explained),
+        remains=remains,
+    )
+    values: dict[str, Any] = msgspec.to_builtins(receipt)
+    return values

@@ -1,0 +1,336 @@
+"""Which rows of an agent in one store an erasure removes, what texts they hold, and their removal.
+
+A selection names the rows that are removed directly; chunks, vectors, words, recall events, runs and whatever else
+belongs to them follows. The same selection is counted before a removal and by a dry run, so both give the same numbers.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, Final
+
+from reverie.contract import chat_key
+from storage.repository import AgentRepository
+from storage.trust.erasures import ErasureKind
+
+# Rows stored later than this stay; no time is later.
+ALL_TIMES: Final = 2**62
+
+
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """What is erased in one store: of a kind, with an id unless it is everything of the agent.
+
+    `origin` is the workspace that rows of the account must come from, None in a workspace's own store and for all.
+    Rows stored after `before` (microseconds) stay.
+    """
+
+    kind: ErasureKind
+    id: str = ""
+    origin: str | None = None
+    before: int = ALL_TIMES
+
+
+@dataclass(slots=True)
+class Selection:
+    """Rows to be removed, by their keys."""
+
+    sessions: list[int]
+    messages: list[int]
+    files: list[int]
+    memories: list[int]
+    schedules: list[str]
+    reminders: list[str]
+    notifications: list[str]
+    dead_letters: list[int]
+    curation: list[int]
+
+    def is_empty(self) -> bool:
+        """Return whether there is nothing to remove."""
+        return not any(getattr(self, field.name) for field in fields(self))
+
+
+# What is counted and read: the rows named directly, and those that are removed with them.
+_CHUNKS: Final = (
+    "(session_row IN (SELECT value FROM json_each(:sessions)) OR file_row IN (SELECT value FROM json_each(:files))"
+    " OR memory_row IN (SELECT value FROM json_each(:memories)) OR id IN (SELECT chunk_id FROM message_chunks"
+    " WHERE message_row IN (SELECT value FROM json_each(:messages)) EXCEPT SELECT chunk_id FROM message_chunks"
+    " WHERE message_row NOT IN (SELECT value FROM json_each(:messages))))"
+)
+_OF_CHUNKS: Final = f"chunk_id IN (SELECT id FROM chunks WHERE agent_id = :agent AND {_CHUNKS})"
+_IN_SESSIONS: Final = "session_row IN (SELECT value FROM json_each(:sessions))"
+_PLACES: Final = {
+    "sessions": "row_id IN (SELECT value FROM json_each(:sessions))",
+    "messages": f"({_IN_SESSIONS} OR row_id IN (SELECT value FROM json_each(:messages)))",
+    "files": f"({_IN_SESSIONS} OR row_id IN (SELECT value FROM json_each(:files)))",
+    "memories": "row_id IN (SELECT value FROM json_each(:memories))",
+    "memory_promotions": "memory_id IN (SELECT id FROM memories WHERE agent_id = :agent"
+    " AND row_id IN (SELECT value FROM json_each(:memories)))",
+    "chunks": _CHUNKS,
+    "recall_events": _OF_CHUNKS,
+    "scratchpads": _IN_SESSIONS,
+    "scratchpad_lists": _IN_SESSIONS,
+    "schedules": "id IN (SELECT value FROM json_each(:schedules))",
+    "schedule_runs": "schedule_id IN (SELECT value FROM json_each(:schedules))",
+    "reminders": "id IN (SELECT value FROM json_each(:reminders))",
+    "notifications": "id IN (SELECT value FROM json_each(:notifications))",
+    "dead_letters": "id IN (SELECT value FROM json_each(:dead_letters))",
+    "curation_log": "id IN (SELECT value FROM json_each(:curation))",
+}
+# Tables without an agent, which is that of the rows that they belong to.
+_PLAIN_PLACES: Final = {
+    "chunks_vec": _OF_CHUNKS,
+    "curation_changes": "entry_id IN (SELECT value FROM json_each(:curation))",
+}
+# Columns that say nothing about a person, and are the same in many rows.
+_NO_TEXTS: Final = frozenset({"agent_id", "table_name", "model", "stage", "tier", "lifetime", "kind", "role", "status"})
+
+
+class ErasedRows(AgentRepository):
+    """The rows of one agent that erasures remove, within one transaction."""
+
+    def select(self, subject: Subject) -> Selection:
+        """Return the rows that are about the subject."""
+        sessions = self._sessions(subject)
+        names = self._names("sessions", "id", sessions)
+        memories = self._memories(subject, sessions)
+        schedules = self._schedules(subject, names)
+        return Selection(
+            sessions=sessions,
+            messages=self._of_kind(subject, "messages", "row_id", {"message": "id = :id"}),
+            files=self._of_kind(subject, "files", "row_id", {"agent": "session_row IS NULL AND stored_at <= :before"}),
+            memories=memories,
+            schedules=schedules,
+            reminders=self._reminders(subject, names),
+            notifications=self._notifications(subject, names, schedules),
+            dead_letters=self._dead_letters(subject, sessions, names),
+            curation=self._curation(subject, sessions, names, memories),
+        )
+
+    def count(self, selection: Selection) -> Counter[str]:
+        """Return how many rows of each table a selection removes."""
+        keys = _keys(selection)
+        counts: Counter[str] = Counter()
+        for table, condition in _PLACES.items():
+            sql = f"SELECT count(*) FROM {table} WHERE agent_id = :agent AND {condition}"
+            counts[table] = int(self._value(sql, **keys))
+        for table, condition in _PLAIN_PLACES.items():
+            counts[table] = int(self._value(f"SELECT count(*) FROM {table} WHERE {condition}", **keys))
+        return counts
+
+    def texts(self, selection: Selection) -> Iterator[str]:
+        """Yield every text of the selected rows, one by one, also those within JSON."""
+        keys = _keys(selection)
+        for table, condition in _PLACES.items():
+            yield from self._texts_of(f"SELECT * FROM {table} WHERE agent_id = :agent AND {condition}", keys)
+        yield from self._texts_of(
+            f"SELECT before, after FROM curation_changes WHERE {_PLAIN_PLACES['curation_changes']}", keys
+        )
+
+    def vectors(self, selection: Selection) -> Iterator[bytes]:
+        """Yield the vectors of the selected rows: the meaning of a text can be read from them."""
+        sql = f"SELECT embedding FROM chunks_vec WHERE {_OF_CHUNKS}"
+        yield from (bytes(row) for row in self._execute(sql, **_keys(selection)).scalars())
+
+    def names(self, selection: Selection) -> set[str]:
+        """Return the ids of the selected rows, as they may be in log lines."""
+        keys = _keys(selection)
+        found: set[str] = set()
+        for table in ("sessions", "messages", "files", "memories", "schedules", "schedule_runs", "reminders"):
+            sql = f"SELECT id FROM {table} WHERE agent_id = :agent AND {_PLACES[table]}"
+            found |= {str(name) for name in self._values(sql, **keys)}
+        of_sessions = (
+            f"SELECT user_id, chat_id, ref_code FROM sessions WHERE agent_id = :agent AND {_PLACES['sessions']}"
+        )
+        for row in self._execute(of_sessions, **keys):
+            found |= {str(name) for name in row if name}
+        return found
+
+    def sessions_of(self, selection: Selection) -> list[str]:
+        """Return the ids of the selected sessions, and of those of the selected messages."""
+        sql = (
+            "SELECT id FROM sessions WHERE row_id IN (SELECT value FROM json_each(:sessions)) UNION SELECT s.id"
+            " FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row"
+            " WHERE m.row_id IN (SELECT value FROM json_each(:messages))"
+        )
+        return [str(name) for name in self._values(sql, **_keys(selection))]
+
+    def _sessions(self, subject: Subject) -> list[int]:
+        return self._of_kind(
+            subject,
+            "sessions",
+            "row_id",
+            {
+                "session": "id = :id",
+                "user": "user_id = :id AND started_at <= :before",
+                "agent": "started_at <= :before",
+            },
+        )
+
+    def _memories(self, subject: Subject, sessions: Sequence[int]) -> list[int]:
+        of_message = (
+            "(source_message = :id OR EXISTS (SELECT 1 FROM json_each(memories.metadata, '$.evidence')"
+            " WHERE value = :id))"
+        )
+        conditions = {
+            "message": of_message,
+            "memory": "(id = :id OR note_id = :id)",
+            "user": "owner_user_id = :id AND stored_at <= :before",
+            "agent": "stored_at <= :before",
+        }
+        if subject.origin is not None:
+            conditions["session"] = "session_row IS NULL AND metadata ->> 'session' = :id"
+            limit = " AND metadata ->> 'workspace' = :origin"
+            conditions = {kind: f"({condition}){limit}" for kind, condition in conditions.items()}
+        found = self._of_kind(subject, "memories", "row_id", conditions)
+        found += self._values(
+            f"SELECT row_id FROM memories WHERE agent_id = :agent AND {_IN_SESSIONS}", sessions=sessions
+        )
+        if subject.kind in ("memory", "message"):  # with the history of what it replaced
+            found = self._values(
+                "WITH RECURSIVE removed (row_id) AS (SELECT value FROM json_each(:rows) UNION SELECT m.row_id"
+                " FROM removed AS r CROSS JOIN memories AS m ON m.superseded_by = r.row_id"
+                " AND (:is_memory OR m.source_message = :id)) SELECT row_id FROM removed",
+                rows=found,
+                is_memory=subject.kind == "memory",
+                id=subject.id,
+            )
+        return sorted({int(row) for row in found})
+
+    def _schedules(self, subject: Subject, sessions: Sequence[str]) -> list[str]:
+        conditions = {"user": "user_id = :id AND created_at <= :before", "agent": "created_at <= :before"}
+        found = self._of_kind(subject, "schedules", "id", conditions)
+        sql = "SELECT id FROM schedules WHERE agent_id = :agent AND session_id IN (SELECT value FROM json_each(:names))"
+        return sorted({*found, *self._values(sql, names=self._named(subject, sessions))})
+
+    def _reminders(self, subject: Subject, sessions: Sequence[str]) -> list[str]:
+        conditions = {"user": "recipient = :id AND created_at <= :before", "agent": "created_at <= :before"}
+        found = self._of_kind(subject, "reminders", "id", conditions)
+        sql = "SELECT id FROM reminders WHERE agent_id = :agent AND session_id IN (SELECT value FROM json_each(:names))"
+        return sorted({*found, *self._values(sql, names=self._named(subject, sessions))})
+
+    def _notifications(self, subject: Subject, sessions: Sequence[str], schedules: Sequence[str]) -> list[str]:
+        conditions = {"user": "user_id = :id AND created_at <= :before", "agent": "created_at <= :before"}
+        found = self._of_kind(subject, "notifications", "id", conditions)
+        sql = (
+            "SELECT id FROM notifications WHERE agent_id = :agent AND (session_id IN"
+            " (SELECT value FROM json_each(:names)) OR schedule_id IN (SELECT value FROM json_each(:schedules)))"
+        )
+        return sorted({*found, *self._values(sql, names=self._named(subject, sessions), schedules=schedules)})
+
+    def _dead_letters(self, subject: Subject, sessions: Sequence[int], names: Sequence[str]) -> list[int]:
+        conditions = {
+            "message": "item_id = :id",
+            "user": "json_valid(CAST(payload AS TEXT)) AND CAST(payload AS TEXT) ->> 'user' = :id"
+            " AND created_at <= :before",
+            "agent": "created_at <= :before",
+        }
+        chats = self._execute(
+            "SELECT provider, chat_id FROM sessions WHERE agent_id = :agent AND provider IS NOT NULL"
+            " AND chat_id IS NOT NULL AND row_id IN (SELECT value FROM json_each(:rows))",
+            rows=sessions,
+        ).all()
+        keys = [*self._named(subject, names), *(chat_key(row[0], row[1]) for row in chats)]
+        sql = (
+            "SELECT id FROM dead_letters WHERE agent_id = :agent AND session_id IN (SELECT value FROM json_each(:keys))"
+        )
+        return sorted({*self._of_kind(subject, "dead_letters", "id", conditions), *self._values(sql, keys=keys)})
+
+    def _curation(
+        self, subject: Subject, sessions: Sequence[int], names: Sequence[str], memories: Sequence[int]
+    ) -> list[int]:
+        image = "coalesce(after, before)"
+        of_images = {
+            "message": f"{image} ->> 'source_message' = :id",
+            "memory": f"{image} ->> 'id' = :id",
+            "user": f"{image} ->> 'owner_user_id' = :id AND {image} ->> 'stored_at' <= :before",
+        }
+        found: set[int] = set()
+        if subject.kind == "agent" and subject.origin is None:
+            found |= set(self._of_kind(subject, "curation_log", "id", {"agent": "at <= :before"}))
+        if subject.kind in of_images or subject.origin is not None:
+            in_json = f"({image} ->> 'metadata')"
+            limit = "" if subject.origin is None else f" AND {in_json} ->> 'workspace' = :origin"
+            condition = of_images.get(subject.kind, f"{in_json} ->> 'session' = :id" if subject.id else "1")
+            found |= set(
+                self._values(
+                    "SELECT entry_id FROM curation_changes WHERE table_name = 'memories'"
+                    f" AND {image} ->> 'agent_id' = :agent AND {condition}{limit}",
+                    **self._parameters(subject),
+                )
+            )
+        found |= set(
+            self._values(
+                "SELECT entry_id FROM curation_items WHERE agent_id = :agent AND memory_id IN"
+                " (SELECT id FROM memories WHERE row_id IN (SELECT value FROM json_each(:memories)))"
+                " UNION SELECT id FROM curation_log WHERE agent_id = :agent AND session_id IN"
+                " (SELECT value FROM json_each(:names))"
+                " UNION SELECT entry_id FROM curation_changes WHERE table_name = 'memories'"
+                " AND coalesce(after, before) ->> 'session_row' IN (SELECT value FROM json_each(:sessions))",
+                memories=memories,
+                names=self._named(subject, names),
+                sessions=sessions,
+            )
+        )
+        return sorted(found)
+
+    def _named(self, subject: Subject, names: Sequence[str]) -> list[str]:
+        """Return the ids of sessions, with that of a session that is not stored, or no longer."""
+        return [*names, *([subject.id] if subject.kind == "session" and subject.origin is None else [])]
+
+    def _names(self, table: str, column: str, rows: Sequence[int]) -> list[str]:
+        sql = f"SELECT {column} FROM {table} WHERE row_id IN (SELECT value FROM json_each(:rows))"
+        return [str(name) for name in self._values(sql, rows=rows)]
+
+    def _of_kind(self, subject: Subject, table: str, column: str, conditions: dict[str, str]) -> list[Any]:
+        condition = conditions.get(subject.kind)
+        if condition is None:
+            return []
+        sql = f"SELECT {column} FROM {table} WHERE agent_id = :agent AND {condition} ORDER BY 1"
+        return self._values(sql, **self._parameters(subject))
+
+    def _parameters(self, subject: Subject) -> dict[str, Any]:
+        return {"id": subject.id, "before": subject.before, "origin": subject.origin}
+
+    def _texts_of(self, sql: str, keys: dict[str, Any]) -> Iterator[str]:
+        result = self._execute(sql, **keys)
+        columns = [name for name in result.keys() if name not in _NO_TEXTS]  # noqa: SIM118 - of the result, not a dict
+        for row in result.mappings():
+            for name in columns:
+                yield from texts_of_value(row[name])
+
+
+def texts_of_value(value: Any) -> Iterator[str]:
+    """Yield the texts of one column: those within JSON one by one, and of bytes that are JSON (a payload)."""
+    if isinstance(value, bytes):
+        try:
+            value = value.decode()
+        except UnicodeDecodeError:
+            return
+    if not isinstance(value, str) or not value:
+        return
+    if value[0] in "[{":
+        try:
+            yield from _inner_texts(json.loads(value))
+            return
+        except (ValueError, RecursionError):
+            pass
+    yield value
+
+
+def _inner_texts(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield from texts_of_value(value)  # JSON within JSON, as in the images of the curation log
+    elif isinstance(value, dict):
+        for inner in value.values():
+            yield from _inner_texts(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _inner_texts(inner)
+
+
+def _keys(selection: Selection) -> dict[str, Any]:
+    return {field.name: getattr(selection, field.name) for field in fields(selection)}

@@ -1,0 +1,143 @@
+"""Erasure removes something with every trace, whenever it is killed, and leaves what belongs to others."""
+
+from __future__ import annotations
+
+import base64
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from memory.trust import erasing
+from memory.trust.erasing import STEPS, ErasureJob, continue_erasures
+from memory.trust.erasure_rows import Scope
+from memory.trust.erasures import plan_erasure, read_erasure, request_erasure
+from reverie import Reverie
+from reverie.trust.erasure_types import Erasure
+from support.http import running_server
+from support.stages import drain
+from worker.runtime import Runtime
+
+# What only kate has said, and what she and another user have said.
+SECRET = "The heron lantern of Cacilhas burns only on odd Thursdays"
+SHARED = "The office closes at six o'clock on Fridays in summer"
+KATE = "kate-canary-5f2d91c07a"
+
+
+@pytest.fixture
+def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
+    """A runtime on a real broker."""
+    return make_runtime()
+
+
+@pytest.fixture
+def ana(runtime: Runtime) -> Iterator[Reverie]:
+    """A client of ana's."""
+    with running_server(runtime) as url, Reverie("ana", url=url) as client:
+        yield client
+
+
+def fill(runtime: Runtime, ana: Reverie) -> None:
+    """Store what kate and lif say, remember, plan and recall."""
+    ana.ingest("kates-own-session-7", [{"role": "user", "content": text} for text in (SECRET, SHARED)], user=KATE)
+    ana.ingest("lifs", [{"role": "user", "content": text} for text in (SHARED, "Lif likes plums")], user="lif")
+    drain(runtime)
+    ana.remember(f"remember: {SECRET}", owner_user_id=KATE)
+    ana.remember("Lif grows plums", owner_user_id="lif")
+    ana.set_fact("lantern", "place", SECRET)
+    ana.forget_fact("lantern", "place")
+    ana.add_note("Kate's note: " + SECRET, user=KATE)
+    ana.add_schedule(f"ask about: {SECRET}", cron="0 9 * * *", user=KATE)
+    ana.recall(SECRET)
+    ana.recall("plums " + SECRET[:40])
+    drain(runtime)
+
+
+def erase(runtime: Runtime, scope: Scope) -> Erasure:
+    """Erase and return the erasure with its receipt."""
+    erasure = request_erasure(runtime.stores, runtime.settings.data, scope, requested_by="tester", now=runtime.now())
+    continue_erasures(runtime.erasure_services)
+    return read_erasure(runtime.stores, erasure.id)
+
+
+def places_of(data: Path, *texts: str) -> set[str]:
+    """Return the files that hold a text in any form: written again here, so that it does not rest on the product."""
+    forms: set[bytes] = set()
+    for text in texts:
+        plain = text.encode()
+        forms |= {plain, json.dumps(text)[1:-1].encode(), text.encode("utf-16-le"), text.encode("utf-16-be")}
+        forms |= {base64.b64encode(plain[skip:])[: len(plain) - 6] for skip in range(3)}
+    found = set()
+    for path in data.rglob("*"):
+        if not path.is_file():
+            continue
+        raw = path.read_bytes()
+        if "objects" in path.parts:
+            raw += _inflated(raw)
+        if any(form in raw for form in forms):
+            found.add(str(path.relative_to(data)))
+    return found
+
+
+def _inflated(raw: bytes) -> bytes:
+    try:
+        return zlib.decompress(raw)
+    except zlib.error:
+        return b""
+
+
+def test_a_user_is_erased_and_others_keep_what_they_said(runtime: Runtime, ana: Reverie) -> None:
+    """Given two users who have said the same, when one is erased, then only the other one's words are left."""
+    fill(runtime, ana)
+    data = runtime.settings.data
+    assert places_of(data, SECRET), "the search of this test must be able to find something"
+    done = erase(runtime, Scope("user", KATE, None, None))
+    assert done.receipt is not None, done.error
+    assert done.receipt.leftovers == {}
+    assert done.receipt.searched.explained > 0, "what lif has said, too, is no leftover"
+    assert places_of(data, SECRET, KATE, "kates-own-session-7") == set()
+    assert [result.text for result in ana.recall("when does the office close", mode="keyword")] == [SHARED]
+    assert [memory.content for memory in ana.memories()] == ["Lif grows plums"]
+    assert {session.id for session in ana.sessions()} == {"lifs"}
+
+
+def test_a_dry_run_counts_what_is_removed(runtime: Runtime, ana: Reverie) -> None:
+    """Given a user's data, when an erasure is planned and made, then the plan has the numbers of the receipt."""
+    fill(runtime, ana)
+    scope = Scope("user", KATE, None, None)
+    plan = plan_erasure(runtime.stores, scope, requested_by="tester", now=runtime.now())
+    assert plan.counts["default"]["messages"] == 2
+    done = erase(runtime, scope)
+    assert done.receipt is not None
+    assert {place: counts for place, counts in done.receipt.removed.items() if place in plan.counts} == plan.counts
+
+
+@pytest.mark.parametrize("step", STEPS[:-1])
+@pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
+def test_a_job_killed_at_any_step_goes_on(
+    runtime: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch, step: str, after: bool
+) -> None:
+    """Given a job that dies before or after the work of a step, when it is continued, then everything is erased."""
+    fill(runtime, ana)
+
+    class Killed(BaseException):
+        pass
+
+    work = erasing._RUN[step]
+
+    def die(job: ErasureJob) -> str | None:
+        if after:
+            work(job)
+        raise Killed
+
+    monkeypatch.setitem(erasing._RUN, step, die)
+    with pytest.raises(Killed):
+        erase(runtime, Scope("user", KATE, None, None))
+    monkeypatch.setitem(erasing._RUN, step, work)
+    continue_erasures(runtime.erasure_services)
+    (done,) = ana.erasures()
+    assert done.receipt is not None, done.error
+    assert done.receipt.leftovers == {}
+    assert places_of(runtime.settings.data, SECRET, KATE) == set()
