@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlsplit
 
 from adapters.breaker import ServiceUnavailable
 from reverie.errors import Permanent
@@ -116,7 +117,8 @@ class Endpoint:
         with self._opening:
             if self._client is None:
                 headers = {"Authorization": f"Bearer {self._key}"} if self._key else {}
-                self._client = httpx2.Client(headers=headers, timeout=self._timeout_seconds)
+                # A redirect is not followed: it would take the texts, and on the same host the key, elsewhere.
+                self._client = httpx2.Client(headers=headers, timeout=self._timeout_seconds, follow_redirects=False)
             return self._client
 
     def _read(self, parts: Iterator[bytes], max_bytes: int) -> bytes:
@@ -142,6 +144,16 @@ class Endpoint:
         return self._errors.unavailable(
             f"{self.url} did not answer within {self._timeout_seconds:g} s; is timeout_seconds long enough?"
         )
+
+
+def origin_of(url: str | None) -> tuple[str, str, int] | None:
+    """Return the scheme, host and port of a URL; None if it is not one of HTTP."""
+    try:
+        parts = urlsplit(url or "")
+        port = parts.port or {"http": 80, "https": 443}[parts.scheme]
+    except (ValueError, KeyError):
+        return None
+    return (parts.scheme, parts.hostname, port) if parts.hostname else None
 
 
 def retry_after_seconds(header: str | None) -> float | None:

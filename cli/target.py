@@ -17,6 +17,7 @@ from reverie import contract
 from reverie.checks import check_workspace
 from reverie.errors import NotFound, Unavailable
 from worker.data_folder import find_data_folder, nearest_data_folder
+from worker.own_paths import check_own
 from worker.supervision.data_lock import supervisor_pid
 from worker.supervision.server_file import ServerFile, running_server
 
@@ -41,7 +42,7 @@ class Target:
     def data(self) -> Path | None:
         """The data folder: the named one, the nearest upwards, or that of the running stack; None if there is none.
 
-        Raises `Conflict` when none is near and several stacks run.
+        Raises `Conflict` when none is near and several stacks run, `Rejected` for one that another user may have left.
         """
         if self.named_data is not None:
             return self.named_data
@@ -112,8 +113,11 @@ class Target:
     @cached_property
     def _file(self) -> dict[str, Any]:
         """The settings in the file; loading all settings says what is wrong with one that cannot be read."""
+        path = Path(os.environ.get(_PREFIX + "CONFIG") or "reverie.toml")
+        if path.exists() and not os.environ.get(_PREFIX + "CONFIG"):
+            check_own(path, what="settings file", instead=f"To use it as it is, set {_PREFIX}CONFIG", field="config")
         try:
-            return tomllib.loads(Path(os.environ.get(_PREFIX + "CONFIG") or "reverie.toml").read_text("utf-8"))
+            return tomllib.loads(path.read_text("utf-8"))
         except FileNotFoundError:
             if not os.environ.get(_PREFIX + "CONFIG"):
                 return {}

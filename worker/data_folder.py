@@ -16,6 +16,7 @@ import msgspec
 
 from reverie.config import state_folder
 from reverie.errors import Conflict
+from worker.own_paths import check_own
 from worker.supervision.data_lock import supervisor_pid
 
 DEFAULT_NAME: Final = ".reverie"
@@ -28,15 +29,22 @@ class RunningStack(msgspec.Struct, frozen=True):
 
 
 def nearest_data_folder(start: Path) -> Path | None:
-    """Return the folder `.reverie` in `start` or in the nearest folder above it."""
+    """Return the folder `.reverie` in `start` or in the nearest folder above it.
+
+    Raises `Rejected` if another user could have put it there: it names the server that is sent what the user types.
+    """
     folders = (folder / DEFAULT_NAME for folder in (start, *start.parents))
-    return next((folder for folder in folders if folder.is_dir()), None)
+    found = next((folder for folder in folders if folder.is_dir()), None)
+    if found is not None:
+        check_own(found, what="data folder", instead=f"To use it as it is, name it: --data {found}", field="data")
+    return found
 
 
 def find_data_folder(start: Path) -> Path | None:
     """Return the data folder for a command run in `start` without naming one, or None if there is none yet.
 
-    The nearest `.reverie` in `start` or above takes precedence over running stacks. Raises `Conflict` if several run.
+    The nearest `.reverie` in `start` or above takes precedence over running stacks. Raises `Conflict` if several run,
+    and `Rejected` if the nearest one is not the user's own.
     """
     nearest = nearest_data_folder(start)
     if nearest is not None:

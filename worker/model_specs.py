@@ -20,6 +20,7 @@ def embedder_spec(settings: Settings) -> EmbedderSpec:
         dimension=settings.embedding_dimension,
         timeout_seconds=settings.embedding_timeout_seconds,
         threads=settings.embedding_threads,
+        other_urls=settings.other_embedding_urls,
     )
 
 

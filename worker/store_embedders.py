@@ -14,7 +14,7 @@ import structlog
 
 from adapters.embedders.base import EmbedderSpec
 from adapters.embedders.guarded import GuardedEmbedder
-from adapters.embedders.record import EmbedderRecord, recorded_embedder
+from adapters.embedders.record import EmbedderRecord, ForeignEndpoint, recorded_embedder
 from reverie.errors import Unavailable
 from storage.recall.index import Generation
 from storage.stores import Store
@@ -86,7 +86,11 @@ class StoreEmbedders:
         if record is None:
             return None
         configured = self._configured.inner if self._configured is not None else None
-        embedder = recorded_embedder(record, self._settings, configured)
+        try:
+            embedder = recorded_embedder(record, self._settings, configured)
+        except ForeignEndpoint as error:
+            log.warning("recorded_endpoint_refused", error=str(error))
+            return None
         return GuardedEmbedder(embedder) if embedder is not None else None
 
     def _prepare(self, generation: Generation) -> None:

@@ -75,7 +75,10 @@ class Embedder(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class EmbedderSpec:
-    """The embedder settings. `threads` is for models on the CPU; 0 means all cores."""
+    """The embedder settings. `threads` is for models on the CPU; 0 means all cores.
+
+    `other_urls` are endpoints that may be called, without the key, if vectors of a store are recorded to be theirs.
+    """
 
     provider: Provider = "sentence-transformers"
     model: str = DEFAULT_MODEL
@@ -86,6 +89,7 @@ class EmbedderSpec:
     dimension: int | None = None
     timeout_seconds: float = 15
     threads: int = 0
+    other_urls: tuple[str, ...] = ()
 
 
 def require_text(texts: Sequence[str]) -> list[str]:

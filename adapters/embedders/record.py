@@ -14,6 +14,7 @@ import msgspec
 from adapters.embedders import build_embedder
 from adapters.embedders.base import Embedder, EmbedderSpec, Provider
 from adapters.embedders.wrapper import EmbedderWrapper
+from adapters.endpoint import origin_of
 
 
 class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -66,10 +67,32 @@ class EmbedderRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         return msgspec.structs.replace(self, revision=revision)
 
     def spec(self, settings: EmbedderSpec) -> EmbedderSpec:
-        """Return the spec to build the embedder from; the settings supply what is not recorded."""
-        return replace(
+        """Return the spec to build the embedder from; the settings supply what is not recorded.
+
+        Raises `ForeignEndpoint` for an endpoint that the settings do not name: a database that came from elsewhere must
+        not decide who gets the texts. The key is only for the origin that it was configured for.
+        """
+        spec = replace(
             settings, provider=self.provider, model=self.model, base_url=self.base_url, dimension=self.dimension
         )
+        if self.provider != "openai":
+            return replace(spec, api_key=None)
+        origin = origin_of(self.base_url)
+        if origin is not None and origin == origin_of(settings.base_url):
+            return spec
+        if origin is None:
+            raise ValueError(f"{self.model} was recorded without the URL of its endpoint")
+        if origin not in map(origin_of, settings.other_urls):
+            raise ForeignEndpoint(
+                f"vectors of {self.model} were made by an endpoint that the settings do not name, which is not called:"
+                f" {self.base_url!r:.200}. If it is yours, set embedding_base_url to it, or add it to"
+                " embedding_other_urls"
+            )
+        return replace(spec, api_key=None)
+
+
+class ForeignEndpoint(ValueError):
+    """A database records an endpoint that the settings do not name."""
 
 
 class RevisedEmbedder(EmbedderWrapper):
@@ -88,11 +111,15 @@ class RevisedEmbedder(EmbedderWrapper):
 def recorded_embedder(record: EmbedderRecord, settings: EmbedderSpec, configured: Embedder | None) -> Embedder | None:
     """Return the embedder of a record, not loaded, under the name of its vectors; None if it cannot be built.
 
+    Raises `ForeignEndpoint` as `spec` does.
+
     If the record is of the embedder of the settings (`configured`), that instance is used, so that a model is not
     loaded twice because of its revision.
     """
     try:
         inner = configured if _is_configured(record, settings, configured) else build_embedder(record.spec(settings))
+    except ForeignEndpoint:
+        raise
     except ValueError:
         return None
     if inner is None or record.revision == 1:

@@ -14,7 +14,7 @@ import typer
 
 from adapters.embedders import Embedder, EmbedderSpec, EmbedderUnavailable, build_embedder
 from adapters.embedders.base import Provider
-from adapters.embedders.record import EmbedderRecord
+from adapters.embedders.record import EmbedderRecord, ForeignEndpoint
 from cli.application import Invocation, invocation
 from cli.output import AsJson, note, print_json, print_table, progress_bar, say
 from cli.upkeep.database import Everything, OfAccount, chosen, database
@@ -179,7 +179,10 @@ def _spec_of_workspace(store: Store, settings: EmbedderSpec) -> EmbedderSpec:
         generation = tx.index.changing() or tx.index.active("vector")
     record = EmbedderRecord.decode(generation.embedder) if generation else None
     if record is not None:
-        return record.spec(settings)
+        try:
+            return record.spec(settings)
+        except ForeignEndpoint as error:
+            raise Rejected(str(error), field="embedding_base_url") from error
     if settings.provider == "none":
         raise Rejected("the settings select no embedder: select one with --provider and --model", field="provider")
     return settings

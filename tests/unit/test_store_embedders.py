@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -163,7 +164,7 @@ def test_a_record_holds_no_secret_and_takes_the_rest_from_the_settings() -> None
     assert "s3cret" not in written
     read = EmbedderRecord.decode(written)
     assert read is not None
-    made_from = read.spec(SETTINGS)
+    made_from = read.spec(replace(SETTINGS, base_url="http://here/v1"))
     assert (made_from.provider, made_from.base_url, made_from.dimension) == ("openai", "http://here/v1", 64)
     assert (made_from.api_key, made_from.timeout_seconds) == ("s3cret", 7)
 

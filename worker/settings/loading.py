@@ -22,6 +22,7 @@ from pydantic_settings import (
 
 from reverie.config import check_broker
 from reverie.errors import Rejected
+from worker.own_paths import check_own
 from worker.settings.general import GeneralSettings
 from worker.settings.memories import MemorySettings
 from worker.settings.models import ModelSettings, check_models
@@ -86,6 +87,8 @@ def load_settings(**flags: Any) -> Settings:
             raise Rejected(_unknown(key, f"setting in {config_path()}:", Settings.model_fields), field=key) from error
         # Not from the error, which shows every value.
         raise Rejected(f"setting {key}: {first['msg']}{_shown(key, first['input'])}", field=key) from None
+    if "data" not in settings.model_fields_set and settings.data.exists():
+        check_own(settings.data, what="data folder", instead=f"To use it as it is, set {PREFIX}DATA", field="data")
     if settings.broker is not None:
         check_broker(settings.broker)
     check_models(settings)
@@ -99,10 +102,23 @@ def config_path() -> Path:
     return Path(os.environ.get(PREFIX + "CONFIG") or "reverie.toml")
 
 
+def check_config_is_own() -> None:
+    """Raise `Rejected` if there is a settings file in the current folder that another user could have written.
+
+    One that `REVERIE_CONFIG` names is used in any case.
+    """
+    path = config_path()
+    if not os.environ.get(PREFIX + "CONFIG") and path.exists():
+        check_own(
+            path, what="settings file", instead=f"To use it as it is, set {PREFIX}CONFIG to its path", field="config"
+        )
+
+
 def _check_file() -> None:
     """Raise `Rejected` if the settings file is named but missing, or is not readable text: its settings would be
     missed silently."""
     path = config_path()
+    check_config_is_own()
     try:
         path.read_text(encoding="utf-8")
     except FileNotFoundError:

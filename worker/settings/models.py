@@ -42,6 +42,12 @@ class ModelSettings(BaseSettings):
         description="API key of the embedding endpoint. Set it in the environment rather than in the file.",
         repr=False,
     )
+    embedding_other_urls: str = Field(
+        "",
+        description="Base URLs of further embedding endpoints, separated by commas. A workspace whose vectors were made"
+        " by one of them is searched with it, without the API key. Endpoints that only a database names are never"
+        " called.",
+    )
     embedding_dimension: int | None = Field(
         None,
         ge=1,
@@ -83,6 +89,11 @@ class ModelSettings(BaseSettings):
     )
 
     @property
+    def other_embedding_urls(self) -> tuple[str, ...]:
+        """The URLs in `embedding_other_urls`."""
+        return tuple(filter(None, (url.strip() for url in self.embedding_other_urls.split(","))))
+
+    @property
     def has_language_model(self) -> bool:
         """Whether a language model is configured."""
         return self.language_model_base_url is not None and bool(self.language_model)
@@ -95,6 +106,12 @@ def check_models(settings: ModelSettings) -> None:
             "setting embedding_base_url: embedding_provider openai requires a URL such as http://localhost:11434/v1",
             field="embedding_base_url",
         )
+    for url in settings.other_embedding_urls:
+        if not _is_http(url):
+            raise Rejected(
+                f"setting embedding_other_urls: {url[:80]!r} is not a URL such as http://localhost:11434/v1",
+                field="embedding_other_urls",
+            )
     if settings.language_model_base_url is None:
         for name in ("language_model", "extraction_model"):
             if getattr(settings, name):
