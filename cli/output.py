@@ -14,6 +14,7 @@ import typer
 
 from reverie.counts import counted, plural
 from reverie.errors import NotFound, Rejected
+from storage.private_files import write_private
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -219,7 +220,7 @@ def write_export(document: Any, output: Path | None, noun: str, number: int, *, 
         print_json(document)
         return
     try:
-        output.write_bytes(msgspec.json.format(msgspec.json.encode(document), indent=2))
+        write_private(output, msgspec.json.format(msgspec.json.encode(document), indent=2))
     except OSError as error:
         raise Rejected(f"{output} cannot be written: {error.strerror}", field="output") from error
     print_result({plural(noun): number}, as_json, f"{counted(number, noun)} written to {output}")

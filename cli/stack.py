@@ -19,6 +19,7 @@ from cli.application import Invocation, application, invocation
 from cli.output import say
 from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
+from storage.private_files import make_data_folder, write_private_by_default
 from worker.data_folder import registered
 from worker.running import environment_of, import_for_forks, pass_on, run_beat, run_worker
 from worker.settings import PREFIX, Settings
@@ -54,6 +55,7 @@ def up(
     _refuse_taken_port(settings)
     if settings.broker:
         wait_until_ready(settings.broker, _BROKER_PATIENCE_SECONDS)
+    write_private_by_default()
     configure_logging(settings, process="up")
     if not show_logs:
         _log_to_file(settings.data / "logs" / "up.log")
@@ -239,6 +241,7 @@ def _make_folder(data: Path) -> None:
     from worker.supervision.processes import private_folder
 
     try:
+        make_data_folder(data)
         private_folder(data / "logs")
         with tempfile.TemporaryFile(dir=data / "logs"):
             pass

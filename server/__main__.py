@@ -16,6 +16,7 @@ from reverie import __version__
 from reverie.errors import NotFound, Rejected, ReverieError, Unavailable
 from server.app import create_app
 from server.gate import is_loopback
+from storage.private_files import write_private_by_default
 from worker.logs import configure_logging
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
@@ -33,6 +34,7 @@ log = structlog.get_logger("server")
 
 def main() -> int:
     """Serve until SIGTERM or SIGINT. Return the exit code."""
+    write_private_by_default()
     try:
         settings = load_settings()
         token = os.environ.get("REVERIE_TOKEN") or None

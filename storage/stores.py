@@ -21,6 +21,7 @@ from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import Database
 from storage.migrate import Kind, migrate
 from storage.pipeline.work import Stage, is_idle_file
+from storage.private_files import make_data_folder
 from storage.transaction import Transaction
 from storage.trust.audit import AuditLog
 from storage.trust.erasures import Erasures
@@ -110,7 +111,7 @@ class Stores:
                 self._open.pop(name).database.close()
             if not create and _inode(path) is None:
                 raise NotFound(f"there is no workspace {name!r}", field="workspace")
-            store = Store(name, _open_database(path, "workspace"))
+            store = Store(name, _open_database(path, "workspace", self._data_dir))
             self._open[name] = store
             while len(self._open) > MAX_OPEN_WORKSPACES:
                 self._open.popitem(last=False)[1].database.close()
@@ -120,7 +121,7 @@ class Stores:
         """Return the account's database, which is shared by all workspaces."""
         with self._lock:
             if self._account is None:
-                self._account = _open_database(self.database_path(ACCOUNT_STORE), "account")
+                self._account = _open_database(self.database_path(ACCOUNT_STORE), "account", self._data_dir)
             return self._account
 
     def account_store(self) -> Store:
@@ -245,9 +246,11 @@ def _inode(path: Path) -> int | None:
         ) from error
 
 
-def _open_database(path: Path, kind: Kind) -> Database:
+def _open_database(path: Path, kind: Kind, data_dir: Path) -> Database:
     """Create what is missing, readable by this user alone, and bring the schema up to date."""
     try:
+        if not path.exists():
+            make_data_folder(data_dir)
         for folder in [*reversed(path.parent.parents), path.parent]:  # mkdir(parents=True) ignores the mode of parents
             if not folder.exists():
                 folder.mkdir(mode=0o700, exist_ok=True)

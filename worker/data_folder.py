@@ -16,6 +16,7 @@ import msgspec
 
 from reverie.config import state_folder
 from reverie.errors import Conflict
+from storage.private_files import write_private
 from worker.own_paths import check_own
 from worker.supervision.data_lock import supervisor_pid
 
@@ -72,7 +73,7 @@ def registered(data: Path) -> Iterator[None]:
     entry = _entry(data)
     with contextlib.suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        entry.write_bytes(msgspec.json.encode(RunningStack(str(data.resolve()))))
+        write_private(entry, msgspec.json.encode(RunningStack(str(data.resolve()))))
     try:
         yield
     finally:

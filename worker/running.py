@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from reverie import contract
+from storage.private_files import write_private_by_default
 from worker.settings import PREFIX, Settings
 from worker.supervision.processes import end_with_supervisor, lower_priority
 
@@ -56,6 +57,7 @@ def share_memory() -> None:
 
 def run_worker(settings: Settings, queues: Sequence[str], concurrency: int | None) -> None:
     """Run a worker for these queues until it is stopped; schedules alone are run by threads, others by processes."""
+    write_private_by_default()
     pass_on(settings)
     end_with_supervisor(os.environ)
     # Unique on a host, so that `reverie status` tells workers of the same queues apart.
@@ -83,6 +85,7 @@ def run_worker(settings: Settings, queues: Sequence[str], concurrency: int | Non
 
 def run_beat(settings: Settings) -> None:
     """Run the scheduler that sends periodic jobs until it is stopped."""
+    write_private_by_default()
     pass_on(settings)
     end_with_supervisor(os.environ)
     os.environ.setdefault(PREFIX + "PROCESS", "beat")

@@ -19,6 +19,7 @@ import psutil
 import structlog
 
 from reverie.errors import Conflict
+from storage.private_files import make_data_folder
 from worker.supervision.data_lock import lock_path, written_pid
 from worker.supervision.processes import kill_group, private_folder
 
@@ -80,6 +81,7 @@ def hold_data_dir(data_dir: Path) -> Iterator[int]:
 
     Raises Conflict: when another supervisor runs on it.
     """
+    make_data_folder(data_dir)
     private_folder(data_dir / "run")
     # Never unlinked: two processes could then hold locks on two files of one name.
     descriptor = os.open(lock_path(data_dir), os.O_RDWR | os.O_CREAT, 0o600)

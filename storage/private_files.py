@@ -1,0 +1,54 @@
+"""Keeps what Reverie writes for the user alone: modes of files and folders, and no commit of a data folder to git."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from typing import Final
+
+_UMASK: Final = 0o077
+_IGNORE_FILE: Final = ".gitignore"
+
+
+def write_private_by_default() -> None:
+    """Make every file and folder of this process and its children accessible to the user alone.
+
+    Without it, what libraries and the broker create would have the mode that the user's umask allows.
+    """
+    os.umask(_UMASK)
+
+
+def make_data_folder(path: Path) -> None:
+    """Create a data folder and its missing parents for the user alone, with a `.gitignore` that covers all of it.
+
+    A `.gitignore` that exists stays as it is. Raises OSError.
+    """
+    for folder in (*reversed(path.parents), path):
+        if not folder.exists():
+            folder.mkdir(mode=0o700, exist_ok=True)
+    with contextlib.suppress(FileExistsError):
+        descriptor = os.open(path / _IGNORE_FILE, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "w", encoding="utf-8") as file:
+            file.write("*\n")
+
+
+def write_private(path: Path, content: bytes) -> None:
+    """Write a file that the user alone can read, in place of one that exists. Raises OSError.
+
+    A device or pipe is written to as it is.
+    """
+    if path.exists() and not path.is_file():
+        path.write_bytes(content)
+        return
+    target = path.resolve()
+    draft = target.with_name(f".{target.name}.{os.getpid()}")
+    descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+    try:
+        os.fchmod(descriptor, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        draft.replace(target)
+    except OSError:
+        draft.unlink(missing_ok=True)
+        raise
