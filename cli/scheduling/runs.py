@@ -12,7 +12,7 @@ from cli.options import takes
 from cli.output import AsJson, print_fields, print_json, print_list, print_result, say, shortened, when
 from cli.scheduling import waiting
 from cli.scheduling.schedules import schedules
-from reverie.scheduling.calls import CancelRun, CompleteRun, GetRun, ListScheduleRuns, RunScheduleNow
+from reverie.scheduling.calls import CancelRun, CompleteRun, GetRun, GetWorkerKey, ListScheduleRuns, RunScheduleNow
 from reverie.scheduling.schedule_types import ScheduleRun
 
 
@@ -56,6 +56,17 @@ def start_run(
         _print_run(ended, as_json)
         raise typer.Exit(0 if ended.status == "success" else 1)
     print_result(run, as_json, _started_text(command, run))
+
+
+@schedules.command("worker-key")
+@takes(GetWorkerKey)
+def show_worker_key(context: typer.Context, call: GetWorkerKey, as_json: AsJson = False) -> None:
+    """Print the key with which the runs of the agent are signed, for its own workers.
+
+    An AgentWorker fetches it from the server unless REVERIE_WORKER_KEY is set.
+    """
+    found = invocation(context).send(call)
+    print_result(found, as_json, found.key)
 
 
 @schedules.command("complete")

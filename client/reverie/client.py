@@ -123,6 +123,7 @@ class _Calls:
     preview_runs = method(scheduling_calls.PreviewRuns)
     run_schedule_now = method(scheduling_calls.RunScheduleNow)
     schedule_runs = method(scheduling_calls.ListScheduleRuns, lambda answer: answer.runs)
+    worker_key = method(scheduling_calls.GetWorkerKey)
     schedule_run = method(scheduling_calls.GetRun)
     complete_run = method(scheduling_calls.CompleteRun)
     cancel_run = method(scheduling_calls.CancelRun)

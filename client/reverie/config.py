@@ -82,6 +82,11 @@ def state_folder() -> Path:
     return Path(state) / "reverie"
 
 
+def resolve_worker_key(key: str | None) -> str | None:
+    """Return the key of an agent's workers, else that of the environment, or None: it is fetched from the server."""
+    return key or os.environ.get("REVERIE_WORKER_KEY") or None
+
+
 def without_password(url: str) -> str:
     """Return a URL without user, password and options, so that it can be shown."""
     scheme, _, rest = url.partition("://")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -27,6 +28,7 @@ from reverie.decoding import convert
 from reverie.errors import Rejected, Unavailable
 from reverie.fields import check_fields
 from reverie.scheduling.agent_tasks import AgentTasks
+from reverie.scheduling.run_signing import SignedRun, sign_run
 from reverie.scheduling.schedule_types import RunReport, TaskExecutor, WebhookExecutor
 from storage.scheduling.records import ScheduleRecord
 
@@ -52,6 +54,8 @@ class Executors:
     goal_answers: GoalAnswers
     webhooks: Callable[[], WebhookSender]
     agent_tasks: Callable[[], AgentTasks]
+    # Returns the key that signs the runs of an agent of this workspace; may raise `StoreUnavailable`.
+    worker_key: Callable[[str], str]
     destinations: Destinations
     slots: AbstractContextManager[Any]
     webhook_attempts: int
@@ -98,12 +102,26 @@ class Executors:
 
     def _send_task(self, execution: Execution, executor: TaskExecutor) -> Outcome:
         schedule, run = execution.schedule, execution.run
+        signed = SignedRun(
+            workspace=self.workspace,
+            agent=schedule.agent,
+            task=executor.task,
+            schedule_id=schedule.id,
+            run_id=run.id,
+            goal=schedule.goal,
+            due_at=rfc3339(run.due_at),
+            timeout_seconds=schedule.timeout_seconds,
+            trace=run.trace,
+            signed_at=int(time.time()),  # not the schedules' time: workers compare it with their own clock
+        )
         headers = {
-            "agent": schedule.agent,
-            "workspace": self.workspace,
-            "due_at": rfc3339(run.due_at),
-            "timeout_seconds": schedule.timeout_seconds,
-            "trace": run.trace,
+            "agent": signed.agent,
+            "workspace": signed.workspace,
+            "due_at": signed.due_at,
+            "timeout_seconds": signed.timeout_seconds,
+            "trace": signed.trace,
+            "signed_at": signed.signed_at,
+            "signature": sign_run(self.worker_key(schedule.agent), signed),
         }
         try:
             self.agent_tasks().send(

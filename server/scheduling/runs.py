@@ -7,6 +7,7 @@ from memory.scheduling import runs
 from memory.scheduling.due_runs import ToSend
 from reverie.errors import NotFound
 from reverie.scheduling import calls
+from reverie.scheduling.run_signing import WorkerKey
 from reverie.scheduling.schedule_types import RunReport, ScheduleRun, ScheduleRunList
 from server.caller import Caller
 from server.endpoints import Endpoints
@@ -33,6 +34,12 @@ def _run_now(services: Services, caller: Caller, call: calls.RunScheduleNow) -> 
     if run.status in OPEN_STATUSES:
         runtime.schedules.send(caller.workspace, [ToSend(run.id, caller.trace)])
     return run
+
+
+@endpoints.serves(calls.GetWorkerKey)
+def _get_worker_key(services: Services, caller: Caller, call: calls.GetWorkerKey) -> WorkerKey:
+    del call
+    return WorkerKey(key=services.runtime.schedules.worker_key(caller.workspace, caller.agent))
 
 
 @endpoints.serves(calls.GetRun)

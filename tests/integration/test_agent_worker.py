@@ -6,16 +6,21 @@ import json
 import os
 import signal
 import socket
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import redis
 
 from reverie.client import Reverie
 from reverie.contract import QUEUES
-from reverie.errors import Rejected
+from reverie.errors import NotFound, Rejected
+from reverie.scheduling.agent_tasks import AgentTasks
+from reverie.scheduling.run_signing import SignedRun, derive_worker_key, sign_run
+from reverie.scheduling.schedule_types import TaskExecutor
 from support.agents import AgentProcess, agent_worker, ended, fire, fired, until
 from support.http import running_server
 from worker.runtime import Runtime
@@ -313,3 +318,78 @@ def test_tasks_and_queues_of_reverie_are_refused(client: Reverie, task: str, que
     with pytest.raises(Rejected) as refused:
         client.add_schedule("goal", every=60, task=task, queue=queue)
     assert refused.value.field == field
+
+
+def forge(runtime: Runtime, run_id: str, *, key: str | None, **changes: Any) -> None:
+    """Put a task into the queue of ana as somebody does who has full access to the broker."""
+    fields = {
+        "workspace": "default", "agent": "ana", "task": "my_agent.tell", "schedule_id": "s", "run_id": run_id,
+        "goal": "pay the plumber", "due_at": "2027-03-01T08:00:00Z", "timeout_seconds": 300, "trace": "",
+        "signed_at": int(time.time()), **changes,
+    }  # fmt: skip
+    signed = SignedRun(**fields)
+    names = ("workspace", "agent", "due_at", "timeout_seconds", "trace", "signed_at")
+    headers = {name: getattr(signed, name) for name in names}
+    if key is not None:
+        headers["signature"] = sign_run(key, signed)
+    tasks = AgentTasks(runtime.settings.broker_url, prefix=runtime.settings.broker_prefix)
+    tasks.send(
+        TaskExecutor(task="my_agent.tell", queue=QUEUE), workspace="default", schedule_id=signed.schedule_id,
+        run_id=run_id, goal=signed.goal, headers=headers,
+    )  # fmt: skip
+    tasks.close()
+
+
+def test_a_worker_executes_only_open_runs_that_are_signed_for_its_agent(
+    runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
+) -> None:
+    """Given tasks that are unsigned, signed by another agent, of no run and of an ended one, then none is executed."""
+    agent = start_agent(url)
+    schedule = add(client, "my_agent.tell")
+    done = ended(client, fired(runtime, client, schedule))
+    client.pause_schedule(schedule)
+    with Reverie("bob", url=url) as bob:
+        other = bob.worker_key().key
+    own = client.worker_key().key
+    forge(runtime, "unsigned", key=None)
+    forge(runtime, "of-bob", key=other)
+    forge(runtime, "for-bob", key=other, agent="bob")
+    forge(runtime, "no-such-run", key=own)
+    forge(runtime, done.id, key=own, schedule_id=schedule)
+    reasons = {
+        "unsigned": "it is not signed",
+        "of-bob": "its signature is wrong",
+        "for-bob": "it is for agent 'bob'",
+        "no-such-run": "there is no such run",
+        done.id: "this worker has had it before",
+    }
+    for run_id, reason in reasons.items():
+        refusal = f"run {run_id!r} is refused: {reason}"
+        until(lambda refusal=refusal: refusal in agent.log_text, f"not in its log: {refusal}\n{agent.log_text}")
+    assert agent.log_text.count("succeeded") == 1
+    agent.kill()
+    agent = start_agent(url)  # which has seen nothing
+    forge(runtime, done.id, key=own, schedule_id=schedule)
+    until(lambda: f"run {done.id!r} is refused: it has ended: success" in agent.log_text, "it is not refused")
+    assert client.schedule_run(done.id) == done
+    again = ended(client, fired(runtime, client, add(client, "my_agent.tell")))
+    assert again.status == "success"
+
+
+def test_a_report_of_another_agent_is_refused(runtime: Runtime, client: Reverie, url: str) -> None:
+    """Given the id of an open run, then another agent, or another workspace, can neither end nor see it."""
+    run = fired(runtime, client, add(client, "my_agent.tell"))
+    for agent, workspace in (("bob", "default"), ("ana", "other")):
+        with Reverie(agent, url=url, workspace=workspace) as other, pytest.raises(NotFound):
+            other.complete_run(run, "mine")
+    assert client.schedule_run(run).status == "running"
+
+
+def test_a_worker_with_the_key_of_another_installation_executes_nothing(
+    runtime: Runtime, client: Reverie, url: str, start_agent: StartAgent
+) -> None:
+    """Given a worker with a wrong key, then it says so in its log, and the run stays open."""
+    agent = start_agent(url, REVERIE_WORKER_KEY=derive_worker_key(b"x" * 32, "default", "ana"))
+    run = fired(runtime, client, add(client, "my_agent.tell"))
+    until(lambda: "its signature is wrong" in agent.log_text, "the worker does not refuse it")
+    assert client.schedule_run(run).status == "running"

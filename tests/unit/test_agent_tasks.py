@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 from datetime import UTC, datetime
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,9 +19,12 @@ from reverie.problems import Unauthorised
 from reverie.scheduling import agent_worker
 from reverie.scheduling.agent_tasks import AgentTasks, agent_app
 from reverie.scheduling.agent_worker import AgentWorker, Run
+from reverie.scheduling.run_signing import SignedRun, WorkerKey, derive_worker_key, sign_run
 from reverie.scheduling.schedule_types import RunReport, TaskExecutor
 
 MEMORY = "memory://"
+KEY = derive_worker_key(b"k" * 32, "home", "ana")
+ARGUMENTS = {"schedule_id": "s1", "run_id": "r1", "goal": "buy milk"}
 MORE = {"agent": "ana", "workspace": "home", "due_at": "2027-03-01T08:00:00Z", "timeout_seconds": 90, "trace": "t"}
 
 
@@ -173,6 +178,7 @@ class Server:
         self.answers = list(answers)
         self.reports: list[dict[str, Any]] = []
         self.made: dict[str, Any] = {}
+        self.status = "running"
 
     def __call__(self, **made: Any) -> Server:
         self.made = made
@@ -184,6 +190,12 @@ class Server:
     def __exit__(self, *_: object) -> None:
         pass
 
+    def worker_key(self) -> WorkerKey:
+        return WorkerKey(key=KEY)
+
+    def schedule_run(self, run_id: str) -> Any:
+        return SimpleNamespace(id=run_id, schedule_id="s1", status=self.status)
+
     def complete_run(self, run_id: str, **report: Any) -> None:
         self.reports.append({"run_id": run_id, **report})
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
@@ -193,7 +205,7 @@ class Server:
 
 @pytest.fixture
 def worker() -> AgentWorker:
-    return AgentWorker(agent="ana", queue="ana", broker=MEMORY.replace("memory", "redis") + "127.0.0.1:1/0")
+    return AgentWorker(agent="ana", queue="ana", workspace="home", broker="redis://127.0.0.1:1/0")
 
 
 @pytest.fixture
@@ -219,10 +231,22 @@ def execute(
         return outcome
 
     monkeypatch.setattr("reverie.client.Reverie", server)
+    worker.app.tasks.pop("my_agent.shop", None)  # of an earlier call
     task = worker.task("my_agent.shop")(function)
-    headers = {f"reverie_{name}": value for name, value in (MORE | {"timeout_seconds": timeout_seconds}).items()}
-    task.apply(kwargs={"schedule_id": "s1", "run_id": "r1", "goal": "buy milk"}, headers=headers, throw=True)
+    run = signed_run(timeout_seconds=timeout_seconds)
+    task.apply(kwargs=ARGUMENTS, headers=headers_of(run, sign_run(KEY, run)), throw=True)
     return runs[0]
+
+
+def signed_run(**changes: Any) -> SignedRun:
+    """A run as Reverie signs it now, with some fields changed."""
+    fields = {**MORE, **ARGUMENTS, "task": "my_agent.shop", "signed_at": int(time.time()), **changes}
+    return SignedRun(**fields)
+
+
+def headers_of(run: SignedRun, signature: object) -> dict[str, Any]:
+    names = (*MORE, "signed_at")
+    return {f"reverie_{name}": getattr(run, name) for name in names} | {"reverie_signature": signature}
 
 
 def test_a_task_is_registered_with_no_other_app_of_the_process(worker: AgentWorker) -> None:
@@ -348,4 +372,132 @@ def test_what_a_task_may_take_is_the_queue_s_own(worker: AgentWorker) -> None:
     slow = AgentWorker(agent="ana", queue="slow", broker="redis://127.0.0.1:1/0", longest_seconds=7_200)
     options = [app.conf.broker_transport_options for app in (worker.app, slow.app)]
     assert [one["visibility_timeout"] for one in options] == [420, 7_320]
-    assert [one["unacked_key"] for one in options] == ["unacked:agent.default.ana", "unacked:agent.default.slow"]
+    assert [one["unacked_key"] for one in options] == ["unacked:agent.home.ana", "unacked:agent.default.slow"]
+
+
+# --- what a worker refuses ---
+
+OTHER_KEY = derive_worker_key(b"k" * 32, "home", "bob")
+
+
+def apply(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, server: Server, headers: dict[str, Any], **arguments: Any
+) -> tuple[str, list[Run]]:
+    """Have a worker take a task; returns why it was refused, and the runs that the function was told of."""
+    runs: list[Run] = []
+    monkeypatch.setattr("reverie.client.Reverie", server)
+    worker.app.tasks.pop("my_agent.shop", None)  # of an earlier call
+    task = worker.task("my_agent.shop")(lambda goal, run: runs.append(run))
+    state = task.apply(kwargs=ARGUMENTS | arguments, headers=headers)
+    return (str(state.result) if state.state == "REJECTED" else "", runs)
+
+
+NOW = int(time.time())
+FORGED = [
+    ("not signed", signed_run(), None),
+    ("signature is wrong", signed_run(), "v1=" + "0" * 64),
+    ("signature is wrong", signed_run(), "\u00e4"),
+    ("signature is wrong", signed_run(), sign_run(OTHER_KEY, signed_run())),
+    ("signature is wrong", signed_run(trace="x"), sign_run(KEY, signed_run())),
+    ("signature is wrong", signed_run(timeout_seconds=86_400), sign_run(KEY, signed_run())),
+    ("signature is wrong", signed_run(due_at="2028-01-01T00:00:00Z"), sign_run(KEY, signed_run())),
+    ("signature is wrong", signed_run(signed_at=NOW + 60), sign_run(KEY, signed_run(signed_at=NOW))),
+    ("not for 'ana'", signed_run(agent="bob"), sign_run(OTHER_KEY, signed_run(agent="bob"))),
+    ("not for 'ana'", signed_run(workspace="work"), sign_run(KEY, signed_run(workspace="work"))),
+    ("had 90 s to end", signed_run(signed_at=NOW - 500), sign_run(KEY, signed_run(signed_at=NOW - 500))),
+    ("clocks", signed_run(signed_at=NOW + 4_000), sign_run(KEY, signed_run(signed_at=NOW + 4_000))),
+]
+
+
+@pytest.mark.parametrize(("reason", "run", "signature"), FORGED)
+def test_a_run_that_was_not_signed_for_this_agent_is_refused(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, reason: str, run: SignedRun, signature: object
+) -> None:
+    """Given a run that is unsigned, forged, changed, of another agent, old, or of the future, then nothing runs."""
+    server = Server(None)
+    refused, runs = apply(worker, monkeypatch, server, headers_of(run, signature))
+    assert reason in refused
+    assert (runs, server.reports) == ([], [])
+
+
+@pytest.mark.parametrize("change", [{"goal": "buy gin"}, {"run_id": "r2"}, {"schedule_id": "s2"}])
+def test_an_argument_that_was_not_signed_is_refused(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, change: dict[str, str]
+) -> None:
+    """Given the signature of a run with another goal, run or schedule, then nothing runs."""
+    run = signed_run()
+    refused, runs = apply(worker, monkeypatch, Server(None), headers_of(run, sign_run(KEY, run)), **change)
+    assert "signature is wrong" in refused
+    assert runs == []
+
+
+@pytest.mark.parametrize("change", [{"timeout_seconds": "90"}, {"signed_at": None}, {"agent": ["ana"]}])
+def test_headers_of_other_types_are_refused(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, change: dict[str, Any]
+) -> None:
+    """Given headers that are none of ours, then nothing runs, and the error names what is wrong."""
+    headers = headers_of(signed_run(), "v1=") | {f"reverie_{name}": value for name, value in change.items()}
+    refused, runs = apply(worker, monkeypatch, Server(None), headers)
+    assert "not those of a run" in refused
+    assert runs == []
+
+
+def test_a_run_for_another_task_is_refused(worker: AgentWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a run that is signed for another task of the same agent, then nothing runs."""
+    run = signed_run(task="my_agent.pay")
+    refused, runs = apply(worker, monkeypatch, Server(None), headers_of(run, sign_run(KEY, run)))
+    assert "signature is wrong" in refused
+    assert runs == []
+
+
+@pytest.mark.parametrize("status", ["success", "failed", "cancelled", "timed_out"])
+def test_a_run_that_has_ended_is_not_executed_again(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, status: str
+) -> None:
+    """Given the task of a run that the server knows to have ended, then nothing runs."""
+    server = Server(None)
+    server.status = status
+    refused, runs = apply(worker, monkeypatch, server, headers_of(signed_run(), sign_run(KEY, signed_run())))
+    assert "has ended" in refused
+    assert runs == []
+
+
+def test_a_task_that_is_sent_twice_is_executed_once(worker: AgentWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a copy of a task that this process has executed, then it runs once, whatever the server says."""
+    headers = headers_of(signed_run(), sign_run(KEY, signed_run()))
+    assert len(apply(worker, monkeypatch, Server(None), headers)[1]) == 1
+    refused, runs = apply(worker, monkeypatch, Server(None), headers)
+    assert "has had it before" in refused
+    assert runs == []
+
+
+def test_a_task_that_was_not_reported_may_come_again(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, waits: list[float]
+) -> None:
+    """Given a report that no server accepted, when the task comes again, then it is executed again."""
+    with pytest.raises(Unavailable):
+        execute(worker, Server(Unavailable("away")), monkeypatch, "milk", timeout_seconds=30)
+    assert execute(worker, Server(None), monkeypatch, "milk").id == "r1"
+
+
+def test_every_agent_of_every_workspace_has_a_key_of_its_own() -> None:
+    """Given names that would be the same when joined, then their keys differ, and another installation's do, too."""
+    pairs = [("a", "b"), ("b", "a"), ("a", "b\x1f"), ("ab", ""), ("", "ab"), ('a","b', ""), ("a", "")]
+    keys = [derive_worker_key(key, *pair) for pair in pairs for key in (b"k" * 32, b"l" * 32)]
+    assert len(set(keys)) == len(keys)
+
+
+@pytest.mark.parametrize("key", ["secret", "rvwk_x", "rvwk_" + "0" * 63, "rvwk_" + "G" * 64, KEY + "0"])
+def test_a_key_that_is_none_is_refused_without_showing_it(key: str) -> None:
+    """Given a text that is no key, then the worker is not made, and the error says where to find the key."""
+    with pytest.raises(Rejected, match="worker-key") as refused:
+        AgentWorker(agent="ana", queue="ana", broker="redis://h/0", key=key)
+    assert key not in str(refused.value)
+
+
+def test_a_key_of_the_environment_needs_no_server(worker: AgentWorker, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a key in the environment, then it is used instead of the server's."""
+    monkeypatch.setenv("REVERIE_WORKER_KEY", OTHER_KEY)
+    own = AgentWorker(agent="ana", queue="ana", workspace="home", broker="redis://h/0")
+    headers = headers_of(signed_run(), sign_run(OTHER_KEY, signed_run()))
+    assert len(apply(own, monkeypatch, Server(None), headers)[1]) == 1

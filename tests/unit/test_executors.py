@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from memory.scheduling.executors import result_of
 from memory.scheduling.rules import RunResult
 from reverie.clock import from_micros, rfc3339, to_micros
 from reverie.errors import Unavailable
+from reverie.scheduling.run_signing import SignedRun, check_run
 from reverie.scheduling.schedule_types import LlmExecutor, TaskExecutor
 from storage.scheduling.records import RunRecord
 from support.carrying_out import CarryingOut
@@ -336,9 +338,19 @@ def test_a_task_is_handed_over(here: CarryingOut) -> None:
             "due_at": rfc3339(run.due_at),
             "timeout_seconds": 90,
             "trace": run.trace,
+            **{name: fields["headers"][name] for name in ("signed_at", "signature")},
         },
         "expires_at": from_micros(here.time.clock + 90_000_000),
     }
+    key = here.here.schedules.worker_key("ws", "ana")
+    signed = SignedRun(
+        **{name: value for name, value in fields["headers"].items() if name != "signature"},
+        task=task,
+        schedule_id=schedule,
+        run_id=run.id,
+        goal=fields["goal"],
+    )
+    check_run(key, signed, fields["headers"]["signature"], agent="ana", workspace="ws", now=time.time())
     assert run.status == "running"
     assert run.deadline == here.time.clock + 90_000_000
 

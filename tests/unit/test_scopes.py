@@ -26,7 +26,7 @@ CALLS = {
     "forget": "DeleteFile ForgetSession DeleteChannel Forget ForgetFact DeleteNote",
     "schedule": """
         AddSchedule UpdateSchedule DeleteSchedule PauseSchedule ResumeSchedule RunScheduleNow CompleteRun CancelRun
-        Remind ClaimReminders ConfirmReminder CancelReminder AcknowledgeNotifications
+        GetWorkerKey Remind ClaimReminders ConfirmReminder CancelReminder AcknowledgeNotifications
     """,
     "operate": """
         GetStatus ListWorkspaces DeleteWorkspace ListDeadLetters GetDeadLetter ReplayDeadLetter DropDeadLetter ListJobs

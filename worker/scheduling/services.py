@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import TypedDict, Unpack
 
 from adapters.broker.monitor import Monitor
+from adapters.kept_secrets import installation_key
 from adapters.webhooks import (
     AllowedHosts,
     HttpWebhookSender,
@@ -26,6 +27,7 @@ from reverie.errors import ReverieError, Unavailable
 from reverie.pipeline.inbox import Inbox
 from reverie.pipeline.producer import TaskSender
 from reverie.scheduling.agent_tasks import AgentTasks
+from reverie.scheduling.run_signing import derive_worker_key
 from worker.settings import Settings
 
 
@@ -103,6 +105,14 @@ class ScheduleServices:
         if not url:
             return None
         return Notifier(url, self.webhooks, timeout_seconds=self._settings.webhook_timeout_seconds)
+
+    def worker_key(self, workspace: str, agent: str) -> str:
+        """Return the key that signs the runs of an agent. Raises `StoreUnavailable` and `StoreUnusable`."""
+        return derive_worker_key(self._installation_key, workspace, agent)
+
+    @cached_property
+    def _installation_key(self) -> bytes:
+        return installation_key(self._settings.data)
 
     def has_waiting_tasks(self) -> bool:
         """Return whether tasks wait in the queue of schedules; False if the broker is unavailable."""

@@ -14,6 +14,7 @@ from reverie.clock import new_id
 from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
 from reverie.scheduling.cadence_types import Cadence
 from reverie.scheduling.checks import check_run_id
+from reverie.scheduling.run_signing import WorkerKey
 from reverie.scheduling.schedule_types import (
     Cost,
     ErrorText,
@@ -266,6 +267,13 @@ class ListScheduleRuns(Call[ScheduleRunList], frozen=True):
 
 class _OneRun(Call[ScheduleRun], frozen=True):
     run_id: RunId = field(name="run")
+
+
+class GetWorkerKey(Call[WorkerKey], frozen=True):
+    """Return the key with which the runs of this agent are signed, for its own workers."""
+
+    route: ClassVar = "GET /v1/worker-key"
+    required_scope: ClassVar = "schedule"
 
 
 class GetRun(_OneRun, frozen=True):
