@@ -94,6 +94,11 @@ class Stores:
         self._account: Database | None = None
         self._account_store: Store | None = None
 
+    @property
+    def data_dir(self) -> Path:
+        """Return the data folder."""
+        return self._data_dir
+
     def workspace(self, name: str, *, create: bool = True) -> Store:
         """Return the store of a workspace, created and migrated if needed.
 

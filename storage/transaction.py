@@ -30,6 +30,7 @@ from storage.sessions.lifecycle import AllSessionLifecycles, SessionLifecycle
 from storage.sessions.scratchpads import Scratchpads
 from storage.sessions.sessions import Sessions
 from storage.sessions.summaries import AllSummaries, Summaries
+from storage.trust.candidates import Candidates
 from storage.trust.erased_rows import ErasedRows
 from storage.trust.live_texts import StoredTexts
 from storage.trust.removal import KeptOut, Marks, Removal
@@ -81,6 +82,7 @@ class AgentRepositories:
     notifications = _Lazy(Notifications)
     marks = _Lazy(Marks)
     erased = _Lazy(ErasedRows)
+    candidates = _Lazy(Candidates)
     removal = _Lazy(Removal)
 
     def __init__(self, connection: Connection, agent: str) -> None:

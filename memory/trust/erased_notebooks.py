@@ -50,13 +50,31 @@ def _rewrite(store: Store, notebooks: Notebooks, agent: str, erasure: ErasureRec
     repository = notebooks.require_repositories().repository(store.name, agent)
     if not _is_concerned(erasure, store.name) and not _quotes(repository, quoted):
         return False
+    return drop_unfounded_lines(store, notebooks, agent, now=now, quotes=quoted.is_in)
+
+
+def drop_unfounded_lines(
+    store: Store,
+    notebooks: Notebooks,
+    agent: str,
+    *,
+    now: int,
+    quotes: Callable[[bytes], bool] = lambda _: False,
+) -> bool:
+    """Rewrite the history of an agent's files with only the lines that they have today, without those that quote.
+
+    Return whether there was anything to rewrite. An agent of whom nothing is stored loses its files.
+    """
+    repository = notebooks.require_repositories().repository(store.name, agent)
     if _is_empty(store, agent):
         return repository.remove()
+    if not repository.history(1):
+        return False
     publish(store, notebooks, agent, _MESSAGE, now=now)
     lines = {line for text in repository.files().values() for line in text.splitlines()}
     return repository.rewrite(
-        lambda line: line in lines and not quoted.is_in(line.encode()),
-        lambda message: _PLAIN_MESSAGE if quoted.is_in(message.encode()) else message,
+        lambda line: line in lines and not quotes(line.encode()),
+        lambda message: _PLAIN_MESSAGE if quotes(message.encode()) else message,
     )
 
 

@@ -7,6 +7,7 @@ on there. `continue_erasures` is called when an erasure is requested, and by bea
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -190,12 +191,11 @@ class ErasureJob:
         """Remove the rows of every store, keeping hashes of their texts."""
         scope = self._scope
         rows = RowErasure(
-            self._erasures,
-            self._erasure.id,
-            self._key,
-            self._services.working,
             forgotten_at=self._services.inbox.now_micros,
-            on_step=self._lease.renew,
+            drop_cached=self._services.working.drop,
+            on_removed=self._count,
+            key=self._key,
+            on_fragments=lambda fragments: self._erasures.add_fragments(self._erasure.id, fragments.dump()),
         )
         for name in scope.store_names(self._stores):
             with suppress(NotFound):  # deleted meanwhile
@@ -204,6 +204,10 @@ class ErasureJob:
                     rows.erase(store, agent, scope.subject_in(name))
         if scope.kind == "workspace" and scope.workspace is not None:
             self._delete_workspace(scope.workspace)
+
+    def _count(self, store_name: str, counts: Counter[str]) -> None:
+        self._erasures.count(self._erasure.id, store_name, counts)
+        self._lease.renew()
 
     def _delete_workspace(self, workspace: str) -> None:
         """Remove the files of a workspace, unless something has been stored or accepted since."""

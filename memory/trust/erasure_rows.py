@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from adapters.broker.working_memory import WorkingMemory
 from memory.trust.fragments import FragmentSet, HashKey, fragments_of
 from reverie.contract import ACCOUNT_STORE
 from storage.stores import Store, Stores
 from storage.trust.erased_rows import ALL_TIMES, Selection, Subject
-from storage.trust.erasures import ErasureKind, ErasureRecord, Erasures
+from storage.trust.erasures import ErasureKind, ErasureRecord
 
 # Memories and messages in one transaction: some 50 ms under the write lock.
 _BATCH: Final = 200
@@ -73,21 +72,22 @@ class RowErasure:
 
     def __init__(
         self,
-        erasures: Erasures,
-        erasure_id: str,
-        key: HashKey,
-        working: WorkingMemory,
         *,
         forgotten_at: Callable[[], int],
-        on_step: Callable[[], None],
+        drop_cached: Callable[[str, Sequence[tuple[str, str]]], None],
+        on_removed: Callable[[str, Counter[str]], None],
+        key: HashKey | None = None,
+        on_fragments: Callable[[FragmentSet], None] = lambda _: None,
     ) -> None:
-        """`forgotten_at` returns the broker's time; `on_step` is called after each transaction."""
-        self._erasures = erasures
-        self._erasure_id = erasure_id
-        self._key = key
-        self._working = working
+        """Take what keeps the numbers by store, and with a `key` what keeps the hashes of what is about to be removed.
+
+        `forgotten_at` returns the broker's time; `drop_cached` drops the newest messages of sessions from the broker.
+        """
         self._forgotten_at = forgotten_at
-        self._on_step = on_step
+        self._drop_cached = drop_cached
+        self._on_removed = on_removed
+        self._key = key
+        self._on_fragments = on_fragments
 
     def erase(self, store: Store, agent: str, subject: Subject) -> int:
         """Remove everything of a subject, in as many transactions as it takes; return the number of rows."""
@@ -100,37 +100,34 @@ class RowErasure:
             removed += self._erase_rest(store, agent)
         return removed
 
-    def keep_fragments(self, store: Store, agent: str, selection: Selection) -> None:
+    def _keep_fragments(self, store: Store, agent: str, selection: Selection) -> None:
         """Keep hashes of the texts, vectors and names of rows that are about to be removed."""
+        if self._key is None:
+            return
         with store.reading() as tx:
             erased = tx.for_agent(agent).erased
             names = erased.names(selection)
             fragments = fragments_of(
                 self._key, [*erased.texts(selection), *names], raw=erased.vectors(selection), names=names
             )
-        self.add_fragments(fragments)
-
-    def add_fragments(self, fragments: FragmentSet) -> None:
-        """Keep hashes."""
-        self._erasures.add_fragments(self._erasure_id, fragments.dump())
+        self._on_fragments(fragments)
 
     def _erase_part(self, store: Store, agent: str, part: Selection) -> int:
         for row in part.sessions:
             self._shorten(store, agent, row)
-        self.keep_fragments(store, agent, part)
+        self._keep_fragments(store, agent, part)
         with store.reading() as tx:
             rows = tx.for_agent(agent)
             sessions = [(agent, name) for name in rows.erased.sessions_of(part)]
-        self._working.drop(store.name, sessions)
+        self._drop_cached(store.name, sessions)
         forgotten_at = self._forgotten_at()
         with store.writing() as tx:
             rows = tx.for_agent(agent)
             counts = rows.erased.count(part)
             rows.removal.remove(part, forgotten_at=forgotten_at)
         # Again, for what was stored and cached between the two steps.
-        self._working.drop(store.name, sessions)
-        self._erasures.count(self._erasure_id, store.name, counts)
-        self._on_step()
+        self._drop_cached(store.name, sessions)
+        self._on_removed(store.name, counts)
         return sum(counts.values())
 
     def _shorten(self, store: Store, agent: str, session_row: int) -> None:
@@ -141,13 +138,12 @@ class RowErasure:
             if not rows:
                 return
             part = replace(_EMPTY, messages=rows)
-            self.keep_fragments(store, agent, part)
+            self._keep_fragments(store, agent, part)
             with store.writing() as tx:
                 of_agent = tx.for_agent(agent)
                 counts = of_agent.erased.count(part)
                 of_agent.removal.remove_part_of_session(rows)
-            self._erasures.count(self._erasure_id, store.name, counts)
-            self._on_step()
+            self._on_removed(store.name, counts)
 
     def _erase_rest(self, store: Store, agent: str) -> int:
         """Remove what no selection names, once nothing newer of the agent is there."""
@@ -157,7 +153,7 @@ class RowErasure:
             if not newer.is_empty():
                 return 0
             removed = rows.removal.remove_everything()
-        self._erasures.count(self._erasure_id, store.name, {"others": removed})
+        self._on_removed(store.name, Counter({"others": removed}))
         return removed
 
 

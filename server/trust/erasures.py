@@ -8,6 +8,7 @@ from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import list_erasures, plan_erasure, read_erasure, request_erasure
 from reverie.contract import CONTINUE_ERASURES
 from reverie.errors import NotFound, Rejected, Unavailable
+from reverie.problems import Forbidden
 from reverie.trust import erasure_calls as calls
 from reverie.trust.erasure_types import Erasure, ErasureKind, ErasureList
 from server.caller import Caller
@@ -24,7 +25,6 @@ def _erase(services: Services, caller: Caller, call: calls.Erase) -> Erasure:
     if call.dry_run:
         return plan_erasure(runtime.stores, scope, requested_by=actor, now=now)
     erasure = request_erasure(runtime.stores, runtime.settings.data, scope, requested_by=actor, now=now)
-    services.audit(caller, "erase", erasure.id, outcome="requested")
     # The worker of periodic jobs begins at once; if the task is lost, beat has the job continued within seconds.
     with contextlib.suppress(Unavailable):
         runtime.task_sender.send(CONTINUE_ERASURES, manual=True)
@@ -44,7 +44,7 @@ def _list_erasures(services: Services, caller: Caller, call: calls.ListErasures)
 
 def _scope(caller: Caller, call: calls.Erase) -> Scope:
     """Return what to erase, within what the caller may reach. Raises `Rejected`."""
-    kind, target = _selected(call)
+    kind, target = _selected(call.checked())  # again: a token for one user has set the user
     agent, workspace = call.agent, call.workspace
     if kind in ("session", "message", "memory"):
         agent, workspace = agent or caller.agent, workspace or caller.workspace
@@ -52,13 +52,13 @@ def _scope(caller: Caller, call: calls.Erase) -> Scope:
     if principal.workspace is not None:
         workspace = workspace or principal.workspace
         if not principal.reaches_workspace(workspace):
-            raise Rejected("this token is for another workspace", field="workspace")
+            raise Forbidden("the token is for another workspace", field="workspace")
     if principal.agents is not None:
         agent = agent or caller.agent
         if not principal.reaches_agent(agent):
-            raise Rejected("this token is for other agents", field="agent")
+            raise Forbidden("the token is for other agents", field="agent")
     if principal.user is not None and (kind, target) != ("user", principal.user):
-        raise Rejected("this token is for one user: erase that user", field="user")
+        raise Forbidden("the token is for one user, who can only be erased as a whole", field="user")
     return Scope(kind, target, agent, workspace)
 
 

@@ -100,7 +100,7 @@ class ErasedRows(AgentRepository):
         schedules = self._schedules(subject, names)
         return Selection(
             sessions=sessions,
-            messages=self._of_kind(subject, "messages", "row_id", {"message": "id = :id"}),
+            messages=self._of_kind(subject, "messages", "row_id", {"message": "id = :id AND stored_at <= :before"}),
             files=self._of_kind(subject, "files", "row_id", {"agent": "session_row IS NULL AND stored_at <= :before"}),
             memories=memories,
             schedules=schedules,
@@ -164,7 +164,7 @@ class ErasedRows(AgentRepository):
             "sessions",
             "row_id",
             {
-                "session": "id = :id",
+                "session": "id = :id AND started_at <= :before",
                 "user": "user_id = :id AND started_at <= :before",
                 "agent": "started_at <= :before",
             },
@@ -176,13 +176,13 @@ class ErasedRows(AgentRepository):
             " WHERE value = :id))"
         )
         conditions = {
-            "message": of_message,
-            "memory": "(id = :id OR note_id = :id)",
+            "message": f"{of_message} AND stored_at <= :before",
+            "memory": "(id = :id OR note_id = :id) AND stored_at <= :before",
             "user": "owner_user_id = :id AND stored_at <= :before",
             "agent": "stored_at <= :before",
         }
         if subject.origin is not None:
-            conditions["session"] = "session_row IS NULL AND metadata ->> 'session' = :id"
+            conditions["session"] = "session_row IS NULL AND metadata ->> 'session' = :id AND stored_at <= :before"
             limit = " AND metadata ->> 'workspace' = :origin"
             conditions = {kind: f"({condition}){limit}" for kind, condition in conditions.items()}
         found = self._of_kind(subject, "memories", "row_id", conditions)

@@ -16,14 +16,14 @@ CALLS = {
         GetChannel ListAgents ListCuration GetCurationEntry GetSummary ListHistory GetDiff ListPromotions SearchMemories
         GetMemoryStats ListMemories GetMemory ExportMemories ListFacts GetFact GetFactHistory ListNotes GetNote
         ListSchedules CountSchedules GetSchedule GetNextRuns PreviewRuns ListScheduleRuns GetRun ListReminders
-        GetReminder ListNotifications
+        GetReminder ListNotifications GetErasure ListErasures
     """,
     "write": """
         IngestMessages IngestFile StartSession CloseSession ArchiveSession WriteScratchpad WriteScratchpadKey
         ClearScratchpad DeleteScratchpadKey ClearScratchpadKeys CreateChannel DescribeChannel MoveSession UndoAll Undo
         CompactSession MakeCheckpoint Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote
     """,
-    "forget": "DeleteFile ForgetSession DeleteChannel Forget ForgetFact DeleteNote",
+    "forget": "DeleteFile ForgetSession DeleteChannel Forget ForgetFact DeleteNote Erase",
     "schedule": """
         AddSchedule UpdateSchedule DeleteSchedule PauseSchedule ResumeSchedule RunScheduleNow CompleteRun CancelRun
         GetWorkerKey Remind ClaimReminders ConfirmReminder CancelReminder AcknowledgeNotifications
@@ -47,7 +47,9 @@ def test_deletions_exports_and_operations_are_audited(endpoint: object) -> None:
     """Given a call, then the audit log has it if it deletes, exports, or changes the installation."""
     kind = endpoint.kind  # type: ignore[attr-defined]
     name = kind.__name__
-    deletes = name.startswith(("Forget", "DeleteFile", "DeleteNote", "DeleteWorkspace", "DeleteChannel", "Drop"))
+    deletes = name.startswith(
+        ("Forget", "DeleteFile", "DeleteNote", "DeleteWorkspace", "DeleteChannel", "Drop", "Erase")
+    )
     expected = deletes or name.startswith("Export") or name in ("ReplayDeadLetter", "RunJob")
     assert is_audited(kind) == expected or name in CALLS["operate"]
 

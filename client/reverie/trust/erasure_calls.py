@@ -49,7 +49,6 @@ class GetErasure(Call[Erasure], frozen=True):
     """Return an erasure with its progress, and with its receipt when it is done. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/erasures/{id}"
-    required_scope: ClassVar = "forget"
     id: ErasureId
 
 
@@ -57,4 +56,3 @@ class ListErasures(Paged[ErasureList], frozen=True):
     """List the erasures, the newest first."""
 
     route: ClassVar = "GET /v1/erasures"
-    required_scope: ClassVar = "forget"

@@ -1,0 +1,108 @@
+"""What was erased does not come back with a backup that was made before."""
+
+from __future__ import annotations
+
+import shutil
+import stat
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from memory.trust.erasing import continue_erasures
+from memory.trust.erasure_rows import Scope
+from memory.trust.erasures import request_erasure
+from memory.trust.restored import apply_tombstones
+from memory.trust.tombstones import read_tombstones
+from reverie import Reverie
+from storage.stores import Stores
+from support.http import running_server
+from support.stages import drain
+from worker.runtime import Runtime
+
+SECRET = "The heron lantern of Cacilhas burns only on odd Thursdays"
+
+
+@pytest.fixture
+def runtime(make_runtime: Callable[..., Runtime]) -> Runtime:
+    """A runtime on a real broker."""
+    return make_runtime()
+
+
+@pytest.fixture
+def ana(runtime: Runtime) -> Iterator[Reverie]:
+    """A client of ana's."""
+    with running_server(runtime) as url, Reverie("ana", url=url) as client:
+        yield client
+
+
+def erase(runtime: Runtime, scope: Scope) -> None:
+    request_erasure(runtime.stores, runtime.settings.data, scope, requested_by="tester", now=runtime.now())
+    assert continue_erasures(runtime.erasure_services) == {"finished": 1, "waiting": 0}
+
+
+def restored(runtime: Runtime, backup: Path) -> Stores:
+    """Put a backup's databases in the place of today's, and leave the tombstones as they are."""
+    data = runtime.settings.data
+    runtime.stores.close()
+    for name in ("workspaces", "account.db", "account.db-wal", "account.db-shm"):
+        path = data / name
+        shutil.rmtree(path) if path.is_dir() else path.unlink(missing_ok=True)
+        if (backup / name).exists():
+            (shutil.copytree if (backup / name).is_dir() else shutil.copy)(backup / name, path)
+    return runtime.stores
+
+
+def fill(ana: Reverie, runtime: Runtime) -> str:
+    ana.ingest("chat", [{"role": "user", "content": SECRET}], user="kate")
+    ana.ingest("other", [{"role": "user", "content": "plums are ripe"}], user="lif")
+    drain(runtime)
+    ana.remember(SECRET, kind="preference", tier="account", owner_user_id="kate")
+    return ana.remember("a memory of the workspace", owner_user_id="kate").id
+
+
+@pytest.mark.parametrize("kind", ["user", "session", "memory", "agent", "workspace"])
+def test_a_restored_backup_loses_what_was_erased_after_it(
+    runtime: Runtime, ana: Reverie, tmp_path: Path, kind: str
+) -> None:
+    """Given a backup from before an erasure, when tombstones are applied to it, then it is as after the erasure."""
+    memory = fill(ana, runtime)
+    backup = tmp_path / "backup"
+    runtime.stores.close()
+    shutil.copytree(runtime.settings.data, backup)
+    scopes = {
+        "user": Scope("user", "kate", None, None),
+        "session": Scope("session", "chat", "ana", "default"),
+        "memory": Scope("memory", memory, "ana", "default"),
+        "agent": Scope("agent", "", "ana", None),
+        "workspace": Scope("workspace", "", None, "default"),
+    }
+    erase(runtime, scopes[kind])
+    after = ({one.id for one in ana.sessions()}, {one.content for one in ana.memories()})
+    stores = restored(runtime, backup)
+    assert {one.id for one in ana.sessions()} == {"chat", "other"}, "the backup has it"
+    counts = apply_tombstones(stores, now=runtime.now())
+    assert sum(counts.values()) > 0
+    assert ({one.id for one in ana.sessions()}, {one.content for one in ana.memories()}) == after
+    assert apply_tombstones(stores, now=runtime.now()) == {}, "a second time changes nothing"
+
+
+def test_what_was_said_after_the_erasure_is_kept(runtime: Runtime, ana: Reverie) -> None:
+    """Given a user who was erased and came back, when tombstones are applied, then the new words stay."""
+    fill(ana, runtime)
+    erase(runtime, Scope("user", "kate", None, None))
+    ana.ingest("chat", [{"role": "user", "content": "I am back"}], user="kate")
+    drain(runtime)
+    assert apply_tombstones(runtime.stores, now=runtime.now()) == {}
+    assert [message.content for message in ana.messages("chat")] == ["I am back"]
+
+
+def test_tombstones_tell_nothing_and_are_readable_by_their_owner_only(runtime: Runtime, ana: Reverie) -> None:
+    """Given an erasure, then its tombstone holds neither names nor content, and only the owner can read it."""
+    fill(ana, runtime)
+    erase(runtime, Scope("user", "kate", None, None))
+    folder = runtime.settings.data / "tombstones"
+    assert len(list(read_tombstones(runtime.settings.data))) == 1
+    for path in folder.iterdir():
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert b"kate" not in path.read_bytes()
