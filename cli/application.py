@@ -33,7 +33,7 @@ _A = TypeVar("_A")
 
 _AGENTS_SHOWN: Final = 5
 # The flags that override settings.
-_SETTINGS: Final = ("data", "workspace", "broker", "host", "port")
+_SETTINGS: Final = ("data", "workspace", "broker", "host", "port", "open")
 
 application = typer.Typer(
     cls=LazyGroup,
@@ -91,7 +91,8 @@ class Invocation:
 
     @cached_property
     def _sender(self) -> Sender:
-        sender = Sender(self.target, lambda: self.runtime, agent=self.agent)
+        named = self.flags.get("agent") is not None or bool(os.environ.get("REVERIE_AGENT"))
+        sender = Sender(self.target, lambda: self.runtime, agent=self.agent, agent_named=named)
         self._closing.callback(sender.close)
         return sender
 

@@ -68,6 +68,8 @@ COMMANDS: Final = {
         "Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt.",
     ),
     "dead-letters": Entry(("pipeline.dead_letters",), "List, replay and drop work that failed for good."),
+    "tokens": Entry(("trust.tokens",), "Create, list, rotate and revoke tokens."),
+    "audit": Entry(("trust.audit",), "List the audit log, newest first: token changes, deletions, exports, refusals."),
     "db": Entry(("upkeep.database", "upkeep.reembed"), "Check, rebuild and delete the databases."),
     "health": Entry(("pipeline.health",), "Check the health of a process (exit code 0 means healthy)."),
     "broker-url": Entry(("broker",), "Print the URL of the broker: `export REVERIE_BROKER=$(reverie broker-url)`."),

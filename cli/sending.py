@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import time
 from collections.abc import Callable
 from contextlib import ExitStack
@@ -11,13 +12,11 @@ from typing import TYPE_CHECKING, Final, TypeVar
 from cli.output import note
 from cli.target import Target
 from reverie import __version__
-from reverie.calls import Call, route_of
+from reverie.calls import Call, route_of, scope_of
 from reverie.config import resolve_config
 from reverie.errors import Unavailable
 from reverie.http import HttpTransport
-from reverie.memories.calls import SearchMemories
 from reverie.pipeline.calls import GetStatus
-from reverie.recall.calls import GetContext, Recall, RestoreSession, SearchSessions
 from reverie.types import Deleted
 
 if TYPE_CHECKING:
@@ -28,8 +27,6 @@ if TYPE_CHECKING:
 _TIMEOUT_SECONDS: Final = 60.0
 _STARTING_SECONDS: Final = 20.0
 _POLL_SECONDS: Final = 0.1
-# Calls with a body that change nothing.
-_READS: Final = (Recall, GetContext, RestoreSession, SearchSessions, SearchMemories)
 
 _A = TypeVar("_A")
 
@@ -37,10 +34,11 @@ _A = TypeVar("_A")
 class Sender:
     """Sends the calls of one command."""
 
-    def __init__(self, target: Target, runtime: Callable[[], Runtime], *, agent: str) -> None:
+    def __init__(self, target: Target, runtime: Callable[[], Runtime], *, agent: str, agent_named: bool = True) -> None:
         self._target = target
         self._runtime = runtime
         self._agent = agent
+        self._agent_named = agent_named
         self._closing = ExitStack()
         self._noted = False
 
@@ -50,7 +48,7 @@ class Sender:
             self._target = self._started()
         if self._target.url is not None:
             return self._http.send(call)
-        writes = route_of(type(call)).method != "GET" and not isinstance(call, _READS)
+        writes = route_of(type(call)).method != "GET" and scope_of(type(call)) != "read"
         # Only a folder that the user has named is created, and only by a command that writes.
         data = self._target.named_data if writes and self._target.named_data else self._target.existing_data()
         response = self.answer(call)
@@ -81,11 +79,14 @@ class Sender:
             agent=self._agent,
             url=self._target.url,
             broker=None,
-            token=None,
+            token=self._target.token,
             workspace=self._target.workspace,
             prefix=None,
             timeout_seconds=_TIMEOUT_SECONDS,
         )
+        if self._target.token is None:  # the one in the environment may say itself what it is for
+            named = self._target.names_workspace
+            config = dataclasses.replace(config, agent_named=self._agent_named, workspace_named=named)
         transport = HttpTransport(config)
         self._closing.callback(transport.close)
         return transport

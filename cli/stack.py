@@ -20,6 +20,7 @@ from cli.output import say
 from reverie import contract
 from reverie.errors import Rejected, ReverieError, Unavailable
 from storage.private_files import make_data_folder, write_private_by_default
+from worker.access import operator_token
 from worker.data_folder import registered
 from worker.running import environment_of, import_for_forks, pass_on, run_beat, run_worker
 from worker.settings import PREFIX, Settings
@@ -35,17 +36,22 @@ _PYTHON = (sys.executable, "-P", "-m")
 _BROKER_PATIENCE_SECONDS = 5.0
 
 
+Open = Annotated[bool, typer.Option("--open", help="Ask for no token: everyone on this machine may do everything.")]
+
+
 @application.command()
 def up(
     context: typer.Context,
     port: Annotated[int | None, typer.Option(help="The port of the HTTP server.", show_default="7437")] = None,
+    open_: Open = False,
     show_logs: Annotated[bool, typer.Option("--logs", help="Print the logs instead of writing them to files.")] = False,
 ) -> None:
     """Run everything until Ctrl-C: broker, workers, beat and HTTP server."""
     command = invocation(context)
-    command.flags["port"] = port
+    command.flags.update(port=port, open=open_ or None)
     command.starts_stack = True
     settings = command.settings
+    operator_token(settings, os.environ)
     from worker.logs import configure_logging
     from worker.supervision.embedded_broker import wait_until_ready
     from worker.supervision.supervisor import Supervisor
@@ -116,10 +122,11 @@ def serve(
     context: typer.Context,
     host: Annotated[str | None, typer.Option(help="The address to listen on.", show_default="127.0.0.1")] = None,
     port: Annotated[int | None, typer.Option(help="The port to listen on.", show_default="7437")] = None,
+    open_: Open = False,
 ) -> None:
     """Run the HTTP server."""
     command = invocation(context)
-    command.flags.update(host=host, port=port)
+    command.flags.update(host=host, port=port, open=open_ or None)
     pass_on(command.settings)
     os.environ.setdefault(PREFIX + "PROCESS", "server")
     # The server has its own composition root and process: nothing of it is imported here.
@@ -222,6 +229,8 @@ class _EventPrinter:
             settings = self._settings
             url = local_url(settings.host, settings.port)
             say(f"Reverie is up: {url} (data in {settings.data.resolve()}). Ctrl-C stops everything.")
+            if settings.open:
+                say("  WARNING: it is open: every user of this machine can read, change and delete all memories.")
         elif event.kind in ("process_killed", "process_stopping"):
             say(f"  {event.name} {event.kind.removeprefix('process_')}")
 

@@ -19,6 +19,7 @@ from reverie.errors import NotFound, Unavailable
 from worker.data_folder import find_data_folder, nearest_data_folder
 from worker.own_paths import check_own
 from worker.supervision.data_lock import supervisor_pid
+from worker.supervision.local_token import read_local_token
 from worker.supervision.server_file import ServerFile, running_server
 
 _PREFIX: Final = "REVERIE_"
@@ -89,6 +90,23 @@ class Target:
         default = contract.DEFAULT_WORKSPACE if self.server is None else self.server.workspace
         named = self._setting("workspace")
         return check_workspace(default if named is None else named)
+
+    @property
+    def names_workspace(self) -> bool:
+        """Whether the workspace is named, or else the default."""
+        return self._setting("workspace") is not None
+
+    @property
+    def token(self) -> str | None:
+        """The token of this user for the server on the data folder; None if `REVERIE_TOKEN` names the one to send.
+
+        Raises `Rejected` for a file that others can read.
+        """
+        if self.data is None or self.is_remote:
+            return None
+        if self.flags.get("data") is None and os.environ.get(_PREFIX + "TOKEN"):
+            return None
+        return read_local_token(self.data)
 
     def existing_data(self) -> Path:
         """Return the data folder. Raises `NotFound`, saying how to get one, when there is none."""

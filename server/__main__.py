@@ -8,6 +8,8 @@ import signal
 import socket
 import sys
 import threading
+from contextlib import ExitStack
+from typing import Final
 
 import structlog
 import uvicorn
@@ -15,11 +17,13 @@ import uvicorn
 from reverie import __version__
 from reverie.errors import NotFound, Rejected, ReverieError, Unavailable
 from server.app import create_app
-from server.gate import is_loopback
+from server.authentication import Access
 from storage.private_files import write_private_by_default
+from worker.access import is_loopback, operator_token
 from worker.logs import configure_logging
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
+from worker.supervision.local_token import announced_to_clients, local_token
 from worker.supervision.processes import end_with_supervisor
 from worker.supervision.server_file import ServerFile, announced, local_url
 
@@ -29,6 +33,9 @@ _BACKLOG = 512
 # Importing torch stops all other threads for up to a second. Messages sent as soon as the server answers go first.
 _WARM_AFTER_SECONDS = 1.0
 
+# The name of this user in the audit log.
+LOCAL_USER: Final = "local"
+
 log = structlog.get_logger("server")
 
 
@@ -37,8 +44,8 @@ def main() -> int:
     write_private_by_default()
     try:
         settings = load_settings()
-        token = os.environ.get("REVERIE_TOKEN") or None
-        _require_token(settings.host, token)
+        token = operator_token(settings, os.environ)
+        access = _access(settings, token)
         listening = _listen(settings.host, settings.port)
     except ReverieError as error:
         print(f"reverie: {error}", file=sys.stderr)  # noqa: T201 - one line for the person at the terminal
@@ -49,14 +56,15 @@ def main() -> int:
     # for each other. Measured on two cores during ingest: recall p95 37 ms with one thread, 669 ms with two.
     runtime = Runtime(settings.model_copy(update={"embedding_threads": 1}))
     runtime.make_all()
-    _serve(settings, runtime, token, listening)
+    _serve(settings, runtime, access, listening)
     runtime.close()
     return 0
 
 
-def _serve(settings: Settings, runtime: Runtime, token: str | None, listening: socket.socket) -> None:
+def _serve(settings: Settings, runtime: Runtime, access: Access, listening: socket.socket) -> None:
+    app = create_app(runtime, access=access)
     config = uvicorn.Config(
-        create_app(runtime, token=token),
+        app,
         log_config=None,
         access_log=False,
         server_header=False,
@@ -74,10 +82,35 @@ def _serve(settings: Settings, runtime: Runtime, token: str | None, listening: s
     warm = threading.Timer(_WARM_AFTER_SECONDS, _warm, (runtime,))
     warm.daemon = True
     warm.start()
-    with announced(settings.data, ServerFile(url, __version__, settings.workspace)):
+    with ExitStack() as running:
+        running.enter_context(announced(settings.data, ServerFile(url, __version__, settings.workspace)))
+        if LOCAL_USER in access.tokens:
+            _announce_to_clients(running, listening, access.tokens[LOCAL_USER])
+        else:
+            log.warning("open_to_everyone", host=settings.host, advice="start without --open to ask for tokens")
         log.info("serving", host=settings.host, port=settings.port)
         server.run(sockets=[listening])
+    app.state.ledger.close()
     log.info("stopped")
+
+
+def _access(settings: Settings, token: str | None) -> Access:
+    """Return how the server is protected besides by stored tokens; make the token of the local user if needed."""
+    if settings.open:
+        return Access(open=True)
+    operators = {} if token is None else {"operator": token}
+    on_loopback = is_loopback(settings.host)
+    return Access({**operators, LOCAL_USER: local_token(settings.data)}, local_names_only=on_loopback and not token)
+
+
+def _announce_to_clients(running: ExitStack, listening: socket.socket, token: str) -> None:
+    """Let clients of this user on this machine find the token while the server runs."""
+    host, port = listening.getsockname()[:2]
+    host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)  # noqa: S104 - compared, not bound
+    if not is_loopback(host):
+        return
+    if not running.enter_context(announced_to_clients((host, port), local_url(host, port), token)):
+        log.warning("not_announced", advice="clients of this user need the token: `reverie tokens show-local`")
 
 
 def _warm(runtime: Runtime) -> None:
@@ -104,16 +137,6 @@ def _warm(runtime: Runtime) -> None:
         pass
     except ReverieError as error:
         log.warning("indexes_not_made", error=str(error))
-
-
-def _require_token(host: str, token: str | None) -> None:
-    """Raise `Rejected` for an address that other machines can reach, if there is no token."""
-    if token is None and not is_loopback(host):
-        raise Rejected(
-            f"other machines can reach host {host}, and no token protects the server: "
-            "set REVERIE_TOKEN to a token for all agents, or listen on 127.0.0.1",
-            field="host",
-        )
 
 
 def _listen(host: str, port: int) -> socket.socket:

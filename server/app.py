@@ -25,7 +25,7 @@ from server.scheduling import runs as schedule_runs
 from server.services import Services
 from server.sessions import channels, scratchpads, sessions, summaries, workspaces
 from server.sessions import lifecycle as session_life
-from server.trust import erasures
+from server.trust import erasures, tokens
 from server.upkeep import curation, jobs, notebooks
 from worker.runtime import Runtime
 
@@ -55,6 +55,7 @@ _ROOMS: Final = (
     reminders,
     notifications,
     erasures,
+    tokens,
 )
 
 

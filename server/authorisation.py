@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -91,13 +92,16 @@ def noting_refusals(services: Services, request: Request, kind: type[Call[Any]])
 
 
 @contextmanager
-def audited(services: Services, caller: Caller, call: Call[Any]) -> Iterator[list[Any]]:
+def audited(services: Services, caller: Caller, call: Call[Any], subject: Subject) -> Iterator[list[Any]]:
     """Record in the audit log how a call ended, if it deletes, exports or operates, or creates a workspace.
 
     The caller appends the response to the list that is yielded. Raises `StoreUnavailable` if the log cannot be written:
     the call can be repeated.
     """
     kind, response = type(call), list[Any]()
+    if subject == "server":  # the workspace of its headers plays no part in it
+        named = getattr(call, "workspace", None) or caller.principal.workspace
+        caller = dataclasses.replace(caller, workspace=named or "")
     creates = scope_of(kind) in _CREATING and bool(caller.workspace) and not services.has_workspace(caller.workspace)
     try:
         yield response
@@ -107,7 +111,8 @@ def audited(services: Services, caller: Caller, call: Call[Any]) -> Iterator[lis
         raise
     if is_audited(kind):
         nothing = isinstance(response[0], Deleted) and not response[0].deleted
-        services.audit(caller, action_of(kind), target_of(call), outcome="nothing" if nothing else "done")
+        target = target_of(call) or str(getattr(response[0], "id", ""))
+        services.audit(caller, action_of(kind), target, outcome="nothing" if nothing else "done")
     if creates:
         services.note_workspace(caller.workspace)
         services.audit(caller, "create-workspace", caller.workspace)

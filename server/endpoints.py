@@ -67,7 +67,7 @@ class Endpoint:
 
     def answer(self, services: Services, caller: Caller, call: Call[Any]) -> Any:
         """Return the response to a call, which is recorded in the audit log if it belongs there."""
-        with audited(services, caller, call) as response:
+        with audited(services, caller, call, self.subject) as response:
             response.append(self.handler(services, caller, call))
         return response[0]
 

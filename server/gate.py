@@ -6,7 +6,6 @@ It is plain ASGI instead of a framework's middleware because every recall passes
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import time
 from typing import Final
 from urllib.parse import quote
@@ -20,6 +19,7 @@ from server.authentication import Authentication
 from server.caller import TRACE_HEADER, trace_from
 from server.metrics import Metrics
 from server.responses import error_response, internal_problem, problem_response
+from worker.access import is_loopback
 
 _TRACE: Final = TRACE_HEADER.lower().encode()
 
@@ -124,13 +124,3 @@ def _route(scope: Scope) -> str:
 def _is_loopback_name(host: str) -> bool:
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() and not host.endswith("]") else host
     return is_loopback(name.strip("[]"))
-
-
-def is_loopback(host: str) -> bool:
-    """Return whether an address or a name is a loopback address."""
-    if host.lower() == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False

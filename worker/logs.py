@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import MutableMapping, Sequence
 from typing import Any
@@ -20,6 +21,10 @@ _NOISY_LOGGERS = (
     "alembic", "celery.app.trace", "celery.beat", "celery.redirected", "celery.worker.strategy", "filelock",
     "httpcore2", "httpx2", "kombu", "sentence_transformers", "transformers", "uvicorn.access",
 )  # fmt: skip
+
+
+# A token, also one that was cut off or lengthened.
+_TOKEN = re.compile(r"rv_[A-Za-z0-9_-]{16,}")
 
 
 def configure_logging(settings: Settings, *, process: str) -> None:
@@ -60,6 +65,7 @@ def log_to_standard_error() -> None:
             structlog.stdlib.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
             _plain(colors=False),
+            _without_tokens,
         ],
         # Looked up for each line: a test that runs commands in its own process may replace the stream.
         logger_factory=lambda *_: structlog.PrintLogger(sys.stderr),
@@ -69,13 +75,18 @@ def log_to_standard_error() -> None:
 def _renderer(settings: Settings) -> list[Any]:
     console = settings.log_format == "console" or (settings.log_format == "auto" and sys.stderr.isatty())
     if console:
-        return [_plain(colors=sys.stderr.isatty())]
-    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer()]
+        return [_plain(colors=sys.stderr.isatty()), _without_tokens]
+    return [structlog.processors.format_exc_info, structlog.processors.JSONRenderer(), _without_tokens]
 
 
 def _plain(*, colors: bool) -> structlog.dev.ConsoleRenderer:
     """Return the renderer for terminals. The default would print local variables, and so message content, on errors."""
     return structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=structlog.dev.plain_traceback)
+
+
+def _without_tokens(_logger: object, _name: str, line: Any) -> str:
+    """Return a line of the log without the tokens in it. None is ever passed to it on purpose."""
+    return _TOKEN.sub("rv_(removed)", str(line))
 
 
 def _drop_meta(_logger: object, _name: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:

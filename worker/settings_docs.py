@@ -53,8 +53,9 @@ _TAIL: Final = """
 | `REVERIE_CONFIG` | every command | The settings file. Default: `reverie.toml` in the current folder. |
 | `REVERIE_AGENT` | client, command line | Default of the client's `agent=` and the command line's `--agent`. |
 | `REVERIE_URL` | client, commands that ask the server | URL of the server. Default: `http://127.0.0.1:7437`. |
-| `REVERIE_TOKEN` | server, client, command line | Token that the server requires and the others send. \
-Without one, the server listens on loopback addresses only. |
+| `REVERIE_TOKEN` | server, client, command line | For the server: the operator's token, at least 32 \
+characters. For the client and the command line: the token to send; without one they find that of a server of the same \
+user on this machine. |
 | `REVERIE_PROCESS` | worker, beat | Name of the process in logs and in `reverie status`. |
 | `REVERIE_PARENT_PID` | set by `reverie up` | Id of the parent process; when it ends, this process ends too. |
 

@@ -17,6 +17,7 @@ from reverie.scheduling import reminder_calls
 from reverie.scheduling.delivering import confirm_delivery
 from reverie.sessions import calls as session_calls
 from reverie.sessions.newest_messages import read_working_memory
+from reverie.trust import calls as trust_calls
 from reverie.trust import erasure_calls
 from reverie.types import Deleted
 from reverie.upkeep import calls as upkeep_calls
@@ -110,6 +111,11 @@ class _Calls:
     erase = method(erasure_calls.Erase)
     erasure = method(erasure_calls.GetErasure)
     erasures = method(erasure_calls.ListErasures, lambda answer: answer.erasures)
+    create_token = method(trust_calls.CreateToken)
+    tokens = method(trust_calls.ListTokens, lambda answer: answer.tokens)
+    rotate_token = method(trust_calls.RotateToken)
+    revoke_token = method(trust_calls.RevokeToken, lambda answer: answer.tokens)
+    audit = method(trust_calls.ListAudit, lambda answer: answer.entries)
 
     add_schedule = method(scheduling_calls.AddSchedule)
     schedule = method(scheduling_calls.GetSchedule)

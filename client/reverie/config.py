@@ -14,7 +14,7 @@ from reverie.errors import Rejected
 
 @dataclass(frozen=True, slots=True)
 class ClientConfig:
-    """The configuration of a client. `url_given` is False if the URL is the default."""
+    """The configuration of a client. `url_given`, and the like, are False if the value is the default."""
 
     agent: str
     workspace: str
@@ -24,6 +24,8 @@ class ClientConfig:
     token: str | None = field(repr=False)
     prefix: str
     timeout_seconds: float
+    agent_named: bool = True
+    workspace_named: bool = True
 
 
 def resolve_config(
@@ -49,6 +51,8 @@ def resolve_config(
         token=token or os.environ.get("REVERIE_TOKEN") or None,
         prefix=prefix or os.environ.get("REVERIE_BROKER_PREFIX") or contract.DEFAULT_PREFIX,
         timeout_seconds=timeout_seconds,
+        agent_named=agent is not None or bool(os.environ.get("REVERIE_AGENT")),
+        workspace_named=workspace is not None or bool(os.environ.get("REVERIE_WORKSPACE")),
     )
 
 

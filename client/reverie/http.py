@@ -19,6 +19,8 @@ from reverie.pipeline.calls import IngestFile, IngestMessages
 from reverie.pipeline.submission import Submission, checked_receipt, split_submission
 from reverie.pipeline.types import Receipt
 from reverie.problems import CONTENT_TYPE, Problem, error_of
+from reverie.trust.local_servers import local_server
+from reverie.trust.scopes import TOKEN_PREFIX
 
 # Half of the server's default limit, because JSON may encode a character as six bytes.
 _PART_BYTES: Final = 4 * 1024 * 1024
@@ -51,7 +53,10 @@ class HttpTransport:
         else:
             request["params"] = {name: value for name, value in arguments.items() if value is not None}
         timeout = timeout_seconds or call.http_timeout_seconds() or self._config.timeout_seconds
-        response = self._send(route.method, path, timeout=timeout, **request)
+        url, token = self._server()
+        if token is not None:
+            request["headers"]["Authorization"] = f"Bearer {token}"
+        response = self._send(route.method, url + path, timeout=timeout, **request)
         if response.is_success:
             try:
                 return msgspec.json.decode(response.content, type=response_type(type(call)))
@@ -66,13 +71,24 @@ class HttpTransport:
                 self._client.close()
             self._client = None
 
-    def _send(self, method: str, path: str, **request: Any) -> Any:
+    def _server(self) -> tuple[str, str | None]:
+        """Return the URL of the server and the token to send: the configured one, else that of this user's own server.
+
+        The latter is looked up for each call, which takes 30 microseconds: a server that has ended may have left its
+        port to a program of another user.
+        """
+        if self._config.token is not None:
+            return self._config.url, self._config.token
+        found = local_server(self._config.url)
+        return (self._config.url, None) if found is None else (found.url, found.token)
+
+    def _send(self, method: str, url: str, **request: Any) -> Any:
         import httpx2
 
         client = self._connected()
         for attempt in (1, 2):
             try:
-                return client.request(method, path, **request)
+                return client.request(method, url, **request)
             except httpx2.ConnectError as error:
                 raise Unavailable(
                     f"the server at {self._config.url} does not answer ({error}): is it running? Start it with"
@@ -93,17 +109,21 @@ class HttpTransport:
 
         with self._lock:
             if self._client is None or self._pid != os.getpid():
-                headers = {
-                    "X-Reverie-Agent": quote(self._config.agent, safe=""),
-                    "X-Reverie-Workspace": self._config.workspace,
-                }
-                if self._config.token:
-                    headers["Authorization"] = f"Bearer {self._config.token}"
+                headers = {}
+                if self._config.agent_named or not self._may_be_bound:
+                    headers["X-Reverie-Agent"] = quote(self._config.agent, safe="")
+                if self._config.workspace_named or not self._may_be_bound:
+                    headers["X-Reverie-Workspace"] = self._config.workspace
                 # A proxy set in the environment cannot reach this machine's loopback addresses.
                 proxies = urlsplit(self._config.url).hostname not in _LOOPBACK
-                self._client = httpx2.Client(base_url=self._config.url, headers=headers, trust_env=proxies)
+                self._client = httpx2.Client(headers=headers, trust_env=proxies)
                 self._pid = os.getpid()
             return self._client
+
+    @property
+    def _may_be_bound(self) -> bool:
+        """Whether the token may say which agent and workspace it is for; then defaults must not contradict it."""
+        return (self._config.token or "").startswith(TOKEN_PREFIX)
 
     def _error(self, response: Any) -> ReverieError:
         if response.headers.get("content-type", "").startswith(CONTENT_TYPE):

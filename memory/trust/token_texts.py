@@ -12,7 +12,8 @@ import secrets
 import zlib
 from typing import Final
 
-PREFIX: Final = "rv_"
+from reverie.trust.scopes import TOKEN_PREFIX as PREFIX
+
 _RANDOM_BYTES: Final = 32
 _BODY_CHARACTERS: Final = 43
 _CHECK_CHARACTERS: Final = 6

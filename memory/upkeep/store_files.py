@@ -10,6 +10,7 @@ from typing import Any, Final
 from memory.jobs import ALL_DATA, JobScope
 from memory.recall.events import prune_recalls
 from memory.upkeep.curation import prune_log
+from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, ReverieError
 from storage.recall.reindex import reindex
 from storage.stores import Store, Stores
@@ -18,6 +19,7 @@ from storage.upkeep.verify import verify
 
 # A task is killed at 300 s and loses its counts; the workspace in progress at this time has a minute to finish.
 _BUDGET_SECONDS: Final = 240.0
+_DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 
 
 def optimize_stores(
@@ -26,17 +28,20 @@ def optimize_stores(
     now: Callable[[], int],
     recall_events_days: float,
     curation_log_days: float = 90.0,
+    audit_log_days: float = 365.0,
     scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
-    """Delete old recall events and curation entries, optimise each database, rebuild half-empty vector indexes.
+    """Delete old recall events and entries of the logs, optimise each database, rebuild half-empty vector indexes.
 
-    `recall_events_days` and `curation_log_days` are the days for which each is kept.
+    `recall_events_days`, `curation_log_days` and `audit_log_days` are the days for which each is kept.
     """
 
     def optimize_one(store: Store) -> dict[str, Any]:
         # First, so that optimising returns the freed pages.
         pruned = prune_recalls(store, now=now(), keep_days=recall_events_days)
         dropped = prune_log(store, now=now(), keep_days=curation_log_days)
+        if store.name == ACCOUNT_STORE:
+            _prune_audit_log(stores, before=now() - int(audit_log_days * _DAY_MICROS))
         counts = {"recall_events_dropped": pruned, "curations_dropped": dropped, **optimize(store, now=now())}
         if half_empty_vector_index(store) is not None:
             try:
@@ -46,6 +51,12 @@ def optimize_stores(
         return counts
 
     return _for_each_store(stores, optimize_one, scope)
+
+
+def _prune_audit_log(stores: Stores, *, before: int) -> None:
+    """Remove entries of the audit log that are older than a time (microseconds), in short transactions."""
+    while stores.audit().remove_before(before):
+        pass
 
 
 def verify_stores(stores: Stores, *, scope: JobScope = ALL_DATA) -> dict[str, Any]:

@@ -19,6 +19,7 @@ def optimize_store(runtime: Runtime, *, workspace: str | None = None) -> dict[st
         now=runtime.now,
         recall_events_days=runtime.settings.recall_events_days,
         curation_log_days=runtime.settings.curation_log_days,
+        audit_log_days=runtime.settings.audit_log_days,
         scope=JobScope(workspace),
     )
 

@@ -29,8 +29,8 @@ from reverie import Rejected, Reverie
 from support.compose import load_compose, seconds
 from worker.supervision.embedded_broker import _valkey_server_path
 
-TOKEN = "a token of this test"
 PASSWORD = "5ec3e7"
+TOKEN = "a token of this test, as long as tokens must be"
 HEALTHY_WITHIN_SECONDS = 60.0
 CHECKED_EVERY_SECONDS = 1.0
 # Only what a container has: nothing of the shell that runs the tests.

@@ -18,12 +18,14 @@ import pytest
 from reverie import Reverie
 from server import __main__ as server_process
 from server.__main__ import _listen, _serve
+from server.authentication import Access
 from support.endpoint import chat_endpoint, send
 from support.pipeline import WORKSPACE, Pipeline
 from support.reranking import score_by
 from worker.runtime import Runtime
 from worker.settings import Settings
 
+OPERATORS = "0123456789abcdef" * 2
 ROOT = Path(__file__).parents[2]
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -76,14 +78,17 @@ def wait_for_health(port: int, process: subprocess.Popen[str]) -> httpx2.Respons
             time.sleep(0.05)
 
 
-def test_it_serves_and_ends_with_zero_on_sigterm(start: Start) -> None:
+def test_it_serves_and_ends_with_zero_on_sigterm(start: Start, tmp_path: Path) -> None:
     """Given a running server with a call that waits, when SIGTERM comes, then it exits 0 within its grace."""
     port = free_port()
     process = start(REVERIE_PORT=str(port))
     assert wait_for_health(port, process).status_code == 200
     with socket.create_connection(("127.0.0.1", port)) as waiting:
         body = b'{"session": "s", "wait": "stored", "messages": [{"role": "user", "content": "x"}]}'
-        head = "POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nX-Reverie-Agent: a\r\n"
+        token = (tmp_path / "data" / "local-token").read_text().strip()
+        head = (
+            f"POST /v1/messages HTTP/1.1\r\nHost: localhost\r\nX-Reverie-Agent: a\r\nAuthorization: Bearer {token}\r\n"
+        )
         waiting.sendall(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
         # Answered after the call before it has begun to wait, on the same event loop.
         httpx2.get(f"http://127.0.0.1:{port}/healthz")
@@ -124,10 +129,10 @@ def test_other_addresses_need_a_token(start: Start, host: str, refused: bool) ->
 def test_with_a_token_another_address_is_served(start: Start) -> None:
     """Given a token, then any address is served, and the token is asked for."""
     port = free_port()
-    process = start(REVERIE_PORT=str(port), REVERIE_HOST="0.0.0.0", REVERIE_TOKEN="s3cret")
+    process = start(REVERIE_PORT=str(port), REVERIE_HOST="0.0.0.0", REVERIE_TOKEN=OPERATORS)
     assert wait_for_health(port, process).status_code == 200
     assert httpx2.get(f"http://127.0.0.1:{port}/v1/status").status_code == 401
-    headers = {"Authorization": "Bearer s3cret"}
+    headers = {"Authorization": f"Bearer {OPERATORS}"}
     assert httpx2.get(f"http://127.0.0.1:{port}/v1/status", headers=headers).status_code == 200
 
 
@@ -147,6 +152,9 @@ def test_a_signal_before_it_serves_is_not_lost(tmp_path: Path, monkeypatch: pyte
             if event == "serving":
                 os.kill(os.getpid(), signal.SIGTERM)
 
+        def warning(self, event: str, **_: object) -> None:
+            assert event == "open_to_everyone"
+
     monkeypatch.setattr(server_process, "log", Log())
     former = [(number, signal.getsignal(number)) for number in (signal.SIGTERM, signal.SIGINT)]
     lost = threading.Event()
@@ -159,7 +167,7 @@ def test_a_signal_before_it_serves_is_not_lost(tmp_path: Path, monkeypatch: pyte
     rescue.start()
     try:
         with socket.create_server(("127.0.0.1", 0)) as listening:
-            _serve(settings, runtime, None, listening)
+            _serve(settings, runtime, Access(), listening)
     finally:
         rescue.cancel()
         for number, handler in former:
@@ -212,3 +220,48 @@ def test_a_reranker_orders_a_recall_and_its_loss_does_not_stop_it(start: Start, 
         output, errors = process.communicate(timeout=12)
     for secret in ("sk-secret", "grey ships"):
         assert secret not in output + errors + lost.degraded + state.error
+
+
+def test_the_client_of_the_same_user_finds_the_token_and_no_request_without_it_is_served(start: Start) -> None:
+    """Given a server, then a client of its user needs no token, and whoever sends none gets nothing but a 401."""
+    port = free_port()
+    wait_for_health(port, start(REVERIE_PORT=str(port)))
+    for host in ("127.0.0.1", "localhost"):
+        with Reverie("ana", url=f"http://{host}:{port}") as memory:
+            memory.set_fact("home", "city", "Lisbon")
+            assert memory.create_token(workspace="w", agents=["ana"], name=host).token.startswith("rv_")
+    refused = httpx2.get(f"http://127.0.0.1:{port}/v1/facts", headers={"X-Reverie-Agent": "ana"})
+    assert (refused.status_code, refused.headers["WWW-Authenticate"]) == (401, "Bearer")
+    assert "Lisbon" not in refused.text
+
+
+def test_an_open_server_asks_for_nothing_and_says_so_loudly(start: Start) -> None:
+    """Given --open, then requests without a token are served, under loopback names alone, and the log warns."""
+    port = free_port()
+    process = start(REVERIE_PORT=str(port), REVERIE_OPEN="true")
+    wait_for_health(port, process)
+    url = f"http://127.0.0.1:{port}/v1/status"
+    assert httpx2.get(url).status_code == 200
+    assert httpx2.get(url, headers={"Host": "evil.example"}).status_code == 422
+    assert httpx2.get(url, headers={"Authorization": "Bearer wrong"}).status_code == 401
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=12)
+    assert "open_to_everyone" in log
+
+
+def test_no_token_is_ever_in_the_log(start: Start, tmp_path: Path) -> None:
+    """Given tokens that are made, used, mistyped and put into paths, then none of them is in the log."""
+    port = free_port()
+    process = start(REVERIE_PORT=str(port), REVERIE_LOG_LEVEL="debug")
+    wait_for_health(port, process)
+    local = (tmp_path / "data" / "local-token").read_text().strip()
+    with Reverie("ana", url=f"http://127.0.0.1:{port}") as memory:
+        made = memory.create_token(workspace="w", agents=["ana"]).token
+        rotated = memory.rotate_token("w/ana").token
+    for token in (local, made, rotated):
+        httpx2.get(f"http://127.0.0.1:{port}/v1/facts/{token}/{token}", headers={"Authorization": f"Bearer {token}"})
+        httpx2.get(f"http://127.0.0.1:{port}/v1/{token}?token={token}", headers={"Authorization": f"Bearer {token}x"})
+    process.send_signal(signal.SIGTERM)
+    _, log = process.communicate(timeout=12)
+    assert "serving" in log
+    assert [token for token in (local, made, rotated) if token[:20] in log] == []

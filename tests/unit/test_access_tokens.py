@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import structlog
 
 from memory.trust.checking import FRESH_SECONDS, TokenChecker
 from memory.trust.principals import OPERATOR, Principal
@@ -23,6 +24,7 @@ from reverie.errors import Conflict, NotFound, Rejected
 from reverie.problems import Forbidden
 from reverie.trust.scopes import SCOPES
 from storage.stores import Stores
+from worker.logs import log_to_standard_error
 
 NOW = 1_780_000_000_000_000
 SECOND = 1_000_000
@@ -225,3 +227,22 @@ def test_uses_are_collected_and_written_later(stores: Stores, clock: Clock) -> N
     stores.tokens().note_uses(used)
     stores.tokens().note_uses({made.record.id: NOW})
     assert stores.tokens().named(made.record.id)[0].last_used_at == NOW + SECOND // 5
+
+
+def test_a_token_that_reaches_a_log_line_is_removed(capsys: pytest.CaptureFixture[str]) -> None:
+    """Given a token in an event, in a field and in an exception, when they are logged, then none is written."""
+    structlog.reset_defaults()
+    token = new_token()
+    log_to_standard_error()
+    try:
+        log = structlog.get_logger("test")
+        log.info("sent", token=token, header=f"Bearer {token}", cut=token[:30])
+        try:
+            raise ValueError(token)
+        except ValueError:
+            log.exception("failed")
+    finally:
+        structlog.reset_defaults()
+    written = capsys.readouterr().err
+    assert "rv_(removed)" in written
+    assert token[:20] not in written

@@ -30,7 +30,7 @@ CALLS = {
     """,
     "operate": """
         GetStatus ListWorkspaces DeleteWorkspace ListDeadLetters GetDeadLetter ReplayDeadLetter DropDeadLetter ListJobs
-        RunJob
+        RunJob CreateToken ListTokens RotateToken RevokeToken ListAudit
     """,
 }
 

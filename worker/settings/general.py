@@ -35,6 +35,11 @@ class GeneralSettings(BaseSettings):
     )
     host: str = Field("127.0.0.1", description="Address that the HTTP server listens on.")
     port: int = Field(7437, ge=1, le=65535, description="Port that the HTTP server listens on.")
+    open: bool = Field(
+        False,
+        description="Let everyone who reaches the server do everything, without a token. Other users of this machine"
+        " reach it, too. Only for loopback addresses.",
+    )
     max_body_bytes: int = Field(
         32 * 1024 * 1024,
         ge=1024,

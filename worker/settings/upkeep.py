@@ -94,6 +94,7 @@ class UpkeepSettings(BaseSettings):
     dream_most_promotions: int = Field(
         20, ge=1, description="Maximum number of promotions for each agent in one sweep; the highest scores come first."
     )
+    audit_log_days: float = Field(365.0, gt=0, description="Days for which entries of the audit log are kept.")
     curation_log_days: float = Field(
         90.0, gt=0, description="Days for which changes made by jobs are logged and can be undone."
     )

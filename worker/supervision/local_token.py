@@ -17,8 +17,9 @@ from typing import Final
 import msgspec
 
 from memory.trust.token_texts import is_well_formed, new_token
-from reverie.errors import Rejected
+from reverie.errors import Rejected, Unavailable
 from reverie.trust.local_servers import LocalServer, entry_path, is_private
+from worker.supervision.processes import private_folder
 
 NAME: Final = "local-token"
 # A client that looks whether the server runs holds the lock for some microseconds.
@@ -31,18 +32,31 @@ def local_token(data: Path) -> str:
     known = read_local_token(data)
     if known is not None:
         return known
-    path, draft = data / NAME, data / f".{NAME}.{os.getpid()}"
-    with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:  # noqa: PTH123 - with a mode
-        file.write(new_token() + "\n")
-        file.flush()
-        os.fsync(file.fileno())
-    with contextlib.suppress(FileExistsError):  # another server has made one at this moment
-        os.link(draft, path)
-    draft.unlink()
+    path = data / NAME
+    try:
+        private_folder(data)
+        _write(path, new_token())
+    except OSError as error:
+        raise Unavailable(f"the token file {path} cannot be written ({error.strerror}): check its folder") from error
     made = read_local_token(data)
     if made is None:
-        raise _unusable(path, "is empty")
+        raise _unusable(path, "cannot be read")
     return made
+
+
+def _write(path: Path, token: str) -> None:
+    """Write a token file whole or not at all; one that another server writes at this moment is kept."""
+    draft = path.with_name(f".{NAME}.{os.getpid()}")
+    with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600), "w") as file:
+        file.write(token + "\n")
+        file.flush()
+        os.fsync(file.fileno())
+    try:
+        os.link(draft, path)
+    except FileExistsError:
+        pass
+    finally:
+        draft.unlink()
 
 
 def read_local_token(data: Path) -> str | None:
@@ -54,7 +68,7 @@ def read_local_token(data: Path) -> str | None:
         return None
     except OSError as error:
         raise _unusable(path, f"cannot be read ({error.strerror})") from error
-    with open(descriptor, encoding="ascii", errors="replace") as file:  # noqa: PTH123 - a descriptor
+    with os.fdopen(descriptor, encoding="ascii", errors="replace") as file:
         if not is_private(os.fstat(descriptor)):
             raise _unusable(path, "can be read by others, or belongs to another user")
         token = file.read(1_024).strip()

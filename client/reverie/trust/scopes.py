@@ -7,4 +7,6 @@ from typing import Final, Literal, TypeAlias, get_args
 # read: see what is stored. write: store and change. forget: delete what is stored. schedule: schedules and reminders.
 # operate: workspaces, jobs, dead letters, tokens and the audit log.
 Scope: TypeAlias = Literal["read", "write", "forget", "schedule", "operate"]
+# How the text of a stored token begins.
+TOKEN_PREFIX: Final = "rv_"  # noqa: S105 - no secret
 SCOPES: Final[tuple[Scope, ...]] = get_args(Scope)
