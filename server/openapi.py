@@ -9,18 +9,24 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from reverie.calls import Call, response_type, route_of
+from reverie.calls import Call, response_type, route_of, scope_of
 from reverie.problems import CONTENT_TYPE, Problem
-from server.caller import AGENT_HEADER, TRACE_HEADER, WORKSPACE_HEADER, Subject, required_header
+from server.caller import AGENT_HEADER, TRACE_HEADER, USER_HEADER, WORKSPACE_HEADER, Subject, required_header
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
-    "A memory pipeline for AI agents. Header values and ids in paths are percent-encoded UTF-8. A workspace is created"
-    " when something is first stored in it; until then it reads as empty. Errors are problem details (RFC 9457) with a"
-    " stable `type`, `urn:reverie:problem:...`."
+    "A memory pipeline for AI agents. Header values and ids in paths are percent-encoded UTF-8. Every call needs a"
+    " token with the scope in `x-reverie-scope`; headers may be left out where the token names one. A workspace is"
+    " created when something is first stored in it; until then it reads as empty. Errors are problem details (RFC 9457)"
+    " with a stable `type`, `urn:reverie:problem:...`."
 )
+_TOKEN: Final = {
+    "type": "http",
+    "scheme": "bearer",
+    "description": "A token of `reverie tokens create`, or the one that `reverie tokens show-local` prints.",
+}
 _HEADERS: Final[Mapping[Subject, tuple[str, ...]]] = {
-    "agent": (AGENT_HEADER, WORKSPACE_HEADER, TRACE_HEADER),
+    "agent": (AGENT_HEADER, WORKSPACE_HEADER, USER_HEADER, TRACE_HEADER),
     "workspace": (WORKSPACE_HEADER, TRACE_HEADER),
     "server": (TRACE_HEADER,),
 }
@@ -56,7 +62,7 @@ def operation(kind: type[Call[Any]], *, subject: Subject, statuses: Mapping[str,
         }
     elif not route.has_body:
         parameters += [_parameter(name, "query", arguments) for name in in_query]
-    return {"parameters": parameters, **described}
+    return {"parameters": parameters, "security": [{"token": []}], "x-reverie-scope": scope_of(kind), **described}
 
 
 def describe(app: FastAPI, kinds: Iterable[type[Call[Any]]]) -> None:
@@ -69,7 +75,7 @@ def describe(app: FastAPI, kinds: Iterable[type[Call[Any]]]) -> None:
             schemas = _schemas([*(response_type(kind) for kind in calls), *calls, Problem])
             for kind in calls:
                 _remove_path_fields(schemas, kind)
-            schema["components"] = {"schemas": schemas}
+            schema["components"] = {"schemas": schemas, "securitySchemes": {"token": _TOKEN}}
             for path in schema["paths"].values():
                 for described in path.values():
                     # Added by the framework for bodies that it decodes itself.
