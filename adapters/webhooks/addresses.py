@@ -48,7 +48,14 @@ _NEVER_BY_NAME: Final[tuple[Network, ...]] = (
     IPv4Network("100.100.100.200/32"),
     IPv4Network("168.63.129.16/32"),
     IPv6Network("fe80::/10"),
-    IPv6Network("fd00:ec2::254/128"),
+    IPv6Network("fd00:ec2::/32"),
+    IPv6Network("fd20:ce::254/128"),
+    IPv6Network("fd00:c1::a9fe:a9fe/128"),
+    IPv6Network("fd00:42::42/128"),
+)
+# Names that resolve to such an address inside of a cloud.
+_METADATA_NAMES: Final = frozenset(
+    {"metadata", "metadata.google.internal", "metadata.goog", "instance-data", "instance-data.ec2.internal"}
 )
 
 
@@ -83,11 +90,24 @@ class AllowedHosts:
     def allows(self, host: str, address: Address) -> bool:
         """Return whether `host` may be reached at `address`."""
         inner = embedded(address) or address
+        metadata = [network for network in _NEVER_BY_NAME if _within(network, address, inner)]
+        if metadata or (host in _METADATA_NAMES and host not in self.names):
+            # Neither `*` nor a wide network allows them, only the address itself, or a network of nothing else.
+            return any(
+                _within(own, address, inner)
+                and (own.prefixlen == own.max_prefixlen or any(_is_part(own, network) for network in metadata))
+                for own in self.networks
+            )
         if self.everything or any(_within(network, address, inner) for network in self.networks):
             return True
-        if any(_within(network, address, inner) for network in _NEVER_BY_NAME):
-            return False
         return host in self.names or is_global(address)
+
+    def names_explicitly(self, host: str) -> bool:
+        """Return whether an entry other than `*` allows a host by its name or its address."""
+        address = literal(host)
+        return host in self.names or (
+            address is not None and any(_within(network, address) for network in self.networks)
+        )
 
 
 def embedded(address: Address) -> IPv4Address | None:
@@ -137,6 +157,12 @@ def _network(text: str) -> Network | None:
         return ip_network(text)
     except ValueError:
         return None
+
+
+def _is_part(network: Network, of: Network) -> bool:
+    if isinstance(network, IPv4Network):
+        return isinstance(of, IPv4Network) and network.subnet_of(of)
+    return isinstance(of, IPv6Network) and network.subnet_of(of)
 
 
 def _within(network: Network, *addresses: Address) -> bool:

@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Final, Protocol, TypeAlias
 
 import msgspec
 
 from reverie.errors import Permanent, ReverieError
+
+if TYPE_CHECKING:
+    from adapters.webhooks.signing import Signer
 
 # An answer reports a result and perhaps a text for the user; more than this is a mistake or an attack.
 MAX_ANSWER_BYTES: Final = 1024 * 1024
@@ -53,9 +56,19 @@ class WebhookAnswer:
 class WebhookSender(Protocol):
     """Sends webhooks. Safe to use from several threads."""
 
-    def post(self, url: str, *, message_id: str, body: Body, timeout_seconds: float, now: datetime) -> WebhookAnswer:
+    def post(
+        self,
+        url: str,
+        *,
+        message_id: str,
+        body: Body,
+        timeout_seconds: float,
+        now: datetime,
+        signer: Signer | None = None,
+    ) -> WebhookAnswer:
         """Send `body` as JSON once, and return the answer; `timeout_seconds` limits the total time.
 
+        `signer` has the secrets of the agent that it is sent for; by default those of the installation sign.
         A retry must use the same `message_id`, so that the receiver can drop duplicates. Call it outside of
         transactions. Raises WebhookRefused, WebhookFailed, and ValueError for a `now` without time zone or an id that
         no header can contain.

@@ -12,6 +12,7 @@ import msgspec
 
 from adapters.webhooks.addresses import AllowedHosts
 from adapters.webhooks.base import Body, WebhookAnswer, WebhookFailed, WebhookRefused, check_message
+from adapters.webhooks.signing import Signer
 from adapters.webhooks.urls import check_webhook_url
 from reverie.errors import Rejected
 
@@ -25,6 +26,7 @@ class Posted:
     body: Any
     timeout_seconds: float
     now: datetime
+    signer: Signer | None = None
 
 
 Scripted: TypeAlias = WebhookAnswer | Exception | Callable[[Posted], WebhookAnswer]
@@ -43,14 +45,24 @@ class ScriptedWebhookSender:
         self._allow = AllowedHosts(everything=True) if allow is None else allow
         self._lock = threading.Lock()
 
-    def post(self, url: str, *, message_id: str, body: Body, timeout_seconds: float, now: datetime) -> WebhookAnswer:
+    def post(
+        self,
+        url: str,
+        *,
+        message_id: str,
+        body: Body,
+        timeout_seconds: float,
+        now: datetime,
+        signer: Signer | None = None,
+    ) -> WebhookAnswer:
         """Return the next answer. Raises WebhookFailed if the list is empty."""
         check_message(message_id, now)
         try:
             check_webhook_url(url, self._allow)
         except Rejected as error:
             raise WebhookRefused(str(error)) from error
-        posted = Posted(url, message_id, msgspec.json.decode(msgspec.json.encode(body)), timeout_seconds, now)
+        decoded = msgspec.json.decode(msgspec.json.encode(body))
+        posted = Posted(url, message_id, decoded, timeout_seconds, now, signer)
         answer = self._next(posted)
         if isinstance(answer, Exception):
             raise answer

@@ -1,4 +1,4 @@
-"""The signing secret of an installation without a configured one: created once and kept in the data folder."""
+"""The signing secret that earlier releases created in the data folder: where it exists, it still signs, too."""
 
 from __future__ import annotations
 
@@ -10,6 +10,12 @@ from adapters.webhooks.signing import SETTING, decode_secret, new_secret
 from reverie.errors import Rejected, StoreUnusable
 
 SECRET_FILE: Final = "webhook.secret"  # noqa: S105  # the name of a file
+
+
+def stored_secret(data_dir: Path) -> str | None:
+    """Return the secret in `webhook.secret` of the data folder, None if there is none. Raises as the one below."""
+    path = data_dir / SECRET_FILE
+    return installation_secret(data_dir) if path.exists() else None
 
 
 def installation_secret(data_dir: Path) -> str:

@@ -24,6 +24,7 @@ from adapters.webhooks.base import (
     WebhookRefused,
 )
 from adapters.webhooks.deadline import Deadline
+from adapters.webhooks.policy import WebhookPolicy
 from adapters.webhooks.resolving import ResolvedAddress, Resolver
 from adapters.webhooks.signing import Signer
 from adapters.webhooks.urls import WebhookUrl, check_webhook_url, not_allowed
@@ -42,15 +43,26 @@ _MAX_RETRY_AFTER_CHARACTERS: Final = 64
 class HttpWebhookSender:
     """Signs and sends messages. Safe to share between threads: every message has its own connection."""
 
-    def __init__(self, signer: Signer, allow: AllowedHosts, *, tls: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self, signer: Signer, allow: AllowedHosts | WebhookPolicy, *, tls: ssl.SSLContext | None = None
+    ) -> None:
         """`tls` decides which certificates are trusted; by default those that the system trusts."""
         self._signer = signer
-        self._allow = allow
+        self._policy = allow if isinstance(allow, WebhookPolicy) else WebhookPolicy(allow, https_only=False)
         self._tls = tls
         self._making_tls = threading.Lock()
         self._resolver = Resolver()
 
-    def post(self, url: str, *, message_id: str, body: Body, timeout_seconds: float, now: datetime) -> WebhookAnswer:
+    def post(
+        self,
+        url: str,
+        *,
+        message_id: str,
+        body: Body,
+        timeout_seconds: float,
+        now: datetime,
+        signer: Signer | None = None,
+    ) -> WebhookAnswer:
         """Send `body` as signed JSON; `timeout_seconds` limits resolving, connecting and answering together.
 
         Raises WebhookRefused, WebhookFailed, and ValueError for a `now` without time zone or an id that no header can
@@ -58,9 +70,9 @@ class HttpWebhookSender:
         """
         deadline = Deadline(timeout_seconds)
         content = msgspec.json.encode(body)
-        signed = self._signer.headers(message_id, content, now)
+        signed = (signer or self._signer).headers(message_id, content, now)
         try:
-            target = check_webhook_url(url, self._allow)
+            target = check_webhook_url(url, self._policy)
         except Rejected as error:
             raise WebhookRefused(str(error)) from error
         try:
@@ -78,7 +90,7 @@ class HttpWebhookSender:
             raise WebhookFailed(
                 f"{target.host} has no address ({error}): check the URL's host", passing=True
             ) from error
-        if not all(self._allow.allows(target.host, resolved.address) for resolved in addresses):
+        if not all(self._policy.private.allows(target.host, resolved.address) for resolved in addresses):
             raise WebhookRefused(f"{target.origin} leads to a private address: {not_allowed(target.host)}")
         return addresses
 

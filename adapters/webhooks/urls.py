@@ -7,6 +7,7 @@ from ipaddress import IPv4Address, IPv6Address
 from typing import Final
 
 from adapters.webhooks.addresses import SETTING, Address, AllowedHosts, is_local_name, is_name, literal
+from adapters.webhooks.policy import WebhookPolicy
 from reverie.errors import Rejected
 
 MAX_URL_CHARACTERS: Final = 2048
@@ -41,19 +42,21 @@ class WebhookUrl:
         return f"{self.scheme}://{self.authority}"
 
 
-def check_webhook_url(url: str, allow: AllowedHosts, *, field: str = "url") -> WebhookUrl:
-    """Parse a URL and check that it is allowed, without resolving names.
+def check_webhook_url(url: str, allow: AllowedHosts | WebhookPolicy, *, field: str = "url") -> WebhookUrl:
+    """Parse a URL and check that it is allowed, without resolving names. `AllowedHosts` alone allows http, too.
 
-    Raises Rejected, naming `field`, for anything but a http or https URL and for addresses that are not allowed.
+    Raises Rejected, naming `field`, for anything but a http or https URL and for what is not allowed.
     """
+    policy = allow if isinstance(allow, WebhookPolicy) else WebhookPolicy(allow, https_only=False)
     try:
         found = _parsed(url)
         _check_host(found.host)
     except ValueError as error:
         raise Rejected(f"{field} is not the URL of a webhook: {error}", field=field) from error
     candidates = _THIS_MACHINE if is_local_name(found.host) else [found.address] if found.address else []
-    if candidates and not any(allow.allows(found.host, address) for address in candidates):
+    if candidates and not any(policy.private.allows(found.host, address) for address in candidates):
         raise Rejected(f"{field} leads to {found.host}: {not_allowed(found.host)}", field=field)
+    policy.check(found.scheme, found.host, field=field)
     return found
 
 

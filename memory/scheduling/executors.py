@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from adapters.webhooks import (
+    Signer,
     WebhookAnswer,
     WebhookFailed,
     WebhookRefused,
@@ -56,6 +57,8 @@ class Executors:
     agent_tasks: Callable[[], AgentTasks]
     # Returns the key that signs the runs of an agent of this workspace; may raise `StoreUnavailable`.
     worker_key: Callable[[str], str]
+    # Returns what signs the webhooks of an agent of this workspace; may raise `StoreUnavailable`.
+    webhook_signer: Callable[[str], Signer]
     destinations: Destinations
     slots: AbstractContextManager[Any]
     webhook_attempts: int
@@ -80,7 +83,12 @@ class Executors:
         body = {"type": EVENT, "timestamp": now, "data": self._run_data(execution, context)}
         try:
             answer = self.webhooks().post(
-                executor.url, message_id=execution.run.id, body=body, timeout_seconds=execution.seconds, now=now
+                executor.url,
+                message_id=execution.run.id,
+                body=body,
+                timeout_seconds=execution.seconds,
+                now=now,
+                signer=self.webhook_signer(execution.schedule.agent),
             )
         except WebhookRefused as error:
             return RunResult("failed", error=str(error))

@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import WebhookVerificationError
 
-from adapters.webhooks import WebhookAnswer, WebhookFailed, WebhookRefused
+from adapters.webhooks import (
+    ScriptedWebhookSender,
+    WebhookAnswer,
+    WebhookFailed,
+    WebhookRefused,
+    installation_secret,
+)
 from memory.scheduling.executing import Delegated, RetryAfter
 from memory.scheduling.executors import result_of
 from memory.scheduling.rules import RunResult
@@ -94,6 +104,38 @@ def test_a_receiver_is_told_of_the_run(here: CarryingOut) -> None:
     }
     assert "We water the ferns on Sundays" in data["context"]
     assert [result["text"] for result in data["results"]] == ["We water the ferns on Sundays"]
+
+
+def verifying(here: CarryingOut, sender: ScriptedWebhookSender, secrets: list[str]) -> list[str]:
+    """Which of these secrets verify the last message."""
+    signer = sender.posted[-1].signer
+    assert signer is not None
+    headers = signer.headers("m1", b"{}", datetime.now(UTC))
+    found = []
+    for secret in secrets:
+        with contextlib.suppress(WebhookVerificationError):
+            Webhook(secret).verify("{}", headers)
+            found.append(secret)
+    return found
+
+
+def test_a_message_is_signed_with_the_secrets_of_its_agent(make: Callable[..., CarryingOut]) -> None:
+    """Given a shared secret of an earlier release, then it signs besides the agent's own, and no other agent's does."""
+    here = make()
+    old = installation_secret(here.settings.data)
+    sender = here.answer_webhooks(answered())
+    here.fire(here.time.hourly())
+    ana, bob = (here.here.schedules.agent_secrets("ws").secrets(name, datetime.now(UTC))[0] for name in ("ana", "bob"))
+    assert verifying(here, sender, [ana, bob, old]) == [ana, old]
+
+
+def test_a_new_installation_has_no_shared_secret(here: CarryingOut) -> None:
+    """Given neither a setting nor a file of an older release, then the agent's own secret alone signs."""
+    sender = here.answer_webhooks(answered())
+    here.fire(here.time.hourly())
+    ana = here.here.schedules.agent_secrets("ws").secrets("ana", datetime.now(UTC))
+    assert verifying(here, sender, [*ana, *here.here.schedules.secrets]) == ana
+    assert not (here.settings.data / "webhook.secret").exists()
 
 
 def test_a_run_sent_again_has_the_same_id(here: CarryingOut) -> None:

@@ -202,7 +202,7 @@ def test_a_run_that_nobody_executes_is_waited_for_in_vain(reverie: CommandLine) 
 
 
 def test_the_secret_is_printed_and_stays(reverie: CommandLine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given no secret, then one is made and the same ever after, alone on standard output; a setting replaces it."""
+    """Given no secret, then one is made and the same ever after, alone on standard output; a setting is another."""
     shown = reverie("schedules", "secret")
     assert shown.out.startswith("whsec_")
     assert shown.out.count("\n") == 1
@@ -210,7 +210,30 @@ def test_the_secret_is_printed_and_stays(reverie: CommandLine, monkeypatch: pyte
     assert done(reverie("schedules", "secret", "--json")) == {"secrets": [shown.out.strip()]}
     two = ["whsec_" + "A" * 43 + "=", "whsec_" + "B" * 42 + "A="]
     monkeypatch.setenv("REVERIE_WEBHOOK_SECRET", " ".join(two))
-    assert reverie("schedules", "secret").out.split() == two
+    assert reverie("schedules", "secret").out == shown.out
+    assert reverie("schedules", "secret", "--notifier").out.split() == two
+
+
+def test_a_secret_is_rotated_for_one_agent(reverie: CommandLine) -> None:
+    """Given a rotation, then the new secret is printed before the old one, and another agent's stays as it was."""
+    add(reverie, "x", "--every", "1h", "--task", "work", "--queue", "q")
+    (old,) = reverie("schedules", "secret").out.split()
+    (bobs,) = reverie("--agent", "bob", "schedules", "secret").out.split()
+    new, also = reverie("schedules", "secret", "--rotate").out.split()
+    assert also == old
+    assert reverie("schedules", "secret").out.split() == [new, old]
+    assert reverie("--agent", "bob", "schedules", "secret").out.split() == [bobs]
+    assert len({old, new, bobs}) == 3
+
+
+def test_the_secret_of_the_notifier_is_one_of_its_own(reverie: CommandLine) -> None:
+    """Given no setting, then the notifier's secret is none of an agent's, and rotating it says which setting to use."""
+    shown = reverie("schedules", "secret", "--notifier")
+    assert shown.out.startswith("whsec_")
+    assert shown.out != reverie("schedules", "secret").out
+    refused = reverie("schedules", "secret", "--notifier", "--rotate")
+    assert refused.code == 2
+    assert "webhook_secret" in refused.err
 
 
 def test_the_secret_of_no_data_folder_is_not_invented(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from ipaddress import ip_address
+from typing import Any
 
 import pytest
 
-from adapters.webhooks import AllowedHosts, check_webhook_url
+from adapters.webhooks import AllowedHosts, check_webhook_url, policy_of
 from reverie.errors import Rejected
 
 NOBODY = AllowedHosts()
@@ -208,7 +209,8 @@ def test_a_url_is_taken_apart(url: str, host: str, port: int, target: str, autho
         (["agent.localhost"], "http://agent.localhost/"),
         (["169.254.169.254"], "http://169.254.169.254/"),
         (["169.254.0.0/16"], "http://169.254.169.254/"),
-        (["*"], "http://169.254.169.254/"),
+        (["fd00:ec2::/32"], "http://[fd00:ec2::254]/"),
+        (["*"], "http://10.1.2.3/"),
         ([" * "], "http://localhost/"),
         (["192.168.0.0/16", "fd00::/8"], "http://[fd00::7]/"),
     ],
@@ -227,6 +229,17 @@ def test_what_the_operator_allows_may_be_sent_to(entries: list[str], url: str) -
         (["localhost"], "http://127.0.0.1/"),
         (["localhost"], "http://agent.localhost/"),
         (["*"], "http://0x7f.1/"),
+        (["*"], "http://169.254.169.254/"),
+        (["*", "169.0.0.0/8"], "http://169.254.169.254/"),
+        (["0.0.0.0/0", "::/0"], "http://169.254.169.254/"),
+        (["*"], "http://[::ffff:169.254.169.254]/"),
+        (["*"], "http://[64:ff9b::169.254.169.254]/"),
+        (["*"], "http://100.100.100.200/"),
+        (["100.64.0.0/10"], "http://100.100.100.200/"),
+        (["*"], "http://168.63.129.16/"),
+        (["*", "fd00::/8"], "http://[fd00:ec2::254]/"),
+        (["*"], "http://[fd20:ce::254]/"),
+        (["*"], "http://[fe80::a9fe:a9fe]/"),
         (["*"], "http://user:pw@agent.example/"),
     ],
 )
@@ -251,6 +264,72 @@ def test_no_name_leads_to_the_metadata_of_a_cloud(address: str) -> None:
     """Given an allowed name that leads to where a cloud hands out credentials, then it is refused all the same."""
     assert not AllowedHosts.parse(["agent.internal"]).allows("agent.internal", ip_address(address))
     assert AllowedHosts.parse([address]).allows("agent.internal", ip_address(address))
+
+
+@pytest.mark.parametrize("name", ["metadata.google.internal", "metadata", "instance-data.ec2.internal"])
+def test_a_name_of_a_metadata_service_is_refused_wherever_it_leads(name: str) -> None:
+    """Given such a name, then `*` does not allow it, not even with a global address."""
+    assert not AllowedHosts.parse(["*"]).allows(name, ip_address("10.1.2.3"))
+    assert not AllowedHosts.parse(["*"]).allows(name, ip_address("8.8.8.8"))
+
+
+POLICY: dict[str, Any] = {"private": [], "hosts": "*", "allow_http": False}
+
+
+@pytest.mark.parametrize(
+    ("settings", "url"),
+    [
+        ({}, "https://agent.example/hook"),
+        ({"hosts": "agent.example"}, "https://AGENT.example./hook"),
+        ({"hosts": "other.example, *.example.org"}, "https://a.b.example.org/"),
+        ({"hosts": "93.184.215.14"}, "https://93.184.215.14/"),
+        ({"hosts": "*.example.org", "private": ["agent.internal"]}, "https://agent.internal/"),
+        ({"hosts": "*.example.org", "private": ["10.0.0.0/8"]}, "https://10.1.2.3/"),
+        ({"hosts": "*.example.org, *"}, "https://agent.example/"),
+        ({"allow_http": True}, "http://agent.example/"),
+        ({"private": ["127.0.0.1", "::1"]}, "http://127.0.0.1:8000/"),
+        ({"private": ["127.0.0.1", "::1"]}, "http://[::1]/"),
+        ({"private": ["127.0.0.1"]}, "http://[::ffff:127.0.0.1]/"),
+        ({"private": ["localhost"]}, "http://localhost/"),
+    ],
+)
+def test_the_policy_allows_what_the_operator_lists(settings: dict[str, Any], url: str) -> None:
+    """Given a list of hosts or `*`, then https to them is allowed, and http where it may or cannot be read."""
+    assert check_webhook_url(url, policy_of(**POLICY | settings))
+
+
+@pytest.mark.parametrize(
+    ("settings", "url", "reason"),
+    [
+        ({}, "http://agent.example/hook", "webhook_allow_http"),
+        ({"private": ["10.0.0.0/8"]}, "http://10.1.2.3/", "webhook_allow_http"),
+        ({"private": ["agent.internal"]}, "http://agent.internal/", "webhook_allow_http"),
+        ({}, "https://10.1.2.3/", "webhook_allow_private"),
+        ({"hosts": "agent.example"}, "https://evil.example/", "webhook_hosts"),
+        ({"hosts": "agent.example"}, "https://x.agent.example/", "webhook_hosts"),
+        ({"hosts": "*.example.org"}, "https://example.org/", "webhook_hosts"),
+        ({"hosts": "*.example.org"}, "https://example.org.evil.example/", "webhook_hosts"),
+        ({"hosts": "*.example.org"}, "https://evilexample.org/", "webhook_hosts"),
+        ({"hosts": ""}, "https://agent.example/", "webhook_hosts"),
+        ({"hosts": "10.1.2.3"}, "https://10.1.2.3/", "webhook_allow_private"),
+        ({"hosts": "*.internal", "private": ["*"]}, "https://agent.example/", "webhook_hosts"),
+        ({"hosts": "*", "private": ["*"]}, "https://169.254.169.254/", "not a public address"),
+    ],
+)
+def test_the_policy_refuses_all_else_with_the_setting_to_change(
+    settings: dict[str, Any], url: str, reason: str
+) -> None:
+    """Given another host, or http, then it is refused, and the error names the setting that would allow it."""
+    with pytest.raises(Rejected, match=reason):
+        check_webhook_url(url, policy_of(**POLICY | settings), field="executor.url")
+
+
+@pytest.mark.parametrize("hosts", ["https://agent.example", "agent.example:443", "a.*.example", "*example.org", "**"])
+def test_nonsense_in_the_list_of_hosts_is_rejected(hosts: str) -> None:
+    """Given an entry that would never match, then it is rejected instead of being dropped silently."""
+    with pytest.raises(Rejected) as caught:
+        policy_of(**POLICY | {"hosts": f"agent.example, {hosts}"})
+    assert caught.value.field == "webhook_hosts"
 
 
 @pytest.mark.parametrize(

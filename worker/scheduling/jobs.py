@@ -94,6 +94,7 @@ def executors(runtime: Runtime, workspace: str) -> Executors:
         webhooks=lambda: services.webhooks,
         agent_tasks=lambda: services.agent_tasks,
         worker_key=lambda agent: services.worker_key(workspace, agent),
+        webhook_signer=lambda agent: services.webhook_signer(workspace, agent),
         destinations=services.destinations,
         slots=services.run_slots,
         webhook_attempts=settings.webhook_attempts,

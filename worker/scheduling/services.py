@@ -5,24 +5,29 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from functools import cached_property
 from typing import TypedDict, Unpack
 
 from adapters.broker.monitor import Monitor
 from adapters.kept_secrets import installation_key
 from adapters.webhooks import (
-    AllowedHosts,
+    AgentSecrets,
     HttpWebhookSender,
     Signer,
+    WebhookPolicy,
     WebhookSender,
     check_webhook_url,
-    installation_secret,
+    derived_secret,
+    policy_of,
 )
+from adapters.webhooks.secret_file import stored_secret
 from memory.scheduling.destinations import Destinations
 from memory.scheduling.due_loop import DueLoop
 from memory.scheduling.due_runs import ToSend
 from memory.scheduling.notifier import Notifier
 from reverie import contract
+from reverie.checks import check_workspace
 from reverie.errors import ReverieError, Unavailable
 from reverie.pipeline.inbox import Inbox
 from reverie.pipeline.producer import TaskSender
@@ -69,21 +74,42 @@ class ScheduleServices:
             setattr(self, name, part)  # takes the place of the cached property
 
     @cached_property
-    def allowed(self) -> AllowedHosts:
-        """Hosts that webhooks may go to besides public addresses. Raises `Rejected` for an invalid setting."""
-        entries = [part.strip() for part in self._settings.webhook_allow_private.split(",")]
-        return AllowedHosts.parse([entry for entry in entries if entry])
+    def policy(self) -> WebhookPolicy:
+        """Where webhooks may go, and how. Raises `Rejected` for an invalid setting."""
+        settings = self._settings
+        entries = [part.strip() for part in settings.webhook_allow_private.split(",")]
+        return policy_of(
+            private=[entry for entry in entries if entry],
+            hosts=settings.webhook_hosts,
+            allow_http=settings.webhook_allow_http,
+        )
 
     @cached_property
     def secrets(self) -> list[str]:
-        """The keys that sign webhooks: those of the settings, or the one created for this installation."""
+        """The secrets that sign messages to the notifier: those of the settings, or the installation's own."""
+        return self._shared_secrets or [derived_secret(self._installation_key, b"reverie.notifier-secret.v1")]
+
+    @cached_property
+    def _shared_secrets(self) -> list[str]:
+        """Secrets that sign the webhooks of all agents, too: configured, or created by an earlier release."""
         configured = (self._settings.webhook_secret or "").split()
-        return configured or [installation_secret(self._settings.data)]
+        stored = None if configured else stored_secret(self._settings.data)
+        return configured if stored is None else [stored]
+
+    def agent_secrets(self, workspace: str) -> AgentSecrets:
+        """Return the secrets of the agents of a workspace. Raises `Rejected`, `StoreUnavailable`, `StoreUnusable`."""
+        folder = self._settings.data / "workspaces" / check_workspace(workspace)
+        return AgentSecrets(self._installation_key, folder)
+
+    def webhook_signer(self, workspace: str, agent: str) -> Signer:
+        """Return what signs the webhooks of an agent now: its own secrets, and those shared by all."""
+        own = self.agent_secrets(workspace).secrets(agent, datetime.now(UTC))
+        return Signer([*own, *self._shared_secrets])
 
     @cached_property
     def webhooks(self) -> WebhookSender:
         """The sender of webhooks."""
-        return HttpWebhookSender(Signer(self.secrets), self.allowed)
+        return HttpWebhookSender(Signer(self.secrets), self.policy)
 
     @cached_property
     def agent_tasks(self) -> AgentTasks:
@@ -128,7 +154,7 @@ class ScheduleServices:
 
     def check_url(self, url: str) -> None:
         """Raise `Rejected` for a URL that webhooks may not go to. Resolves no name."""
-        check_webhook_url(url, self.allowed)
+        check_webhook_url(url, self.policy)
 
     def send(self, workspace: str, runs: Sequence[ToSend]) -> int:
         """Send a task for each run; returns how many the broker accepted. The sweep sends the others later."""
@@ -150,11 +176,11 @@ class ScheduleServices:
 
     def check(self) -> None:
         """Raise `Rejected` for invalid settings, when the process starts and not at the first run."""
-        _ = self.allowed
+        _ = self.policy
         if self._settings.webhook_secret:
             Signer(self.secrets)
         if self._settings.notifier_webhook_url is not None:
-            check_webhook_url(self._settings.notifier_webhook_url, self.allowed, field="notifier_webhook_url")
+            check_webhook_url(self._settings.notifier_webhook_url, self.policy, field="notifier_webhook_url")
 
     def prepare(self) -> None:
         """Make everything now, before threads share it. Errors are suppressed: they fail the runs that need it."""

@@ -43,8 +43,9 @@ class SchedulingSettings(BaseSettings):
     )
     webhook_secret: str | None = Field(
         None,
-        description="Key that signs webhooks: `whsec_...`, or several separated by spaces while one replaces another."
-        " Default: a key that is created in the data folder; `reverie schedules secret` prints it.",
+        description="Secret that signs the webhooks of all agents besides their own, and messages to the notifier:"
+        " `whsec_...`, or several separated by spaces while one replaces another. Default: none. `reverie schedules"
+        " secret` prints those of an agent.",
     )
     webhook_timeout_seconds: float = Field(
         15.0, gt=0, le=120, description="Maximum seconds for a receiver to answer a webhook."
@@ -52,10 +53,20 @@ class SchedulingSettings(BaseSettings):
     webhook_attempts: int = Field(
         4, ge=1, le=10, description="Maximum number of attempts at a webhook in one run, with pauses of 2 s, 8 s, 32 s."
     )
+    webhook_hosts: str = Field(
+        "*",
+        description="Hosts that webhooks may go to, separated by commas: names, addresses, and patterns such as"
+        " `*.example.org`; `*` for all. Hosts named in `webhook_allow_private` need not be repeated.",
+    )
+    webhook_allow_http: bool = Field(
+        False,
+        description="Whether webhooks may go to `http://` URLs. Without it only those of this machine may:"
+        " `http://127.0.0.1`, `http://localhost`.",
+    )
     webhook_allow_private: str = Field(
         "",
         description="Host names, addresses and networks that webhooks may go to although they are not public, separated"
-        " by commas: `127.0.0.1, 10.0.0.0/8, agent.internal`; `*` for all.",
+        " by commas: `127.0.0.1, 10.0.0.0/8, agent.internal`; `*` for all but the metadata services of clouds.",
     )
     notifier_webhook_url: str | None = Field(
         None,
