@@ -6,7 +6,7 @@ after the database has committed them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
@@ -23,7 +23,7 @@ LEASE_SECONDS: Final = 10
 # Microseconds need no more digits before the year 5138; a longer number would not fit the columns for times.
 _STAMP_DIGITS: Final = 17
 
-# Lua: the acceptance time of an item, 0 when its value has another format; `_taken` reads it in the same way.
+# Lua: the acceptance time of an item, 0 when its value has another format; `parse_taken` reads it in the same way.
 _ACCEPTED: Final = f"""
 local function accepted(value)
   local stamp = string.match(value, '^(%d+) ')
@@ -184,6 +184,13 @@ class WorkerInbox(Inbox):
         """
         if fields:
             self._run(_COUNT, self._keys(workspace, ":taken", ":tries"), [by, *fields])
+
+    def peek(self, workspace: str) -> Iterator[tuple[bytes, bytes]]:
+        """Yield each item's field and value without taking it: every item that is there from start to end, and perhaps
+        some that come or go meanwhile, or one twice."""
+        items = self._broker.hscan_iter(self._keys(workspace, "")[0], count=100)
+        while (item := call_broker(lambda: next(items, None))) is not None:
+            yield item
 
     def workspaces(self) -> list[str]:
         """Return the workspaces whose inbox is not empty."""

@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import os
 import shutil
+import tarfile
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import BinaryIO, Final
 
 from dulwich.errors import ChecksumMismatch, FileFormatException, NotGitRepository
 from dulwich.file import FileLocked
@@ -138,6 +139,22 @@ class GitRepository:
             raise StoreUnavailable(f"{self._folder} cannot be removed: check its permissions")
         return True
 
+    def archive(self, target: BinaryIO) -> bool:
+        """Write the folder as a tar file, while no commit changes it; False before the first commit.
+
+        The same files make the same bytes: names are sorted, and neither times nor owners are kept.
+        """
+        if not self._exists():
+            return False
+        with self._locked():
+            try:
+                with tarfile.open(fileobj=target, mode="w", format=tarfile.PAX_FORMAT) as tar:
+                    for path in sorted(self._folder.rglob("*")):
+                        tar.add(path, str(path.relative_to(self._folder)), recursive=False, filter=_without_owner)
+            except OSError as error:
+                raise StoreUnavailable(f"{self._folder} cannot be copied ({error}): try again") from error
+        return True
+
     def _exists(self) -> bool:
         try:
             return (self._folder / ".git").is_dir()
@@ -237,6 +254,10 @@ class GitFolders:
         folder = within / "git" / file_name(check_agent(agent))
         return GitRepository(folder, agent, within=within, looks_secret=self._looks_secret)
 
+    def folder(self, workspace: str, agent: str) -> str:
+        """Return the path of a repository in the data folder."""
+        return str(Path(self._within(workspace) / "git" / file_name(check_agent(agent))).relative_to(self._data_dir))
+
     def agents(self, workspace: str) -> list[str]:
         """Return the agents that have a repository in a workspace."""
         folder = self._within(workspace) / "git"
@@ -255,6 +276,16 @@ class GitFolders:
 def _kept(files: Mapping[str, bytes], keep: Callable[[str], bool]) -> dict[str, bytes]:
     texts = {path: without_lines(content.decode(), keep) for path, content in files.items()}
     return {path: text.encode() for path, text in texts.items() if text}
+
+
+def _without_owner(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
+    """Return a member of an archive without what differs between copies; None for all but files and folders."""
+    if not (member.isfile() or member.isdir()):
+        return None
+    member.mtime = member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    member.mode = 0o700 if member.isdir() else 0o600
+    return member
 
 
 def _new_commit(tree: ObjectID, parent: GitCommit | None, message: str, at: int) -> GitCommit:

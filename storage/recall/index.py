@@ -215,3 +215,15 @@ def _create_sql(generation: Generation) -> list[str]:
         f"CREATE TRIGGER {table}_delete AFTER DELETE ON chunks WHEN old.id <= {covered} BEGIN"
         f" INSERT INTO {table} ({table}, rowid, text) VALUES ('delete', old.id, old.text); END",
     ]
+
+
+def forget_endpoints(connection: Connection) -> int:
+    """Remove the addresses from which embedders are made again; return how many were removed. Safe to repeat.
+
+    The vectors stay, and are searched by the embedder of the settings if it is of the same model.
+    """
+    sql = (
+        "UPDATE indexes SET embedder = json_remove(embedder, '$.base_url')"
+        " WHERE json_valid(embedder) AND embedder ->> '$.base_url' IS NOT NULL"
+    )
+    return int(execute(connection, sql).rowcount)

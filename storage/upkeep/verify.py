@@ -10,7 +10,7 @@ from sqlalchemy import exc
 from reverie.errors import StoreUnusable
 from storage.engine import translate_errors
 from storage.recall.index import Generation
-from storage.rows import execute
+from storage.rows import execute, read_rows
 from storage.stores import Store
 from storage.transaction import Transaction
 
@@ -85,6 +85,26 @@ class Verdict:
 
     counts: dict[str, int] = field(default_factory=dict)
     wrong: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class SampledChunk:
+    """A chunk of a message: its agent, its text, and the text of the whole message."""
+
+    agent: str
+    text: str
+    source: str
+
+
+def random_chunks(store: Store, limit: int) -> list[SampledChunk]:
+    """Return up to `limit` chunks of messages, chosen at random."""
+    sql = (
+        "SELECT c.agent_id AS agent, substr(c.text, c.lead + 1) AS text, m.content AS source FROM chunks AS c"
+        " JOIN message_chunks AS l ON l.chunk_id = c.id JOIN messages AS m ON m.row_id = l.message_row"
+        " WHERE c.id IN (SELECT id FROM chunks ORDER BY random() LIMIT :limit) GROUP BY c.id"
+    )
+    with store.reading() as tx:
+        return read_rows(execute(tx.connection, sql, limit=limit), SampledChunk)
 
 
 def verify(store: Store, *, quick: bool = False, block_writers: bool = True) -> Verdict:

@@ -35,7 +35,7 @@ from worker.settings.upkeep import UpkeepSettings
 
 PREFIX: Final = "REVERIE_"
 # Variables that are read elsewhere: by the client, the server or the supervisor.
-_OTHER_VARIABLES: Final = frozenset({"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS"})
+_OTHER_VARIABLES: Final = frozenset({"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "BACKUP_PASSPHRASE"})
 
 
 class Settings(

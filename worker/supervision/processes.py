@@ -145,6 +145,19 @@ def kill_group(group_id: int) -> None:
         os.killpg(group_id, signals.SIGKILL)
 
 
+def users_of(folder: Path) -> list[int]:
+    """Return the pids of this user's other processes that have a file in a folder open, as far as the system tells."""
+    import psutil
+
+    inside = f"{folder.resolve()}{os.sep}"
+    found: list[int] = []
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid != os.getpid() and any(file.path.startswith(inside) for file in process.open_files()):
+                found.append(process.pid)
+    return found
+
+
 def private_folder(path: Path) -> Path:
     """Create `path` and its missing parents, accessible to the owner only; return it."""
     for folder in reversed((path, *path.parents)):

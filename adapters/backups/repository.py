@@ -1,0 +1,355 @@
+"""A folder that holds backups: `repository.json`, `blocks/`, `manifests/`, and what is being written in `drafts/`.
+
+A content is split into blocks, each stored once under a hash of it, so that a second backup adds only what changed. A
+name implies its content: a file is written as a draft, flushed to the disk, and then renamed. A backup exists from the
+moment when its manifest does, which is written last; whatever is interrupted before that leaves only blocks that no
+manifest names, and the next backup removes them.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import fcntl
+import hashlib
+import os
+import secrets
+import stat
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from adapters.backups.manifest import MAX_MANIFEST_BYTES, BackupFile, Manifest, decode_manifest, encode_manifest
+from adapters.backups.moving import sync_folder
+from adapters.backups.sealing import KeySlot, PlainSealing, Sealing, new_key_slot, open_key_slot
+from reverie.errors import Conflict, NotFound, Rejected, StoreUnavailable, StoreUnusable
+
+FORMAT: Final = 1
+# A changed page of a database costs a block. Smaller blocks make smaller increments, and more files.
+BLOCK_BYTES: Final = 256 * 1024
+_HEADER: Final = "repository.json"
+_LOCK: Final = "lock"
+_UNFINISHED: Final = "unfinished"
+_FOLDERS: Final = ("blocks", "manifests", "drafts")
+
+
+class Header(msgspec.Struct, frozen=True, kw_only=True):
+    """The file `repository.json`: the format, a random id, and the sealed key of an encrypted repository."""
+
+    format: int = FORMAT
+    id: str
+    created_at: datetime
+    key: KeySlot | None = None
+
+
+class Damage(msgspec.Struct, frozen=True):
+    """A manifest that cannot be read, and why."""
+
+    id: str
+    error: str
+
+
+class Repository:
+    """The backups in a folder, opened by `open_repository`. The caller holds its lock for as long as it uses it."""
+
+    def __init__(self, folder: Path, header: Header, sealing: Sealing) -> None:
+        self.folder = folder
+        self.header = header
+        self._sealing = sealing
+        self._created: list[Path] = []
+
+    @property
+    def is_encrypted(self) -> bool:
+        """Whether the contents are encrypted."""
+        return self.header.key is not None
+
+    def ids(self) -> list[str]:
+        """Return the ids of all backups, oldest first, as their file names say."""
+        return sorted(path.stem for path in (self.folder / "manifests").glob("*.json"))
+
+    def manifest(self, backup_id: str) -> Manifest:
+        """Return a backup's manifest. Raises `NotFound`, and `StoreUnusable` for a damaged one."""
+        if backup_id not in self.ids():
+            raise NotFound(f"{self.folder} has no backup {backup_id!r}: see `reverie backup list`", field="id")
+        name = f"manifests/{backup_id}.json"
+        content = self._sealing.unseal(
+            name, _read(self.folder / name, MAX_MANIFEST_BYTES), max_bytes=MAX_MANIFEST_BYTES
+        )
+        manifest = decode_manifest(content, name)
+        if manifest.id != backup_id or manifest.repository != self.header.id:
+            raise StoreUnusable(f"{name} is that of another backup: it was changed")
+        return manifest
+
+    def manifests(self) -> tuple[list[Manifest], list[Damage]]:
+        """Return all manifests, oldest first, and those that cannot be read."""
+        found: list[Manifest] = []
+        damaged: list[Damage] = []
+        for backup_id in self.ids():
+            try:
+                found.append(self.manifest(backup_id))
+            except StoreUnusable as error:
+                damaged.append(Damage(backup_id, str(error)))
+        return sorted(found, key=lambda manifest: manifest.number), damaged
+
+    @contextlib.contextmanager
+    def adding(self) -> Iterator[None]:
+        """Write a backup within this context: whatever fails, the blocks that it has added are removed again.
+
+        What an earlier one left when it was killed is removed first (drafts) or at the end (blocks).
+        Raises `StoreUnavailable` when the disk is full or fails.
+        """
+        self._created.clear()
+        marker = self.folder / _UNFINISHED
+        with writing_errors(self.folder):
+            _empty(self.folder / "drafts")
+            interrupted = marker.exists()
+            marker.touch(mode=0o600)
+            try:
+                yield
+            except BaseException:  # also Ctrl-C: the half of a backup helps nobody
+                if not interrupted:
+                    for path in self._created:
+                        path.unlink(missing_ok=True)
+                    marker.unlink(missing_ok=True)
+                raise
+            if interrupted and not self.manifests()[1]:
+                self.remove_unused_blocks()
+            marker.unlink(missing_ok=True)
+
+    def put(self, content: BinaryIO) -> tuple[int, str, tuple[str, ...], int]:
+        """Store a content; return its size, SHA-256, block addresses, and the bytes that were not there before."""
+        whole = hashlib.sha256()
+        size = added = 0
+        blocks: list[str] = []
+        while block := content.read(BLOCK_BYTES):
+            whole.update(block)
+            size += len(block)
+            address = self._sealing.address(block)
+            blocks.append(address)
+            added += self._put_block(address, block)
+        return size, whole.hexdigest(), tuple(blocks), added
+
+    def write(self, file: BackupFile, target: BinaryIO) -> None:
+        """Write a file of a backup. Raises `StoreUnusable` if a block is missing or anything differs from its hash."""
+        whole = hashlib.sha256()
+        size = 0
+        for address in file.blocks:
+            block = self.block(address)
+            whole.update(block)
+            size += len(block)
+            target.write(block)
+        if size != file.bytes or whole.hexdigest() != file.sha256:
+            raise StoreUnusable(f"{file.path} of the backup differs from its hash: its manifest or a block was changed")
+
+    def block(self, address: str) -> bytes:
+        """Return a block. Raises `StoreUnusable` if it is missing, damaged, or not what its address says."""
+        name = _block_name(address)
+        content = self._sealing.unseal(name, _read(self.folder / name, 2 * BLOCK_BYTES), max_bytes=BLOCK_BYTES)
+        if self._sealing.address(content) != address:
+            raise StoreUnusable(f"{name} of the backup was changed or is damaged: its content differs from its hash")
+        return content
+
+    def add_manifest(self, manifest: Manifest) -> None:
+        """Write the manifest, which completes a backup."""
+        name = f"manifests/{manifest.id}.json"
+        self._write(name, self._sealing.seal(name, encode_manifest(manifest)))
+        sync_folder(self.folder / "manifests")
+
+    def remove(self, backup_id: str) -> None:
+        """Remove a backup; its blocks stay until `remove_unused_blocks`."""
+        with writing_errors(self.folder):
+            (self.folder / "manifests" / f"{backup_id}.json").unlink()
+            sync_folder(self.folder / "manifests")
+
+    def remove_unused_blocks(self) -> tuple[int, int]:
+        """Remove the blocks that no manifest names; return how many blocks and bytes.
+
+        Raises `StoreUnusable`, and removes none, if a manifest cannot be read: its blocks are not known.
+        """
+        manifests, damaged = self.manifests()
+        if damaged:
+            raise StoreUnusable(f"no block was removed, since it is not known which belong to {damaged[0].error}")
+        used = {address for manifest in manifests for file in manifest.files for address in file.blocks}
+        count = size = 0
+        for path in (self.folder / "blocks").glob("*/*"):
+            if path.name not in used:
+                size += path.stat().st_size
+                path.unlink()
+                count += 1
+        return count, size
+
+    def stored_bytes(self) -> int:
+        """Return what all blocks occupy."""
+        return sum(path.stat().st_size for path in (self.folder / "blocks").glob("*/*"))
+
+    def _put_block(self, address: str, block: bytes) -> int:
+        name = _block_name(address)
+        if (self.folder / name).exists():
+            return 0
+        sealed = self._sealing.seal(name, block)
+        self._write(name, sealed)
+        return len(sealed)
+
+    def _write(self, name: str, content: bytes) -> None:
+        target = self.folder / name
+        target.parent.mkdir(mode=0o700, exist_ok=True)
+        draft = self.folder / "drafts" / secrets.token_hex(8)
+        _write_synced(draft, content)
+        self._created.append(target)
+        draft.rename(target)
+
+
+def create_repository(folder: Path, secret: bytes | None) -> None:
+    """Make a repository in a new or empty folder, encrypted if a secret is given. Raises `Rejected`."""
+    slot = new_key_slot(secret)[0] if secret is not None else None
+    with writing_errors(folder):
+        for missing in [*reversed(folder.parents), folder]:
+            if not missing.exists():
+                missing.mkdir(mode=0o700)
+        if any(path.name not in (_LOCK, "drafts", "lost+found") for path in folder.iterdir()):
+            raise Rejected(f"{folder} is not empty, and contains no backups: name an empty or new folder", field="dest")
+        for name in _FOLDERS:
+            (folder / name).mkdir(mode=0o700, exist_ok=True)
+        header = Header(id=secrets.token_hex(16), created_at=datetime.now(UTC), key=slot)
+        draft = folder / "drafts" / secrets.token_hex(8)
+        _write_synced(draft, msgspec.json.format(msgspec.json.encode(header), indent=2))
+        for name in _FOLDERS:
+            sync_folder(folder / name)
+        draft.rename(folder / _HEADER)
+        sync_folder(folder)
+
+
+def read_header(folder: Path) -> Header | None:
+    """Return the header of the repository in a folder, None if there is none. Raises `StoreUnusable` if damaged."""
+    try:
+        content = (folder / _HEADER).read_bytes()
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be read ({error.strerror})") from error
+    try:
+        header = msgspec.json.decode(content, type=Header)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise StoreUnusable(f"{folder / _HEADER} is damaged ({error})") from error
+    if header.format > FORMAT:
+        raise StoreUnusable(f"{folder} has format {header.format}, newer than {FORMAT}: upgrade Reverie")
+    return header
+
+
+def open_repository(folder: Path, secret: bytes | None) -> Repository:
+    """Return the repository in a folder.
+
+    Raises `NotFound` if there is none, and `Rejected` for a missing, wrong or unneeded passphrase: somebody could have
+    put a repository that is not encrypted in the place of one that was.
+    """
+    header = read_header(folder)
+    if header is None:
+        raise NotFound(f"{folder} contains no backups of Reverie", field="dest")
+    if header.key is None:
+        if secret is not None:
+            raise Rejected(f"the backups in {folder} are not encrypted, but a passphrase is given", field="passphrase")
+        return Repository(folder, header, PlainSealing())
+    if secret is None:
+        raise Rejected(f"the backups in {folder} are encrypted: give the passphrase or key file", field="passphrase")
+    return Repository(folder, header, open_key_slot(header.key, secret))
+
+
+@contextlib.contextmanager
+def locked(folder: Path, *, shared: bool = False) -> Iterator[None]:
+    """Hold the lock of a repository's folder: shared to read from it, else alone. The kernel releases a dead process's.
+
+    Raises `Conflict` while another process holds it in a way that excludes this one.
+    """
+    flags = os.O_RDONLY if shared else os.O_RDWR | os.O_CREAT
+    try:
+        descriptor = os.open(folder / _LOCK, flags, 0o600)
+    except FileNotFoundError:  # never written to, or a copy of it
+        yield
+        return
+    except OSError as error:
+        raise StoreUnavailable(f"{folder} cannot be used ({error.strerror})") from error
+    try:
+        try:
+            fcntl.flock(descriptor, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise Conflict(
+                f"another backup, restore or prune uses {folder}: try again when it has ended", field="dest"
+            ) from None
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def make_private(folder: Path, *, encrypted: bool) -> None:
+    """Let only the owner enter an existing folder of backups.
+
+    Raises `Rejected` where others may write to it, or read it although it is not encrypted, and that cannot be changed.
+    """
+    with contextlib.suppress(PermissionError):
+        if folder.stat().st_mode & 0o077:
+            folder.chmod(0o700)
+    mode = folder.stat().st_mode
+    if mode & 0o022 and not mode & stat.S_ISVTX:
+        raise Rejected(f"other users may write to {folder}: name a folder that is yours alone", field="dest")
+    if mode & 0o044 and not encrypted:
+        raise Rejected(
+            f"other users may read {folder}, and its permissions cannot be changed: name a folder that is yours alone,"
+            " or use --encrypt",
+            field="dest",
+        )
+
+
+@contextlib.contextmanager
+def writing_errors(folder: Path) -> Iterator[None]:
+    """Raise errors of the file system as `StoreUnavailable`, which name the folder and what to do."""
+    try:
+        yield
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+        advice = "free some space, for instance by `reverie backup prune`" if full else "check its disk and permissions"
+        raise StoreUnavailable(
+            f"{error.filename or folder} cannot be written ({error.strerror or error}): {advice}"
+        ) from error
+
+
+def _block_name(address: str) -> str:
+    if len(address) != 64 or not set(address) <= set("0123456789abcdef"):
+        raise StoreUnusable(f"{address[:80]!r} is no address of a block: the manifest was changed")
+    return f"blocks/{address[:2]}/{address}"
+
+
+def _read(path: Path, max_bytes: int) -> bytes:
+    try:
+        with path.open("rb") as file:
+            content = file.read(max_bytes + 1)
+    except FileNotFoundError:
+        raise StoreUnusable(f"{path} of the backup is missing") from None
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be read ({error.strerror})") from error
+    if len(content) > max_bytes:
+        raise StoreUnusable(f"{path} of the backup is larger than it can be: it was changed or is damaged")
+    return content
+
+
+def _write_synced(path: Path, content: bytes) -> None:
+    with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+
+
+def _empty(folder: Path) -> None:
+    folder.mkdir(mode=0o700, exist_ok=True)
+    for path in folder.iterdir():
+        path.unlink()
+
+
+def newest_at(manifests: Iterable[Manifest], at: datetime) -> Manifest:
+    """Return the newest backup that was begun at or before a time. Raises `NotFound`."""
+    found = [manifest for manifest in manifests if manifest.created_at <= at]
+    if not found:
+        raise NotFound(f"no backup was made at or before {at.isoformat()}: see `reverie backup list`", field="at")
+    return max(found, key=lambda manifest: manifest.number)

@@ -1,0 +1,241 @@
+"""`reverie backup` and `reverie restore` as processes: killed, in competition, in the wrong place, and under load."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from storage.stores import Stores
+from storage.trust.audit import AuditFilter, AuditLog
+from storage.upkeep.verify import verify
+from support.pipeline import WORKSPACE, Pipeline
+
+PASSPHRASE = "correct horse battery"
+
+
+def command(data: Path, *arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "cli", "--data", str(data), *arguments]
+
+
+def run(data: Path, *arguments: str, code: int = 0, **variables: str) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
+    done = subprocess.run(
+        command(data, *arguments), cwd=data.parent, capture_output=True, text=True, timeout=120, env=environment
+    )
+    assert done.returncode == code, done.stdout + done.stderr
+    return done
+
+
+def run_json(data: Path, *arguments: str, code: int = 0, **variables: str) -> Any:
+    return json.loads(run(data, *arguments, "--json", code=code, **variables).stdout)
+
+
+def messages(data: Path) -> set[str]:
+    stores = Stores(data)
+    try:
+        store = stores.workspace(WORKSPACE, create=False)
+        assert verify(store).wrong == []
+        with store.reading() as tx:
+            return set(tx.connection.exec_driver_sql("SELECT id FROM messages").scalars())
+    finally:
+        stores.close()
+
+
+def fill(pipe: Pipeline, megabytes: int) -> None:
+    """Make a database large, without the work of the pipeline for as many texts."""
+    with pipe.store.writing() as tx:
+        tx.connection.exec_driver_sql("CREATE TABLE IF NOT EXISTS filler (content)")
+        for _ in range(megabytes):
+            tx.connection.exec_driver_sql("INSERT INTO filler VALUES (randomblob(1000000))")
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Iterator[Pipeline]:
+    """A pipeline with some messages."""
+    pipe = Pipeline(tmp_path / "data")
+    pipe.say("Kate moved to Lisbon in May", "she takes oat milk", "the tram is the 28")
+    pipe.settle()
+    yield pipe
+    pipe.close()
+
+
+def test_backups_under_load_have_every_message_stored_before(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a pipeline that stores as fast as it can, then each of three backups has all that was stored before it."""
+    data, dest = tmp_path / "data", tmp_path / "dest"
+    stored: list[str] = []
+    failures: list[BaseException] = []
+    stop = threading.Event()
+
+    def store_messages() -> None:
+        try:
+            while not stop.is_set():
+                ids = pipe.say(*[f"turn {random.random()} of a long talk about trams" for _ in range(20)])
+                pipe.settle()
+                stored.extend(ids)
+        except BaseException as error:
+            failures.append(error)
+
+    writer = threading.Thread(target=store_messages)
+    writer.start()
+    try:
+        before: list[tuple[str, set[str]]] = []
+        for _ in range(3):
+            acknowledged = set(stored)
+            before.append((run_json(data, "backup", str(dest))["id"], acknowledged))
+    finally:
+        stop.set()
+        writer.join()
+    assert not failures
+    for number, (backup, acknowledged) in enumerate(before):
+        target = tmp_path / f"restored-{number}"
+        run_json(target, "restore", str(dest), "--id", backup)
+        assert acknowledged <= messages(target)
+    check = run_json(data, "backup", "verify", str(dest))
+    assert check["wrong"] == {}
+    assert check["recalled"] == check["asked"] > 0
+
+
+def test_a_backup_killed_at_any_time_never_looks_complete(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given backups killed after growing times, then each that is listed restores, and the next one completes."""
+    data, dest = tmp_path / "data", tmp_path / "dest"
+    fill(pipe, 4)
+    taken = run_json(data, "backup", str(dest))["id"]
+    blocks = dest / "blocks"
+    for killed_after in (1, 10, 30):
+        fill(pipe, 10)
+        present = sum(1 for _ in blocks.glob("*/*"))
+        process = subprocess.Popen(command(data, "backup", str(dest)), cwd=tmp_path)
+        # A signal, not a time: killed when it has added so many blocks, or has ended.
+        while process.poll() is None and sum(1 for _ in blocks.glob("*/*")) < present + killed_after:
+            pass
+        process.kill()
+        process.wait()
+        listed = run_json(data, "backup", "list", str(dest))
+        assert listed["damaged"] == []
+        assert listed["backups"][0]["id"] == taken
+    last = run_json(data, "backup", str(dest))["id"]
+
+    assert not (dest / "unfinished").exists()
+    run(tmp_path / "restored", "restore", str(dest))
+    assert messages(tmp_path / "restored") == messages(data)
+    manifests = json.loads(run(data, "backup", "list", str(dest), "--json").stdout)["backups"]
+    assert manifests[-1]["id"] == last
+
+
+def test_a_restore_killed_at_any_time_leaves_the_old_folder_or_the_new_one(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given restores over a data folder, killed while they write, then it is whole, and the next one completes."""
+    data, dest, target = tmp_path / "data", tmp_path / "dest", tmp_path / "target"
+    fill(pipe, 12)
+    run(data, "backup", str(dest))
+    run(target, "restore", str(dest))
+    expected = messages(target)
+    draft = tmp_path / ".target.restoring"
+    for written in (0, 1_000_000, 5_000_000):
+        process = subprocess.Popen(command(target, "restore", str(dest), "--replace"), cwd=tmp_path)
+        database = draft / "workspaces" / WORKSPACE / "memory.db"
+        while process.poll() is None and (not database.exists() or database.stat().st_size < written):
+            pass
+        process.kill()
+        process.wait()
+        assert messages(target) == expected
+    run(target, "restore", str(dest), "--replace")
+    assert messages(target) == expected
+    assert not draft.exists()
+
+
+def test_ctrl_c_leaves_nothing_half_and_ends_with_130(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a first backup, when interrupted while it adds blocks, then none is left."""
+    data, dest = tmp_path / "data", tmp_path / "dest"
+    fill(pipe, 20)
+    process = subprocess.Popen(command(data, "backup", str(dest)), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    while process.poll() is None and not any((dest / "blocks").glob("*/*")):
+        pass
+    process.send_signal(signal.SIGINT)
+    _, errors = process.communicate(timeout=60)
+
+    assert process.returncode == 130, errors
+    assert "nothing was added" in errors
+    assert list((dest / "blocks").glob("*/*")) == []
+    assert list((dest / "manifests").iterdir()) == []
+
+
+def test_two_backups_into_one_folder_do_not_run_at_once(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given two at once, then at least one completes, and another says why it did not begin."""
+    data, dest = tmp_path / "data", tmp_path / "dest"
+    run(data, "backup", str(dest))
+    both = [
+        subprocess.Popen(command(data, "backup", str(dest)), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+        for _ in range(2)
+    ]
+    ended = [(process.communicate(timeout=120)[1], process.returncode) for process in both]
+
+    assert 0 in [code for _, code in ended]
+    assert all(code == 0 or "another backup" in text for text, code in ended)
+    assert run_json(data, "backup", "list", str(dest))["damaged"] == []
+
+
+def test_an_encrypted_backup_needs_its_passphrase(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given --encrypt, then each command needs the passphrase, from the environment or a key file."""
+    data, dest = tmp_path / "data", tmp_path / "dest"
+    key = tmp_path / "key"
+    key.write_text(PASSPHRASE + "\n")
+    run(data, "backup", str(dest), "--encrypt", REVERIE_BACKUP_PASSPHRASE=PASSPHRASE)
+
+    assert "are encrypted" in run(data, "backup", "list", str(dest), code=2).stderr
+    wrong = run(data, "backup", "list", str(dest), code=2, REVERIE_BACKUP_PASSPHRASE="something else")
+    assert "not that of this backup" in wrong.stderr
+    run(tmp_path / "restored", "restore", str(dest), "--key-file", str(key))
+    assert messages(tmp_path / "restored") == messages(data)
+
+
+def test_folders_that_cannot_hold_backups_are_refused(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a folder inside the data, with other files, or written by others, then the error says what to do."""
+    data = tmp_path / "data"
+    assert "lies in the data folder" in run(data, "backup", str(data / "dest"), code=2).stderr
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "file").write_text("mine")
+    assert "not empty" in run(data, "backup", str(other), code=2).stderr
+    shared = tmp_path / "shared"
+    shared.mkdir(mode=0o755)
+    run(data, "backup", str(shared))
+    assert shared.stat().st_mode & 0o777 == 0o700
+    assert "no backups" in run(data, "backup", "verify", str(other), code=1).stderr
+    assert "no backup was made" in run(tmp_path / "x", "restore", str(shared), "--at", "2001-01-01", code=1).stderr
+
+
+def test_what_was_done_is_in_the_audit_log(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a backup and a restore, then the log of each folder says so."""
+    data, dest, target = tmp_path / "data", tmp_path / "dest", tmp_path / "target"
+    run(data, "backup", str(dest))
+    run(target, "restore", str(dest))
+
+    for folder, action in ((data, "backup"), (target, "restore")):
+        stores = Stores(folder)
+        entries = AuditLog(stores.account()).entries(AuditFilter(action=action), limit=9)
+        stores.close()
+        assert [entry.actor for entry in entries] == ["operator"]
+
+
+def test_a_folder_that_is_in_use_is_not_replaced(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given a process that has a database of the folder open, then a restore over it is refused."""
+    data, dest, target = tmp_path / "data", tmp_path / "dest", tmp_path / "target"
+    run(data, "backup", str(dest))
+    run(target, "restore", str(dest))
+    stores = Stores(target)
+    stores.account().engine.connect().close()
+    try:
+        refused = run(target, "restore", str(dest), "--replace", code=1)
+    finally:
+        stores.close()
+    assert f"in use by process {os.getpid()}" in refused.stderr
