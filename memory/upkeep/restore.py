@@ -8,7 +8,6 @@ in one step, so that no process ever opens half of it. Whatever is interrupted b
 from __future__ import annotations
 
 import fcntl
-import importlib
 import os
 import shutil
 import tarfile
@@ -27,6 +26,7 @@ from adapters.backups.repository import Repository, writing_errors
 from adapters.broker.inbox import parse_taken
 from memory.pipeline.incoming import Item, decode
 from memory.pipeline.storing import store_items
+from memory.trust.tombstones import apply_tombstones
 from memory.upkeep.backup import INBOX, SETTINGS, TOMBSTONES
 from reverie.errors import Conflict, StoreUnusable
 from storage.migrate import LINES, Kind, check_not_newer
@@ -86,7 +86,7 @@ def restore(repository: Repository, manifest: Manifest, target: Path, options: R
     with writing_errors(target), _draft_of(target) as draft:
         _write_files(repository, manifest, draft, options, report)
         _add_newer_tombstones(repository, manifest, draft, target, options)
-        _adapt(draft, options, report)
+        _adapt(draft, manifest, options, report)
         _move(draft, target, options, report)
     return report
 
@@ -197,12 +197,13 @@ def _lines(path: Path) -> list[bytes]:
     return path.read_bytes().splitlines() if path.is_file() else []
 
 
-def _adapt(draft: Path, options: RestoreOptions, report: RestoreReport) -> None:
+def _adapt(draft: Path, manifest: Manifest, options: RestoreOptions, report: RestoreReport) -> None:
     """Store what was queued, erase what was erased since, and put addresses out of use; then close the databases."""
     stores = Stores(draft)
     try:
         for path in sorted((draft / INBOX).glob("*")):
-            report.stored_from_queue += _store_queued(stores, path, options.now())
+            # As if stored when the backup was made: what was erased after that must not stay as if it were newer.
+            report.stored_from_queue += _store_queued(stores, path, int(manifest.created_at.timestamp() * 1_000_000))
         shutil.rmtree(draft / INBOX, ignore_errors=True)
         report.tombstones = _apply_tombstones(stores, draft)
         for name in stores.all_names():
@@ -233,7 +234,7 @@ def _apply_tombstones(stores: Stores, data: Path) -> int:
     """Erase what tombstones name; return how many there are."""
     number = len(_lines(data / TOMBSTONES / _TOMBSTONE_LINES))
     if number:
-        importlib.import_module("memory.trust.tombstones").apply_tombstones(stores)
+        apply_tombstones(stores)
     return number
 
 
