@@ -26,7 +26,7 @@ from adapters.backups.repository import Repository, writing_errors
 from adapters.broker.inbox import parse_taken
 from memory.pipeline.incoming import Item, decode
 from memory.pipeline.storing import store_items
-from memory.trust.tombstones import apply_tombstones
+from memory.trust.restored import apply_tombstones
 from memory.upkeep.backup import INBOX, SETTINGS, TOMBSTONES
 from reverie.errors import Conflict, StoreUnusable
 from storage.migrate import LINES, Kind, check_not_newer
@@ -205,7 +205,7 @@ def _adapt(draft: Path, manifest: Manifest, options: RestoreOptions, report: Res
             # As if stored when the backup was made: what was erased after that must not stay as if it were newer.
             report.stored_from_queue += _store_queued(stores, path, int(manifest.created_at.timestamp() * 1_000_000))
         shutil.rmtree(draft / INBOX, ignore_errors=True)
-        report.tombstones = _apply_tombstones(stores, draft)
+        report.tombstones = _apply_tombstones(stores, draft, options.now())
         for name in stores.all_names():
             if not options.keep_endpoints:
                 with stores.workspace(name).writing() as tx:
@@ -230,11 +230,11 @@ def _queued_item(line: bytes) -> Item:
     return decode(parse_taken(item_field, value, 1))
 
 
-def _apply_tombstones(stores: Stores, data: Path) -> int:
+def _apply_tombstones(stores: Stores, data: Path, now: int) -> int:
     """Erase what tombstones name; return how many there are."""
     number = len(_lines(data / TOMBSTONES / _TOMBSTONE_LINES))
     if number:
-        apply_tombstones(stores)
+        apply_tombstones(stores, now=now)
     return number
 
 

@@ -1,0 +1,1 @@
+"""`python -m benchmarks backups`: backups under load, each restored and compared with what had been acknowledged."""
