@@ -18,7 +18,7 @@ from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Unavailable
 from storage.upkeep.verify import random_chunks, verify
 from worker.runtime import Runtime
-from worker.settings import Settings
+from worker.settings import Settings, load_settings
 
 # Messages of each workspace that are recalled by their own words.
 _RECALLS: Final = 20
@@ -74,8 +74,8 @@ def check_backup(repository: Repository, manifest: Manifest, scratch: Path) -> B
     report = restore(repository, manifest, data, RestoreOptions(now=now_micros))
     check = BackupCheck(manifest.id, report.bytes, stored_from_queue=report.stored_from_queue)
     check.wrong |= {name: [reason] for name, reason in manifest.failed.items()}
-    # Words alone: the check must work where the model is not installed.
-    runtime = Runtime(Settings(data=data, embedding_provider="none", workspace_git=False))
+    # Words alone: the check must work where the model is not installed, and send nothing to a reranker.
+    runtime = Runtime(load_settings(data=data, embedding_provider="none"), reranker=None)
     try:
         for name in runtime.stores.all_names():
             verdict = verify(runtime.stores.workspace(name))
