@@ -11,6 +11,7 @@ import typer
 from cli.application import Invocation, application, invocation
 from cli.output import AsJson, Yes, confirm, print_deleted, print_json, print_table, progress_bar, say, size
 from memory.sessions.forgetting import forget_workspace
+from memory.trust.principals import OPERATOR
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, ReverieError
@@ -19,6 +20,7 @@ from storage.migrate import newest_version, schema_version
 from storage.recall.index import IndexKind, SearchIndex
 from storage.recall.reindex import reindex as rebuild
 from storage.stores import Store, Stores
+from storage.trust.audit import AuditEntry
 from storage.upkeep.verify import verify as compare
 
 database = typer.Typer(help="Check, rebuild and delete the databases.", no_args_is_help=True)
@@ -141,6 +143,16 @@ def delete(
     deleted = forget_workspace(
         runtime.stores, runtime.inbox, runtime.working_memory, runtime.recall_log, workspace=check_workspace(workspace)
     )
+    if deleted:
+        runtime.stores.audit().record(
+            AuditEntry(
+                at=runtime.now(),
+                actor=OPERATOR.name,
+                action="delete-workspace",
+                target=workspace,
+                workspace=workspace,
+            )
+        )
     print_deleted(deleted, as_json, missing=NotFound(f"there is no workspace {workspace!r}", field="workspace"))
 
 

@@ -9,6 +9,7 @@ import pytest
 from sqlalchemy import text
 
 from memory.trust.principals import OPERATOR, Principal
+from memory.upkeep.store_files import optimize_stores
 from reverie.errors import ReverieError
 from storage.stores import Stores
 from storage.trust.audit import AuditEntry, AuditFilter, AuditLog
@@ -87,3 +88,11 @@ def test_a_principal_reaches_only_what_it_is_bound_to() -> None:
     assert not bound.reaches_workspace("v")
     assert bound.reaches_agent("ana")
     assert not bound.reaches_agent("bob")
+
+
+def test_the_daily_upkeep_removes_old_entries(stores: Stores, log: AuditLog) -> None:
+    """Given entries older than they are kept, when the upkeep runs, then only the newer ones are left."""
+    day = 86_400_000_000
+    log.record(entry(day), *(entry(9 * day) for _ in range(3)), entry(11 * day))
+    optimize_stores(stores, now=lambda: 20 * day, recall_events_days=90, audit_log_days=10)
+    assert [one.at for one in log.entries(AuditFilter(), limit=10)] == [11 * day]
