@@ -18,6 +18,7 @@ from reverie import __version__
 from reverie.errors import NotFound, Rejected, ReverieError, Unavailable
 from server.app import create_app
 from server.authentication import Access
+from server.connections import ConnectionLimits, Connections, guarded
 from storage.private_files import write_private_by_default
 from worker.access import is_loopback, operator_token
 from worker.logs import configure_logging
@@ -63,8 +64,13 @@ def main() -> int:
 
 def _serve(settings: Settings, runtime: Runtime, access: Access, listening: socket.socket) -> None:
     app = create_app(runtime, access=access)
+    limits = ConnectionLimits(
+        settings.max_connections, settings.max_connections_per_address, settings.request_header_seconds
+    )
     config = uvicorn.Config(
         app,
+        http=guarded(Connections(limits)),
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

@@ -8,10 +8,13 @@ from typing import Final
 from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
 
 from reverie import __version__
 from reverie.errors import ReverieError
 from server.authentication import Access, Authentication
+from server.caller import CALLER_HEADERS, TRACE_HEADER
+from server.docs_page import ASSETS, docs_page
 from server.endpoints import Endpoint
 from server.gate import Gate
 from server.memories import facts, memories, notes, transfer
@@ -73,14 +76,14 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
     """
     access = access or Access(tokens={"operator": token} if token else {}, open=token is None)
     # A redirect for a trailing slash would change session ids that end with one.
-    # /docs loads Swagger UI from this server, and no validator from swagger.io. ReDoc has no such option.
+    # Swagger UI is loaded from this server. ReDoc would load something from elsewhere in any case.
     app = FastAPIOffline(
         title="Reverie",
         version=__version__,
         redirect_slashes=False,
+        docs_url=None,
         redoc_url=None,
-        static_url="/docs/assets",
-        swagger_ui_parameters={"validatorUrl": None},
+        static_url=ASSETS,
     )
     services = Services(runtime)
     for part in _ROOMS:
@@ -96,12 +99,22 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
         lambda: authentication.failures.total,
     )
     app.state.ledger = services.ledger
+    if runtime.settings.web_origins:
+        app.add_middleware(
+            CORSMiddleware,
+            allow_origins=runtime.settings.web_origins,
+            allow_methods=["*"],
+            allow_headers=["Authorization", "Content-Type", *CALLER_HEADERS],
+            expose_headers=[TRACE_HEADER, "Retry-After"],
+        )
     app.add_middleware(
         Gate,
         authentication=authentication,
         local_names_only=access.local_names_only or access.open,
         metrics=services.metrics,
+        allowed_origins=runtime.settings.web_origins,
     )
     app.include_router(operations.probes(services))
+    app.include_router(docs_page(app.title, "/openapi.json"))
     describe(app, [endpoint.kind for endpoint in endpoints()])
     return app

@@ -1,32 +1,153 @@
-"""Read and decode the JSON bodies of requests, up to a size limit."""
+"""Read and decode the JSON bodies of requests, within limits of size, time and memory."""
 
 from __future__ import annotations
 
+import asyncio
 import json
-from typing import Any, NoReturn, TypeVar
+import re
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, Final, NoReturn, TypeVar
 
 import msgspec
+from anyio import CapacityLimiter, to_thread
 from fastapi import Request
+from starlette.requests import ClientDisconnect
 
 from reverie.decoding import rejected
-from reverie.problems import Malformed, TooLarge
+from reverie.errors import Rejected, Unavailable
+from reverie.problems import Malformed, TooLarge, TooSlow, UnsupportedType
+
+# A body is decoded in a thread if that takes longer than handing it over: 32 KiB take 0.1 ms.
+INLINE_BYTES: Final = 32 * 1024
+# Large bodies that are decoded at once. Each takes up to four times its size, and what its values take.
+_DECODERS: Final = 2
+# A value takes 16 to 250 bytes as a Python object, but only two in a body: 4 MiB of `[],` would become 120 MB.
+MAX_VALUES: Final = 400_000
+# A sender that pauses this long is gone, or means no good.
+_STALL_SECONDS: Final = 10.0
+# A body that waits for others this long is refused instead.
+_MEMORY_WAIT_SECONDS: Final = 10.0
+_JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
+_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
 
 _T = TypeVar("_T")
 
 
-async def read_body(request: Request, *, limit_bytes: int) -> bytes:
-    """Return a request's body. Raises `TooLarge`."""
+class Busy(Unavailable):
+    """The server has no room at the moment."""
+
+    retry_after_seconds = 1
+
+
+class BodyMemory:
+    """Limits the bytes of the bodies that are read or decoded at once. For one thread: the event loop's.
+
+    A body takes its bytes as they arrive, so a slow sender holds no more than it has sent. The oldest body always gets
+    what it needs: two that wait for each other would both wait in vain.
+    """
+
+    def __init__(self, limit_bytes: int) -> None:
+        self.limit_bytes = limit_bytes
+        self.in_use_bytes = 0
+        self._bodies: dict[object, int] = {}
+        self._waiting: list[asyncio.Future[None]] = []
+
+    @contextmanager
+    def holding(self) -> Iterator[Callable[[int], Awaitable[None]]]:
+        """Yield the function that takes bytes for one body; they are given back at the end.
+
+        It raises `Busy` if others do not give back theirs in time.
+        """
+        body = object()
+        self._bodies[body] = 0
+        try:
+            yield partial(self._take, body)
+        finally:
+            self.in_use_bytes -= self._bodies.pop(body)
+            waiting, self._waiting = self._waiting, []
+            for turn in waiting:
+                if not turn.done():
+                    turn.set_result(None)
+
+    async def _take(self, body: object, size: int) -> None:
+        try:
+            async with asyncio.timeout(_MEMORY_WAIT_SECONDS):
+                while not self._fits(body, size):
+                    turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+                    self._waiting.append(turn)
+                    await turn
+        except TimeoutError:
+            raise Busy("the server is reading too many large bodies at the moment: try again") from None
+        self.in_use_bytes += size
+        self._bodies[body] += size
+
+    def _fits(self, body: object, size: int) -> bool:
+        return self.in_use_bytes + size <= self.limit_bytes or body is next(iter(self._bodies))
+
+
+class BodyReader:
+    """Reads the bodies of one server's requests: at most `memory_bytes` at once, each within `seconds`."""
+
+    def __init__(self, *, memory_bytes: int, seconds: float) -> None:
+        self.memory = BodyMemory(memory_bytes)
+        self._seconds = seconds
+        self._decoders: CapacityLimiter | None = None
+
+    async def decoded(self, request: Request, decode: Callable[[bytes], _T], *, limit_bytes: int) -> _T:
+        """Return what `decode` makes of a request's body.
+
+        Raises `TooLarge`, `TooSlow`, `UnsupportedType`, `Busy`, and what `decode` raises. A large body is decoded in a
+        thread.
+        """
+        _check_announced(request, limit_bytes)
+        with self.memory.holding() as take:
+            body = await self._read(request, take, limit_bytes)
+            if len(body) <= INLINE_BYTES:
+                return decode(body)
+            if self._decoders is None:
+                self._decoders = CapacityLimiter(_DECODERS)
+            return await to_thread.run_sync(decode, body, limiter=self._decoders)
+
+    async def _read(self, request: Request, take: Callable[[int], Awaitable[None]], limit_bytes: int) -> bytes:
+        body = bytearray()
+        stream = request.stream()
+        try:
+            async with asyncio.timeout(self._seconds):
+                while True:
+                    async with asyncio.timeout(_STALL_SECONDS):
+                        chunk = await anext(stream, None)
+                    if chunk is None:
+                        break
+                    if len(body) + len(chunk) > limit_bytes:
+                        raise _too_large(limit_bytes)
+                    await take(len(chunk))
+                    body += chunk
+        except TimeoutError:
+            raise TooSlow("the body of the request did not arrive in time", field="body") from None
+        except ClientDisconnect:
+            raise TooSlow("the connection was closed before the body had arrived", field="body") from None
+        if body:
+            _check_type(request)
+        return bytes(body)
+
+
+def _check_announced(request: Request, limit_bytes: int) -> None:
+    """Raise `TooLarge` for a body that is announced to be larger than the limit."""
     content_length = request.headers.get("content-length", "")
-    if content_length.isdecimal() and int(content_length) > limit_bytes:
+    if content_length.isdecimal() and (len(content_length) > 18 or int(content_length) > limit_bytes):
         raise _too_large(limit_bytes)
-    chunks: list[bytes] = []
-    size = 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > limit_bytes:
-            raise _too_large(limit_bytes)
-        chunks.append(chunk)
-    return b"".join(chunks)
+
+
+def _check_type(request: Request) -> None:
+    """Raise `UnsupportedType` for a body that a form of a web page can send, or anything else that is not JSON."""
+    content_type = request.headers.get("content-type")
+    if content_type is not None and not _JSON_TYPE.match(content_type.strip()):
+        raise UnsupportedType(
+            f"the body is {content_type[:80]!r}: send JSON, with the header Content-Type: application/json",
+            field="content-type",
+        )
 
 
 def decode(body: bytes, kind: type[_T]) -> _T:
@@ -36,6 +157,7 @@ def decode(body: bytes, kind: type[_T]) -> _T:
         text = body.decode()
     except UnicodeDecodeError as error:
         raise Malformed(f"the body is not UTF-8: byte {error.start} cannot be read") from None
+    _check_values(body)
     try:
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
@@ -45,13 +167,24 @@ def decode(body: bytes, kind: type[_T]) -> _T:
     except msgspec.DecodeError as error:
         # A lone surrogate (`\ud800`) is valid JSON but not valid text: only the item that contains it is rejected.
         return _decode_leniently(text, kind, str(error))
+    except ValueError as error:  # a whole number of thousands of digits
+        raise Malformed(f"the body has a number that is too large: {str(error)[:80]}") from None
+
+
+def _check_values(body: bytes) -> None:
+    """Raise `Rejected` if a body has more values than fit into the memory that is reserved for it."""
+    marks = sum(map(body.count, (b",", b"[", b"{")))
+    if marks > MAX_VALUES:  # of which most may be in texts
+        bare = _STRING.sub(b"", body)
+        if sum(map(bare.count, (b",", b"[", b"{"))) > MAX_VALUES:
+            raise Rejected(f"the body has more than {MAX_VALUES:,} values: send it in parts", field="body")
 
 
 def _object(body: bytes) -> dict[str, Any]:
-    """Return the undecoded body, from which errors quote the invalid value; empty if it is nested too deep."""
+    """Return the undecoded body, from which errors quote the invalid value; empty if it cannot be decoded."""
     try:
         value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, RecursionError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 

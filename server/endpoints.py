@@ -31,7 +31,7 @@ from server.authorisation import (
     require_scope,
     require_workspace,
 )
-from server.bodies import decode, read_body
+from server.bodies import decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
 from server.openapi import operation
 from server.responses import json_response
@@ -159,10 +159,12 @@ async def _read(kind: type[_C], request: Request, services: Services) -> _C:
                 raise Rejected(f"{name} is {str(query[name])[:80]!r}; it must be true or false", field=name)
         return build(kind, {**query, **in_path}, from_text=True)
     query_of(request)
-    body = await read_body(request, limit_bytes=services.runtime.settings.max_body_bytes)
+    limit_bytes = max(services.runtime.settings.max_body_bytes, kind.body_bytes)
     if not in_path:
-        return check(decode(body, kind))
-    arguments = decode(body, dict[str, Any])
+        return await services.bodies.decoded(request, lambda body: check(decode(body, kind)), limit_bytes=limit_bytes)
+    arguments = await services.bodies.decoded(
+        request, lambda body: decode(body, dict[str, Any]), limit_bytes=limit_bytes
+    )
     for name in in_path.keys() & arguments.keys():
         raise Rejected(f"{name} is in the path: leave it out of the body", field=name)
     # Numbers in a path are text; the body holds them as numbers.

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Collection
 from typing import Final
 from urllib.parse import quote
 
@@ -17,11 +18,15 @@ from reverie.clock import new_id
 from reverie.errors import Rejected, ReverieError, Unavailable
 from server.authentication import Authentication
 from server.caller import TRACE_HEADER, trace_from
+from server.docs_page import HEADERS
 from server.metrics import Metrics
+from server.origins import check_no_upgrade, check_site
 from server.responses import error_response, internal_problem, problem_response
 from worker.access import is_loopback
 
 _TRACE: Final = TRACE_HEADER.lower().encode()
+# By these headers a proxy says for whom it asks.
+_PROXIED: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 
 log = structlog.get_logger(__name__)
 
@@ -33,15 +38,25 @@ class Gate:
     """
 
     def __init__(
-        self, app: ASGIApp, *, authentication: Authentication, local_names_only: bool, metrics: Metrics
+        self,
+        app: ASGIApp,
+        *,
+        authentication: Authentication,
+        local_names_only: bool,
+        metrics: Metrics,
+        allowed_origins: Collection[str] = (),
     ) -> None:
         self._app = app
         self._authentication = authentication
         self._local_names_only = local_names_only
         self._metrics = metrics
+        self._allowed_origins = frozenset(allowed_origins)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
+        if scope["type"] == "websocket":  # there are none: closing before accepting answers 403
+            await send({"type": "websocket.close"})
+            return
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -87,16 +102,30 @@ class Gate:
 
     async def _admit(self, scope: Scope, headers: dict[bytes, bytes]) -> None:
         authorization = headers.get(b"authorization")
-        if scope["path"].startswith("/v1/") and (authorization is not None or not self._authentication.is_open):
+        check_no_upgrade(headers)
+        if _is_preflight(scope, headers) and headers[b"origin"].decode("latin-1").lower() in self._allowed_origins:
+            return  # browsers ask without a token whether they may send one
+        if scope["path"].startswith("/v1/") or scope["method"] not in ("GET", "HEAD"):
+            check_site(headers, self._allowed_origins)
+        if self._is_protected(scope, headers) and (authorization is not None or not self._authentication.is_open):
             principal = await self._authentication.principal(authorization, origin=scope["reverie.origin"])
             scope["reverie.principal"] = principal
         elif self._local_names_only and not _is_loopback_name(headers.get(b"host", b"").decode("latin-1")):
             # Otherwise a web page whose name resolves to 127.0.0.1 (DNS rebinding) could read everything.
             raise Rejected("without a token this server answers only as localhost, 127.0.0.1 or [::1]", field="host")
 
+    def _is_protected(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
+        """Return whether a path needs a token: all calls, and the metrics for whoever is not on this machine.
+
+        Behind a proxy on this machine everybody seems to be.
+        """
+        if scope["path"] != "/metrics":
+            return bool(scope["path"].startswith("/v1/"))
+        return not is_loopback(scope["reverie.origin"]) or not _PROXIED.isdisjoint(headers)
+
 
 class _Reply:
-    """Sends the response with the trace id in a header, and records its status."""
+    """Sends the response with the trace id and the headers for browsers, and records its status."""
 
     def __init__(self, send: Send, trace: str) -> None:
         self._send = send
@@ -106,8 +135,17 @@ class _Reply:
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message = {**message, "headers": [*message["headers"], (_TRACE, quote(self.trace, safe="").encode())]}
+            sent = {name.lower() for name, _ in message["headers"]}
+            added = [header for header in HEADERS if header[0] not in sent]
+            trace = (_TRACE, quote(self.trace, safe="").encode())
+            message = {**message, "headers": [*message["headers"], *added, trace]}
         await self._send(message)
+
+
+def _is_preflight(scope: Scope, headers: dict[bytes, bytes]) -> bool:
+    """Return whether a browser asks what a page of another origin may send."""
+    asks = b"origin" in headers and b"access-control-request-method" in headers
+    return asks and bool(scope["method"] == "OPTIONS")
 
 
 def _keep_raw_path(scope: Scope) -> None:

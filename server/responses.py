@@ -60,7 +60,7 @@ def problem_response(problem: Problem) -> Response:
     response = Response(msgspec.json.encode(problem), status_code=problem.status, media_type=CONTENT_TYPE)
     if problem.status == 401:
         response.headers["WWW-Authenticate"] = "Bearer"
-    if problem.status == 413:
+    if problem.status in (408, 413):
         # The rest of the body is not read.
         response.headers["Connection"] = "close"
     return response

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
+from typing import Final
 
 from memory.pipeline.status import StatusReader
 from memory.trust.checking import TokenChecker
@@ -14,7 +15,9 @@ from reverie.errors import NotFound
 from reverie.pipeline.producer import Producer
 from reverie.pipeline.status import PipelineStatus
 from reverie.recall.types import RecallResponse
+from server.bodies import BodyReader
 from server.caller import Caller
+from server.kept import Kept
 from server.ledger import Ledger
 from server.metrics import Metrics
 from server.responses import Threads
@@ -23,6 +26,9 @@ from storage.stores import Store
 from storage.trust.audit import AuditEntry
 from worker.runtime import Runtime
 
+# The status reads every workspace: however many ask for it, it is read so often.
+STATUS_SECONDS: Final = 1.0
+
 
 class Services:
     """The services of one application."""
@@ -30,8 +36,12 @@ class Services:
     def __init__(self, runtime: Runtime) -> None:
         self.runtime = runtime
         self.threads = Threads()
+        self.bodies = BodyReader(
+            memory_bytes=runtime.settings.body_memory_bytes, seconds=runtime.settings.request_body_seconds
+        )
         # The workspaces that this server knows to exist, or to be on their way through the inbox.
         self._workspaces: set[str] = set()
+        self._status = Kept(lambda: self._status_reader.read(now=runtime.now()), seconds=STATUS_SECONDS)
         self.metrics = Metrics(self.status)
         self.metrics.counter(
             "reverie_recalls_dropped",
@@ -62,8 +72,8 @@ class Services:
         return Ledger(self.runtime.stores, self.token_checker)
 
     def status(self) -> PipelineStatus:
-        """Return the state of the pipeline."""
-        return self._status_reader.read(now=self.runtime.now())
+        """Return the state of the pipeline, read at most once a second however many ask."""
+        return self._status.read()
 
     def producer(self, workspace: str) -> Producer:
         """Return a producer for one workspace; all share the broker's connections and one Celery app."""

@@ -22,8 +22,8 @@ from reverie.problems import CONTENT_TYPE, Problem, error_of
 from reverie.trust.local_servers import local_server
 from reverie.trust.scopes import TOKEN_PREFIX
 
-# Half of the server's default limit, because JSON may encode a character as six bytes.
-_PART_BYTES: Final = 4 * 1024 * 1024
+# Half of the server's default limit: a single message, with its tool calls and metadata, may be larger than this.
+_PART_BYTES: Final = 2 * 1024 * 1024
 _PART_ITEMS: Final = 1_000
 # The client waits this much longer than the server for the response to a call that waits for workers.
 _MARGIN_SECONDS: Final = 5.0

@@ -45,6 +45,26 @@ class TooManyFailures(Rejected):
         self.retry_after_seconds = retry_after_seconds
 
 
+class TooSlow(Rejected):
+    """A request did not arrive in time."""
+
+
+class UnsupportedType(Rejected):
+    """The body of a request is not sent as JSON."""
+
+
+class CrossSite(Rejected):
+    """A web page of another site made the request, and the server does not allow its origin."""
+
+
+class Limited(Rejected):
+    """The caller has used up a rate or a quota. `retry_after_seconds` is when it is worth trying again."""
+
+    def __init__(self, message: str, *, field: str = "", retry_after_seconds: int = 0) -> None:
+        super().__init__(message, field=field)
+        self.retry_after_seconds = retry_after_seconds
+
+
 class Malformed(Rejected):
     """The body of a request is not valid JSON."""
 
@@ -73,6 +93,10 @@ _KINDS: Final[tuple[tuple[type[ReverieError], str, int, str], ...]] = (
     (Unauthorised, "unauthorised", 401, "A token is required"),
     (Forbidden, "forbidden", 403, "The token does not allow this"),
     (TooManyFailures, "too-many-failures", 429, "Too many wrong tokens"),
+    (Limited, "limited", 429, "Too many requests, or too much stored"),
+    (TooSlow, "too-slow", 408, "The request did not arrive in time"),
+    (UnsupportedType, "unsupported-type", 415, "The body is not sent as JSON"),
+    (CrossSite, "cross-site", 403, "A page of another site made the request"),
     (NotFound, "not-found", 404, "Not found"),
     (Conflict, "conflict", 409, "Conflict with the current state"),
     (TooLarge, "too-large", 413, "The body is too large"),

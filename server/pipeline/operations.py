@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from fastapi import APIRouter, Request, Response
 from prometheus_client import CONTENT_TYPE_LATEST
 
+from reverie.calls import scope_of
 from reverie.errors import Unavailable
 from reverie.pipeline import calls
 from reverie.pipeline.status import PipelineStatus
-from server.caller import Caller
+from server.authorisation import require_reach, require_scope
+from server.caller import Caller, principal_of
 from server.endpoints import Endpoints
 from server.services import Services
 
@@ -36,7 +38,10 @@ def probes(services: Services) -> APIRouter:
         return Response("ok\n" if healthy else "not ok\n", status_code=200 if healthy else 503, media_type="text/plain")
 
     @router.get("/metrics", include_in_schema=False)
-    async def get_metrics() -> Response:
+    async def get_metrics(request: Request) -> Response:
+        principal = principal_of(request)
+        require_scope(principal, scope_of(calls.GetStatus))
+        require_reach(principal, "server")
         return Response(await services.threads.run(services.metrics.text), media_type=CONTENT_TYPE_LATEST)
 
     return router

@@ -44,7 +44,7 @@ BAD_MESSAGES: list[tuple[str, Any, str]] = [
     ("lone surrogate in metadata", {**GOOD, "metadata": {"a": ["\udfff"]}}, "metadata"),
     ("lone surrogate in a key", {**GOOD, "metadata": {"\udfff": 1}}, "metadata"),
     ("content over 1 MiB", {"role": "user", "content": "x" * (MEGABYTE + 1)}, "content"),
-    ("10 MB of content", {"role": "user", "content": "x" * 10 * MEGABYTE}, "content"),
+    ("3 MB of content", {"role": "user", "content": "x" * 3 * MEGABYTE}, "content"),
     ("metadata over 64 KiB", {**GOOD, "metadata": {"a": "x" * 65_536}}, "metadata"),
     ("metadata nested too deep", {**GOOD, "metadata": nested(33)}, "metadata"),
     ("metadata that is no object", {**GOOD, "metadata": [1]}, "metadata"),

@@ -12,6 +12,7 @@ import uvicorn
 
 from server.app import create_app
 from server.authentication import Access
+from server.connections import ConnectionLimits, Connections, guarded
 from worker.runtime import Runtime
 
 
@@ -24,7 +25,16 @@ def running_server(
     listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     port = listening.getsockname()[1]
     app = create_app(runtime, token=token, access=access)
-    config = uvicorn.Config(app, log_config=None, access_log=False, lifespan="off", timeout_graceful_shutdown=5)
+    guard = Connections(ConnectionLimits(512, 384, 10.0))
+    config = uvicorn.Config(
+        app,
+        http=guarded(guard),
+        ws="none",
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        timeout_graceful_shutdown=5,
+    )
     server = uvicorn.Server(config)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]}, name="http")
     thread.start()

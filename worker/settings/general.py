@@ -41,14 +41,46 @@ class GeneralSettings(BaseSettings):
         " reach it, too. Only for loopback addresses.",
     )
     max_body_bytes: int = Field(
-        32 * 1024 * 1024,
+        4 * 1024 * 1024,
         ge=1024,
-        description="Maximum size of an HTTP request body, in bytes. Larger requests are rejected with status 413.",
+        description="Maximum size of an HTTP request body, in bytes. Larger requests are rejected with status 413."
+        " Files have a limit of their own, 17 MiB.",
+    )
+    body_memory_bytes: int = Field(
+        64 * 1024 * 1024,
+        ge=1024 * 1024,
+        description="Maximum bytes of HTTP request bodies that are read at the same time. Further ones wait for up to"
+        " 10 s, then they are refused with status 503.",
+    )
+    request_header_seconds: float = Field(
+        10.0, gt=0, le=300, description="Seconds for the headers of an HTTP request to arrive."
+    )
+    request_body_seconds: float = Field(
+        60.0, gt=0, le=3_600, description="Seconds for the body of an HTTP request to arrive, with no pause over 10 s."
+    )
+    max_connections: int = Field(
+        512,
+        ge=8,
+        description="Maximum number of HTTP connections. For one more, the one that has waited longest without a"
+        " request is closed; if all are in use, the new one is refused with status 503.",
+    )
+    max_connections_per_address: int = Field(
+        384, ge=1, description="Maximum number of HTTP connections from one address (of IPv6, from one /64 network)."
+    )
+    allowed_origins: str = Field(
+        "",
+        description="Origins of web pages that may use the HTTP server, separated by commas, as in"
+        " `https://app.example.com`. Requests of other pages than the server's own are refused.",
     )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
     log_format: Literal["auto", "json", "console"] = Field(
         "auto", description="Format of log lines. `auto`: `console` on a terminal, `json` elsewhere."
     )
+
+    @property
+    def web_origins(self) -> tuple[str, ...]:
+        """The origins in `allowed_origins`, in small letters and without a slash at the end."""
+        return tuple(filter(None, (part.strip().rstrip("/").lower() for part in self.allowed_origins.split(","))))
 
     @property
     def broker_url(self) -> str:

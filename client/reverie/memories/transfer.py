@@ -17,7 +17,7 @@ from reverie.memories.checks import check_memory
 from reverie.memories.types import EXPORT_VERSION, Memory, MemoryDraft, MemoryExport, MemoryImport
 
 # Half of the server's default limit of a body.
-_PART_BYTES: Final = 4 * 1024 * 1024
+_PART_BYTES: Final = 2 * 1024 * 1024
 _PART_ITEMS: Final = 1_000
 
 

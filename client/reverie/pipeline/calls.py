@@ -9,7 +9,7 @@ from msgspec import Meta, field
 
 from reverie import contract
 from reverie.calls import Call, Paged
-from reverie.contract import WaitFor
+from reverie.contract import MAX_FILE_BYTES, WaitFor
 from reverie.fields import MAX_COUNT, SessionId, label
 from reverie.pipeline.status import PipelineStatus
 from reverie.pipeline.types import DeadLetter, DeadLetterList, FileList, Receipt
@@ -47,6 +47,8 @@ class IngestFile(Call[Receipt], kw_only=True, frozen=True):
     """Ingest the text of a document. An unchanged document is not indexed again."""
 
     route: ClassVar = "POST /v1/files"
+    # JSON writes line ends, quotes and backslashes as two bytes; the rest is for metadata and tags.
+    body_bytes: ClassVar = 2 * MAX_FILE_BYTES + 1024 * 1024
     source_uri: str
     content: str
     id: str | None = None

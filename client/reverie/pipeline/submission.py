@@ -9,6 +9,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from reverie.contract import Outcome, Payload, WaitFor
 from reverie.errors import Rejected, Rejection
 from reverie.pipeline.items import SessionInput, build_messages
@@ -93,11 +95,11 @@ def checked_receipt(
 
 
 def split_submission(submission: Submission, *, max_items: int, max_bytes: int) -> Iterator[Submission]:
-    """Split a submission into parts of bounded size; one item is never split."""
+    """Split a submission into parts of bounded size, as JSON; one item is never split."""
     start = 0
     size = 0
     for index, payload in enumerate(submission.payloads):
-        payload_size = len(payload.content) + 1_024
+        payload_size = len(msgspec.json.encode(payload))
         if index > start and (index - start >= max_items or size + payload_size > max_bytes):
             yield submission.part(start, index)
             start, size = index, 0

@@ -1,0 +1,264 @@
+"""A real server process under clients that send slowly, too much, or nothing: others are answered meanwhile."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import selectors
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import httpx2
+import pytest
+
+ROOT = Path(__file__).parents[2]
+TOKEN = "a-token-of-the-operator-that-is-long-enough-0123456789"
+HEADERS = {"Authorization": f"Bearer {TOKEN}", "X-Reverie-Agent": "ana"}
+HEAD = (
+    f"POST /v1/recall HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nX-Reverie-Agent: ana\r\n"
+    "Content-Type: application/json\r\n"
+)
+
+Serve = Callable[..., int]
+
+
+@pytest.fixture
+def serve(tmp_path: Path, valkey_url: str) -> Iterator[Serve]:
+    """Starts a server with settings from the environment and returns its port."""
+    with contextlib.ExitStack() as running:
+        yield lambda **settings: running.enter_context(server_process(tmp_path, valkey_url, settings))
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory, valkey_url: str) -> Iterator[int]:
+    """The port of a server that the tests of bad input share."""
+    with server_process(tmp_path_factory.mktemp("edges"), valkey_url, {}) as port:
+        yield port
+
+
+@contextlib.contextmanager
+def server_process(folder: Path, valkey_url: str, settings: dict[str, str]) -> Iterator[int]:
+    """Run a server while the block runs."""
+    with socket.create_server(("127.0.0.1", 0)) as reserved:
+        port = reserved.getsockname()[1]
+    variables = {
+        "REVERIE_DATA": str(folder / "data"),
+        "REVERIE_BROKER": valkey_url,
+        "REVERIE_BROKER_PREFIX": f"edges-{port}",
+        "REVERIE_EMBEDDING_PROVIDER": "hash",
+        "REVERIE_TOKEN": TOKEN,
+        "REVERIE_PORT": str(port),
+        "XDG_STATE_HOME": str(folder / "state"),
+        "PYTHONPATH": f"{ROOT}:{ROOT / 'client'}",
+        **settings,
+    }
+    process = subprocess.Popen([sys.executable, "-m", "server"], env={**os.environ, **variables}, cwd=ROOT)
+    try:
+        deadline = time.monotonic() + 120
+        while not answers(port):
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+        yield port
+    finally:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=60)
+
+
+def answers(port: int) -> bool:
+    try:
+        return httpx2.get(f"http://127.0.0.1:{port}/healthz", timeout=30).status_code == 200
+    except httpx2.TransportError:
+        return False
+
+
+_OPENED: list[socket.socket] = []
+
+
+@pytest.fixture(autouse=True)
+def _all_closed() -> Iterator[None]:
+    """Closes the connections of a test at its end."""
+    yield
+    while _OPENED:
+        _OPENED.pop().close()
+
+
+def connect(port: int) -> socket.socket:
+    made = socket.create_connection(("127.0.0.1", port))
+    made.settimeout(60)
+    _OPENED.append(made)
+    return made
+
+
+def everything(connection: socket.socket) -> bytes:
+    """Return all that the server sends until it closes the connection; a reset ends it, too."""
+    received = b""
+    try:
+        while part := connection.recv(65_536):
+            received += part
+    except ConnectionResetError:
+        pass
+    return received
+
+
+def recall(http: httpx2.Client) -> int:
+    return http.post("/v1/recall", json={"query": "where does she live?"}).status_code
+
+
+def test_five_hundred_slow_connections_keep_nobody_waiting(serve: Serve) -> None:
+    """Given 500 clients that never finish their headers, then recalls on new connections are answered meanwhile."""
+    port = serve(REVERIE_REQUEST_HEADER_SECONDS="5")
+    slow = [connect(port) for _ in range(500)]
+    for one in slow:
+        one.sendall(HEAD.encode()[:20])
+    watched = selectors.DefaultSelector()
+    for one in slow:
+        watched.register(one, selectors.EVENT_READ)
+    dropped: set[int] = set()
+    answered, deadline = 0, time.monotonic() + 60
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=HEADERS, timeout=30) as http:
+        while len(dropped) < 500:
+            assert time.monotonic() < deadline, f"{len(dropped)} dropped"
+            # A connection of its own for each, as if from new clients. Only within the first second, in which all slow
+            # ones are new, too, one may be refused.
+            answered += is_answered(port)
+            assert answered == 0 or recall(http) == 200
+            for key, _ in watched.select(0):
+                one = key.fileobj
+                assert isinstance(one, socket.socket)
+                everything(one)
+                watched.unregister(one)
+                dropped.add(one.fileno())
+            for one in slow:
+                if one.fileno() not in dropped:
+                    with contextlib.suppress(OSError):
+                        one.sendall(b"x")
+    assert answered >= 5
+    watched.close()
+
+
+def is_answered(port: int) -> bool:
+    """Return whether a recall of a new client is answered; otherwise it was told to try again, or not let in."""
+    try:
+        answer = httpx2.post(f"http://127.0.0.1:{port}/v1/recall", json={"query": "x"}, headers=HEADERS, timeout=30)
+    except httpx2.TransportError:
+        return False
+    assert answer.status_code == 200 or answer.headers["Retry-After"] == "1"
+    return answer.status_code == 200
+
+
+def test_headers_that_do_not_arrive_are_answered_408(serve: Serve) -> None:
+    """Given half a request, or the next one on the same connection, then it is given up with a problem."""
+    port = serve(REVERIE_REQUEST_HEADER_SECONDS="0.5")
+    half, silent, second = connect(port), connect(port), connect(port)
+    half.sendall(HEAD.encode())
+    second.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert b"200 OK" in second.recv(65_536)
+    second.sendall(b"GET /heal")
+    for one in (half, second):
+        head, _, body = everything(one).partition(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 408 ")
+        assert json.loads(body)["type"] == "urn:reverie:problem:too-slow"
+    assert everything(silent) == b""
+
+
+def test_a_body_that_does_not_arrive_is_answered_408(serve: Serve) -> None:
+    """Given a body of which a byte comes now and then, then it is given up after the seconds for it."""
+    port = serve(REVERIE_REQUEST_BODY_SECONDS="1")
+    slow = connect(port)
+    slow.sendall(f"{HEAD}Content-Length: 1000\r\n\r\n".encode() + b'{"query": ')
+    head, _, body = everything(slow).partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 408 ")
+    assert json.loads(body)["field"] == "body"
+
+
+def test_the_rest_of_a_body_that_nobody_reads_is_not_waited_for(serve: Serve) -> None:
+    """Given a body without a token, of which nothing comes, then the answer is 401 and the connection ends."""
+    port = serve()
+    stranger = connect(port)
+    stranger.sendall(b"POST /v1/recall HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000\r\n\r\n{")
+    assert everything(stranger).startswith(b"HTTP/1.1 401 ")
+
+
+def test_connections_that_are_in_use_are_not_closed_for_new_ones(serve: Serve) -> None:
+    """Given as many requests as there may be connections, then one more is refused with a time to try again."""
+    port = serve(REVERIE_MAX_CONNECTIONS="8")
+    busy = [connect(port) for _ in range(8)]
+    for one in busy:
+        one.sendall(f"{HEAD}Content-Length: 13\r\n\r\n".encode() + b'{"query"')
+    deadline = time.monotonic() + 30
+    while True:  # until the server has taken all eight requests up
+        refused = connect(port)
+        answer = everything(refused) if select_readable(refused) else b""
+        if answer:
+            break
+        assert time.monotonic() < deadline
+        refused.close()
+    head, _, body = answer.partition(b"\r\n\r\n")
+    assert head.startswith(b"HTTP/1.1 503 ")
+    assert b"retry-after: 1" in head
+    assert json.loads(body)["type"] == "urn:reverie:problem:unavailable"
+    for one in busy:
+        one.sendall(b': "x"}'[:5])
+    answers = [one.recv(65_536) for one in busy]
+    assert all(answer.startswith(b"HTTP/1.1 ") for answer in answers)
+
+
+def select_readable(connection: socket.socket) -> bool:
+    """Return whether the server says something at once."""
+    with selectors.DefaultSelector() as selector:
+        selector.register(connection, selectors.EVENT_READ)
+        return bool(selector.select(0.2))
+
+
+@pytest.mark.parametrize(
+    ("body", "status"),
+    [
+        (b"[" * 1_000_000, 400),
+        (b'{"query": ' + b"[" * 500_000 + b"]" * 500_000 + b"}", 400),
+        (b'{"query": "x", "limit": ' + b"9" * 3_000_000 + b"}", 400),
+        (b'{"query": "x", "limit": 1e999999}', 400),
+        (b'{"query": "x", "tags": [' + b"[]," * 1_300_000 + b"[]]}", 422),
+        (b'{"a":' * 200_000 + b"1" + b"}" * 200_000, 400),
+        (b'{"query": "\xff\xfe"}', 400),
+        (b"\x1f\x8b\x08\x00" + b"\x00" * 100, 400),
+    ],
+    ids=["open", "deep", "digits", "exponent", "many", "objects", "bytes", "compressed"],
+)
+def test_bodies_that_are_made_to_harm_are_refused(port: int, body: bytes, status: int) -> None:
+    """Given a body of deep nesting, of huge numbers or of a million values, then it is refused and the server lives."""
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=HEADERS, timeout=60) as http:
+        answered = http.post("/v1/recall", content=body, headers={"Content-Type": "application/json"})
+        assert answered.status_code in (status, 422)
+        assert answered.json()["type"] == "urn:reverie:problem:rejected"
+        assert recall(http) == 200
+
+
+@pytest.mark.parametrize(
+    "request_bytes",
+    [
+        b"\x00" * 100,
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"POST /v1/recall HTTP/1.1\r\nHost: a\r\nContent-Length: -1\r\n\r\n",
+        b"POST /v1/recall HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+        b"POST /v1/recall HTTP/1.1\r\nHost: a\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\nhello",
+        b"POST /v1/recall HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+        b"GET /healthz HTTP/1.1\r\nHost: a\r\nX: " + b"y" * 2_000_000 + b"\r\n\r\n",
+        b"GET /" + b"a" * 100_000 + b" HTTP/1.1\r\nHost: a\r\n\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ],
+    ids=["zeros", "version", "negative", "both", "twice", "chunk", "header", "path", "http2"],
+)
+def test_requests_that_are_none_end_their_own_connection_alone(port: int, request_bytes: bytes) -> None:
+    """Given bytes that are no request, then that connection ends and the server answers others."""
+    broken = connect(port)
+    with contextlib.suppress(ConnectionError):  # closed while it was being sent
+        broken.sendall(request_bytes)
+    answer = everything(broken)
+    assert not answer.startswith(b"HTTP/1.1 2")
+    assert httpx2.get(f"http://127.0.0.1:{port}/healthz").status_code == 200
