@@ -26,6 +26,7 @@ from retrieval.ranking.fusion import (
     fuse,
 )
 from retrieval.ranking.languages import weights_for
+from retrieval.ranking.relevance import Relevance
 from retrieval.ranking.shares import Ranking, Scored, merge, weighted_ranking
 from retrieval.store_query import StoreQuery
 from storage.recall.chunk_filter import ChunkFilter
@@ -75,7 +76,7 @@ class Candidates:
             texts |= {-chunk_id: text for chunk_id, text in found.items()}
         return texts if self.past is None else texts | self.past.sources(past)
 
-    def relevances(self, ranked: Sequence[Fused], texts: Mapping[int, ChunkSource]) -> dict[int, float]:
+    def relevances(self, ranked: Sequence[Fused], texts: Mapping[int, ChunkSource]) -> dict[int, Relevance]:
         """Return the relevance of each chunk, by chunk id (negative in the account's store)."""
         own = [item for item in ranked if item.chunk_id > 0 and not is_past(item.chunk_id)]
         found = _relevances(self.query, own, texts, None)
@@ -97,7 +98,7 @@ class Candidates:
             found |= _vectors(self._past_query, past)
         return found
 
-    def hit(self, ranked: Fused, relevance: float) -> Hit:
+    def hit(self, ranked: Fused, relevance: Relevance) -> Hit:
         """Return a chunk as a hit in its store, its score as a share of the best possible score, on [0, 1].
 
         What was replaced is in no store.
@@ -105,7 +106,7 @@ class Candidates:
         query = self.query if ranked.chunk_id > 0 or self.account is None else self.account
         share = min(1.0, max(0.0, ranked.score / self._possible)) if self._possible > 0 else 0.0
         store = "" if is_past(ranked.chunk_id) else query.store
-        return Hit(abs(ranked.chunk_id), share, store, relevance)
+        return Hit(abs(ranked.chunk_id), share, store, relevance.value, relevance.of_any_speaker)
 
     def _contextual(self, snapshot: IndexSnapshot) -> Ranking:
         scored = _score(self.query, snapshot, None)
@@ -177,7 +178,7 @@ def _score(query: StoreQuery, snapshot: IndexSnapshot, statistics: IndexSnapshot
 
 def _relevances(
     query: StoreQuery, items: Sequence[Fused], texts: Mapping[int, ChunkSource], statistics: IndexSnapshot | None
-) -> dict[int, float]:
+) -> dict[int, Relevance]:
     """Return the relevance of chunks of one store, by their numbers."""
     if query.snapshot is None:
         return {item.chunk_id: _relevance_without_index(item) for item in items}
@@ -190,7 +191,7 @@ def indexed_relevances(
     numbers: Sequence[int],
     texts: Mapping[int, ChunkSource],
     statistics: IndexSnapshot | None = None,
-) -> dict[int, float]:
+) -> dict[int, Relevance]:
     """Return the relevance of chunks that are in the index of one store, by their numbers.
 
     Those that are not among the `texts` are taken for texts in the script of the query.
@@ -201,7 +202,7 @@ def indexed_relevances(
     estimates = relevance.estimate(
         snapshot, prepared.query, prepared.vector, prepared.model, rows, texts=read, statistics=statistics
     )
-    return dict(zip(numbers, estimates.tolist(), strict=True))
+    return dict(zip(numbers, estimates, strict=True))
 
 
 def _vectors(query: StoreQuery, numbers: Sequence[int]) -> dict[int, NDArray[np.float32]]:
@@ -215,7 +216,7 @@ def _vectors(query: StoreQuery, numbers: Sequence[int]) -> dict[int, NDArray[np.
     return dict(zip(found, snapshot.codes.unit_vectors(rows), strict=True))
 
 
-def _relevance_without_index(item: Fused) -> float:
+def _relevance_without_index(item: Fused) -> Relevance:
     keyword, vector = item.retriever_scores.get("keyword"), item.retriever_scores.get("vector")
     return relevance.estimate_without_index(vector.score if vector else None, keyword.score if keyword else 0.0)
 

@@ -15,7 +15,7 @@ import msgspec
 
 from retrieval.candidates import Candidates
 from retrieval.ranking.fusion import Fused
-from retrieval.ranking.relevance import shown_relevance
+from retrieval.ranking.relevance import Relevance, shown_relevance
 from retrieval.twins import Twin, Twins
 from reverie.clock import from_micros
 from reverie.recall.types import Explanation, RecallResult, Turn
@@ -137,15 +137,15 @@ def _found(candidates: Candidates, batch: Sequence[Fused], now: int) -> list[_Fo
     shown = {
         item.chunk_id: sources.get(texts[item.chunk_id].source_message or "", texts[item.chunk_id]) for item in batch
     }
-    of_memories: dict[_Key, float] = {}
+    of_memories: dict[_Key, Relevance] = {}
     for item in batch:
         if shown[item.chunk_id] is not texts[item.chunk_id]:
             key = _key(shown[item.chunk_id])
-            of_memories[key] = max(of_memories.get(key, 0.0), relevances[item.chunk_id])
+            of_memories[key] = relevances[item.chunk_id].at_least(of_memories.get(key, relevances[item.chunk_id]))
     found = []
     for item in batch:
         text, source = texts[item.chunk_id], shown[item.chunk_id]
-        relevance = max(relevances[item.chunk_id], of_memories.get(_key(text), 0.0))
+        relevance = relevances[item.chunk_id].at_least(of_memories.get(_key(text), relevances[item.chunk_id]))
         found.append(_Found(item, text, _key(source), source is not text, candidates.hit(item, relevance)))
     return found
 

@@ -21,9 +21,10 @@ from storage.recall.records import ChunkAttributes
 class Candidate:
     """A recalled message, file or memory with what its rank in a context depends on.
 
-    `store` is the store of its chunk, `last_at` the time of its last access or else of its creation (microseconds),
-    `memory_kind` the kind of a memory: a fact, a preference and so on. `keyed` is true for the value of a category and
-    key. `past` is what is told of its past, or of what contradicts it.
+    `fit` is the relevance that it would have whoever had said it. `store` is the store of its chunk, `last_at` the time
+    of its last access or else of its creation (microseconds), `memory_kind` the kind of a memory: a fact, a preference
+    and so on. `keyed` is true for the value of a category and key. `past` is what is told of its past, or of what
+    contradicts it.
     """
 
     result: RecallResult
@@ -34,6 +35,7 @@ class Candidate:
     access_count: int
     last_at: int
     relevance: float = 0.0
+    fit: float = 0.0
     store: str = ""
     memory_kind: str | None = None
     keyed: bool = False

@@ -46,8 +46,11 @@ Recall = Callable[[RecallRequest], RecallOutcome]
 
 # A turn used as the query may be a whole document: its beginning says what it is about.
 _QUERY_CHARACTERS: Final = 2_000
-# Fillers such as "Noted." are below this share of a good match's relevance: docs/recall.md has the figures.
+# What is below this share of the best match's relevance only pads a context. Nor is anything told that has hardly
+# anything in common with the query: no word, and a cosine below .08. Who said it does not matter here: an answer is
+# often said by somebody else than the person that the query names. docs/recall-measurements.md has the figures.
 _SHARE_OF_BEST: Final = 0.05
+_LEAST_FIT: Final = 0.012
 _NO_QUERY: Final = "there is no query and no user message in the session: nothing was searched"
 
 
@@ -60,8 +63,8 @@ class ContextRequest:
     decay rates of each tier per hour, for the ranking `decay`; `now` is in microseconds. Standing instructions get at
     most `instruction_tokens`. What is recalled with a relevance below `min_score` is left out. `memory_tokens` limits
     the tokens of what comes from elsewhere. With a `min_best`, everything is left out if the best has a lower
-    relevance, and else what has less than a twentieth of the best's. With `until`, a time in microseconds, it is the
-    context of that time.
+    relevance, and else what would have less than a twentieth of the best's whoever had said it. With `until`, a time in
+    microseconds, it is the context of that time.
     """
 
     agent: str
@@ -283,7 +286,7 @@ def _choose_memories(
     rows, model = tx.for_agent(request.agent), _searched_model(tx)
     candidates = _candidates(rows, visible, account, conversation, request, channel)
     if request.min_best:
-        candidates = [one for one in candidates if one.result.relevance >= _SHARE_OF_BEST * best]
+        candidates = [one for one in candidates if one.fit >= max(_LEAST_FIT, _SHARE_OF_BEST * best)]
     turns = conversation.messages
     turn_chunks = rows.chunk_sources.of_message_rows([message.row_id for message in turns])
     own = [candidate.chunk_id for candidate in candidates if candidate.number > 0]
@@ -353,6 +356,7 @@ def _candidate(result: RecallResult, hit: Hit, chunk: ChunkAttributes, tier: Tie
         chunk.importance,
         chunk.access_count,
         last_at=chunk.accessed_at if chunk.accessed_at is not None else chunk.created_at,
+        fit=hit.relevance_of_any_speaker,
         store=hit.store,
         memory_kind=chunk.kind,
         keyed=chunk.keyed,

@@ -11,7 +11,7 @@ that has the same scale for every query and store:
 
     relevance = 1 / (1 + exp(-(a + b * cosine + c * words + d * date - e * other)))
 
-The coefficients were fitted once, to all development sets at once; docs/recall.md has the reliability of the result.
+The coefficients were fitted once, to all development sets at once; docs/recall-measurements.md says how reliable it is.
 Chunks or queries without a vector are estimated from the words alone, by coefficients of their own. So are, from all
 but the words, those in two scripts by a model that knows both: they cannot share words, so none is missing.
 """
@@ -55,6 +55,17 @@ class _Evidence(NamedTuple):
     other_speaker: NDArray[np.bool_] | bool = False
 
 
+class Relevance(NamedTuple):
+    """The relevance of a chunk, and what it would be whoever had said it, which is never lower."""
+
+    value: float
+    of_any_speaker: float
+
+    def at_least(self, other: Relevance) -> Relevance:
+        """Return the higher of both relevances, and of what they would be."""
+        return Relevance(max(self.value, other.value), max(self.of_any_speaker, other.of_any_speaker))
+
+
 _WITH_VECTOR: Final = _Coefficients(base=-4.7, cosine=3.6, words=4.4, date=0.7, other_speaker=2.6)
 _WORDS_ONLY: Final = _Coefficients(base=-3.9, cosine=0.0, words=6.1, date=0.5, other_speaker=2.6)
 _ACROSS_SCRIPTS: Final = _Coefficients(base=-6.4, cosine=12.2, words=0.0, date=0.5, other_speaker=3.4)
@@ -85,46 +96,55 @@ def estimate(
     *,
     texts: Sequence[str] = (),
     statistics: IndexSnapshot | None = None,
-) -> Floats:
-    """Return the relevance of these rows, on (0, 1). `vector` is the embedding of `query.text` by `model`.
+) -> list[Relevance]:
+    """Return the relevance of each of these rows, on (0, 1). `vector` is the embedding of `query.text` by `model`.
 
     `texts` are those of the rows; without them all are taken for texts in the script of the query. Words are counted
     in `statistics`, by default the snapshot itself. The result does not depend on the other rows.
     """
     compared = statistics or snapshot
     dates = date_fit(snapshot, rows, query.original, compared)
+    others = _said_by_others(snapshot, query, rows) if compared is snapshot else np.zeros(len(rows), np.bool_)
     evidence = _Evidence(
-        words=_words_found(snapshot, query, rows, compared),
-        date=0.0 if dates is None else dates,
-        other_speaker=_said_by_others(snapshot, query, rows) if compared is snapshot else np.zeros(len(rows), np.bool_),
+        words=_words_found(snapshot, query, rows, compared), date=0.0 if dates is None else dates, other_speaker=others
     )
-    relevance = _probability(_WORDS_ONLY, evidence)
+    embedded, in_another_script = np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.bool_)
     if vector is not None and snapshot.codes is not None and model not in WITHOUT_MEANING:
         cosines = snapshot.codes.cosines(vector, rows)
         if model != DEFAULT_MODEL:
             cosines = on_default_scale(snapshot, vector, cosines)
-        evidence = evidence._replace(cosine=cosines)
-        with_vector = _probability(_WITH_VECTOR, evidence)
+        evidence, embedded = evidence._replace(cosine=cosines), snapshot.embedded[rows]
         if knows_languages(model):
-            across = np.maximum(with_vector, _probability(_ACROSS_SCRIPTS, evidence))  # a name may be shared
-            with_vector = np.where(_in_another_script(query.text, texts, len(rows)), across, with_vector)
-        relevance = np.where(snapshot.embedded[rows], with_vector, relevance)
-    return relevance.astype(np.float32)
+            in_another_script = _in_another_script(query.text, texts, len(rows))
+    values = _estimates(evidence, embedded, in_another_script)
+    of_any = _estimates(evidence._replace(other_speaker=False), embedded, in_another_script) if others.any() else values
+    return [Relevance(*pair) for pair in zip(values.tolist(), of_any.tolist(), strict=True)]
 
 
-def estimate_without_index(cosine: float | None, bm25: float) -> float:
+def estimate_without_index(cosine: float | None, bm25: float) -> Relevance:
     """Return the relevance of a chunk found while there is no index in memory, by its cosine and its BM25 score.
 
     BM25 stands for the weights found: without the index, those of the words that are missing are unknown.
     """
     amount = bm25 / _BM25_OF_A_RARE_WORD
     evidence = _Evidence(cosine=cosine or 0.0, words=amount / (amount + _HALF_AMOUNT))
-    return float(_probability(_WORDS_ONLY if cosine is None else _WITH_VECTOR, evidence))
+    estimated = float(_probability(_WORDS_ONLY if cosine is None else _WITH_VECTOR, evidence))
+    return Relevance(estimated, estimated)
 
 
 def shown_relevance(relevance: float) -> float:
     """Return a relevance as results show it."""
     return max(_MIN_RELEVANCE, round(relevance, _DIGITS))
+
+
+def _estimates(evidence: _Evidence, embedded: NDArray[np.bool_], in_another_script: NDArray[np.bool_]) -> Floats:
+    """Return the relevance by the evidence that each row has: with a vector or without, in another script or not."""
+    with_vector = _probability(_WITH_VECTOR, evidence)
+    across = np.maximum(with_vector, _probability(_ACROSS_SCRIPTS, evidence))  # a name may be shared
+    estimates = np.where(
+        embedded, np.where(in_another_script, across, with_vector), _probability(_WORDS_ONLY, evidence)
+    )
+    return estimates.astype(np.float32)
 
 
 def _in_another_script(query: str, texts: Sequence[str], count: int) -> NDArray[np.bool_]:

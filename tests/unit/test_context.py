@@ -235,6 +235,26 @@ def test_a_context_is_filled_if_the_best_result_fits_and_empty_if_not_even_that_
     assert "Nothing else that is stored fits the query." in nothing.text
 
 
+def test_who_said_it_decides_what_ranks_first_but_not_what_is_left_out(pipe: Pipeline) -> None:
+    """Given a query that names a speaker, then what another one said is told too, although its relevance is low."""
+    turns(pipe, "turn")
+    pipe.say({"content": "first @0.9 x", "name": "Ann"}, {"content": "second @0.5 x", "name": "Ben"}, session="other")
+    pipe.settle()
+    best, other = pipe.recall("what of Ann?", limit=2)
+    assert other.relevance < best.relevance / 20
+    told = context(pipe, "what of Ann?", min_best=0.01).memories
+    assert {memory.name for memory in told} == {"Ann", "Ben"}
+
+
+def test_what_has_hardly_anything_in_common_with_the_query_is_left_out(pipe: Pipeline) -> None:
+    """Given a weak match and one that is none, then only the first is told, though the second is not much weaker."""
+    turns(pipe, "turn")
+    turns(pipe, "first @0.5 x", "second @0.01 x", session="other")
+    best, other = (memory.relevance for memory in pipe.recall("what?", limit=2))
+    assert other > best / 20
+    assert [memory.text for memory in context(pipe, min_best=0.01).memories] == ["first @0.5 x"]
+
+
 def test_a_context_takes_what_fits_into_the_tokens_for_memories(pipe: Pipeline) -> None:
     """Given matches of which the second is too long, then it is skipped for shorter ones that rank lower, and they
     stand in the order in which they were said."""
