@@ -1,9 +1,9 @@
-"""Ranks an agent's sessions by their best chunk and by what their user said.
+"""Ranks an agent's sessions by their best chunk and by what people said in them.
 
 Three scores, each as a share of its best, added up: the best cosine of any chunk; the best contextual score of a chunk
-of the user; BM25 of all that the user said, as one document. The user's messages tell what happened to them; the
-answers are long and mention everything. A date in the query counts half. Memories are no part of a session, except
-notes that belong to it.
+of a person; BM25 of all that people said, as one document. People are users, and whoever has a name. Their messages
+tell what happened to them; the answers of an assistant are long and mention everything. A date in the query counts
+half. Memories are no part of a session, except notes that belong to it.
 """
 
 from __future__ import annotations
@@ -89,13 +89,13 @@ def _best(query: StoreQuery, texts: dict[int, ChunkSource]) -> list[_BestMatch]:
             texts |= found.texts(chunks[:_DEPTH])
         relevances = indexed_relevances(query, query.snapshot, chunks, texts)
     if request.min_score is not None:
-        chunks = [chunk_id for chunk_id in chunks if relevances[chunk_id] >= request.min_score]
+        chunks = [chunk_id for chunk_id in chunks if relevances[chunk_id].value >= request.min_score]
     owners = found.sessions(chunks)
     best: dict[str, int] = {}
     for chunk_id in chunks:
         if chunk_id in owners and len(best) < request.limit:
             best.setdefault(owners[chunk_id], chunk_id)
-    return [_BestMatch(session, chunk_id, relevances[chunk_id]) for session, chunk_id in best.items()]
+    return [_BestMatch(session, chunk_id, relevances[chunk_id].value) for session, chunk_id in best.items()]
 
 
 @dataclass(frozen=True, slots=True)
@@ -125,15 +125,15 @@ def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
     rows, scores = rows[in_session], scores[in_session]
     sessions, session_numbers = np.unique(session_of[rows], return_inverse=True)
     best = _best_row(scores, session_numbers, len(sessions))
-    users = _user_rows(snapshot, session_of)
-    user_scores = np.where(users[rows], scores, scores.min(initial=0.0))
-    parts = {"chunk": _highest(user_scores, session_numbers, len(sessions))}
+    people = _rows_of_people(snapshot, session_of)
+    scores_of_people = np.where(people[rows], scores, scores.min(initial=0.0))
+    parts = {"chunk": _highest(scores_of_people, session_numbers, len(sessions))}
     if "vector" in ranking.retriever_scores:
         parts["vector"] = _highest(ranking.retriever_scores["vector"][in_session], session_numbers, len(sessions))
     if request.mode == "vector" and "vector" in parts:
         parts = {"vector": parts["vector"]}
     else:
-        parts["words"] = _word_scores(snapshot, parsed.words, session_of, sessions, users)
+        parts["words"] = _word_scores(snapshot, parsed.words, session_of, sessions, people)
     total = np.zeros(len(sessions), np.float32)
     for values in parts.values():
         total += shares_of_best(values)
@@ -146,24 +146,29 @@ def _rank(query: StoreQuery, snapshot: IndexSnapshot) -> _RankedSessions:
     return _RankedSessions(total, newest, snapshot.chunk_ids[rows[best]])
 
 
-def _user_rows(snapshot: IndexSnapshot, session_of: Rows) -> NDArray[np.bool_]:
-    """Mark the rows said by users, and notes of sessions; all live rows if no user said anything."""
-    users = snapshot.rows_of_role("user") & snapshot.alive
-    if not users.any():
+def _rows_of_people(snapshot: IndexSnapshot, session_of: Rows) -> NDArray[np.bool_]:
+    """Mark the rows said by users and by whoever has a name, and notes of sessions; all live rows if there are none.
+
+    In a conversation of two people one has the role of an assistant: without what that one said, LoCoMo's sessions with
+    the answer are among the first five for 79 % of the questions, with it for 83 %.
+    """
+    people = (snapshot.rows_of_role("user") | (snapshot.speakers >= 0)) & snapshot.alive
+    if not people.any():
         return snapshot.alive
     if not snapshot.has_memories:
-        return users
-    return users | (snapshot.rows_of_role("memory") & snapshot.alive & (session_of > 0))
+        return people
+    memories = snapshot.rows_of_role("memory")
+    return (people & ~memories) | (memories & snapshot.alive & (session_of > 0))
 
 
 def _word_scores(
-    snapshot: IndexSnapshot, words: tuple[str, ...], session_of: Rows, sessions: Rows, users: NDArray[np.bool_]
+    snapshot: IndexSnapshot, words: tuple[str, ...], session_of: Rows, sessions: Rows, people: NDArray[np.bool_]
 ) -> Floats:
-    """Return the BM25 score of each session, its `users` rows taken as one document."""
+    """Return the BM25 score of each session, its rows of `people` taken as one document."""
     if not len(sessions):
         return np.zeros(0, np.float32)
     session_numbers = np.minimum(np.searchsorted(sessions, session_of), len(sessions) - 1)
-    counted = users & (sessions[session_numbers] == session_of)
+    counted = people & (sessions[session_numbers] == session_of)
     lengths = np.bincount(session_numbers[counted], snapshot.lengths[counted], minlength=len(sessions))
     norm = K1 * (1 - B + B * lengths / max(float(lengths.mean()), 1.0))
     scores = np.zeros(len(sessions))

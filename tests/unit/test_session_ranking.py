@@ -55,6 +55,18 @@ def test_what_the_user_said_counts_more_than_what_was_answered(pipe: Pipeline) -
         assert search(pipe, "harbour in Porto", **how) == ["said", "answered"]
 
 
+def test_what_people_with_a_name_said_counts_as_what_users_said(pipe: Pipeline) -> None:
+    """Given an answer of somebody who has a name, and one without, then the session with the first leads."""
+    answers = {"of-a-person": {"name": "Ben"}, "of-an-assistant": {}}
+    for session, name in answers.items():
+        answer = {"role": "assistant", "content": "the harbour of Porto", **name}
+        pipe.say({"content": "well then"}, answer, session=session)
+    pipe.say({"role": "assistant", "content": "the harbour of Porto"}, "well then", session="newest")
+    pipe.settle()
+    for how in ({}, {"mode": "keyword"}):
+        assert search(pipe, "harbour in Porto", **how)[0] == "of-a-person"
+
+
 def test_where_no_user_spoke_everybody_counts(pipe: Pipeline) -> None:
     """Given only assistants, then their words are what the sessions are found by."""
     for session, content in (("a", "the harbour of Porto"), ("b", "harbour"), ("c", "violin")):
