@@ -1,7 +1,8 @@
 """Measure recall in English, in Chinese, and from one to the other, with each local model: MADial-Bench.
 
 Every memory is ingested as a message, and every end of a dialogue goes through `client.recall`. Each model has a stack
-of its own. Options name the data file, which is only read.
+of its own. Options name the data file, which is only read. Of MADial, and of statements of made-up people in four
+languages, it is also measured what is left in contexts of questions with an answer, and without one.
 """
 
 from __future__ import annotations
@@ -18,6 +19,8 @@ from rich.table import Table
 from adapters.embedders.base import DEFAULT_MODEL
 from benchmarks.harness.figures import rounded
 from benchmarks.harness.haystack import ask, take_up
+from benchmarks.harness.language_gate import add_gate, facts_gate, madial_gate
+from benchmarks.harness.made_up_facts import fact_haystacks, load_facts
 from benchmarks.harness.madial import DEPTH, LANGUAGES, DialogueEnd, Madial, load_madial
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
@@ -29,6 +32,7 @@ from reverie.recall.types import RecallResponse
 MULTILINGUAL: Final = "multilingual"
 _DEFAULT: Final = "default"
 _QUICK_DIALOGUES: Final = 2
+_QUICK_FACTS: Final = 2
 # Points that the multilingual model may lose against English asked in English.
 SAME_LANGUAGE_LOSS: Final = 3.0
 ACROSS_LOSS: Final = 10.0
@@ -38,6 +42,7 @@ def main() -> None:
     """Measure and write the result."""
     options = _options()
     result = Result(benchmark="languages", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    madial = None
     if options.madial is None or not options.madial.is_file():
         why = (
             f"madial is not measured: {f'there is no file {options.madial}' if options.madial else 'no --madial FILE'}"
@@ -47,8 +52,8 @@ def main() -> None:
     else:
         limit = _QUICK_DIALOGUES if options.quick else None
         madial = load_madial(options.madial, one_session=options.one_session, limit=limit)
-        for model in options.models:
-            _measure(model, madial, options.mode, result, Progress())
+    for model in options.models:
+        _measure(model, madial, options, result, Progress())
     _add_goals(result)
     result.finish(options.output)
 
@@ -62,20 +67,29 @@ def _options() -> argparse.Namespace:
     return options.parse_args()
 
 
-def _measure(model: str, madial: Madial, modes: list[str], result: Result, tell: Progress) -> None:
+def _measure(model: str, madial: Madial | None, options: argparse.Namespace, result: Result, tell: Progress) -> None:
+    facts = load_facts(_QUICK_FACTS if options.quick else None)
     with Stack(env={"REVERIE_EMBEDDING_MODEL": model}) as stack:
         if not stack.wait_server():
             raise RuntimeError("the server does not answer: recall goes over HTTP, so nothing can be measured")
         result.settings[f"embedder {model}"] = stack.embedder
-        haystacks = list(madial.haystacks.values())
-        seconds = take_up(stack, "madial", haystacks, tell)
-        messages = sum(len(haystack.messages) for haystack in haystacks)
-        result.add(f"{model}_ingest", rounded(messages / seconds), "messages/s")
-        for mode in [_DEFAULT, *modes]:
-            found = {pair: _any(stack, madial, pair, mode, result, tell) for pair in product(LANGUAGES, LANGUAGES)}
-            for (stored, asked), percent in found.items():
-                result.add(_figure(model, stored, asked, mode), percent, "%")
-            _print(model, mode, found)
+        if madial is not None:
+            _measure_madial(stack, model, madial, options.mode, result, tell)
+            add_gate(result, f"{model}_madial", madial_gate(stack, "madial", madial, facts, tell))
+        take_up(stack, "facts", fact_haystacks(facts), tell)
+        add_gate(result, f"{model}_facts", facts_gate(stack, "facts", facts, tell))
+
+
+def _measure_madial(stack: Stack, model: str, madial: Madial, modes: list[str], result: Result, tell: Progress) -> None:
+    haystacks = list(madial.haystacks.values())
+    seconds = take_up(stack, "madial", haystacks, tell)
+    messages = sum(len(haystack.messages) for haystack in haystacks)
+    result.add(f"{model}_ingest", rounded(messages / seconds), "messages/s")
+    for mode in [_DEFAULT, *modes]:
+        found = {pair: _any(stack, madial, pair, mode, result, tell) for pair in product(LANGUAGES, LANGUAGES)}
+        for (stored, asked), percent in found.items():
+            result.add(_figure(model, stored, asked, mode), percent, "%")
+        _print(model, mode, found)
 
 
 def _any(stack: Stack, madial: Madial, pair: tuple[str, str], mode: str, result: Result, tell: Progress) -> float:

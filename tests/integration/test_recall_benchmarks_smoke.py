@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
+from adapters.embedders.base import DEFAULT_MODEL
 from adapters.embedders.hashing import HashEmbedder
 from benchmarks.harness.big_store import Model, StoreSize, fill
 from benchmarks.harness.local import LocalInbox, NoWorkingMemory, store_messages
@@ -201,14 +202,21 @@ def test_languages_asks_in_each_language_for_both(tmp_path: Path) -> None:
     # Two memories of each: ten results are all there is.
     assert [figures[f"multilingual_{stored}_by_{asked}_any_at_10"] for stored, asked in pairs] == [100] * 4
     assert [goal["figure"] for goal in result["goals"]] == [0, 0, 0]
+    # What is left in contexts: of the data set in two languages, and of the made-up people in four.
+    assert all(f"multilingual_madial_{stored}_by_{asked}_right" in figures for stored, asked in pairs)
+    four = [(stored, asked) for stored in ("en", "zh", "ja", "ko") for asked in ("en", "zh", "ja", "ko")]
+    assert all(0 <= figures[f"multilingual_facts_{stored}_by_{asked}_right"] <= 100 for stored, asked in four)
+    assert all(0 <= figures[f"multilingual_facts_{stored}_by_{asked}_others"] <= 100 for stored, asked in four)
 
 
 def test_languages_says_what_it_cannot_measure(tmp_path: Path) -> None:
-    """Given no file, when it runs, then it says so and reaches no goal."""
-    output, result = run_benchmark("languages", tmp_path / "result.json")
+    """Given no file, when it runs, then it says so and reaches no goal, and measures only the made-up people."""
+    output, result = run_benchmark("languages", tmp_path / "result.json", "--models", DEFAULT_MODEL)
 
     assert "madial is not measured: no --madial FILE" in output.replace("\n", " ")
     assert [goal["reached"] for goal in result["goals"]] == [None] * 3
+    assert f"{DEFAULT_MODEL}_facts_ko_by_ko_right" in result["figures"]
+    assert f"{DEFAULT_MODEL}_madial_en_by_en_right" not in result["figures"]
 
 
 def test_recall_speed_measures_each_store_in_process_and_over_http(tmp_path: Path) -> None:
@@ -341,6 +349,7 @@ def test_context_quality_searches_the_documents_for_the_evidence(
     assert figures["longmemeval_any_500"] == 100.0
     assert figures["realmem_any_500"] == 100.0
     assert 0 < figures["locomo_tokens_250"] <= 250
+    assert figures["locomo_times_a_recall"] > 0
     # The only question of LongMemEval is about nothing that changed.
     assert [goal["figure"] is not None for goal in result["goals"]] == [False, *[True] * 5]
 
