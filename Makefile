@@ -18,7 +18,7 @@ PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dis
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo story up test test-quick check bench format docs clean
+.PHONY: help install demo story up test test-quick check bench lock format docs clean
 .DELETE_ON_ERROR:
 
 help: ## list the commands
@@ -53,6 +53,15 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 
 bench: $(INSTALLED) ## run all benchmarks (takes a while)
 	@$(PY) -m benchmarks $(ARGS)
+
+lock: $(INSTALLED) ## write requirements.lock: the versions and hashes of the image's packages
+	@$(PY) -m pip install -qq 'uv>=0.13,<0.14'
+	@{ echo "# All packages of the image but torch, whose builds differ by processor and accelerator, with the hashes of their files."; \
+	  echo "# Written by: make lock"; \
+	  $(PY) -m uv pip compile pyproject.toml --extra monitoring --generate-hashes --python-version 3.11 \
+	    --python-platform x86_64-manylinux_2_28 --no-emit-index-url --no-header --no-annotate --quiet \
+	  | awk '/^[a-zA-Z0-9]/ { kept = !/^(torch|triton|nvidia-|cuda-)/ } kept'; } > requirements.lock.new
+	@mv requirements.lock.new requirements.lock
 
 format: $(INSTALLED) ## fix what ruff can fix
 	@$(PY) -m ruff check --fix .

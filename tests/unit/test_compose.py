@@ -132,7 +132,7 @@ def test_the_image_holds_every_package() -> None:
     packages = {pattern.rstrip("*") for pattern in project["packages"]["find"]["include"]}
     modules = {f"{module}.py" for module in project["py-modules"]}
 
-    assert packages - {"reverie"} | modules | {"client", "pyproject.toml", "README.md"} == copied
+    assert packages - {"reverie"} | modules | {"client", "pyproject.toml", "requirements.lock", "README.md"} == copied
     assert all((ROOT / name).exists() for name in copied)
     assert copied == set(re.findall(r"^!(.*)$", ignored, re.MULTILINE))
 

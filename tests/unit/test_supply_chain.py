@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
 import shutil
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import structlog
+from packaging.requirements import Requirement
+from packaging.utils import canonicalize_name
 
 from adapters.embedders import model_files
 from adapters.embedders.base import EmbedderUnavailable
@@ -15,6 +19,27 @@ from adapters.embedders.model_files import BUNDLED_FILES, check_bundled
 from reverie.errors import Unavailable
 from worker.supervision import embedded_broker
 from worker.supervision.embedded_broker import BROKER_SHA256, broker_command, check_broker
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def requirements() -> list[Requirement]:
+    """Return what the image installs, as pyproject.toml declares it."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return [Requirement(line) for line in project["dependencies"] + project["optional-dependencies"]["monitoring"]]
+
+
+def test_the_lock_file_has_each_requirement_in_its_range_and_with_hashes() -> None:
+    """Given pyproject.toml, then requirements.lock fits it, all but torch, and names no index."""
+    text = (ROOT / "requirements.lock").read_text(encoding="utf-8")
+    blocks = re.findall(r"(?m)^([a-zA-Z0-9._-]+)==(\S+) .*\n((?:    --hash=sha256:[0-9a-f]{64}.*\n)+)", text)
+    locked = {canonicalize_name(name): version for name, version, _ in blocks}
+    assert len(locked) == len(re.findall(r"(?m)^[a-zA-Z0-9]", text)), "each has hashes"
+    assert "index-url" not in text
+    for requirement in requirements():
+        name = canonicalize_name(requirement.name)
+        if name != "torch":
+            assert requirement.specifier.contains(locked[name]), f"{requirement}: run `make lock`"
 
 
 @pytest.fixture
