@@ -66,7 +66,11 @@ class Authentication:
             if self.is_open:
                 return ANYONE
             self.failures.total += 1
-            raise Unauthorised("send a token: Authorization: Bearer ...", field="token")
+            raise Unauthorised(
+                "send a token, Authorization: Bearer ...: set REVERIE_TOKEN for the client and the command line"
+                " (`reverie tokens create` makes one, `reverie tokens show-local` prints that of the local user)",
+                field="token",
+            )
         scheme, _, token = authorization.partition(b" ")
         token = token.strip() if scheme.lower() == b"bearer" else b""
         found = self._operator(token) or await self._holder(token)

@@ -27,6 +27,7 @@ _PART_BYTES: Final = 2 * 1024 * 1024
 _PART_ITEMS: Final = 1_000
 # The client waits this much longer than the server for the response to a call that waits for workers.
 _MARGIN_SECONDS: Final = 5.0
+_UNAUTHORISED: Final = 401
 _LOOPBACK: Final = ("localhost", "127.0.0.1", "::1")
 
 _T = TypeVar("_T")
@@ -53,10 +54,7 @@ class HttpTransport:
         else:
             request["params"] = {name: value for name, value in arguments.items() if value is not None}
         timeout = timeout_seconds or call.http_timeout_seconds() or self._config.timeout_seconds
-        url, token = self._server()
-        if token is not None:
-            request["headers"]["Authorization"] = f"Bearer {token}"
-        response = self._send(route.method, url + path, timeout=timeout, **request)
+        response = self._authorised(route.method, path, timeout=timeout, **request)
         if response.is_success:
             try:
                 return msgspec.json.decode(response.content, type=response_type(type(call)))
@@ -70,6 +68,20 @@ class HttpTransport:
             if self._client is not None and self._pid == os.getpid():
                 self._client.close()
             self._client = None
+
+    def _authorised(self, method: str, path: str, *, headers: dict[str, str], **request: Any) -> Any:
+        """Send a request with a token, if one is known.
+
+        A server listens a moment before it announces itself, and may have been started anew with another token: what it
+        refuses for want of a token is sent again with the one that it has announced since.
+        """
+        url, token = self._server()
+        response = self._send(method, url + path, headers=_with_token(headers, token), **request)
+        if response.status_code == _UNAUTHORISED and self._config.token is None:
+            url, announced = self._server()
+            if announced not in (None, token):
+                response = self._send(method, url + path, headers=_with_token(headers, announced), **request)
+        return response
 
     def _server(self) -> tuple[str, str | None]:
         """Return the URL of the server and the token to send: the configured one, else that of this user's own server.
@@ -135,6 +147,10 @@ class HttpTransport:
         if response.status_code in (429, 502, 503, 504):
             return Unavailable(error_text)
         return Permanent(f"{error_text} and is not a Reverie server: check the URL")
+
+
+def _with_token(headers: dict[str, str], token: str | None) -> dict[str, str]:
+    return headers if token is None else {**headers, "Authorization": f"Bearer {token}"}
 
 
 def post_submission(
