@@ -45,6 +45,7 @@ from reverie import contract
 from reverie.clock import now_micros
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import connect
+from reverie.pipeline.payload_signing import parse_keys
 from reverie.pipeline.producer import TaskSender
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
@@ -121,7 +122,8 @@ class Runtime:
     @cached_property
     def inbox(self) -> WorkerInbox:
         """The queue of accepted payloads that are not stored yet."""
-        return WorkerInbox(self.broker, prefix=self.settings.broker_prefix)
+        keys = parse_keys(self.settings.broker_key)
+        return WorkerInbox(self.broker, prefix=self.settings.broker_prefix, keys=keys)
 
     @cached_property
     def working_memory(self) -> WorkingMemory:

@@ -14,6 +14,7 @@ import msgspec
 from reverie.contract import Outcome
 from reverie.pipeline.broker import call_broker
 from reverie.pipeline.inbox import NOTIFICATION_SECONDS, REPLY_SECONDS, Inbox, inbox_field
+from reverie.pipeline.payload_signing import refusal, split_payload
 
 # The recovery sweep takes items that no worker took within this time.
 GRACE_SECONDS: Final = 20
@@ -138,12 +139,17 @@ return sent
 
 
 class Taken(NamedTuple):
-    """One item leased to this worker. `accepted_at` is in microseconds, 0 when the value has another format."""
+    """One item leased to this worker. `accepted_at` is in microseconds, 0 when the value has another format.
+
+    `payload` is without its `signature`. `refusal` says why it must not be stored: none of the keys has signed it.
+    """
 
     field: bytes
     accepted_at: int
     payload: bytes
     tries: int
+    signature: bytes = b""
+    refusal: str = ""
 
 
 class InboxStats(NamedTuple):
@@ -164,7 +170,11 @@ class WorkerInbox(Inbox):
         """
         keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause")
         flat = cast("list[Any]", self._run(_TAKE, keys, [limit, LEASE_SECONDS * 1_000_000, max_bytes]))
-        return [parse_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(0, len(flat), 3)]
+        items = [parse_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(0, len(flat), 3)]
+        return [
+            item._replace(refusal=refusal(self._sign_keys, workspace, item.field, item.signature, item.payload))
+            for item in items
+        ]
 
     def settle(self, workspace: str, fields: Sequence[bytes]) -> None:
         """Remove items for good. Call this only after the database has committed them (or their dead letters)."""
@@ -241,4 +251,5 @@ def parse_taken(field: bytes, value: bytes, tries: int) -> Taken:
     stamp, space, payload = value.partition(b" ")
     if not space or not stamp.isdigit() or len(stamp) > _STAMP_DIGITS:
         return Taken(field, 0, value, tries)
-    return Taken(field, int(stamp), payload, tries)
+    signature, payload = split_payload(payload)
+    return Taken(field, int(stamp), payload, tries, signature)

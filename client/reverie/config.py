@@ -26,6 +26,8 @@ class ClientConfig:
     timeout_seconds: float
     agent_named: bool = True
     workspace_named: bool = True
+    # Keys that sign payloads in the broker, separated by blanks.
+    broker_key: str | None = field(default=None, repr=False)
 
 
 def resolve_config(
@@ -53,6 +55,7 @@ def resolve_config(
         timeout_seconds=timeout_seconds,
         agent_named=agent is not None or bool(os.environ.get("REVERIE_AGENT")),
         workspace_named=workspace is not None or bool(os.environ.get("REVERIE_WORKSPACE")),
+        broker_key=os.environ.get("REVERIE_BROKER_KEY") or None,
     )
 
 

@@ -31,11 +31,16 @@ class Connection:
         self._producer: Producer | None = None
         if config.broker is not None:
             from reverie.pipeline.broker import connect
+            from reverie.pipeline.payload_signing import parse_keys
             from reverie.pipeline.producer import Producer
 
             self.broker = connect(config.broker)
             self._producer = Producer(
-                config.broker, workspace=config.workspace, prefix=config.prefix, broker=self.broker
+                config.broker,
+                workspace=config.workspace,
+                prefix=config.prefix,
+                broker=self.broker,
+                keys=parse_keys(config.broker_key),
             )
 
     def send(self, call: Call[_A]) -> _A:

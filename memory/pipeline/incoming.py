@@ -66,6 +66,8 @@ def decode(taken: Taken) -> Item:
             None,
             Rejected("it has no acceptance time: it was not put into the inbox by Reverie", field="payload"),
         )
+    if taken.refusal:
+        return Item(taken, None, Rejected(taken.refusal, field="payload"))
     try:
         payload = _decoder.decode(taken.payload)
         if (payload.agent, payload.id) != parse_inbox_field(taken.field):

@@ -246,6 +246,7 @@ def test_a_report_that_comes_too_late_is_dropped_quietly(
     """Given a function that takes longer than the run may, then the run is timed out and stays so, and the worker
     says nothing of it."""
     agent = start_agent(url)
+    until(lambda: " ready." in agent.log_text, "the worker does not start")  # or the task would be over before
     schedule = add(client, "my_agent.told_to_go", timeout_seconds=1)
     run = fired(runtime, client, schedule)
     agent.wait_for("begun")

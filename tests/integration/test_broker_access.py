@@ -199,3 +199,24 @@ def test_reveries_workers_take_no_control_commands(make_runtime: Callable[..., R
     assert os.environ.get("REVERIE_BROKER_REMOTE_CONTROL") is None
     assert app.conf.worker_enable_remote_control is False
     assert celery_settings("x:")["worker_enable_remote_control"] is False
+
+
+def test_a_client_and_the_workers_agree_on_a_key(
+    make_runtime: Callable[..., Runtime], port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a key of the broker, then a client with it is heard, and one without it gets the reason in its receipt."""
+    key = "k" * 64
+    runtime = make_runtime(broker=f"redis://127.0.0.1:{port}/0", broker_prefix="signed:", broker_key=key)
+
+    def ingested(text: str) -> str:
+        with Reverie("ana", workspace="home", broker=runtime.settings.broker_url, prefix="signed:") as producer:
+            producer.ingest("chat", {"role": "user", "content": text})
+        with use_runtime(runtime):
+            app.tasks["reverie.ingest_messages"].body(workspace="home")
+        with runtime.stores.workspace("home").reading() as tx:
+            return " ".join(letter.error for letter in tx.for_agent("ana").dead_letters.list())
+
+    monkeypatch.setenv("REVERIE_BROKER_KEY", key)
+    assert ingested("signed") == ""
+    monkeypatch.delenv("REVERIE_BROKER_KEY")
+    assert "it is not signed: give its producer a key of broker_key" in ingested("not signed")

@@ -28,6 +28,13 @@ class GeneralSettings(BaseSettings):
         contract.DEFAULT_PREFIX,
         description="Prefix of every key in the broker, so that other applications can share the broker.",
     )
+    broker_key: str | None = Field(
+        None,
+        repr=False,
+        description="Key that signs messages in the broker, at least 32 characters, or several separated by spaces: the"
+        " first signs, all are accepted. With it, workers refuse messages that are not signed. Agents that send to the"
+        " broker need it, too.",
+    )
     broker_remote_control: bool = Field(
         False,
         description="Whether workers obey Celery's remote control (`celery inspect`, Flower's buttons). Anyone with"

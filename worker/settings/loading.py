@@ -22,6 +22,7 @@ from pydantic_settings import (
 
 from reverie.config import check_broker
 from reverie.errors import Rejected
+from reverie.pipeline.payload_signing import parse_keys
 from worker.own_paths import check_own
 from worker.settings.general import GeneralSettings
 from worker.settings.memories import MemorySettings
@@ -35,7 +36,9 @@ from worker.settings.upkeep import UpkeepSettings
 
 PREFIX: Final = "REVERIE_"
 # Variables that are read elsewhere: by the client, the server or the supervisor.
-_OTHER_VARIABLES: Final = frozenset({"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "BACKUP_PASSPHRASE"})
+_OTHER_VARIABLES: Final = frozenset(
+    {"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "BACKUP_PASSPHRASE", "WORKER_KEY"}
+)
 
 
 class Settings(
@@ -89,6 +92,7 @@ def load_settings(**flags: Any) -> Settings:
         raise Rejected(f"setting {key}: {first['msg']}{_shown(key, first['input'])}", field=key) from None
     if "data" not in settings.model_fields_set and settings.data.exists():
         check_own(settings.data, what="data folder", instead=f"To use it as it is, set {PREFIX}DATA", field="data")
+    parse_keys(settings.broker_key)
     if settings.broker is not None:
         check_broker(settings.broker)
     check_models(settings)

@@ -2,7 +2,8 @@
 
 Layout, per workspace `W` (every key begins with the configured prefix):
 
-    inbox:W          hash   field -> "<accepted_at µs> <payload JSON>"     the payloads themselves
+    inbox:W          hash   field -> "<accepted_at µs> <payload JSON>"     the payloads themselves; signed
+                            ones have "#1 <signature> " before the JSON
     inbox:W:due      zset   field by acceptance time
     inbox:W:taken    zset   field by the end of its lease
     inbox:W:tries    hash   field -> number of times a worker took it without finishing
@@ -28,6 +29,7 @@ import redis
 
 from reverie.contract import INGEST_MESSAGES, Outcome, Payload, WaitFor
 from reverie.pipeline.broker import call_broker
+from reverie.pipeline.payload_signing import sign_payload
 
 # While this flag lives, no second notification is sent; it expires by itself in case the task was lost.
 NOTIFICATION_SECONDS: Final = 10
@@ -74,9 +76,11 @@ def parse_inbox_field(field: bytes) -> tuple[str, str]:
 class Inbox:
     """The inboxes of one broker, as producers use them. Every method raises `Unavailable` without a broker."""
 
-    def __init__(self, broker: redis.Redis, *, prefix: str) -> None:
+    def __init__(self, broker: redis.Redis, *, prefix: str, keys: Sequence[bytes] = ()) -> None:
+        """`keys` sign payloads (the first) and verify them (all); without any, payloads are not signed."""
         self._broker = broker
         self._prefix = prefix
+        self._sign_keys = tuple(keys)
         self._scripts: dict[str, Any] = {}
 
     def accept(
@@ -98,7 +102,10 @@ class Inbox:
         arguments: list[Any] = [workspace, NOTIFICATION_SECONDS * 1_000]
         arguments += (f"{self._reply_key(reply_to)} {wait}" if reply_to else "", REPLY_SECONDS, accepted_at)
         for payload in payloads:
-            arguments += (inbox_field(payload.agent, payload.id), msgspec.json.encode(payload))
+            field, value = inbox_field(payload.agent, payload.id), msgspec.json.encode(payload)
+            if self._sign_keys:
+                value = sign_payload(self._sign_keys[0], workspace, field, value)
+            arguments += (field, value)
         keys = [*self._keys(workspace, "", ":due"), self._workspaces_key]
         keys += [self._notification_key(INGEST_MESSAGES, workspace), *self._keys(workspace, ":waiting")]
         added, notify = cast("list[int]", self._run(_ACCEPT, keys, arguments))

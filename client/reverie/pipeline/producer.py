@@ -77,11 +77,12 @@ class Producer:
         workspace: str = contract.DEFAULT_WORKSPACE,
         prefix: str = contract.DEFAULT_PREFIX,
         broker: redis.Redis | None = None,
+        keys: Sequence[bytes] = (),
         inbox: Inbox | None = None,
         task_sender: TaskSender | None = None,
     ) -> None:
         self.workspace = workspace
-        self._inbox = inbox or Inbox(broker or connect(broker_url), prefix=prefix)
+        self._inbox = inbox or Inbox(broker or connect(broker_url), prefix=prefix, keys=keys)
         self._task_sender = task_sender or TaskSender(broker_url, prefix=prefix)
 
     def enqueue(
