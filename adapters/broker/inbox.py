@@ -171,10 +171,12 @@ class WorkerInbox(Inbox):
         keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause")
         flat = cast("list[Any]", self._run(_TAKE, keys, [limit, LEASE_SECONDS * 1_000_000, max_bytes]))
         items = [parse_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(0, len(flat), 3)]
-        return [
-            item._replace(refusal=refusal(self._sign_keys, workspace, item.field, item.signature, item.payload))
-            for item in items
-        ]
+        return [self._verified(workspace, item) for item in items]
+
+    def _verified(self, workspace: str, item: Taken) -> Taken:
+        """Return an item with the reason why it must not be stored, if there is one."""
+        why = refusal(self._sign_keys, workspace, item.field, item.signature, item.payload)
+        return item._replace(refusal=why) if why else item
 
     def settle(self, workspace: str, fields: Sequence[bytes]) -> None:
         """Remove items for good. Call this only after the database has committed them (or their dead letters)."""
@@ -197,10 +199,13 @@ class WorkerInbox(Inbox):
 
     def peek(self, workspace: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield each item's field and value without taking it: every item that is there from start to end, and perhaps
-        some that come or go meanwhile, or one twice."""
+        some that come or go meanwhile, or one twice. Items that must not be stored, by their signature, are left out.
+        """
         items = self._broker.hscan_iter(self._keys(workspace, "")[0], count=100)
         while (item := call_broker(lambda: next(items, None))) is not None:
-            yield item
+            field, value = item
+            if not self._verified(workspace, parse_taken(field, value, 0)).refusal:
+                yield field, value
 
     def workspaces(self) -> list[str]:
         """Return the workspaces whose inbox is not empty."""

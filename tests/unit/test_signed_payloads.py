@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import contextlib
+import inspect
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -11,12 +13,17 @@ import pytest
 
 from adapters.broker.inbox import WorkerInbox
 from memory.pipeline.dead_letters import replay
-from reverie.errors import Rejected
+from reverie.contract import RUN_SCHEDULE, TASK_QUEUES
+from reverie.errors import Rejected, ReverieError
 from reverie.pipeline.inbox import Inbox, inbox_field
 from reverie.pipeline.payload_signing import parse_keys, sign_payload
 from support.pipeline import WORKSPACE, Pipeline, as_json, turns
+from worker.app import app, use_runtime
+from worker.runtime import Runtime
 from worker.settings.loading import load_settings
 
+app.loader.import_default_modules()
+WITH_WORKSPACE = [name for name in TASK_QUEUES if "workspace" in inspect.signature(app.tasks[name].body).parameters]
 KEY = b"k" * 64
 OTHER = b"o" * 64
 
@@ -130,3 +137,28 @@ def test_a_short_key_is_refused_without_showing_it(text: str, monkeypatch: pytes
 def test_no_key_is_no_signature() -> None:
     """Given neither a setting nor blanks alone, then there are no keys."""
     assert parse_keys(None) == parse_keys("  ") == ()
+
+
+def test_what_was_not_signed_does_not_get_in_by_a_backup(pipe: Pipeline) -> None:
+    """Given items that wait, then those that a backup reads are the ones that would be stored."""
+    send(pipe, "good", KEY)
+    send(pipe, "forged", OTHER)
+    send(pipe, "unsigned")
+    assert [field for field, _ in pipe.inbox.peek(WORKSPACE)] == [inbox_field("ana", "good").encode()]
+    use_keys(pipe)
+    assert len(list(pipe.inbox.peek(WORKSPACE))) == 3
+
+
+@pytest.mark.parametrize("task", WITH_WORKSPACE)
+@pytest.mark.parametrize("workspace", ["../x", "a/b", "W", "", "x" * 64])
+def test_no_task_opens_what_is_no_workspace(
+    make_runtime: Callable[..., Runtime], tmp_path: Path, task: str, workspace: str
+) -> None:
+    """Given a forged task that names no workspace, then nothing is made for it, in the data folder or beside it."""
+    runtime = make_runtime()
+    body = app.tasks[task].body
+    extra = {"run": "r1"} if task == RUN_SCHEDULE else {}
+    with use_runtime(runtime), contextlib.suppress(ReverieError):
+        body(workspace=workspace, **extra)
+    assert not list((tmp_path / "data" / "workspaces").glob("*"))
+    assert [path.name for path in tmp_path.iterdir()] in ([], ["data"])
