@@ -7,7 +7,7 @@ the target declares.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from datetime import datetime
 from functools import cache
 from operator import attrgetter
@@ -54,9 +54,9 @@ def convert(source: object, target: type[_T], /, **overrides: Any) -> _T:
     return target(**values)
 
 
-def set_fields(changes: Struct, *, leave_out: str = "") -> dict[str, Any]:
-    """Return the fields of `changes` that are not UNSET by name, without the one that says what is changed."""
-    fields = {name: getattr(changes, name) for name in changes.__struct_fields__ if name != leave_out}
+def set_fields(changes: Struct, *, leave_out: Collection[str] = ()) -> dict[str, Any]:
+    """Return the fields of `changes` that are not UNSET by name, without those that say what is changed."""
+    fields = {name: getattr(changes, name) for name in changes.__struct_fields__ if name not in leave_out}
     return {name: value for name, value in fields.items() if value is not UNSET}
 
 

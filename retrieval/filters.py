@@ -18,6 +18,7 @@ from storage.recall.chunk_filter import ChunkFilter, MemoryScope
 from storage.recall.chunk_sources import ChunkSources
 from storage.sessions.records import SessionRecord
 from storage.transaction import AgentRepositories
+from storage.viewer import audiences
 
 
 def chunk_filter(repositories: AgentRepositories, request: RecallRequest, *, until: int | None = None) -> ChunkFilter:
@@ -30,12 +31,17 @@ def chunk_filter(repositories: AgentRepositories, request: RecallRequest, *, unt
     session = None if request.session is None else repositories.sessions.get(request.session)
     tags, kinds = tuple(dict.fromkeys(request.tags)), tuple(dict.fromkeys(request.kinds))
     sessions, memories = _scope(repositories, request, session)
-    return ChunkFilter(request.agent, sessions, tags, kinds, memories, until)
+    visible = audiences(repositories.connection, request.agent, repositories.viewer)
+    return ChunkFilter(request.agent, sessions, tags, kinds, memories, until, visible)
 
 
 def allowed_rows(found: ChunkSources, snapshot: IndexSnapshot, filter: ChunkFilter) -> NDArray[np.bool_] | None:
     """Mark the rows that pass a filter; None if all rows do."""
     parts: list[NDArray[np.bool_]] = []
+    if filter.audiences is not None:
+        visible = snapshot.rows_for(frozenset(filter.audiences.names), everybody=filter.audiences.everybody)
+        if visible is not None:
+            parts.append(visible)
     if filter.kinds:
         parts.append(_rows_of_kinds(found, snapshot, filter.kinds))
     if filter.sessions is not None:

@@ -28,8 +28,10 @@ from reverie.errors import NotFound
 from reverie.moments import micros_until
 from reverie.recall.types import FoundSessions, RecallResponse
 from storage.recall.records import ChunkAttributes, Hit
+from storage.sessions.viewing import viewer_of
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
+from storage.viewer import Viewer
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,13 +41,14 @@ class RecallOutcome:
     A hit's score is a share of the best possible score, on [0, 1], so that scores of different queries and rankings can
     be recorded and compared. `folded` are the hits of memories whose source message was returned in their place, and
     of what says the same as a result. `past` has the attributes of hits that were replaced since the time that a recall
-    looked back to: they are chunks of no store.
+    looked back to: they are chunks of no store. `user` is the end user who asked.
     """
 
     response: RecallResponse
     hits: tuple[Hit, ...] = ()
     folded: tuple[Hit, ...] = ()
     past: Mapping[int, ChunkAttributes] = field(default_factory=dict)
+    user: str | None = None
 
     def hits_in(self, store: str) -> list[Hit]:
         """Return all hits in one store, folded ones last: what is recorded there as recalled."""
@@ -85,14 +88,17 @@ class Recaller:
         now = self._clock()
         until = micros_until(request.as_of, now=now)
         store = self.find_store(workspace)
-        account = self.find_store(ACCOUNT_STORE) if request.spans_workspaces else None
+        viewer = viewer_of(store, request.agent, user=request.user, session=request.session)
+        store = store and store.seen_by(viewer)
+        account = self._account_seen_by(viewer, workspace) if request.spans_workspaces else None
         if store is None:
             if request.session is not None:
                 raise NotFound(f"agent {request.agent} has no session {request.session!r}", field="session")
             if request.channel not in (None, DEFAULT_CHANNEL):
                 raise NotFound(f"agent {request.agent} has no channel {request.channel!r}", field="channel")
             if account is None or not _has_chunks(account, request.agent):
-                return RecallOutcome(RecallResponse(results=[], mode=request.mode, degraded=_empty(workspace)))
+                empty = RecallResponse(results=[], mode=request.mode, degraded=_empty(workspace))
+                return RecallOutcome(empty, user=viewer.user)
             store, account = account, None  # the account's memories are found in a new workspace too
         reranking = self._reranking if self._reranking is not None and applies(request) else None
         searched = reranking.deepened(request) if reranking is not None else request
@@ -118,7 +124,14 @@ class Recaller:
             hits,
             tuple(hit for one in found for hit in (*one.folded.values(), *one.duplicates.values())),
             {} if past is None else past.attributes([hit.chunk_id for hit in hits if is_past(hit.chunk_id)]),
+            viewer.user,
         )
+
+    def _account_seen_by(self, viewer: Viewer, workspace: str) -> Store | None:
+        account = self.find_store(ACCOUNT_STORE)
+        if account is None:
+            return None
+        return account.seen_by(Viewer(viewer.user, tenant=self._stores.tenant_of(workspace)))
 
     def search_sessions(self, workspace: str, request: RecallRequest) -> FoundSessions:
         """Return the sessions that fit a query, best first, each with the text that fits best.
@@ -129,6 +142,7 @@ class Recaller:
         store = self.find_store(workspace)
         if store is None:
             return FoundSessions(results=[], degraded=_empty(workspace))
+        store = store.seen_by(Viewer(request.user))
         prepared = prepare_query(store, request, self._indexes, self._embedder_for)
         with store.reading() as tx:
             return find_sessions(StoreQuery.bind(prepared, store, tx, self._indexes))

@@ -79,6 +79,8 @@ class StoreQuery:
         if snapshot is not None and prepared.until is not None:  # "last Friday" is that before the time looked back to
             snapshot = replace(snapshot, newest=min(snapshot.newest, prepared.until))
         filter = chunk_filter(repositories, request, until=prepared.until)
+        if snapshot is not None and not snapshot.audience_names and filter.audiences and filter.audiences.everybody:
+            filter = replace(filter, audiences=None)  # nothing in the store belongs to anybody
         return cls(store.name, tx, repositories, snapshot, prepared, filter)
 
     @property

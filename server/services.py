@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Final
+from typing import Any, Final
 
 from memory.pipeline.status import StatusReader
 from memory.trust.checking import TokenChecker
 from retrieval.request import RecallRequest
+from reverie.calls import InSession
 from reverie.clock import new_id
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound
@@ -22,8 +23,10 @@ from server.ledger import Ledger
 from server.metrics import Metrics
 from server.responses import Threads
 from storage.recall.records import Hit
+from storage.sessions.viewing import viewer_of
 from storage.stores import Store
 from storage.trust.audit import AuditEntry
+from storage.viewer import Viewer
 from worker.runtime import Runtime
 
 # The status reads every workspace: however many ask for it, it is read so often.
@@ -94,11 +97,11 @@ class Services:
         outcome = self.runtime.recaller.recall(caller.workspace, request)
         if request.as_of is not None:
             return outcome.response
-        self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded))
+        self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded), user=outcome.user)
         return outcome.response
 
-    def record_recall(self, caller: Caller, query: str, hits: Sequence[Hit]) -> None:
-        """Record the hits of a recall that fit its query, each in its own store.
+    def record_recall(self, caller: Caller, query: str, hits: Sequence[Hit], *, user: str | None) -> None:
+        """Record the hits of a user's recall that fit its query, each in its own store.
 
         What a recall returns although it does not fit was not found by it: it must neither last longer nor be promoted.
         Takes microseconds: a worker writes them later.
@@ -111,7 +114,7 @@ class Services:
         for store in (caller.workspace, ACCOUNT_STORE):
             found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
             if found:
-                self.runtime.recall_buffer.note(store, caller.agent, query, found, recall=recall, at=at)
+                self.runtime.recall_buffer.note(store, caller.agent, query, found, recall=recall, at=at, user=user)
 
     def has_workspace(self, workspace: str) -> bool:
         """Return whether something has been stored in a workspace, or was accepted for it by this server."""
@@ -145,6 +148,26 @@ class Services:
         """Return a workspace's store; None if nothing has been stored in it."""
         return self.runtime.recaller.find_store(workspace)
 
+    def viewer(self, caller: Caller, call: object) -> Viewer:
+        """Return who asks: the user that the caller is limited to or the call names, else those of its session."""
+        user, session = caller.user or getattr(call, "user", None), getattr(call, "session", None)
+        return viewer_of(self.existing_store(caller.workspace), caller.agent, user=user, session=session)
+
+    def seen_store(self, caller: Caller, call: object) -> Store | None:
+        """Return the caller's store as the user of a call sees it; None if nothing has been stored in it."""
+        store = self.existing_store(caller.workspace)
+        return None if store is None else store.seen_by(self.viewer(caller, call))
+
+    def own_store(self, caller: Caller, call: object) -> Store:
+        """Return the caller's store as the user of a call sees it, created if needed."""
+        return self.runtime.store(caller.workspace).seen_by(self.viewer(caller, call))
+
+    def account_store(self, caller: Caller, call: object) -> Store:
+        """Return the store of the account tier, as the user of a call sees it from the caller's workspace."""
+        tenant = self.runtime.stores.tenant_of(caller.workspace)
+        viewer = Viewer(self.viewer(caller, call).user, tenant=tenant)
+        return self.runtime.stores.account_store().seen_by(viewer)
+
     def store_to_forget_in(self, workspace: str) -> Store | None:
         """Return a workspace's store, created if items wait in its inbox, which must be kept out; None if neither is.
 
@@ -156,9 +179,12 @@ class Services:
         except NotFound:
             return None
 
-    def store_of_session(self, caller: Caller, session: str) -> Store:
-        """Return the caller's store. Raises `NotFound`, naming the session, if there is none."""
-        store = self.existing_store(caller.workspace)
+    def store_of_session(self, caller: Caller, call: InSession[Any]) -> Store:
+        """Return the caller's store as the user of a call sees it.
+
+        Raises `NotFound`, naming the session, if there is none.
+        """
+        store = self.seen_store(caller, call)
         if store is None:
-            raise NotFound(f"agent {caller.agent} has no session {session!r}", field="session")
+            raise NotFound(f"agent {caller.agent} has no session {call.session!r}", field="session")
         return store

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 from sqlalchemy import Connection, CursorResult
 
 from storage.rows import execute, read_row, read_rows, statement
+from storage.viewer import Viewer
 
 Record = TypeVar("Record")
 
@@ -51,4 +52,10 @@ class AgentRepository(Repository):
     def __init__(self, connection: Connection, agent: str) -> None:
         super().__init__(connection)
         self._agent = agent
+        self._viewer: Viewer | None = None
         self._bound = {"agent": agent}
+
+    def restrict_to(self, viewer: Viewer) -> None:
+        """Have statements read only what a viewer may see, those that name the viewer's conditions."""
+        self._viewer = viewer
+        self._bound = {**self._bound, **viewer.parameters()}

@@ -5,6 +5,7 @@ A workspace that cannot be opened (corrupt, newer schema) is an error for that w
 
 from __future__ import annotations
 
+import copy
 import itertools
 import os
 import shutil
@@ -29,6 +30,7 @@ from storage.trust.tenants import Tenants
 from storage.trust.tokens import Tokens
 from storage.upkeep.jobs import JobRuns
 from storage.upkeep.usage import UsageLog
+from storage.viewer import LOCAL_TENANT, Viewer
 
 # Workspaces whose connections stay open in one process; the least recently used is closed first.
 MAX_OPEN_WORKSPACES: Final = 16
@@ -46,9 +48,16 @@ class Store:
     def __init__(self, name: str, database: Database) -> None:
         self.name = name
         self.database = database
+        self.viewer: Viewer | None = None
         # Differs when a workspace of the same name was deleted and created again.
         self.serial = next(_serials)
         self.inode = _inode(database.path)
+
+    def seen_by(self, viewer: Viewer | None) -> Store:
+        """Return this store as a viewer sees it; None sees everything, as jobs do."""
+        seen = copy.copy(self)
+        seen.viewer = viewer
+        return seen
 
     @contextmanager
     def writing(self, *, lock_wait_seconds: float | None = None) -> Iterator[Transaction]:
@@ -57,13 +66,13 @@ class Store:
         Raises `StoreUnavailable` when another writer holds the lock for longer than `lock_wait_seconds` (default 30).
         """
         with self.database.atomic(lock_wait_seconds=lock_wait_seconds) as connection:
-            yield Transaction(connection)
+            yield Transaction(connection, self.viewer)
 
     @contextmanager
     def reading(self) -> Iterator[Transaction]:
         """Open a read-only transaction: a snapshot of the file, which waits for no writer."""
         with self.database.reading() as connection:
-            yield Transaction(connection)
+            yield Transaction(connection, self.viewer)
 
 
 class FileStamp(NamedTuple):
@@ -159,6 +168,15 @@ class Stores:
     def tenants(self) -> Tenants:
         """Return the tenants of the workspaces."""
         return Tenants(self.account())
+
+    def tenant_of(self, workspace: str) -> str:
+        """Return the tenant of a workspace, whose memories of the account are seen from it."""
+        return self.tenants().of(workspace)
+
+    def stored_tenant_of(self, workspace: str) -> str | None:
+        """Return the tenant of a workspace as memories of the account store it: None for the local one."""
+        tenant = self.tenant_of(workspace)
+        return None if tenant == LOCAL_TENANT else tenant
 
     def names(self) -> list[str]:
         """Return the names of all workspaces; a folder with an invalid name (a manual copy) is left out."""

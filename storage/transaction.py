@@ -19,6 +19,7 @@ from storage.recall.events import RecallEvents, RecallHistory
 from storage.recall.forward import ForwardIndex
 from storage.recall.index import SearchIndex
 from storage.recall.past import PastMemories
+from storage.repository import AgentRepository
 from storage.scheduling.due_schedules import DueSchedules
 from storage.scheduling.goal_vectors import GoalVectors
 from storage.scheduling.notifications import AllNotifications, Notifications
@@ -38,6 +39,7 @@ from storage.upkeep.curation import CurationLog
 from storage.upkeep.dreams import AllDreams, Dreams
 from storage.upkeep.leases import JobLeases
 from storage.upkeep.retention import Retention
+from storage.viewer import Viewer
 
 T = TypeVar("T")
 
@@ -53,12 +55,17 @@ class _Lazy(Generic[T]):
 
     def __get__(self, owner: Transaction | AgentRepositories, _type: type) -> T:
         repository: T = self._repository(*owner._arguments)
+        if owner.viewer is not None and isinstance(repository, AgentRepository):
+            repository.restrict_to(owner.viewer)
         owner.__dict__[self._name] = repository  # found before this descriptor from now on
         return repository
 
 
 class AgentRepositories:
-    """The repositories of one agent within one transaction: none of their queries reaches another agent's rows."""
+    """The repositories of one agent within one transaction: none of their queries reaches another agent's rows.
+
+    With a viewer, what is read is only what that user may see.
+    """
 
     sessions = _Lazy(Sessions)
     session_lifecycle = _Lazy(SessionLifecycle)
@@ -85,8 +92,10 @@ class AgentRepositories:
     candidates = _Lazy(Candidates)
     removal = _Lazy(Removal)
 
-    def __init__(self, connection: Connection, agent: str) -> None:
+    def __init__(self, connection: Connection, agent: str, viewer: Viewer | None = None) -> None:
         self.agent = agent
+        self.viewer = viewer
+        self.connection = connection
         self._arguments = (connection, agent)
 
 
@@ -113,10 +122,11 @@ class Transaction:
     kept_out = _Lazy(KeptOut)
     stored_texts = _Lazy(StoredTexts)
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, viewer: Viewer | None = None) -> None:
         self.connection = connection
+        self.viewer = viewer
         self._arguments: tuple[Any, ...] = (connection,)
 
     def for_agent(self, agent: str) -> AgentRepositories:
-        """Return the repositories of one agent in this transaction."""
-        return AgentRepositories(self.connection, agent)
+        """Return the repositories of one agent in this transaction, as its viewer sees them."""
+        return AgentRepositories(self.connection, agent, self.viewer)

@@ -29,6 +29,7 @@ def build_extractor(runtime: Runtime) -> Extractor:
         model=runtime.extraction_model,
         account=runtime.stores.account_store,
         on_added=lambda name: runtime.notify_stage("chunk", name),
+        tenant_of=runtime.stores.stored_tenant_of,
     )
 
 

@@ -80,8 +80,9 @@ class RecallBuffer:
         *,
         recall: str | None = None,
         at: int | None = None,
+        user: str | None = None,
     ) -> None:
-        """Add the results of an agent's recall: chunk ids and scores, best first.
+        """Add the results of an agent's recall for a user: chunk ids and scores, best first.
 
         `recall` and `at` (microseconds) are given for a recall that has results in another store too.
         """
@@ -91,6 +92,7 @@ class RecallBuffer:
             query=query[:QUERY_CHARACTERS],
             at=now_micros() if at is None else at,
             hits=list(hits),
+            user=user,
         )
         encoded = msgspec.json.encode(note)
         with self._lock:

@@ -50,13 +50,14 @@ _Micros = Annotated[int, msgspec.Meta(ge=0, lt=10**17)]
 
 
 class RecallNote(msgspec.Struct, frozen=True, kw_only=True):
-    """One recall with results: `hits` are chunk ids and scores, best first; `at` is in microseconds."""
+    """One recall of a user with results: `hits` are chunk ids and scores, best first; `at` is in microseconds."""
 
     agent: str
     recall: Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
     query: Annotated[str, msgspec.Meta(max_length=QUERY_CHARACTERS)]
     at: _Micros
     hits: list[tuple[_ChunkId, float]]
+    user: str | None = None
 
 
 class LogEntry(NamedTuple):

@@ -24,7 +24,7 @@ from msgspec import UNSET
 
 from reverie.decoding import convert
 from reverie.errors import Rejected
-from reverie.fields import Limit, Offset, Query, SessionId, check_fields
+from reverie.fields import Limit, Offset, Query, SessionId, UserId, check_fields
 from reverie.trust.scopes import Scope
 
 _PATH_FIELD: Final = re.compile(r"\{(\w+)\}")
@@ -65,13 +65,19 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
         return self.response_timeout_seconds
 
 
-class InSession(Call[_A], frozen=True):
+class OfUser(Call[_A], kw_only=True, frozen=True):
+    """A call that returns or changes content of users: what `user` may see, by default the user of the session."""
+
+    user: UserId | None = None
+
+
+class InSession(OfUser[_A], frozen=True):
     """A call about one session."""
 
     session: SessionId
 
 
-class Queried(Call[_A], frozen=True):
+class Queried(OfUser[_A], frozen=True):
     """A call with a search query."""
 
     query: Query

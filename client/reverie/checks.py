@@ -110,6 +110,7 @@ def check_payload(payload: Payload) -> None:
         raise Rejected("tags must be trimmed, lower case and without duplicates", field="tags")
     if isinstance(payload, FilePayload):
         check_label("session", payload.session)
+        check_label("user", payload.user)
         check_label("source_uri", payload.source_uri, required=True, limit=2_048)
         check_text("content", payload.content, contract.MAX_FILE_BYTES)
     else:

@@ -95,6 +95,9 @@ MAX_WAIT_SECONDS: Final = 600
 Role = Literal["user", "assistant", "system", "tool"]
 ROLES: Final[tuple[Role, ...]] = ("user", "assistant", "system", "tool")
 
+# Seen by the user that it belongs to, or by all users of the agent.
+Visibility = Literal["private", "shared"]
+
 WaitFor = Literal["queued", "stored", "searchable"]
 WAITS: Final[tuple[WaitFor, ...]] = ("queued", "stored", "searchable")
 
@@ -150,6 +153,9 @@ class MessagePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     channel: str | None = None
     sequence: int | None = None
     strict: bool = False
+    visibility: Visibility | None = None
+    # Set by a server for a caller that may act for one user only: that user joins no session of others.
+    own_sessions_only: bool = False
 
 
 class FilePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="file"):
@@ -165,6 +171,9 @@ class FilePayload(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     session: str | None = None
     metadata: dict[str, Any] = {}
     tags: list[str] = []
+    user: str | None = None
+    visibility: Visibility | None = None
+    own_sessions_only: bool = False
 
 
 Payload = MessagePayload | FilePayload

@@ -108,6 +108,10 @@ def bounds_text(low: float, high: float) -> str:
 
 
 SessionId = Annotated[str, label("The id of a session.")]
+# By default the user of the session that a call names.
+UserId = Annotated[
+    str, label("The end user who asks: content of other users is left out, unless it is shared or they are in a group.")
+]
 OwnId = Annotated[str, label("An id of your own.")]
 ChannelId = Annotated[str, label("The id of a channel.")]
 Tags = Annotated[Sequence[str], checked(check_tags, "Only results with all of these tags; at most 16.")]

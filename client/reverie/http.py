@@ -204,10 +204,10 @@ def _post(transport: HttpTransport, part: Submission, wait: WaitFor, timeout_sec
 def _ingest_call(part: Submission, wait: WaitFor, timeout_seconds: float) -> IngestFile | IngestMessages:
     first = part.payloads[0]
     if isinstance(first, FilePayload):
-        fields = ("id", "source_uri", "content", "session", "tags", "metadata")
+        fields = ("id", "source_uri", "content", "session", "user", "visibility", "tags", "metadata")
         return IngestFile(**_present(first, fields), wait=wait, timeout_seconds=timeout_seconds)
     return IngestMessages(
-        **_present(first, ("session", "user", "provider", "chat_id", "channel", "strict")),
+        **_present(first, ("session", "user", "provider", "chat_id", "channel", "visibility", "strict")),
         messages=[_message_body(payload) for payload in part.payloads if isinstance(payload, MessagePayload)],
         wait=wait,
         timeout_seconds=timeout_seconds,

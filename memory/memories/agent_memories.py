@@ -8,14 +8,15 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import NotFound, WaitTimeout
+from reverie.errors import NotFound, Rejected, WaitTimeout
 from storage.memories.records import MemoryRecord
 from storage.stores import Store, Stores
 from storage.transaction import AgentRepositories
+from storage.viewer import Viewer
 
 # Pauses between checks whether a memory is searchable: short at first, because it usually takes some 50 ms.
 _FIRST_PAUSE_SECONDS: Final = 0.01
@@ -32,11 +33,12 @@ class StoredMemory:
 
 @dataclass(frozen=True, slots=True)
 class AgentMemories:
-    """The two stores that hold the memories of one agent in one workspace."""
+    """The two stores that hold the memories of one agent in one workspace, as a viewer sees them; None sees all."""
 
     stores: Stores
     workspace: str
     agent: str
+    viewer: Viewer | None = None
 
     def existing_stores(self) -> list[Store]:
         """Return those of the two stores that exist, the workspace store first."""
@@ -44,7 +46,25 @@ class AgentMemories:
 
     def store_for_tier(self, tier: str) -> Store:
         """Return the store that holds memories of a tier, created if it does not exist."""
-        return self.stores.workspace(ACCOUNT_STORE if tier == "account" else self.workspace)
+        return self._seen(self.stores.workspace(ACCOUNT_STORE if tier == "account" else self.workspace))
+
+    @property
+    def tenant(self) -> str:
+        """The tenant of the workspace, whose account tier is seen."""
+        return self.stores.tenant_of(self.workspace)
+
+    @property
+    def stored_tenant(self) -> str | None:
+        """The tenant of new memories of the account, as it is stored: None for the local one."""
+        return self.stores.stored_tenant_of(self.workspace)
+
+    def check_own(self, record: MemoryRecord) -> None:
+        """Raise `Rejected` if a user asks to change what belongs to everybody, or was shared by another one."""
+        if self.viewer is not None and self.viewer.user not in (None, record.owner_user_id):
+            raise Rejected(
+                f"memory {record.id} is not one of user {self.viewer.user!r} alone: only calls for no user change it",
+                field="user",
+            )
 
     def find(self, memory_id: str) -> StoredMemory | None:
         """Return the memory with this id, current or superseded; None if there is none."""
@@ -65,6 +85,10 @@ class AgentMemories:
     def forget_removed(self, memory_id: str) -> bool:
         """Erase from the curation logs a memory that a job or an undo has removed; False if no log has it."""
         erased = 0
+        if self.viewer is not None and self.viewer.user is not None:
+            return False  # the log of what is gone does not tell whose it was
+        if self.viewer is not None and replace(self, viewer=None).find(memory_id) is not None:
+            return False  # it is there, and belongs to a user
         for store in self.existing_stores():
             with store.writing() as tx:
                 erased += tx.curation.forget_removed(self.agent, memory_id)
@@ -76,7 +100,9 @@ class AgentMemories:
         store = self.get(memory_id).store
         with store.writing() as tx:
             rows = tx.for_agent(self.agent)
-            yield store, rows, rows.memories.get(memory_id)
+            record = rows.memories.get(memory_id)
+            self.check_own(record)
+            yield store, rows, record
 
     @contextmanager
     def reading_workspace(self) -> Iterator[AgentRepositories | None]:
@@ -103,9 +129,14 @@ class AgentMemories:
         if name == ACCOUNT_STORE and not self.stores.database_path(name).exists():
             return None
         try:
-            return self.stores.workspace(name, create=False)
+            return self._seen(self.stores.workspace(name, create=False))
         except NotFound:
             return None
+
+    def _seen(self, store: Store) -> Store:
+        if self.viewer is None or store.name != ACCOUNT_STORE:
+            return store.seen_by(self.viewer)
+        return store.seen_by(Viewer(self.viewer.user, tenant=self.tenant))
 
 
 def wait_until_searchable(

@@ -15,7 +15,7 @@ from typing import Final
 from adapters.language_models import LanguageModel, LanguageModelRefused, LanguageModelUnavailable
 from memory.memories.extraction_checks import checked_findings
 from memory.memories.extraction_prompt import ANSWER_TOKENS, INSTRUCTIONS, Extraction, is_evidence, prompt_for
-from memory.memories.extraction_saving import FindingSaver
+from memory.memories.extraction_saving import FindingSaver, Origin
 from memory.memories.extraction_window import (
     KNOWN_MEMORIES,
     ExtractionRules,
@@ -43,6 +43,8 @@ class Extractor:
     model: LanguageModel | None
     account: Callable[[], Store]
     on_added: Callable[[str], None]
+    # The tenant of a workspace; None is the local one.
+    tenant_of: Callable[[str], str | None] = lambda _: None
 
 
 @dataclass(slots=True)
@@ -131,9 +133,7 @@ class SessionReader:
     def _ask_model(self, model: LanguageModel, window: Window) -> list[Finding]:
         rules = self.extractor.rules
         with self.extractor.account().reading() as tx:
-            account_known = KnownMemories(tx.connection, self.session.agent).newest(
-                owner=self.session.user, limit=KNOWN_MEMORIES
-            )
+            account_known = self._known_in_account(tx).newest(owner=window.owner, limit=KNOWN_MEMORIES)
         window = replace(window, known=(*account_known, *window.known))
         answer = model.complete_structured(
             INSTRUCTIONS, prompt_for(window, rules), ANSWER_TOKENS, form=Extraction, purpose="extraction"
@@ -160,7 +160,7 @@ class SessionReader:
             if not progress_of(tx).advance(self.session, to=read_to, now=self.now):
                 self.counts["read_elsewhere"] += 1
                 return False
-            added = self._save_in(tx, [finding for finding in certain if finding.tier != "account"], workspace=None)
+            added = self._save_in(tx, [finding for finding in certain if finding.tier != "account"], origin=None)
         self.session = replace(self.session, position=read_to)
         if added:
             self.extractor.on_added(self.store.name)
@@ -171,9 +171,17 @@ class SessionReader:
         if not findings:
             return []
         with self.extractor.account().reading() as tx:
-            contents = KnownMemories(tx.connection, self.session.agent).contents(owner=self.session.user)
-        known = {normalised(content) for content in contents}
-        return [finding for finding in findings if normalised(finding.content) not in known]
+            rows = self._known_in_account(tx)
+            owners = {finding.message.user or self.session.user for finding in findings}
+            known = {(owner, normalised(content)) for owner in owners for content in rows.contents(owner=owner)}
+        return [
+            finding
+            for finding in findings
+            if (finding.message.user or self.session.user, normalised(finding.content)) not in known
+        ]
+
+    def _known_in_account(self, tx: Transaction) -> KnownMemories:
+        return KnownMemories(tx.connection, self.session.agent, self.extractor.tenant_of(self.store.name))
 
     def _save_in_account(self, findings: Sequence[Finding]) -> bool:
         """Commit findings of the account tier; False if the session was read or forgotten in the meantime.
@@ -183,12 +191,13 @@ class SessionReader:
         if not findings:
             return True
         account = self.extractor.account()
+        origin = Origin(self.store.name, self.extractor.tenant_of(self.store.name))
         with account.writing() as tx:
             # Checked under the account's lock: forgetting removes the session first and its account memories after.
             if not self._is_unchanged():
                 self.counts["read_elsewhere"] += 1
                 return False
-            added = self._save_in(tx, findings, workspace=self.store.name)
+            added = self._save_in(tx, findings, origin=origin)
         if added:
             self.extractor.on_added(account.name)
         return True
@@ -202,10 +211,10 @@ class SessionReader:
             self.session.position,
         )
 
-    def _save_in(self, tx: Transaction, findings: Sequence[Finding], *, workspace: str | None) -> int:
+    def _save_in(self, tx: Transaction, findings: Sequence[Finding], *, origin: Origin | None) -> int:
         if not findings:
             return 0
-        saver = FindingSaver(tx, self.session, job=contract.EXTRACT_MEMORIES, workspace=workspace, now=self.now)
+        saver = FindingSaver(tx, self.session, job=contract.EXTRACT_MEMORIES, origin=origin, now=self.now)
         saver.save(findings)
         self.counts.update(saver.counts)
         return saver.counts["added"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, NamedTuple
 
 from memory.conversion import convert
 from memory.memories.concept_tags import concept_tags
@@ -43,35 +43,55 @@ def forget_in_account(account: Store, *, agent: str, workspace: str, session: st
         return memories.delete(rows)
 
 
+class Origin(NamedTuple):
+    """The workspace that memories of the account come from, and its tenant; None for the local one."""
+
+    workspace: str
+    tenant: str | None = None
+
+
 class FindingSaver:
     """Stores findings of one session in one transaction; `counts` has the outcome of each."""
 
-    def __init__(self, tx: Transaction, session: WaitingSession, *, job: str, workspace: str | None, now: int) -> None:
-        """Take the `workspace` of the session if the store is the account's, which has no sessions: it is metadata."""
+    def __init__(self, tx: Transaction, session: WaitingSession, *, job: str, origin: Origin | None, now: int) -> None:
+        """Take the `origin` of the session if the store is the account's, which has no sessions: it is metadata."""
         self.counts: Counter[str] = Counter()
         self._tx = tx
         self._session = session
         self._job = job
-        self._workspace = workspace
+        self._workspace = origin.workspace if origin is not None else None
+        self._tenant = origin.tenant if origin is not None else None
         self._now = now
-        self._known = KnownMemories(tx.connection, session.agent)
+        self._known = KnownMemories(tx.connection, session.agent, self._tenant)
         self._memories = tx.for_agent(session.agent).memories
         self._instructions = tx.for_agent(session.agent).instructions
-        self._contents = {normalised(content) for content in self._known.contents(owner=session.user)}
+        self._known_contents: dict[str | None, set[str]] = {}
         self._undone = tx.curation.undone(ACTION)
 
     def save(self, findings: Sequence[Finding]) -> None:
         """Store those findings that are new, in their order."""
         for finding in findings:
-            self.counts[self._save(with_owner(finding, self._session.user))] += 1
+            owner = self._owner(finding)
+            self.counts[self._save(with_owner(finding, owner), self._contents_of(owner))] += 1
 
-    def _save(self, finding: Finding) -> str:
+    def _owner(self, finding: Finding) -> str | None:
+        """Return whose a finding is: the user of the message that says it, else that of the session."""
+        return finding.message.user or self._session.user
+
+    def _contents_of(self, owner: str | None) -> set[str]:
+        known = self._known_contents.get(owner)
+        if known is None:
+            known = {normalised(content) for content in self._known.contents(owner=owner)}
+            self._known_contents[owner] = known
+        return known
+
+    def _save(self, finding: Finding, contents: set[str]) -> str:
         """Store a finding unless it is known; return the outcome."""
         agent = self._session.agent
         memory_id = finding.memory_id(agent)
         if finding.takes_back is not None:
-            return self._take_back(finding, finding.takes_back, memory_id)
-        if normalised(finding.content) in self._contents or self._memories.find(memory_id) is not None:
+            return self._take_back(finding, finding.takes_back, memory_id, contents)
+        if normalised(finding.content) in contents or self._memories.find(memory_id) is not None:
             return "known"
         if (agent, memory_id) in self._undone:
             return "undone_before"
@@ -86,21 +106,21 @@ class FindingSaver:
         self._store(finding, memory_id, older, newer)
         if older:
             # What was superseded may be said again, and then it is the newest.
-            self._contents -= {normalised(one.content) for one in older}
+            contents -= {normalised(one.content) for one in older}
             self.counts["superseded"] += len(older)
         if newer:
             return "older_than_known"
-        self._contents.add(normalised(finding.content))
+        contents.add(normalised(finding.content))
         return "added"
 
-    def _take_back(self, finding: Finding, words: str, memory_id: str) -> str:
+    def _take_back(self, finding: Finding, words: str, memory_id: str, contents: set[str]) -> str:
         """Supersede the instruction that these words name, if there is one, by a note of what was taken back."""
         agent = self._session.agent
         if self._memories.find(memory_id) is not None:
             return "known"
         if (agent, memory_id) in self._undone:
             return "undone_before"
-        given = self._instructions.of_owner(self._session.user)
+        given = self._instructions.of_owner(self._owner(finding), tenant=self._tenant)
         fits = [(takes_back(words, one.content), one) for one in given if one.created_at <= finding.message.created_at]
         best = max((fit for fit, _ in fits), default=0.0)
         taken_back = [one for fit, one in fits if fit == best > 0.0 and one.source != USER_SOURCE and not one.pinned]
@@ -108,17 +128,18 @@ class FindingSaver:
             return "nothing_to_take_back"
         known = [self._known.with_id(one.id) for one in taken_back]
         self._store(finding, memory_id, known, [])
-        self._contents -= {normalised(one.content) for one in known}
+        contents -= {normalised(one.content) for one in known}
         self.counts["superseded"] += len(known)
         return "added"
 
     def _rivals(self, finding: Finding) -> list[KnownMemory]:
         """Return the current memories of the same subject or fact."""
+        owner = self._owner(finding)
         rivals: dict[int, KnownMemory] = {}
         if finding.subject is not None:
-            rivals = {one.row_id: one for one in self._known.with_subject(finding.subject, owner=self._session.user)}
+            rivals = {one.row_id: one for one in self._known.with_subject(finding.subject, owner=owner)}
         if finding.category is not None and finding.key is not None:
-            for one in self._known.with_fact(finding.category, finding.key):
+            for one in self._known.with_fact(finding.category, finding.key, owner=owner):
                 rivals[one.row_id] = one
         return list(rivals.values())
 
@@ -143,6 +164,7 @@ class FindingSaver:
             self._memories.change(added.row_id, now=self._now, accessed_at=max(self._now, added.created_at))
 
     def _memory(self, finding: Finding, memory_id: str) -> NewMemory:
+        owner = self._owner(finding)
         metadata: dict[str, object] = {"evidence": list(finding.evidence), "found_by": finding.method}
         if self._workspace is not None:
             metadata |= {"workspace": self._workspace, "session": self._session.id}
@@ -152,7 +174,10 @@ class FindingSaver:
             id=memory_id,
             created_at=finding.message.created_at,
             source=SOURCE,
-            owner_user_id=self._session.user,
+            owner_user_id=owner,
+            # What an agent does for all users is not for one of them to say.
+            visibility="requested" if owner is not None and finding.kind == "procedure" else "private",
+            tenant=self._tenant,
             concept_tags=concept_tags(finding.content),
             metadata=metadata,
             session=None if self._workspace is not None else self._session.id,

@@ -40,11 +40,15 @@ class ExtractionRules:
 
 @dataclass(frozen=True, slots=True)
 class Window:
-    """New messages of a session and what a model is shown with them; answers that give a secret are redacted."""
+    """New messages of a session and what a model is shown with them; answers that give a secret are redacted.
+
+    `owner` is the user whose the new messages are, None if they are of several.
+    """
 
     new: tuple[SourceMessage, ...]
     before: tuple[SourceMessage, ...]
     known: tuple[KnownMemory, ...]
+    owner: str | None = None
 
 
 @dataclass(slots=True)
@@ -99,8 +103,11 @@ def next_window(tx: Transaction, session: WaitingSession, *, for_model: bool) ->
     before = progress.messages_before(session, limit=CONTEXT_MESSAGES)
     known = KnownMemories(tx.connection, session.agent)
     read = tuple(redact_secret_answers([*before, *new], ""))
+    users = {message.user or session.user for message in new}
+    owner = next(iter(users)) if len(users) == 1 else None  # what is known of one user is not shown with others' words
     return Window(
         new=read[len(before) :],
         before=read[: len(before)],
-        known=tuple(known.newest(owner=session.user, limit=KNOWN_MEMORIES)) if for_model else (),
+        known=tuple(known.newest(owner=owner, limit=KNOWN_MEMORIES)) if for_model else (),
+        owner=owner,
     )

@@ -37,7 +37,7 @@ def set_fact(memories: AgentMemories, call: SetFact, *, now: int, trace: str = "
     store = memories.store_for_tier("workspace")
     with store.writing() as tx:
         rows = tx.for_agent(memories.agent)
-        current = rows.memories.fact(call.category, call.key)
+        current = rows.memories.fact(call.category, call.key, owner=call.user)
         if current is not None and current.value == call.value:
             return StoredMemory(store, _refresh(rows, current, call, now))
         older = [current.row_id] if current is not None else []
@@ -50,10 +50,10 @@ def read_fact(memories: AgentMemories, category: str, key: str, *, held_at: int 
         if rows is None:
             found = None
         elif held_at is None:
-            found = rows.memories.fact(category, key)
+            found = rows.memories.seen_fact(category, key)
         else:
-            held = rows.memories.page(_held(held_at, category=category, key=key), limit=1)
-            found = next(iter(held), None)
+            held = rows.memories.page(_held(held_at, category=category, key=key), limit=2)
+            found = next(iter(sorted(held, key=lambda fact: fact.owner_user_id is None)), None)
     if found is None:
         raise _no_fact(memories, category, key, held_at)
     return to_fact(found)
@@ -75,6 +75,8 @@ def fact_history(memories: AgentMemories, category: str, key: str) -> list[Fact]
     """Return every value that a fact has had, the last said first. Raises `NotFound` if it never had one."""
     with memories.reading_workspace() as rows:
         found = _all_values(rows, category, key) if rows is not None else []
+    own = [record for record in found if record.owner_user_id is not None]
+    found = own or found
     if not found:
         raise _no_fact(memories, category, key)
     return [to_fact(record) for record in sorted(found, key=_by_validity, reverse=True)]
@@ -86,7 +88,8 @@ def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:
         if workspace is None:
             return False
         _, rows = workspace
-        values = _all_values(rows, category, key)
+        user = memories.viewer.user if memories.viewer is not None else None
+        values = [value for value in _all_values(rows, category, key) if user in (None, value.owner_user_id)]
         delete_permanently(rows, values)
     return bool(values)
 
@@ -117,6 +120,7 @@ def _new_fact(call: SetFact, now: int, trace: str) -> NewMemory:
         id=new_id(),
         content=content,
         created_at=now,
+        owner_user_id=call.user,
         lifetime="long_term",
         kind="fact",
         concept_tags=concept_tags(content),

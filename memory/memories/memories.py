@@ -6,7 +6,7 @@ a user wrote; jobs may not.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from msgspec import UNSET
 from msgspec.structs import replace
@@ -27,9 +27,15 @@ from storage.memories.instructions import READ_CHARACTERS
 from storage.memories.memories import Memories
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory, is_standing
 from storage.transaction import AgentRepositories
+from storage.viewer import Viewer
 
 # Changes that are not simply stored: rules decide what follows from them.
 _RULED_FIELDS: Final = frozenset({"content", "tier", "lifetime", "channel", "pinned"})
+# What says which memory is changed, and by whom.
+_NO_CHANGES: Final = frozenset({"id", "user"})
+
+
+_Draft = TypeVar("_Draft", bound=MemoryDraft)
 
 
 def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: str = "") -> StoredMemory:
@@ -57,11 +63,17 @@ def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: st
             concept_tags=concept_tags(draft.content),
             channel=_channel(rows, draft, now),
             trace=trace,
+            tenant=memories.stored_tenant if draft.tier == "account" else None,
         )
         added = _add_to_subject(rows.memories, new, now)
         if said_at < now:  # it must not decay from the day of the message
             rows.memories.change(added.row_id, now=now, accessed_at=now)
         return StoredMemory(store, rows.memories.get(added.id))
+
+
+def owned(draft: _Draft, viewer: Viewer | None) -> _Draft:
+    """Return a draft with its owner: the user that the call names, else that of its session."""
+    return replace(draft, owner_user_id=draft.owner_user_id or (viewer.user if viewer is not None else None))
 
 
 def read_memory(memories: AgentMemories, memory_id: str) -> Memory:
@@ -140,6 +152,7 @@ def forget(memories: AgentMemories, memory_id: str) -> bool:
         record = rows.memories.find(memory_id)
         if record is None:
             return False
+        memories.check_own(record)
         delete_permanently(rows, [record])
     return True
 
@@ -156,7 +169,7 @@ def memory_stats(memories: AgentMemories) -> MemoryStats:
     total = MemoryCounts()
     for store in memories.existing_stores():
         with store.reading() as tx:
-            total.add(count_memories(tx.connection, memories.agent))
+            total.add(count_memories(tx.connection, memories.agent, tx.viewer))
     return convert(
         total, MemoryStats, **{f"by_{column}": dict(sorted(counts.items())) for column, counts in total.by.items()}
     )
@@ -260,7 +273,7 @@ def _check_allowed(record: MemoryRecord, changes: MemoryChanges) -> None:
 
 def _changed(record: MemoryRecord, changes: MemoryChanges) -> MemoryDraft:
     """Return the memory with the changes applied; `lifetime` is None where the tier or the pin decides it."""
-    changed = convert(record, MemoryDraft, **set_fields(changes, leave_out="id"))
+    changed = convert(record, MemoryDraft, **set_fields(changes, leave_out=_NO_CHANGES))
     if changes.lifetime is not UNSET:
         return changed
     moved = (changed.tier == "conversation") != (record.tier == "conversation")
@@ -269,7 +282,7 @@ def _changed(record: MemoryRecord, changes: MemoryChanges) -> MemoryDraft:
 
 def _plain_columns(changes: MemoryChanges) -> dict[str, Any]:
     """Return the changed columns that are stored as they were given."""
-    columns = {name: value for name, value in set_fields(changes, leave_out="id").items() if name not in _RULED_FIELDS}
+    columns = set_fields(changes, leave_out=_NO_CHANGES | _RULED_FIELDS)
     if changes.expires_at is not UNSET:
         columns["expires_at"] = None if changes.expires_at is None else to_micros(changes.expires_at)
     return columns

@@ -35,7 +35,8 @@ def store_note(memories: AgentMemories, draft: NoteDraft, *, now: int, trace: st
             return StoredMemory(store, existing)
         session = None
         if draft.user is not None:
-            session = rows.sessions.ensure(session_of_user(draft.user), now=now, user=draft.user).id
+            rows.sessions.ensure(session_of_user(draft.user), now=now, user=draft.user)
+            session = session_of_user(draft.user)
         return StoredMemory(store, rows.memories.add(_new_note(draft, session, now, trace), now=now))
 
 
@@ -63,7 +64,8 @@ def update_note(memories: AgentMemories, changes: UpdateNote, *, now: int) -> St
             raise _no_note(memories, changes.note_id)
         store, rows = workspace
         note = _get(memories, rows, changes.note_id)
-        columns = set_fields(changes, leave_out="note_id")
+        memories.check_own(note)
+        columns = set_fields(changes, leave_out={"note_id", "user"})
         content = columns.pop("content", note.content)
         if content != note.content:
             columns["concept_tags"] = concept_tags(content)
@@ -81,6 +83,7 @@ def delete_note(memories: AgentMemories, note_id: str) -> bool:
         _, rows = workspace
         note = rows.memories.by_note(note_id)
         if note is not None:
+            memories.check_own(note)
             delete_permanently(rows, [note])
     return note is not None
 

@@ -57,19 +57,21 @@ def import_memories(
                 batch = of_store[first : first + _BATCH]
                 with store.writing() as tx:
                     rows = tx.for_agent(memories.agent)
-                    added += sum(_add(rows, memory, now) for memory in batch)
+                    tenant = memories.stored_tenant if tier == "account" else None
+                    added += sum(_add(rows, memory, tenant, now) for memory in batch)
                 done += len(batch)
                 progress(done, len(document.memories))
             written[store.name] = store
     return MemoryImport(added=added, present=len(document.memories) - added), list(written.values())
 
 
-def _add(rows: AgentRepositories, memory: Memory, now: int) -> bool:
+def _add(rows: AgentRepositories, memory: Memory, tenant: str | None, now: int) -> bool:
     if _exists(rows, memory):
         return False
     if memory.session is not None:
         rows.sessions.ensure(memory.session, now=now)
-    stored = rows.memories.add(convert(memory, NewMemory, concept_tags=concept_tags(memory.content)), now=now)
+    new = convert(memory, NewMemory, concept_tags=concept_tags(memory.content), tenant=tenant)
+    stored = rows.memories.add(new, now=now)
     rows.memories.change(
         stored.row_id,
         now=to_micros(memory.updated_at),
@@ -86,6 +88,6 @@ def _exists(rows: AgentRepositories, memory: Memory) -> bool:
         or (
             memory.category is not None
             and memory.key is not None
-            and rows.memories.fact(memory.category, memory.key) is not None
+            and rows.memories.fact(memory.category, memory.key, owner=memory.owner_user_id) is not None
         )
     )

@@ -114,6 +114,8 @@ def new_message(item: Item, payload: MessagePayload) -> NewMessage:
         trace=payload.trace,
         created_at=payload.created_at,
         accepted_at=item.taken.accepted_at,
+        user=payload.user,
+        visibility=payload.visibility,
     )
 
 
@@ -134,6 +136,8 @@ def to_message(payload: MessagePayload, session_id: str, sequence: int, importan
         importance=importance,
         tags=payload.tags,
         metadata=payload.metadata,
+        user=payload.user,
+        visibility=payload.visibility,
     )
 
 

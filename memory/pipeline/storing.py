@@ -5,7 +5,7 @@ All decisions are based on reads in the same transaction, so a second delivery c
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
@@ -14,15 +14,17 @@ from blake3 import blake3
 from adapters.broker.inbox import LEASE_SECONDS
 from memory.pipeline.incoming import Item, dead_letter, new_message, to_json, to_message
 from reverie.contract import FilePayload, MessagePayload, Outcome, chat_key
-from reverie.errors import Conflict
+from reverie.errors import Conflict, Rejected
 from reverie.sessions.types import Message
 from storage.pipeline.records import NewDeadLetter, NewMessage
+from storage.sessions.records import SessionRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
 # A worker that waits for the write lock beyond its lease loses its items to the next worker, who counts this as a crash
 # and waits for the same lock: a lock held for two minutes would turn good items into dead letters.
 _LOCK_WAIT_SECONDS: Final = LEASE_SECONDS / 2
+NOT_OWN_SESSION: Final = "session {session!r} is not one of this user's: use a session of your own"
 
 
 @dataclass(slots=True)
@@ -146,11 +148,16 @@ def _store_session(
     if not fresh:
         return []
     found = rows.sessions.find(session_id)
+    fresh, refused = _without_intruders(rows, found, fresh)
+    if not fresh:
+        return refused
     row_id, last = (found.row_id, found.last_sequence) if found else (0, 0)
     numbered, dead, last = _number(rows, row_id, last, fresh)
+    dead = [*refused, *dead]
     if not numbered:
         return dead
-    session = rows.sessions.ensure(session_id, now=now, **_session_fields(payload for _, payload in fresh))
+    session = rows.sessions.ensure(session_id, now=now, **_session_fields([payload for _, payload in fresh]))
+    rows.sessions.add_users(session, [message.user for _, message in numbered if message.user is not None])
     rows.messages.insert(session.row_id, numbered, now=now)
     rows.sessions.touch(session.row_id, now=now, last_sequence=last)
     written.report.stored += len(numbered)
@@ -162,6 +169,23 @@ def _store_session(
         written.report.traces.add(message.trace)
         written.note(message.agent, message.id, "stored")
     return dead
+
+
+def _without_intruders(
+    rows: AgentRepositories, session: SessionRecord | None, fresh: Sequence[tuple[Item, MessagePayload]]
+) -> tuple[list[tuple[Item, MessagePayload]], list[NewDeadLetter]]:
+    """Return the items that may be stored in a session, and dead letters of those of users who may not join it."""
+    users = None if session is None else rows.sessions.users(session)
+    allowed: list[tuple[Item, MessagePayload]] = []
+    dead: list[NewDeadLetter] = []
+    for item, payload in fresh:
+        if users is None and payload.own_sessions_only:  # a new session belongs to the first who writes to it
+            users = {payload.user} if payload.user is not None else set()
+        if not payload.own_sessions_only or (users is not None and payload.user in users):
+            allowed.append((item, payload))
+        else:
+            dead.append(dead_letter(item, Rejected(NOT_OWN_SESSION.format(session=payload.session), field="session")))
+    return allowed, dead
 
 
 def _note_repeated(rows: AgentRepositories, session_id: str, known: set[str], written: Written) -> None:
@@ -214,10 +238,12 @@ def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, writt
     if item.taken.accepted_at <= forgotten_at:
         written.note_forgotten(payload.agent, payload.id)
         return
-    session_row = rows.sessions.ensure(payload.session, now=now).row_id if payload.session is not None else None
+    session_row = None
+    if payload.session is not None:
+        session_row = rows.sessions.ensure(payload.session, now=now, user=payload.user).row_id
     content_hash = blake3(payload.content.encode()).digest()
     written.note(payload.agent, payload.id, "stored")
-    stored = rows.files.version(payload.source_uri, session_row)
+    stored = rows.files.version(payload.source_uri, session_row, payload.user)
     # An older version that arrives late, because its worker died, must not replace a newer one.
     outdated = stored is not None and stored.accepted_at > item.taken.accepted_at
     if stored is not None and (outdated or stored.content_hash == content_hash):
@@ -235,6 +261,8 @@ def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, writt
         "tags": to_json(payload.tags),
         "metadata": to_json(payload.metadata),
         "trace": payload.trace,
+        "user": payload.user,
+        "visibility": payload.visibility,
         "created_at": payload.created_at,
         "accepted_at": item.taken.accepted_at,
         "stored_at": now,
@@ -267,9 +295,11 @@ def _chat_alone(payload: MessagePayload) -> str | None:
     return key if payload.session == key else None
 
 
-def _session_fields(payloads: Iterable[MessagePayload]) -> dict[str, str | None]:
+def _session_fields(payloads: Sequence[MessagePayload]) -> dict[str, str | None]:
+    """Return the last provider, chat and channel that is named, and the first user."""
     fields: dict[str, str | None] = {"user": None, "provider": None, "chat_id": None, "channel": None}
     for payload in payloads:
         for name in fields:
             fields[name] = getattr(payload, name) or fields[name]
+    fields["user"] = next((payload.user for payload in payloads if payload.user), None)
     return fields

@@ -70,7 +70,9 @@ def _record_batch(log: RecallLog, store: Store, report: RecordReport) -> int:
     logged = log.read(store.name, limit=BATCH_RECALLS)
     notes = [entry.note for entry in logged if entry.note is not None]
     if notes:
-        recalls = [NewRecall(note.agent, note.recall, note.query, note.at, tuple(note.hits)) for note in notes]
+        recalls = [
+            NewRecall(note.agent, note.recall, note.query, note.at, tuple(note.hits), note.user) for note in notes
+        ]
         with store.writing() as tx:
             report.events += tx.recalls.record(recalls)
     report.recalls += len(notes)

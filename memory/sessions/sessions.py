@@ -14,6 +14,7 @@ from reverie.sessions.types import Message, Session, SessionExport
 from storage.pipeline.records import MessageRecord
 from storage.sessions.records import SessionRecord
 from storage.stores import Store
+from storage.viewer import Viewer
 
 _EXPORT_PAGE: Final = 1_000
 
@@ -31,6 +32,16 @@ def read_session(store: Store, *, agent: str, session: str) -> Session:
         return to_session(tx.for_agent(agent).sessions.get(session))
 
 
+def is_of_others(store: Store, viewer: Viewer, *, agent: str, session: str) -> bool:
+    """Return whether a session exists that a viewer may not see."""
+    with store.reading() as tx:
+        exists = tx.for_agent(agent).sessions.find(session) is not None
+    if not exists:
+        return False
+    with store.seen_by(viewer).reading() as tx:
+        return tx.for_agent(agent).sessions.find(session) is None
+
+
 def read_messages(store: Store, *, agent: str, session: str, limit: int, offset: int) -> list[Message]:
     """Return a page of a session's messages, oldest first. Raises `NotFound`."""
     with store.reading() as tx:
@@ -44,6 +55,9 @@ def newest_messages(store: Store, working: WorkingMemory, *, agent: str, session
 
     Fills working memory where it did not have them. Without a broker the store answers. Raises `NotFound`.
     """
+    if store.viewer is not None:  # working memory has no owners
+        with store.reading() as tx:
+            tx.for_agent(agent).sessions.get(session)
     try:
         found = working.read(store.name, agent, session)
         if found is not None:

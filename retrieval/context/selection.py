@@ -64,7 +64,7 @@ class ContextRequest:
     most `instruction_tokens`. What is recalled with a relevance below `min_score` is left out. `memory_tokens` limits
     the tokens of what comes from elsewhere. With a `min_best`, everything is left out if the best has a lower
     relevance, and else what would have less than a twentieth of the best's whoever had said it. With `until`, a time in
-    microseconds, it is the context of that time.
+    microseconds, it is the context of that time. It has what `user` may see, by default the user of the session.
     """
 
     agent: str
@@ -82,6 +82,7 @@ class ContextRequest:
     memory_tokens: int | None = None
     until: int | None = None
     instruction_tokens: int = 0
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,6 +153,7 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         memories = _choose_memories(tx, found.visible, account_chunks, conversation, request, channel) if found else []
     degraded = found.degraded if found else _NO_QUERY
     own_channel = session.record.channel
+    user = request.user or (None if session.record.is_group else session.record.user)
     return Selection(
         session.record,
         own_channel,
@@ -165,7 +167,7 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
         instructions=read_instructions(
             (store, account),
             request.agent,
-            Applies(session.record.user, session.record.row_id, channel or DEFAULT_CHANNEL, request.now, request.until),
+            Applies(user, session.record.row_id, channel or DEFAULT_CHANNEL, request.now, request.until),
             limit_tokens=request.instruction_tokens,
         ),
     )
@@ -205,6 +207,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
     as_of = None if request.until is None else rfc3339(request.until)
     visible = RecallRequest(
         query=query,
+        user=request.user,
         agent=request.agent,
         session=request.session,
         scope="account",
@@ -218,6 +221,7 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
     )
     in_session = RecallRequest(
         query=query,
+        user=request.user,
         agent=request.agent,
         session=request.session,
         kinds=("message",),

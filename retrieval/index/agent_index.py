@@ -8,7 +8,7 @@ Rows are in ascending order of chunk ids; a deleted chunk keeps its row until th
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -36,6 +36,7 @@ _COLUMNS: Final[dict[str, type[np.generic]]] = {
     "created_at": np.int64,
     "speakers": np.int32,
     "roles": np.uint8,
+    "audiences": np.int32,
     "lengths": np.int32,
     "alive": np.bool_,
     "embedded": np.bool_,
@@ -47,11 +48,12 @@ class IndexSnapshot:
     """An immutable read view of an agent's index: columns with one value per row, and statistics.
 
     `order` lists the live rows by thread and sequence; `places` is its inverse (-1 for a deleted row). `speakers` are
-    indexes into `names` (-1 for none), `lengths` count words, `embedded` marks the rows that have a vector of the model
-    that is searched. Statistics cover only the live rows that are not memories, the `documents`, so that jobs that add
-    memories do not change the ranking of conversations; if there are only memories, they cover those. `norms` is what
-    BM25 adds to a count for the length of each row; `surrounded_share` is how much of the text around a chunk is not
-    its own, on average; `oldest` and `newest` are times in microseconds (0 if empty).
+    indexes into `names` (-1 for none), `audiences` into `audience_names` (-1 for everybody), `lengths` count words,
+    `embedded` marks the rows that have a vector of the model that is searched. Statistics cover only the live rows that
+    are not memories, the `documents`, so that jobs that add memories do not change the ranking of conversations; if
+    there are only memories, they cover those. `norms` is what BM25 adds to a count for the length of each row;
+    `surrounded_share` is how much of the text around a chunk is not its own, on average; `oldest` and `newest` are
+    times in microseconds (0 if empty).
     """
 
     rows: int
@@ -61,10 +63,12 @@ class IndexSnapshot:
     created_at: NDArray[np.int64]
     speakers: NDArray[np.int32]
     roles: NDArray[np.uint8]
+    audiences: NDArray[np.int32]
     lengths: NDArray[np.int32]
     alive: NDArray[np.bool_]
     embedded: NDArray[np.bool_]
     names: tuple[str, ...]
+    audience_names: tuple[str, ...]
     order: NDArray[np.int32]
     places: NDArray[np.int32]
     has_memories: bool
@@ -99,6 +103,14 @@ class IndexSnapshot:
         """Return the rows of these chunks; unknown ids are left out."""
         return _find_sorted(self.chunk_ids, chunk_ids)
 
+    def rows_for(self, audiences: Collection[str], *, everybody: bool) -> NDArray[np.bool_] | None:
+        """Mark the rows that belong to one of these audiences, and with `everybody` those of none; None if all do."""
+        if not self.audience_names and everybody:
+            return None
+        allowed = np.array([*(name in audiences for name in self.audience_names), everybody])
+        marked: NDArray[np.bool_] = allowed[self.audiences]  # -1 is the last
+        return marked
+
     def rows_of_role(self, role: str) -> NDArray[np.bool_]:
         """Mark the rows of a role: user, assistant, system, tool, file or memory."""
         of_role: NDArray[np.bool_] = self.roles == _ROLE_NUMBERS[role]
@@ -115,6 +127,7 @@ class AgentIndex:
         self._rows = 0
         self._arrays: dict[str, NDArray[Any]] = {name: np.empty(0, dtype) for name, dtype in _COLUMNS.items()}
         self._names: dict[str, int] = {}
+        self._audiences: dict[str, int] = {}
         self._order: NDArray[np.int32] = np.empty(0, np.int32)
         self._postings = Postings()
         self._codes = VectorCodes(generation.dim) if generation else None
@@ -178,6 +191,10 @@ class AgentIndex:
             self._arrays["alive"][deleted] = False
             self._order = self._order[self._arrays["alive"][self._order]]
         self._append(forward.rows_of(changes.added))
+        if changes.audiences:
+            self._arrays["audiences"] = self._arrays["audiences"].copy()  # likewise
+            for chunk_id, audience in forward.audiences_of(changes.audiences).items():
+                self._arrays["audiences"][self._rows_of([chunk_id])] = _number_in(self._audiences, audience)
         if self._model is not None and self._codes is not None:
             self._codes.reserve(len(self._arrays["alive"]))
             self._arrays["embedded"] = self._arrays["embedded"].copy()  # likewise
@@ -205,14 +222,15 @@ class AgentIndex:
 
     def _add(self, batch: Sequence[ForwardRow]) -> bytes:
         """Append rows to all columns; return their words, concatenated."""
-        chunk_ids, threads, sequences, created_at, roles, speakers, words = zip(*batch, strict=True)
+        chunk_ids, threads, sequences, created_at, roles, speakers, words, audiences = zip(*batch, strict=True)
         new_rows = slice(self._rows, self._rows + len(batch))
         columns = {
             "chunk_ids": chunk_ids,
             "threads": threads,
             "sequences": sequences,
             "created_at": created_at,
-            "speakers": [self._speaker_number(speaker) for speaker in speakers],
+            "speakers": [_number_in(self._names, speaker) for speaker in speakers],
+            "audiences": [_number_in(self._audiences, audience) for audience in audiences],
             "roles": [_ROLE_NUMBERS[role] for role in roles],
             "lengths": [len(word) // 4 for word in words],
             "alive": True,
@@ -222,9 +240,6 @@ class AgentIndex:
             self._arrays[name][new_rows] = values
         self._rows += len(batch)
         return b"".join(words)
-
-    def _speaker_number(self, speaker: str | None) -> int:
-        return -1 if speaker is None else self._names.setdefault(speaker, len(self._names))
 
     def _live_names(self, speakers: NDArray[np.int32]) -> tuple[str, ...]:
         """Return all names by number; an empty string for a speaker without live rows."""
@@ -281,6 +296,7 @@ class AgentIndex:
         return IndexSnapshot(
             rows=self._rows,
             names=self._live_names(columns["speakers"][self._order]),
+            audience_names=tuple(self._audiences),
             order=self._order,
             places=places,
             has_memories=len(not_memories) < len(self._order),
@@ -303,6 +319,11 @@ def snapshot_of(
     index = AgentIndex(generation)
     index.fill(len(rows), [rows], [vectors])
     return index.make_snapshot()
+
+
+def _number_in(names: dict[str, int], name: str | None) -> int:
+    """Return the number of a name, a new one gets the next; -1 for none."""
+    return -1 if name is None else names.setdefault(name, len(names))
 
 
 def _find_sorted(ids: NDArray[np.int64], queried: NDArray[np.int64]) -> Rows:

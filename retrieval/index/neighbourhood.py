@@ -24,6 +24,9 @@ class Neighbourhood:
         count = len(self.rows)
         threads = snapshot.threads[self.rows]
         breaks = threads[1:] != threads[:-1]
+        if snapshot.audience_names:  # what one may see who may not see the text around it is scored without that
+            audiences = snapshot.audiences[self.rows]
+            breaks |= audiences[1:] != audiences[:-1]
         if places is not None:
             breaks |= np.diff(places) != 1
         starts = np.flatnonzero(np.concatenate([[True], breaks])) if count else np.empty(0, np.int64)

@@ -17,7 +17,7 @@ endpoints = Endpoints("facts")
 
 @endpoints.serves(calls.ListFacts)
 def _list_facts(services: Services, caller: Caller, call: calls.ListFacts) -> FactList:
-    memories, held_at = memories_of(services, caller), micros_until(call.as_of, now=services.runtime.now())
+    memories, held_at = memories_of(services, caller, call), micros_until(call.as_of, now=services.runtime.now())
     facts = list_facts(memories, category=call.category, limit=call.limit, offset=call.offset, held_at=held_at)
     return FactList(facts=facts)
 
@@ -25,20 +25,20 @@ def _list_facts(services: Services, caller: Caller, call: calls.ListFacts) -> Fa
 @endpoints.serves(calls.GetFact)
 def _get_fact(services: Services, caller: Caller, call: calls.GetFact) -> Fact:
     held_at = micros_until(call.as_of, now=services.runtime.now())
-    return read_fact(memories_of(services, caller), call.category, call.key, held_at=held_at)
+    return read_fact(memories_of(services, caller, call), call.category, call.key, held_at=held_at)
 
 
 @endpoints.serves(calls.GetFactHistory)
 def _get_history(services: Services, caller: Caller, call: calls.GetFactHistory) -> FactList:
-    return FactList(facts=fact_history(memories_of(services, caller), call.category, call.key))
+    return FactList(facts=fact_history(memories_of(services, caller, call), call.category, call.key))
 
 
 @endpoints.serves(calls.SetFact)
 def _set_fact(services: Services, caller: Caller, call: calls.SetFact) -> Fact:
-    stored = set_fact(memories_of(services, caller), call, now=services.runtime.now(), trace=caller.trace)
+    stored = set_fact(memories_of(services, caller, call), call, now=services.runtime.now(), trace=caller.trace)
     return to_fact(notify_pipeline(services, stored).record)
 
 
 @endpoints.serves(calls.ForgetFact)
 def _forget_fact(services: Services, caller: Caller, call: calls.ForgetFact) -> Deleted:
-    return Deleted(deleted=forget_fact(memories_of(services, caller), call.category, call.key))
+    return Deleted(deleted=forget_fact(memories_of(services, caller, call), call.category, call.key))

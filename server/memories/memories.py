@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from msgspec.structs import asdict
+from msgspec.structs import asdict, replace
 
 from memory.memories.agent_memories import AgentMemories, StoredMemory, wait_until_searchable
 from memory.memories.memories import (
     forget,
     list_memories,
     memory_stats,
+    owned,
     read_memories,
     read_memory,
     remember,
@@ -27,8 +28,13 @@ from server.services import Services
 endpoints = Endpoints("memories")
 
 
-def memories_of(services: Services, caller: Caller) -> AgentMemories:
-    """Return the caller's memories, in the workspace and in the account."""
+def memories_of(services: Services, caller: Caller, call: object) -> AgentMemories:
+    """Return the caller's memories, in the workspace and in the account, as the user of a call sees them."""
+    return AgentMemories(services.runtime.stores, caller.workspace, caller.agent, services.viewer(caller, call))
+
+
+def agent_memories(services: Services, caller: Caller) -> AgentMemories:
+    """Return all memories of the caller's agent, of whatever user: for its operator."""
     return AgentMemories(services.runtime.stores, caller.workspace, caller.agent)
 
 
@@ -42,7 +48,10 @@ def notify_pipeline(services: Services, stored: StoredMemory) -> StoredMemory:
 def _remember(services: Services, caller: Caller, call: calls.Remember) -> Remembered:
     runtime = services.runtime
     draft, now = check_memory(call, now=runtime.now()), runtime.now()
-    stored = remember(memories_of(services, caller), draft, now=now, trace=caller.trace)
+    if draft.user is None and draft.owner_user_id is not None:  # whoever stores for a user may read what is stored
+        draft = replace(draft, user=draft.owner_user_id)
+    memories = memories_of(services, caller, draft)
+    stored = remember(memories, owned(draft, memories.viewer), now=now, trace=caller.trace)
     notify_pipeline(services, stored)
     if call.wait == "searchable":
         with_vectors = runtime.embedder_for(stored.store) is not None
@@ -52,38 +61,39 @@ def _remember(services: Services, caller: Caller, call: calls.Remember) -> Remem
 
 @endpoints.serves(calls.SearchMemories)
 def _search_memories(services: Services, caller: Caller, call: calls.SearchMemories) -> FoundMemories:
-    request = RecallRequest(agent=caller.agent, kinds=("memory",), **asdict(call))
+    arguments = {**asdict(call), "user": caller.user or call.user}
+    request = RecallRequest(agent=caller.agent, kinds=("memory",), **arguments)
     response = services.recall(caller, request)
     ids = [result.id for result in response.results]
-    memories = read_memories(memories_of(services, caller), ids, superseded=call.as_of is not None)
+    memories = read_memories(memories_of(services, caller, call), ids, superseded=call.as_of is not None)
     relevances = {result.id: result.relevance for result in response.results}
     duplicates = {result.id: result.duplicates for result in response.results if result.duplicates}
     return FoundMemories(results=memories, relevances=relevances, duplicates=duplicates, degraded=response.degraded)
 
 
 @endpoints.serves(calls.GetMemoryStats)
-def _memory_stats(services: Services, caller: Caller, _: calls.GetMemoryStats) -> MemoryStats:
-    return memory_stats(memories_of(services, caller))
+def _memory_stats(services: Services, caller: Caller, call: calls.GetMemoryStats) -> MemoryStats:
+    return memory_stats(memories_of(services, caller, call))
 
 
 @endpoints.serves(calls.ListMemories)
 def _list_memories(services: Services, caller: Caller, call: calls.ListMemories) -> MemoryList:
-    memories = memories_of(services, caller)
+    memories = memories_of(services, caller, call)
     return MemoryList(memories=list_memories(memories, call, now=services.runtime.now()))
 
 
 @endpoints.serves(calls.GetMemory)
 def _get_memory(services: Services, caller: Caller, call: calls.GetMemory) -> Memory:
-    return read_memory(memories_of(services, caller), call.id)
+    return read_memory(memories_of(services, caller, call), call.id)
 
 
 @endpoints.serves(calls.UpdateMemory)
 def _update_memory(services: Services, caller: Caller, call: calls.UpdateMemory) -> Memory:
     now = services.runtime.now()
-    stored = update_memory(memories_of(services, caller), call.id, check_changes(call, now=now), now=now)
+    stored = update_memory(memories_of(services, caller, call), call.id, check_changes(call, now=now), now=now)
     return to_memory(notify_pipeline(services, stored).record)
 
 
 @endpoints.serves(calls.Forget)
 def _forget(services: Services, caller: Caller, call: calls.Forget) -> Deleted:
-    return Deleted(deleted=forget(memories_of(services, caller), call.id))
+    return Deleted(deleted=forget(memories_of(services, caller, call), call.id))

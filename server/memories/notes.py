@@ -16,7 +16,7 @@ endpoints = Endpoints("notes")
 
 @endpoints.serves(calls.ListNotes)
 def _list_notes(services: Services, caller: Caller, call: calls.ListNotes) -> NoteList:
-    memories = memories_of(services, caller)
+    memories = memories_of(services, caller, call)
     return NoteList(
         notes=list_notes(memories, user=call.user, tags=tuple(call.tags), limit=call.limit, offset=call.offset)
     )
@@ -24,21 +24,21 @@ def _list_notes(services: Services, caller: Caller, call: calls.ListNotes) -> No
 
 @endpoints.serves(calls.GetNote)
 def _get_note(services: Services, caller: Caller, call: calls.GetNote) -> Note:
-    return read_note(memories_of(services, caller), call.note_id)
+    return read_note(memories_of(services, caller, call), call.note_id)
 
 
 @endpoints.serves(calls.AddNote)
 def _add_note(services: Services, caller: Caller, call: calls.AddNote) -> Note:
-    stored = store_note(memories_of(services, caller), call, now=services.runtime.now(), trace=caller.trace)
+    stored = store_note(memories_of(services, caller, call), call, now=services.runtime.now(), trace=caller.trace)
     return to_note(notify_pipeline(services, stored).record)
 
 
 @endpoints.serves(calls.UpdateNote)
 def _update_note(services: Services, caller: Caller, call: calls.UpdateNote) -> Note:
-    stored = update_note(memories_of(services, caller), call, now=services.runtime.now())
+    stored = update_note(memories_of(services, caller, call), call, now=services.runtime.now())
     return to_note(notify_pipeline(services, stored).record)
 
 
 @endpoints.serves(calls.DeleteNote)
 def _delete_note(services: Services, caller: Caller, call: calls.DeleteNote) -> Deleted:
-    return Deleted(deleted=delete_note(memories_of(services, caller), call.note_id))
+    return Deleted(deleted=delete_note(memories_of(services, caller, call), call.note_id))

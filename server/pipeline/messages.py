@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Final
+
+import msgspec
 
 from memory.conversion import convert
 from memory.pipeline.forgetting import forget_file
+from memory.pipeline.storing import NOT_OWN_SESSION
 from reverie.checks import check_wait
+from reverie.errors import Rejected
 from reverie.pipeline import calls
 from reverie.pipeline.items import build_file, build_session
 from reverie.pipeline.submission import Submission, enqueue, prepare_messages, single
@@ -18,7 +23,7 @@ from server.services import Services
 
 endpoints = Endpoints("ingest")
 
-_SESSION_FIELDS: Final = ("session", "user", "provider", "chat_id", "channel", "strict")
+_SESSION_FIELDS: Final = ("session", "user", "provider", "chat_id", "channel", "visibility", "strict")
 _STATUSES: Final = {"202": "In the inbox", "200": "Stored or searchable, as requested by `wait`"}
 
 
@@ -32,15 +37,24 @@ def _status(call: calls.IngestMessages | calls.IngestFile) -> int:
 
 @endpoints.serves(calls.IngestMessages, waits=_waits, status=_status, statuses=_STATUSES)
 def _ingest_messages(services: Services, caller: Caller, call: calls.IngestMessages) -> Receipt:
-    session_input = build_session({name: getattr(call, name) for name in _SESSION_FIELDS})
+    given = {name: getattr(call, name) for name in _SESSION_FIELDS} | {"user": caller.user or call.user}
+    session_input = build_session(given)
+    _check_may_share(caller, call)
+    if caller.user is not None and session_input.session is not None:
+        _check_own_session(services, caller, session_input.session)
     submission = prepare_messages(call.messages, agent=caller.agent, session_input=session_input, trace=caller.trace)
-    return _deliver(services, caller, submission, call)
+    return _deliver(services, caller, _of_caller(caller, submission), call)
 
 
 @endpoints.serves(calls.IngestFile, waits=_waits, status=_status, statuses=_STATUSES)
 def _ingest_file(services: Services, caller: Caller, call: calls.IngestFile) -> Receipt:
+    _check_may_share(caller, call)
+    if caller.user is not None and call.session is not None:
+        _check_own_session(services, caller, call.session)
     payload = build_file(
         agent=caller.agent,
+        user=caller.user or call.user,
+        visibility=call.visibility,
         source_uri=call.source_uri,
         content=call.content,
         trace=caller.trace,
@@ -49,12 +63,12 @@ def _ingest_file(services: Services, caller: Caller, call: calls.IngestFile) -> 
         tags=call.tags,
         item_id=call.id,
     )
-    return _deliver(services, caller, single(payload), call)
+    return _deliver(services, caller, _of_caller(caller, single(payload)), call)
 
 
 @endpoints.serves(calls.ListFiles)
 def _list_files(services: Services, caller: Caller, call: calls.ListFiles) -> FileList:
-    store = services.existing_store(caller.workspace)
+    store = services.seen_store(caller, call)
     if store is None:
         return FileList(files=[])
     with store.reading() as tx:
@@ -67,7 +81,38 @@ def _delete_file(services: Services, caller: Caller, call: calls.DeleteFile) -> 
     store = services.store_to_forget_in(caller.workspace)
     if store is None:
         return Deleted(deleted=False)
+    store = store.seen_by(services.viewer(caller, call))
     return Deleted(deleted=forget_file(store, services.runtime.inbox, agent=caller.agent, file_id=call.id))
+
+
+def _check_may_share(caller: Caller, call: calls.IngestMessages | calls.IngestFile) -> None:
+    """Raise `Rejected` if a caller who acts for one user wants all users to see something."""
+    if caller.user is not None and call.visibility == "shared":
+        raise Rejected("a token of one user cannot share: leave out visibility", field="visibility")
+
+
+def _check_own_session(services: Services, caller: Caller, session: str) -> None:
+    """Raise `Rejected` if a session is not one of the user that a caller is limited to.
+
+    The worker checks it again, as the session may be stored meanwhile.
+    """
+    store = services.existing_store(caller.workspace)
+    if store is not None:
+        with store.reading() as tx:
+            sessions = tx.for_agent(caller.agent).sessions
+            found = sessions.find(session)
+            if found is not None and caller.user not in sessions.users(found):
+                raise Rejected(NOT_OWN_SESSION.format(session=session), field="session")
+
+
+def _of_caller(caller: Caller, submission: Submission) -> Submission:
+    """Return a submission whose payloads join no session of others, if the caller is limited to one user."""
+    if caller.user is None:
+        return submission
+    return replace(
+        submission,
+        payloads=tuple(msgspec.structs.replace(one, own_sessions_only=True) for one in submission.payloads),
+    )
 
 
 def _deliver(

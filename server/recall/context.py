@@ -28,6 +28,7 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
     now = runtime.now()
     request = ContextRequest(
         agent=caller.agent,
+        user=caller.user or call.user,
         session=call.session,
         query=call.query,
         channel=call.channel,
@@ -48,12 +49,12 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
     budget = settings.context_token_budget if call.token_budget is None else call.token_budget
     room = room_of(budget, buffer=settings.system_prompt_buffer)
     refiner = _refiner(services) if call.refine else None
-    store = services.store_of_session(caller, request.session)
+    store = services.store_of_session(caller, call)
     search = partial(runtime.recaller.embedding_once().recall, caller.workspace)
-    account = runtime.stores.account_store()
+    account = services.account_store(caller, call)
     built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
     if call.as_of is None:  # what a look back finds is not what the agent goes by now
-        services.record_recall(caller, built.query, built.hits)
+        services.record_recall(caller, built.query, built.hits, user=services.viewer(caller, call).user)
     return _answer(built)
 
 
@@ -82,7 +83,7 @@ def _restore(services: Services, caller: Caller, call: calls.RestoreSession) -> 
     budget = call.token_budget
     if budget is None:
         budget = settings.context_token_budget - settings.system_prompt_buffer
-    store = services.store_of_session(caller, call.session)
+    store = services.store_of_session(caller, call)
     return restore_session(
         store, services.runtime.tokens, agent=caller.agent, session=call.session, token_budget=budget
     )

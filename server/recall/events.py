@@ -14,7 +14,7 @@ endpoints = Endpoints("recall")
 
 @endpoints.serves(calls.ListRecallEvents)
 def _list_recall_events(services: Services, caller: Caller, call: calls.ListRecallEvents) -> RecallEventList:
-    store, account = services.existing_store(caller.workspace), services.runtime.stores.account_store()
+    store, account = services.seen_store(caller, call), services.account_store(caller, call)
     events = recent_recalls(
         store or account,
         agent=caller.agent,

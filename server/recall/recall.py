@@ -16,10 +16,15 @@ endpoints = Endpoints("recall")
 
 @endpoints.serves(calls.Recall)
 def _recall(services: Services, caller: Caller, call: calls.Recall) -> RecallResponse:
-    return services.recall(caller, RecallRequest(agent=caller.agent, **asdict(call)))
+    return services.recall(caller, _request(caller, call))
 
 
 @endpoints.serves(calls.SearchSessions)
 def _search_sessions(services: Services, caller: Caller, call: calls.SearchSessions) -> FoundSessions:
-    request = RecallRequest(agent=caller.agent, **asdict(call))
+    request = _request(caller, call)
     return services.runtime.recaller.search_sessions(caller.workspace, request)
+
+
+def _request(caller: Caller, call: calls.Recall | calls.SearchSessions) -> RecallRequest:
+    """Return the request of a call: for the user that the caller is limited to, else the one that the call names."""
+    return RecallRequest(**{**asdict(call), "agent": caller.agent, "user": caller.user or call.user})

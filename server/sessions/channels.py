@@ -67,7 +67,7 @@ def _delete_channel(services: Services, caller: Caller, call: calls.DeleteChanne
 
 @endpoints.serves(calls.MoveSession)
 def _move_session(services: Services, caller: Caller, call: calls.MoveSession) -> Session:
-    store = services.store_of_session(caller, call.session)
+    store = services.store_of_session(caller, call)
     return channels.move_session(
         store, agent=caller.agent, session=call.session, channel=call.channel, now=services.runtime.now()
     )

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memory.sessions import scratchpads
+from reverie.calls import InSession
 from reverie.sessions import calls
 from reverie.sessions.scratchpad_types import Cleared, ScratchpadEntries, ScratchpadEntry, ScratchpadList
 from reverie.types import Deleted
@@ -15,7 +18,7 @@ endpoints = Endpoints("scratchpads")
 
 @endpoints.serves(calls.GetScratchpad)
 def _get_items(services: Services, caller: Caller, call: calls.GetScratchpad) -> ScratchpadList:
-    store = services.existing_store(caller.workspace)
+    store = services.seen_store(caller, call)
     if store is None:
         return ScratchpadList(items=[])
     return scratchpads.read_items(store, agent=caller.agent, session=call.session)
@@ -25,7 +28,7 @@ def _get_items(services: Services, caller: Caller, call: calls.GetScratchpad) ->
 def _write_items(services: Services, caller: Caller, call: calls.WriteScratchpad) -> ScratchpadList:
     runtime = services.runtime
     return scratchpads.write_items(
-        runtime.store(caller.workspace),
+        services.own_store(caller, call),
         agent=caller.agent,
         session=call.session,
         items=list(call.items),
@@ -35,7 +38,7 @@ def _write_items(services: Services, caller: Caller, call: calls.WriteScratchpad
 
 @endpoints.serves(calls.ClearScratchpad)
 def _clear_items(services: Services, caller: Caller, call: calls.ClearScratchpad) -> Cleared:
-    store = services.existing_store(caller.workspace)
+    store = services.seen_store(caller, call)
     if store is None:
         return Cleared(cleared=0)
     return Cleared(cleared=scratchpads.clear_items(store, agent=caller.agent, session=call.session))
@@ -43,7 +46,7 @@ def _clear_items(services: Services, caller: Caller, call: calls.ClearScratchpad
 
 @endpoints.serves(calls.ListScratchpadKeys)
 def _list_keys(services: Services, caller: Caller, call: calls.ListScratchpadKeys) -> ScratchpadEntries:
-    store = services.existing_store(caller.workspace)
+    store = services.seen_store(caller, call)
     if store is None:
         return ScratchpadEntries(entries=[])
     return ScratchpadEntries(entries=scratchpads.list_keys(store, agent=caller.agent, session=call.session))
@@ -51,7 +54,7 @@ def _list_keys(services: Services, caller: Caller, call: calls.ListScratchpadKey
 
 @endpoints.serves(calls.GetScratchpadKey)
 def _get_key(services: Services, caller: Caller, call: calls.GetScratchpadKey) -> ScratchpadEntry:
-    store = services.store_of_session(caller, call.session)
+    store = services.store_of_session(caller, call)
     return scratchpads.read_key(store, agent=caller.agent, session=call.session, key=call.key)
 
 
@@ -59,7 +62,7 @@ def _get_key(services: Services, caller: Caller, call: calls.GetScratchpadKey) -
 def _write_key(services: Services, caller: Caller, call: calls.WriteScratchpadKey) -> ScratchpadEntry:
     runtime = services.runtime
     return scratchpads.write_key(
-        runtime.store(caller.workspace),
+        services.own_store(caller, call),
         agent=caller.agent,
         session=call.session,
         key=call.key,
@@ -70,14 +73,14 @@ def _write_key(services: Services, caller: Caller, call: calls.WriteScratchpadKe
 
 @endpoints.serves(calls.DeleteScratchpadKey)
 def _delete_key(services: Services, caller: Caller, call: calls.DeleteScratchpadKey) -> Deleted:
-    return Deleted(deleted=_delete(services, caller, call.session, call.key) > 0)
+    return Deleted(deleted=_delete(services, caller, call, call.key) > 0)
 
 
 @endpoints.serves(calls.ClearScratchpadKeys)
 def _clear_keys(services: Services, caller: Caller, call: calls.ClearScratchpadKeys) -> Cleared:
-    return Cleared(cleared=_delete(services, caller, call.session, None))
+    return Cleared(cleared=_delete(services, caller, call, None))
 
 
-def _delete(services: Services, caller: Caller, session: str, key: str | None) -> int:
-    store = services.existing_store(caller.workspace)
-    return 0 if store is None else scratchpads.delete_keys(store, agent=caller.agent, session=session, key=key)
+def _delete(services: Services, caller: Caller, call: InSession[Any], key: str | None) -> int:
+    store = services.seen_store(caller, call)
+    return 0 if store is None else scratchpads.delete_keys(store, agent=caller.agent, session=call.session, key=key)

@@ -3,7 +3,14 @@
 from __future__ import annotations
 
 from memory.sessions.forgetting import forget_session, forget_workspace
-from memory.sessions.sessions import export_session, list_sessions, newest_messages, read_messages, read_session
+from memory.sessions.sessions import (
+    export_session,
+    is_of_others,
+    list_sessions,
+    newest_messages,
+    read_messages,
+    read_session,
+)
 from reverie.sessions import calls
 from reverie.sessions.types import MessageList, Session, SessionExport, SessionList
 from reverie.types import Deleted
@@ -16,7 +23,7 @@ endpoints = Endpoints("sessions")
 
 @endpoints.serves(calls.ListSessions)
 def _list_sessions(services: Services, caller: Caller, call: calls.ListSessions) -> SessionList:
-    store = services.existing_store(caller.workspace)
+    store = services.seen_store(caller, call)
     if store is None:
         return SessionList(sessions=[])
     return SessionList(
@@ -26,24 +33,24 @@ def _list_sessions(services: Services, caller: Caller, call: calls.ListSessions)
 
 @endpoints.serves(calls.GetSession)
 def _get_session(services: Services, caller: Caller, call: calls.GetSession) -> Session:
-    return read_session(services.store_of_session(caller, call.session), agent=caller.agent, session=call.session)
+    return read_session(services.store_of_session(caller, call), agent=caller.agent, session=call.session)
 
 
 @endpoints.serves(calls.ExportSession)
 def _export_session(services: Services, caller: Caller, call: calls.ExportSession) -> SessionExport:
-    return export_session(services.store_of_session(caller, call.session), agent=caller.agent, session=call.session)
+    return export_session(services.store_of_session(caller, call), agent=caller.agent, session=call.session)
 
 
 @endpoints.serves(calls.ListMessages)
 def _list_messages(services: Services, caller: Caller, call: calls.ListMessages) -> MessageList:
-    store = services.store_of_session(caller, call.session)
+    store = services.store_of_session(caller, call)
     messages = read_messages(store, agent=caller.agent, session=call.session, limit=call.limit, offset=call.offset)
     return MessageList(messages=messages)
 
 
 @endpoints.serves(calls.GetWorkingMemory)
 def _get_working_memory(services: Services, caller: Caller, call: calls.GetWorkingMemory) -> MessageList:
-    store, working = services.store_of_session(caller, call.session), services.runtime.working_memory
+    store, working = services.store_of_session(caller, call), services.runtime.working_memory
     return MessageList(messages=newest_messages(store, working, agent=caller.agent, session=call.session))
 
 
@@ -51,7 +58,7 @@ def _get_working_memory(services: Services, caller: Caller, call: calls.GetWorki
 def _forget_session(services: Services, caller: Caller, call: calls.ForgetSession) -> Deleted:
     runtime = services.runtime
     store = services.store_to_forget_in(caller.workspace)
-    if store is None:
+    if store is None or is_of_others(store, services.viewer(caller, call), agent=caller.agent, session=call.session):
         return Deleted(deleted=False)
     account = runtime.stores.account_store()
     deleted = forget_session(

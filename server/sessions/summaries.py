@@ -15,7 +15,7 @@ endpoints = Endpoints("sessions")
 
 @endpoints.serves(calls.GetSummary)
 def _get_summary(services: Services, caller: Caller, call: calls.GetSummary) -> SessionSummary:
-    store = services.store_of_session(caller, call.session)
+    store = services.store_of_session(caller, call)
     return read_summary(store, services.runtime.tokens, agent=caller.agent, session=call.session)
 
 
@@ -23,7 +23,7 @@ def _get_summary(services: Services, caller: Caller, call: calls.GetSummary) -> 
 def _compact(services: Services, caller: Caller, call: calls.CompactSession) -> Compacted:
     runtime = services.runtime
     return compact_session(
-        services.store_of_session(caller, call.session),
+        services.store_of_session(caller, call),
         build_condenser(runtime),
         summary_rules(runtime.settings),
         agent=caller.agent,

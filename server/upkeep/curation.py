@@ -8,7 +8,7 @@ from reverie.upkeep import calls
 from reverie.upkeep.curation_types import CurationEntry, CurationList, Undone
 from server.caller import Caller
 from server.endpoints import Endpoints
-from server.memories.memories import memories_of
+from server.memories.memories import agent_memories
 from server.services import Services
 from storage.upkeep.curation import CurationFilter
 
@@ -21,20 +21,20 @@ _STAGES = ("chunk", "embed")
 @endpoints.serves(calls.ListCuration)
 def _list_entries(services: Services, caller: Caller, call: calls.ListCuration) -> CurationList:
     matching = CurationFilter(memory=call.memory, job=call.job, action=call.action)
-    memories = memories_of(services, caller)
+    memories = agent_memories(services, caller)
     return CurationList(entries=list_entries(memories, matching, limit=call.limit, offset=call.offset))
 
 
 @endpoints.serves(calls.GetCurationEntry)
 def _get_entry(services: Services, caller: Caller, call: calls.GetCurationEntry) -> CurationEntry:
-    return show_entry(memories_of(services, caller), call.entry)
+    return show_entry(agent_memories(services, caller), call.entry)
 
 
 @endpoints.serves(calls.UndoAll, waits=lambda _: True)
 def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> Undone:
     since = 0 if call.since is None else to_micros(call.since)
     matching = CurationFilter(job=call.job, action=call.action, since=since)
-    memories = memories_of(services, caller)
+    memories = agent_memories(services, caller)
     undone = undo_all(memories, matching, now=services.runtime.now())
     for store in memories.existing_stores() if undone.undone else ():
         _notify_pipeline(services, store.name)
@@ -43,7 +43,7 @@ def _undo_all(services: Services, caller: Caller, call: calls.UndoAll) -> Undone
 
 @endpoints.serves(calls.Undo)
 def _undo(services: Services, caller: Caller, call: calls.Undo) -> CurationEntry:
-    store, entry = undo_entry(memories_of(services, caller), call.entry, now=services.runtime.now())
+    store, entry = undo_entry(agent_memories(services, caller), call.entry, now=services.runtime.now())
     _notify_pipeline(services, store.name)
     return entry
 

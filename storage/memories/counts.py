@@ -9,15 +9,21 @@ from typing import Final
 from sqlalchemy import Connection
 
 from storage.rows import execute
+from storage.viewer import Viewer, of_memory
 
 _GROUPS: Final = ("tier", "lifetime", "kind", "source")
 _CURRENT: Final = """
     SELECT tier, lifetime, kind, source, count(*) AS memories, sum(category IS NOT NULL) AS facts,
         sum(note_id IS NOT NULL) AS notes, min(created_at) AS oldest, max(created_at) AS newest
-    FROM memories WHERE agent_id = :agent AND superseded_by IS NULL GROUP BY 1, 2, 3, 4
+    FROM memories AS m WHERE agent_id = :agent AND {visible} AND superseded_by IS NULL GROUP BY 1, 2, 3, 4
 """
-_SUPERSEDED: Final = "SELECT count(*) FROM memories WHERE agent_id = :agent AND superseded_by IS NOT NULL"
-_PROMOTED: Final = "SELECT count(*) FROM memory_promotions WHERE agent_id = :agent"
+_SUPERSEDED: Final = (
+    "SELECT count(*) FROM memories AS m WHERE agent_id = :agent AND {visible} AND superseded_by IS NOT NULL"
+)
+_PROMOTED: Final = (
+    "SELECT count(*) FROM memory_promotions AS p WHERE agent_id = :agent AND (:everything"
+    " OR memory_id IN (SELECT id FROM memories AS m WHERE m.agent_id = p.agent_id AND {visible}))"
+)
 
 
 @dataclass(slots=True)
@@ -43,12 +49,14 @@ class MemoryCounts:
             self.by[name] += counts
 
 
-def count_memories(connection: Connection, agent: str) -> MemoryCounts:
-    """Return the counts of one agent's memories, within the caller's transaction."""
+def count_memories(connection: Connection, agent: str, viewer: Viewer | None = None) -> MemoryCounts:
+    """Return the counts of one agent's memories that a viewer may see, within the caller's transaction."""
     counts = MemoryCounts()
-    for row in execute(connection, _CURRENT, agent=agent).mappings():
+    visible, values = of_memory(viewer, "m"), {"agent": agent, **(viewer.parameters() if viewer else {})}
+    for row in execute(connection, _CURRENT.format(visible=visible), **values).mappings():
         totals = {name: value for name, value in row.items() if name not in _GROUPS}
         counts.add(MemoryCounts(**totals, by={name: Counter({row[name]: row["memories"]}) for name in _GROUPS}))
-    counts.superseded = int(execute(connection, _SUPERSEDED, agent=agent).scalar_one())
-    counts.promoted = int(execute(connection, _PROMOTED, agent=agent).scalar_one())
+    counts.superseded = int(execute(connection, _SUPERSEDED.format(visible=visible), **values).scalar_one())
+    promoted = execute(connection, _PROMOTED.format(visible=visible), **values, everything=viewer is None)
+    counts.promoted = int(promoted.scalar_one())
     return counts

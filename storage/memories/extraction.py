@@ -40,7 +40,8 @@ class SourceMessage:
     """The parts of a message that extraction reads.
 
     `created_at` is never after the time at which it was stored: what a clock that is wrong dates to next year would
-    otherwise hold until then, whatever is said in the meantime.
+    otherwise hold until then, whatever is said in the meantime. `user` is the end user it was stored for, if it named
+    one.
     """
 
     id: str
@@ -50,6 +51,7 @@ class SourceMessage:
     content: str
     created_at: int
     trace: str
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,12 +105,12 @@ _ONE: Final = f"""
     WHERE s.agent_id = :agent AND s.id = :session AND s.last_sequence > coalesce(p.position, 0)
 """
 _MESSAGES: Final = f"""
-    SELECT {select_list(SourceMessage, created_at="min(created_at, stored_at)")} FROM messages
+    SELECT {select_list(SourceMessage, created_at="min(created_at, stored_at)", user="user_id")} FROM messages
     WHERE session_row = (SELECT row_id FROM sessions WHERE row_id = :row AND ref_code = :ref_code)
 """
 _KNOWN: Final = f"""
     SELECT {select_list(KnownMemory, owner="owner_user_id")}
-    FROM memories WHERE agent_id = :agent AND superseded_by IS NULL
+    FROM memories WHERE agent_id = :agent AND superseded_by IS NULL AND tenant IS :tenant
 """
 
 
@@ -190,7 +192,11 @@ class ExtractionProgress(Repository):
 
 
 class KnownMemories(AgentRepository):
-    """The current memories of one agent within one transaction, to compare new ones with."""
+    """The current memories of one agent within one transaction, to compare new ones with; of the account a tenant's."""
+
+    def __init__(self, connection: Connection, agent: str, tenant: str | None = None) -> None:
+        super().__init__(connection, agent)
+        self._bound["tenant"] = tenant
 
     def newest(self, *, owner: str | None, limit: int) -> list[KnownMemory]:
         """Return the newest memories that belong to an owner or to nobody, oldest first; notes are left out."""
@@ -210,11 +216,10 @@ class KnownMemories(AgentRepository):
         (found,) = self._records(KnownMemory, f"{_KNOWN} AND id = :id", id=memory_id)
         return found
 
-    def with_fact(self, category: str, key: str) -> list[KnownMemory]:
-        """Return the current fact with this category and key, regardless of its owner; at most one."""
-        return self._records(
-            KnownMemory, f"{_KNOWN} AND category = :category AND key = :key", category=category, key=key
-        )
+    def with_fact(self, category: str, key: str, *, owner: str | None) -> list[KnownMemory]:
+        """Return the current fact of an owner with this category and key; at most one."""
+        sql = f"{_KNOWN} AND category = :category AND key = :key AND owner_user_id IS :owner"
+        return self._records(KnownMemory, sql, category=category, key=key, owner=owner)
 
     def rows_from_workspace(self, workspace: str, session: str | None) -> list[int]:
         """Return the rows of account memories, superseded or not, from a workspace or one session of it."""
@@ -229,7 +234,7 @@ class KnownMemories(AgentRepository):
     def contents(self, *, owner: str | None) -> list[str]:
         """Return the contents of all memories that belong to an owner or to nobody."""
         return self._values(
-            "SELECT content FROM memories WHERE agent_id = :agent AND superseded_by IS NULL"
+            "SELECT content FROM memories WHERE agent_id = :agent AND superseded_by IS NULL AND tenant IS :tenant"
             " AND (owner_user_id IS NULL OR owner_user_id IS :owner)",
             owner=owner,
         )

@@ -11,6 +11,7 @@ from typing import Any, Final
 from storage.memories.records import Tier
 from storage.repository import AgentRepository
 from storage.rows import select_list
+from storage.viewer import of_memory
 
 # Read of a text, which may have 64 KiB: more than is ever told of one instruction.
 READ_CHARACTERS: Final = 600
@@ -70,36 +71,47 @@ class StandingInstructions(AgentRepository):
     """What is in force for an agent, within one transaction."""
 
     def newest(self, applies: Applies, *, limit: int) -> list[StandingInstruction]:
-        """Return the newest that apply, of the user and of nobody, newest first."""
+        """Return the newest that apply, of the user and of nobody, and shared ones, newest first."""
         found = [one for owner in self._owners(applies) for one in self._of(owner, applies, limit=limit)]
         return sorted(found, key=lambda one: (-one.created_at, -one.row_id))[:limit]
 
     def count(self, applies: Applies) -> int:
-        """Return how many apply, counting at most `MAX_COUNTED` of the user's and as many of nobody's."""
+        """Return how many apply, counting at most `MAX_COUNTED` of the user's, of nobody's, and of shared ones."""
         sql = (
-            f"SELECT count(*) FROM (SELECT 1 FROM memories WHERE agent_id = :agent AND owner_user_id IS :owner"
-            f" AND {_IN_FORCE}{_APPLIES} LIMIT {MAX_COUNTED})"
+            f"SELECT count(*) FROM (SELECT 1 FROM memories AS m WHERE agent_id = :agent AND {{owner}}"
+            f" AND {of_memory(self._viewer, 'm')} AND {_IN_FORCE}{_APPLIES} LIMIT {MAX_COUNTED})"
         )
-        return sum(int(self._value(sql, owner=owner, **_parameters(applies))) for owner in self._owners(applies))
+        return sum(int(self._value(sql.format(owner=owner), **_parameters(applies))) for owner in self._owners(applies))
 
-    def of_owner(self, owner: str | None, *, limit: int = MAX_COUNTED) -> list[StandingInstruction]:
-        """Return the newest of one owner, wherever they apply, newest first."""
+    def of_owner(
+        self, owner: str | None, *, tenant: str | None = None, limit: int = MAX_COUNTED
+    ) -> list[StandingInstruction]:
+        """Return the newest of one owner, wherever they apply, newest first; of the account those of a tenant."""
         sql = (
             f"SELECT {_COLUMNS} FROM memories AS m WHERE agent_id = :agent AND owner_user_id IS :owner AND {_IN_FORCE}"
+            " AND tenant IS :tenant ORDER BY created_at DESC, row_id DESC LIMIT :limit"
+        )
+        return self._records(StandingInstruction, sql, owner=owner, tenant=tenant, limit=limit)
+
+    def _owners(self, applies: Applies) -> list[str]:
+        """Return a condition for each index to read: what is of the user, of nobody, and shared by others."""
+        others = "visibility = 'shared' AND owner_user_id IS NOT NULL AND owner_user_id IS NOT :user"
+        return [*(["owner_user_id = :user"] if applies.user is not None else []), "owner_user_id IS NULL", others]
+
+    def _of(self, owner: str, applies: Applies, *, limit: int) -> list[StandingInstruction]:
+        sql = (
+            f"SELECT {_COLUMNS} FROM memories AS m WHERE agent_id = :agent AND {owner}"
+            f" AND {of_memory(self._viewer, 'm')} AND {_IN_FORCE}{_APPLIES}"
             " ORDER BY created_at DESC, row_id DESC LIMIT :limit"
         )
-        return self._records(StandingInstruction, sql, owner=owner, limit=limit)
-
-    def _owners(self, applies: Applies) -> list[str | None]:
-        return [None] if applies.user is None else [applies.user, None]
-
-    def _of(self, owner: str | None, applies: Applies, *, limit: int) -> list[StandingInstruction]:
-        sql = (
-            f"SELECT {_COLUMNS} FROM memories AS m WHERE agent_id = :agent AND owner_user_id IS :owner"
-            f" AND {_IN_FORCE}{_APPLIES} ORDER BY created_at DESC, row_id DESC LIMIT :limit"
-        )
-        return self._records(StandingInstruction, sql, owner=owner, limit=limit, **_parameters(applies))
+        return self._records(StandingInstruction, sql, limit=limit, **_parameters(applies))
 
 
 def _parameters(applies: Applies) -> dict[str, Any]:
-    return {"now": applies.now, "channel": applies.channel, "session_row": applies.session_row, "until": applies.until}
+    return {
+        "user": applies.user,
+        "now": applies.now,
+        "channel": applies.channel,
+        "session_row": applies.session_row,
+        "until": applies.until,
+    }

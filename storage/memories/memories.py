@@ -18,6 +18,7 @@ from storage.memories.filters import filter_sql
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory
 from storage.repository import AgentRepository, Repository
 from storage.rows import column_name, field_names, insert_sql, select_list, to_parameters
+from storage.viewer import of_memory
 
 _FROM: Final = (
     "FROM memories AS m LEFT JOIN sessions AS s ON s.row_id = m.session_row"
@@ -48,6 +49,7 @@ _FIXED: Final = frozenset(
 )
 _CHANGEABLE: Final = frozenset(field_names(NewMemory)) - _FIXED | {"access_count", "accessed_at"}
 _PAGE_ROWS: Final = 1_000
+_FACT: Final = "m.category = :category AND m.key = :key AND m.superseded_by IS NULL"
 EVERY_ACTIVE: Final = MemoryFilter()
 
 
@@ -95,10 +97,18 @@ class Memories(AgentRepository):
         """Return the note with this note id."""
         return self._one("m.note_id = :note", note=note_id)
 
-    def fact(self, category: str, key: str) -> MemoryRecord | None:
-        """Return the current fact with this category and key."""
-        where = "m.category = :category AND m.key = :key AND m.superseded_by IS NULL"
+    def fact(self, category: str, key: str, *, owner: str | None = None) -> MemoryRecord | None:
+        """Return the current fact of an owner with this category and key; without one, that of nobody."""
+        return self._one(f"{_FACT} AND m.owner_user_id IS :owner", category=category, key=key, owner=owner)
+
+    def seen_fact(self, category: str, key: str) -> MemoryRecord | None:
+        """Return the current fact with this category and key: the viewer's own rather than one of others."""
+        where = f"{_FACT} ORDER BY m.owner_user_id IS {self._viewer_user} DESC, m.owner_user_id IS NULL DESC LIMIT 1"
         return self._one(where, category=category, key=key)
+
+    @property
+    def _viewer_user(self) -> str:
+        return "NULL" if self._viewer is None else ":viewer"
 
     def page(
         self, memory_filter: MemoryFilter = EVERY_ACTIVE, *, limit: int = 50, offset: int = 0
@@ -123,7 +133,8 @@ class Memories(AgentRepository):
     def count(self, memory_filter: MemoryFilter = EVERY_ACTIVE) -> int:
         """Return how many memories pass a filter."""
         where, parameters = filter_sql(memory_filter)
-        return int(self._value(f"SELECT count(*) {_FROM} WHERE m.agent_id = :agent AND {where}", **parameters))
+        sql = f"SELECT count(*) {_FROM} WHERE m.agent_id = :agent AND {of_memory(self._viewer, 'm')} AND {where}"
+        return int(self._value(sql, **parameters))
 
     def change(self, row_id: int, *, now: int, **fields: Any) -> None:
         """Set fields of a memory other than its content; new tags are put on its chunks too."""
@@ -251,10 +262,13 @@ class Memories(AgentRepository):
         )
 
     def _one(self, where: str, **parameters: Any) -> MemoryRecord | None:
-        return self._record(MemoryRecord, f"{_SELECT} WHERE m.agent_id = :agent AND {where}", **parameters)
+        return self._record(MemoryRecord, self._select(where), **parameters)
 
     def _many(self, where: str, **parameters: Any) -> list[MemoryRecord]:
-        return self._records(MemoryRecord, f"{_SELECT} WHERE m.agent_id = :agent AND {where}", **parameters)
+        return self._records(MemoryRecord, self._select(where), **parameters)
+
+    def _select(self, where: str) -> str:
+        return f"{_SELECT} WHERE m.agent_id = :agent AND {of_memory(self._viewer, 'm')} AND {where}"
 
 
 class AllMemories(Repository):

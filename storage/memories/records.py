@@ -8,6 +8,7 @@ from typing import Any, Final, Literal
 
 Tier = Literal["conversation", "channel", "workspace", "account"]
 Lifetime = Literal["long_term", "short_term", "conversation"]
+Visibility = Literal["private", "requested", "shared"]
 MemoryKind = Literal["fact", "preference", "procedure", "event", "task", "note", "instruction"]
 
 # From the narrowest to the widest.
@@ -33,7 +34,9 @@ _MANUAL_SOURCES: Final = frozenset({USER_SOURCE, "agent"})
 class NewMemory:
     """A memory to store. `session` is the id of the session it came from, which must exist.
 
-    A note has a `note_id`; a fact has `category`, `key` and `value`, and its `content` is made of the three.
+    Its owner alone sees it unless its `visibility` is "shared"; "requested" waits for an operator's approval. A memory
+    of the account has the `tenant` of the workspace that it came from, if that is not the local one. A note has a
+    `note_id`; a fact has `category`, `key` and `value`, and its `content` is made of the three.
     """
 
     id: str
@@ -60,6 +63,8 @@ class NewMemory:
     confidence: float | None = None
     pinned: bool = False
     trace: str = ""
+    visibility: Visibility = "private"
+    tenant: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,6 +17,7 @@ SourceKind = Literal["message", "file", "memory"]
 _BEFORE: Final = """
     coalesce((SELECT substr(b.content, -1000) FROM messages AS b
         WHERE b.session_row = messages.session_row AND b.sequence < messages.sequence
+        AND (messages.visibility IS NOT 'shared' OR b.visibility = 'shared')
         ORDER BY b.sequence DESC LIMIT 1), '')
 """
 _DOCUMENT: Final = {"sequence": "0", "role": "'user'", "name": "NULL", "tool_calls": "NULL", "before": "''"}
@@ -39,8 +40,9 @@ _INSERT_CHUNK: Final = """
         :sequence_end, :created_at, :now)
 """
 _INSERT_WORDS: Final = """
-    INSERT INTO forward_index (agent_id, chunk_id, thread, sequence, created_at, role, speaker, words)
-    VALUES (:agent, :id, :thread, :sequence_start, :created_at, :role, :speaker, :words)
+    INSERT INTO forward_index (agent_id, chunk_id, thread, sequence, created_at, role, speaker, words, audience)
+    VALUES (:agent, :id, :thread, :sequence_start, :created_at, :role, :speaker, :words,
+        (SELECT audience FROM chunk_audiences WHERE chunk_id = :id))
 """
 _INSERT_TAG: Final = "INSERT OR IGNORE INTO chunk_tags (tag, chunk_id) VALUES (:tag, :chunk)"
 _COMPLETED: Final = """

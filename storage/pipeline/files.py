@@ -10,8 +10,12 @@ from blake3 import blake3
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
 from storage.rows import select_list
+from storage.viewer import of_file
 
-_OF_SOURCE: Final = "agent_id = :agent AND source_uri = :uri AND coalesce(session_row, 0) = coalesce(:session_row, 0)"
+_OF_SOURCE: Final = (
+    "agent_id = :agent AND source_uri = :uri AND coalesce(session_row, 0) = coalesce(:session_row, 0)"
+    " AND coalesce(user_id, '') = coalesce(:user, '')"
+)
 # Of a forgotten file, where a session id is expected; a session id holds no control character.
 _DELIVERY: Final = "\x1ffile\x1f"
 _SOURCE: Final = "\x1fsource\x1f"
@@ -48,6 +52,8 @@ class FileRecord:
     tags: list[str]
     metadata: dict[str, Any]
     created_at: int
+    user: str | None = None
+    visibility: str | None = None
 
 
 _SELECT: Final = (
@@ -59,14 +65,15 @@ _SELECT: Final = (
 class Files(AgentRepository):
     """The files of one agent within one transaction."""
 
-    def version(self, source_uri: str, session_row: int | None) -> FileVersion | None:
-        """Return the stored version of a source, or None."""
+    def version(self, source_uri: str, session_row: int | None, user: str | None = None) -> FileVersion | None:
+        """Return the stored version of a user's source, or None."""
         sql = f"SELECT {select_list(FileVersion)} FROM files WHERE {_OF_SOURCE}"
-        return self._record(FileVersion, sql, uri=source_uri, session_row=session_row)
+        return self._record(FileVersion, sql, uri=source_uri, session_row=session_row, user=user)
 
     def page(self, *, session: str | None = None, limit: int = 50, offset: int = 0) -> list[FileRecord]:
         """Return files, the newest first; with `session` only those of that session."""
         condition = "" if session is None else " AND s.id = :session"
+        condition += f" AND {of_file(self._viewer, 'f')}"
         sql = f"{_SELECT} WHERE f.agent_id = :agent{condition} ORDER BY f.row_id DESC LIMIT :limit OFFSET :offset"
         return self._records(FileRecord, sql, session=session, limit=limit, offset=offset)
 
@@ -80,8 +87,11 @@ class Files(AgentRepository):
         Neither this delivery nor another one of the same source is stored if it was accepted up to `forgotten_at`.
         False when there is no such file; its delivery is kept out all the same.
         """
+        where = "f.agent_id = :agent AND f.id = :id"
+        found = self._record(FileRecord, f"{_SELECT} WHERE {where} AND {of_file(self._viewer, 'f')}", id=file_id)
+        if found is None and self.exists(file_id):  # another user's
+            return False
         self._keep_out(_DELIVERY + file_id, forgotten_at)
-        found = self._record(FileRecord, f"{_SELECT} WHERE f.agent_id = :agent AND f.id = :id", id=file_id)
         if found is None:
             return False
         self._keep_out(_source_key(found.source_uri, found.session), forgotten_at)
@@ -122,8 +132,8 @@ class Files(AgentRepository):
         self._execute("UPDATE files SET id = :id WHERE agent_id = :agent AND row_id = :row", id=file_id, row=row_id)
 
     def replace(self, source_uri: str, session_row: int | None, row: dict[str, Any]) -> None:
-        """Store a source in place of its current version, which is deleted with its chunks, vectors and full text."""
-        source = {"uri": source_uri, "session_row": session_row}
+        """Store a user's source in place of its current version, which is deleted with its chunks and vectors."""
+        source = {"uri": source_uri, "session_row": session_row, "user": row["user"]}
         chunk_ids = self._values(
             f"SELECT id FROM chunks WHERE file_row IN (SELECT row_id FROM files WHERE {_OF_SOURCE})", **source
         )
@@ -131,10 +141,10 @@ class Files(AgentRepository):
         self._execute(f"DELETE FROM files WHERE {_OF_SOURCE}", **source)
         self._execute(
             "INSERT INTO files (id, agent_id, session_row, source_uri, content, content_hash, tags, metadata,"
-            " trace_id, created_at, accepted_at, stored_at) VALUES (:id, :agent, :session_row, :uri, :content,"
-            " :content_hash, :tags, :metadata, :trace, :created_at, :accepted_at, :stored_at)",
-            **row,
-            **source,
+            " trace_id, user_id, visibility, created_at, accepted_at, stored_at)"
+            " VALUES (:id, :agent, :session_row, :uri, :content, :content_hash, :tags, :metadata, :trace, :user,"
+            " :visibility, :created_at, :accepted_at, :stored_at)",
+            **{**row, **source},
         )
 
     def _keep_out(self, key: str, forgotten_at: int) -> None:

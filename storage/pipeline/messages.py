@@ -8,6 +8,7 @@ from typing import Any, Final
 from storage.pipeline.records import MessageRecord, NewMessage
 from storage.repository import AgentRepository
 from storage.rows import insert_sql, select_list, to_parameters
+from storage.viewer import of_message
 
 _SELECT: Final = (
     f"SELECT {select_list(MessageRecord, 'm', session='s.id')}"
@@ -133,7 +134,8 @@ class Messages(AgentRepository):
         return set(self._values(sql, ids=ids))
 
     def _messages(self, condition: str, **values: Any) -> list[MessageRecord]:
-        return self._records(MessageRecord, f"{_SELECT} AND {condition}", **values)
+        visible = of_message(self._viewer, "m", "s")
+        return self._records(MessageRecord, f"{_SELECT} AND {visible} AND {condition}", **values)
 
 
 def _said_by(until: int | None) -> str:

@@ -28,11 +28,13 @@ class NewMessage:
     trace: str
     created_at: int
     accepted_at: int
+    user: str | None = None
+    visibility: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class MessageRecord:
-    """One stored message of a session."""
+    """One stored message of a session; `user` is the end user that it was stored for, if it named one."""
 
     row_id: int
     id: str
@@ -55,6 +57,8 @@ class MessageRecord:
     chunked_at: int | None
     consolidated_at: int | None
     embedding_error: str | None
+    user: str | None = None
+    visibility: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from reverie.contract import DEFAULT_CHANNEL
+from storage.viewer import Audiences
 
 _OF_KIND: Final = {
     "message": "(file_row IS NULL AND memory_row IS NULL)",
@@ -56,7 +57,8 @@ class ChunkFilter:
     """Restricts a search to chunks of an agent, and to those that meet every other condition given.
 
     `sessions` restricts messages and files, and memories too unless `memories` restricts those. `kinds` are message,
-    file, memory and note; a note is a memory. `until` leaves out what was said after it, in microseconds.
+    file, memory and note; a note is a memory. `until` leaves out what was said after it, in microseconds. `audiences`
+    leaves out what the user who asks may not see.
     """
 
     agent: str
@@ -65,13 +67,31 @@ class ChunkFilter:
     kinds: tuple[str, ...] = ()
     memories: MemoryScope | None = None
     until: int | None = None
+    audiences: Audiences | None = None
 
     @property
     def is_narrow(self) -> bool:
         """Return whether it selects less than all of the agent's chunks."""
+        return self.audiences is not None or self._is_narrow_for_everybody
+
+    @property
+    def _is_narrow_for_everybody(self) -> bool:
         if self.until is not None:
             return True
         return self.sessions is not None or self.memories is not None or bool(self.tags or self.kinds)
+
+    def passes_sql(self, chunk: str) -> str:
+        """Return a condition, which begins with AND or is empty, on the few chunks under this alias."""
+        sql = ""
+        if self._is_narrow_for_everybody:
+            sql = f" AND {chunk}.id IN ({replace(self, audiences=None).ids_sql()})"
+        if self.audiences is not None:
+            everybody = "v.audience IS NULL OR " if self.audiences.everybody else ""
+            sql += (
+                f" AND EXISTS (SELECT 1 FROM forward_index AS v WHERE v.agent_id = :agent AND v.chunk_id = {chunk}.id"
+                f" AND ({everybody}v.audience IN (SELECT value FROM json_each(:audiences))))"
+            )
+        return sql
 
     def ids_sql(self) -> str:
         """Return a sub-select of the chunk ids that pass; its parameters come from `parameters`."""
@@ -92,10 +112,19 @@ class ChunkFilter:
             )
         if self.until is not None:
             clauses.append("created_at <= :until")
+        if self.audiences is not None:
+            # Those that are hidden are fewer in most stores, and found by an index of what has an audience.
+            hidden = "agent_id = :agent AND audience NOT IN (SELECT value FROM json_each(:audiences))"
+            clauses.append(f"id NOT IN (SELECT chunk_id FROM forward_index WHERE audience IS NOT NULL AND {hidden})")
+            if not self.audiences.everybody:
+                clauses.append(
+                    "id IN (SELECT chunk_id FROM forward_index WHERE agent_id = :agent AND audience IS NOT NULL)"
+                )
         return f"SELECT id FROM chunks WHERE {' AND '.join(clauses)}"
 
     def parameters(self) -> dict[str, Any]:
         """Return the parameters of `ids_sql`."""
         scope = {} if self.memories is None else self.memories.parameters()
         own = {"agent": self.agent, "sessions": json.dumps(self.sessions), "tags": json.dumps(self.tags)}
-        return {**scope, **own, "until": self.until}
+        audiences = json.dumps(() if self.audiences is None else self.audiences.names)
+        return {**scope, **own, "until": self.until, "audiences": audiences}

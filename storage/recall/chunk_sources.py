@@ -9,6 +9,7 @@ from storage.recall.chunk_filter import ChunkFilter, MemoryScope
 from storage.recall.index import SearchIndex
 from storage.recall.records import ChunkAttributes, ChunkSource, NeighbourMessage
 from storage.repository import AgentRepository
+from storage.viewer import of_message
 
 # The importance of a file's chunks: that of a plain user message.
 _FILE_IMPORTANCE: Final = 0.5
@@ -52,9 +53,10 @@ _ATTRIBUTES: Final = f"""
     WHERE {_LISTED}
 """
 _NEIGHBOURS: Final = """
-    SELECT id, role, name, content AS text, created_at FROM messages
-    WHERE session_row = (SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :session)
-        AND sequence {comparison} :sequence ORDER BY sequence {direction} LIMIT :count
+    SELECT m.id AS id, m.role AS role, m.name AS name, m.content AS text, m.created_at AS created_at
+    FROM messages AS m CROSS JOIN sessions AS s ON s.row_id = m.session_row
+    WHERE m.session_row = (SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :session)
+        AND m.sequence {comparison} :sequence AND {visible} ORDER BY m.sequence {direction} LIMIT :count
 """
 
 
@@ -86,10 +88,11 @@ class ChunkSources(AgentRepository):
         self, session: str, sequence: int, count: int
     ) -> tuple[list[NeighbourMessage], list[NeighbourMessage]]:
         """Return up to `count` messages before and after a place in a session, each list oldest first."""
+        visible = of_message(self._viewer, "m", "s")
         before, after = (
             self._records(
                 NeighbourMessage,
-                _NEIGHBOURS.format(comparison=comparison, direction=direction),
+                _NEIGHBOURS.format(comparison=comparison, direction=direction, visible=visible),
                 session=session,
                 sequence=sequence,
                 count=count,
@@ -128,11 +131,10 @@ class ChunkSources(AgentRepository):
 
     def first_of_messages(self, message_ids: Sequence[str], chunk_filter: ChunkFilter) -> dict[str, int]:
         """Return the first chunk of each of these messages that passes a filter."""
-        passes = f" AND c.id IN ({chunk_filter.ids_sql()})" if chunk_filter.is_narrow else ""
         return self._by_first_column(
             "SELECT m.id, min(c.id) FROM messages AS m JOIN message_chunks AS l ON l.message_row = m.row_id"
             " JOIN chunks AS c ON c.id = l.chunk_id WHERE m.agent_id = :agent"
-            f" AND m.id IN (SELECT value FROM json_each(:messages)){passes} GROUP BY m.id",
+            f" AND m.id IN (SELECT value FROM json_each(:messages)){chunk_filter.passes_sql('c')} GROUP BY m.id",
             **chunk_filter.parameters(),
             messages=message_ids,
         )

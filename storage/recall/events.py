@@ -14,8 +14,8 @@ from storage.rows import to_parameters
 
 # A chunk stored after the recall is not the one that was found: the workspace was deleted and created again.
 _RECORD: Final = """
-    INSERT INTO recall_events (agent_id, recall, chunk_id, query, score, at)
-    SELECT :agent, :recall, c.id, :query, hit.value ->> 1, :at
+    INSERT INTO recall_events (agent_id, recall, chunk_id, query, score, at, user_id)
+    SELECT :agent, :recall, c.id, :query, hit.value ->> 1, :at, :user
     FROM json_each(:hits) AS hit CROSS JOIN chunks AS c ON c.id = hit.value ->> 0
     WHERE c.agent_id = :agent AND c.stored_at <= :at
     ON CONFLICT (recall, chunk_id) DO NOTHING
@@ -41,7 +41,7 @@ _RECENT: Final = """
     LEFT JOIN memories AS k ON k.row_id = c.memory_row
     LEFT JOIN sessions AS s ON s.row_id = c.session_row
     LEFT JOIN sessions AS o ON o.row_id = k.session_row
-    WHERE e.agent_id = :agent
+    WHERE e.agent_id = :agent{of_viewer}
     ORDER BY e.at DESC, e.recall DESC, e.id LIMIT :limit OFFSET :offset
 """
 _PRUNE: Final = """
@@ -53,13 +53,14 @@ _PRUNE: Final = """
 
 @dataclass(frozen=True, slots=True)
 class NewRecall:
-    """One recall to record: the chunks it found with their scores, best first; `at` in microseconds."""
+    """One recall of a user to record: the chunks it found with their scores, best first; `at` in microseconds."""
 
     agent: str
     recall: str
     query: str
     at: int
     hits: tuple[tuple[int, float], ...]
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,5 +119,6 @@ class RecallHistory(AgentRepository):
     """The recall events of one agent within one transaction."""
 
     def recent(self, *, limit: int = 50, offset: int = 0) -> list[RecallEvent]:
-        """Return events, the newest recall first and the best result of each recall first."""
-        return self._records(RecallEvent, _RECENT, limit=limit, offset=offset)
+        """Return the events of the viewer's recalls, the newest first and the best result of each recall first."""
+        of_viewer = "" if self._viewer is None else " AND e.user_id IS :viewer"
+        return self._records(RecallEvent, _RECENT.format(of_viewer=of_viewer), limit=limit, offset=offset)

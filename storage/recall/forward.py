@@ -29,7 +29,8 @@ _MEMORY_THREADS: Final = 1 << 40
 class ForwardRow(NamedTuple):
     """One chunk: its words as little-endian uint32 hashes, and its position among its neighbours.
 
-    `thread` is the session, file or memory that it is part of, `sequence` its place in that.
+    `thread` is the session, file or memory that it is part of, `sequence` its place in that. `audience` is who may find
+    it, None if everybody may.
     """
 
     chunk_id: int
@@ -39,6 +40,7 @@ class ForwardRow(NamedTuple):
     role: str
     speaker: str | None
     words: bytes
+    audience: str | None = None
 
 
 _SELECT: Final = f"SELECT {select_list(ForwardRow)} FROM forward_index WHERE agent_id = :agent"
@@ -52,11 +54,12 @@ class Changes:
     added: list[int]
     vectors: list[int]
     gone: list[int]
+    audiences: list[int]
 
     @property
     def any(self) -> bool:
         """Return whether there are any changes."""
-        return bool(self.added or self.vectors or self.gone)
+        return bool(self.added or self.vectors or self.gone or self.audiences)
 
 
 def thread_of(kind: str, row_id: int) -> int:
@@ -93,7 +96,7 @@ class ForwardIndex(AgentRepository):
         ).all()
         if len(rows) > MAX_CHANGES:
             return None
-        found: dict[str, set[int]] = {"added": set(), "vector": set(), "gone": set()}
+        found: dict[str, set[int]] = {"added": set(), "vector": set(), "gone": set(), "audience": set()}
         for chunk_id, kind in rows:
             found[kind].add(int(chunk_id))
             if kind == "added":  # an undo restores chunks that were gone
@@ -103,6 +106,7 @@ class ForwardIndex(AgentRepository):
             added=sorted(found["added"] - found["gone"]),
             vectors=sorted(found["vector"] - found["gone"]),
             gone=sorted(found["gone"]),
+            audiences=sorted(found["audience"] - found["gone"] - found["added"]),
         )
 
     def rows(self) -> Iterator[list[ForwardRow]]:
@@ -114,6 +118,15 @@ class ForwardIndex(AgentRepository):
         """Return these chunks of the agent, by id."""
         sql = f"{_SELECT} AND chunk_id IN (SELECT value FROM json_each(:ids)) ORDER BY chunk_id"
         return self._records(ForwardRow, sql, ids=chunk_ids)
+
+    def audiences_of(self, chunk_ids: Sequence[int]) -> dict[int, str | None]:
+        """Return who may find each of these chunks of the agent."""
+        rows = self._execute(
+            "SELECT chunk_id, audience FROM forward_index WHERE agent_id = :agent"
+            " AND chunk_id IN (SELECT value FROM json_each(:ids))",
+            ids=chunk_ids,
+        )
+        return {int(row[0]): row[1] for row in rows}
 
     def vectors(self, model: str) -> Iterator[tuple[list[int], bytes]]:
         """Yield the canonical vectors of a model in batches: the chunk ids, and their float32 rows concatenated."""

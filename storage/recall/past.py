@@ -15,6 +15,7 @@ from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.records import ChunkAttributes, ChunkSource
 from storage.repository import AgentRepository
 from storage.rows import select_list
+from storage.viewer import of_memory
 
 # As much as the first chunk of a memory.
 SHOWN_CHARACTERS: Final = 640
@@ -122,7 +123,7 @@ _HISTORIES: Final = """
         UNION SELECT s.root, m.row_id FROM said AS s CROSS JOIN memories AS m ON m.superseded_by = s.row_id
     )
     SELECT s.root AS root, m.content AS content, m.value AS value, m.created_at AS created_at
-    FROM said AS s JOIN memories AS m ON m.row_id = s.row_id
+    FROM said AS s JOIN memories AS m ON m.row_id = s.row_id WHERE {visible}
     UNION ALL
     SELECT r.id, r.content, r.value, r.created_at FROM memories AS r
     WHERE r.agent_id = :agent AND r.id IN (SELECT root FROM said)
@@ -137,7 +138,9 @@ class PastMemories(AgentRepository):
         """Return those that held at the filter's `until` and pass the filter, the last said first."""
         if chunk_filter.kinds and "memory" not in chunk_filter.kinds:
             return []
-        clauses = [] if chunk_filter.memories is None else [chunk_filter.memories.sql("m")]
+        clauses = [of_memory(self._viewer, "m")]
+        if chunk_filter.memories is not None:
+            clauses.append(chunk_filter.memories.sql("m"))
         if chunk_filter.tags:
             clauses.append(_ALL_TAGS)
         sql = " AND ".join([_HELD, *clauses])
@@ -149,6 +152,7 @@ class PastMemories(AgentRepository):
     def histories(self, memory_ids: Sequence[str]) -> dict[str, list[Said]]:
         """Return what was said of these memories, itself and what it superseded, the newest first; none without any."""
         found: dict[str, list[Said]] = {}
-        for said in self._records(Said, _HISTORIES, ids=memory_ids):
+        visible = of_memory(self._viewer, "m")
+        for said in self._records(Said, _HISTORIES.format(visible=visible), ids=memory_ids):
             found.setdefault(said.root, []).append(said)
         return found

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 @dataclass(frozen=True, slots=True)
 class SessionRecord:
-    """One conversation of an agent. `messages` is how many it has."""
+    """One conversation of an agent. `messages` is how many it has; a group has several users, each of whom sees it."""
 
     row_id: int
     id: str
@@ -25,6 +25,7 @@ class SessionRecord:
     last_sequence: int
     metadata: dict[str, Any] = field(default_factory=dict)
     messages: int = 0
+    is_group: bool = False
 
 
 class SessionName(NamedTuple):

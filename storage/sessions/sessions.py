@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
 from reverie.contract import DEFAULT_CHANNEL, EXTRACT_MEMORIES, SUMMARIZE_SESSIONS, chat_key
@@ -17,6 +17,7 @@ from storage.repository import AgentRepository
 from storage.rows import select_list
 from storage.sessions.records import SessionRecord
 from storage.upkeep.curation import CurationLog
+from storage.viewer import of_session
 
 _BASE62: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 _REF_CODE_CHARACTERS: Final = 11
@@ -39,9 +40,14 @@ _DROP_DEAD_LETTERS: Final = "DELETE FROM dead_letters WHERE agent_id = :agent AN
 class Sessions(AgentRepository):
     """The sessions of one agent within one transaction."""
 
+    @property
+    def _visible(self) -> str:
+        return of_session(self._viewer, "sessions")
+
     def find(self, session_id: str) -> SessionRecord | None:
         """Return the session with this id."""
-        return self._record(SessionRecord, f"{_SELECT} WHERE agent_id = :agent AND id = :id", id=session_id)
+        sql = f"{_SELECT} WHERE agent_id = :agent AND id = :id AND {self._visible}"
+        return self._record(SessionRecord, sql, id=session_id)
 
     def get(self, session_id: str) -> SessionRecord:
         """Return the session with this id. Raises `NotFound`."""
@@ -67,26 +73,47 @@ class Sessions(AgentRepository):
     ) -> SessionRecord:
         """Return the session with this id, created if needed; unknown fields of an existing one are filled in.
 
-        A chat that another session has stays with that one.
+        A chat that another session has stays with that one. A new session belongs to the user who creates it. Raises
+        `NotFound` for one that its viewer may not see.
         """
         if provider and chat_id and self.id_by_chat(provider, chat_id) not in (None, session_id):
             provider = chat_id = None
         self._execute(
             "INSERT INTO sessions (id, agent_id, ref_code, user_id, provider, chat_id, channel_id, started_at,"
-            " updated_at) VALUES (:id, :agent, :ref_code, :user, :provider, :chat_id, :channel, :now, :now)"
-            " ON CONFLICT (agent_id, id) DO UPDATE SET user_id = coalesce(user_id, excluded.user_id),"
+            " updated_at) VALUES (:id, :agent, :ref_code, :creator, :provider, :chat_id, :channel, :now, :now)"
+            " ON CONFLICT (agent_id, id) DO UPDATE SET user_id = coalesce(user_id, :user),"
             " provider = iif(chat_id IS NULL, coalesce(excluded.provider, provider), provider),"
             " chat_id = coalesce(chat_id, excluded.chat_id),"
             " channel_id = coalesce(excluded.channel_id, channel_id)",
             id=session_id,
             ref_code=new_ref_code(),
             user=user,
+            creator=user or (self._viewer.user if self._viewer is not None else None),
             provider=provider,
             chat_id=chat_id,
             channel=channel,
             now=now,
         )
         return self.get(session_id)
+
+    def users(self, session: SessionRecord) -> set[str]:
+        """Return the users of a session."""
+        if not session.is_group:
+            return set() if session.user is None else {session.user}
+        return set(self._values("SELECT user_id FROM session_users WHERE session_row = :row", row=session.row_id))
+
+    def add_users(self, session: SessionRecord, users: Iterable[str]) -> None:
+        """Note the users of messages: a session with several becomes a group, which each of them sees."""
+        new = set(users) - self.users(session)
+        if not new:
+            return
+        for user in {*new, *filter(None, (session.user,))}:
+            self._execute(
+                "INSERT OR IGNORE INTO session_users (session_row, agent_id, user_id) VALUES (:row, :agent, :user)",
+                row=session.row_id,
+                user=user,
+            )
+        self._execute("UPDATE sessions SET is_group = 1 WHERE row_id = :row AND agent_id = :agent", row=session.row_id)
 
     def id_by_chat(self, provider: str, chat_id: str) -> str | None:
         """Return the id of the session with this chat id at a provider."""
@@ -100,7 +127,7 @@ class Sessions(AgentRepository):
     def id_by_ref_code(self, ref_code: str) -> str | None:
         """Return the id of the session with this ref code."""
         session_id: str | None = self._value(
-            "SELECT id FROM sessions WHERE agent_id = :agent AND ref_code = :code", code=ref_code
+            f"SELECT id FROM sessions WHERE agent_id = :agent AND ref_code = :code AND {self._visible}", code=ref_code
         )
         return session_id
 
@@ -135,7 +162,7 @@ class Sessions(AgentRepository):
         """Return sessions, the most recently active first; archived ones only with that `status`."""
         condition = "status = :status" if status else "status <> 'archived'"
         sql = (
-            f"{_SELECT} WHERE agent_id = :agent AND {condition}"
+            f"{_SELECT} WHERE agent_id = :agent AND {condition} AND {self._visible}"
             " ORDER BY updated_at DESC, row_id DESC LIMIT :limit OFFSET :offset"
         )
         return self._records(SessionRecord, sql, status=status, limit=limit, offset=offset)

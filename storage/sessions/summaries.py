@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from reverie.errors import NotFound
 from storage.repository import AgentRepository, Repository
 from storage.sessions.records import SessionName
+from storage.viewer import of_session
 
 # The action of a written summary in the curation log.
 SUMMARISE: Final = "summarise"
@@ -22,7 +23,7 @@ _STATE: Final = """
         s.summary_epoch AS epoch, s.summary_upper_sequence AS upper_sequence,
         coalesce((SELECT max(l.undone_at) FROM curation_log AS l
             WHERE l.agent_id = s.agent_id AND l.session_id = s.id AND l.action = :action), 0) AS undone_at
-    FROM sessions AS s WHERE s.agent_id = :agent AND s.id = :id
+    FROM sessions AS s WHERE s.agent_id = :agent AND s.id = :id AND {visible}
 """
 _SIZES: Final = """
     SELECT row_id, octet_length(content) + coalesce(octet_length(tool_calls), 0) AS size_bytes
@@ -93,7 +94,8 @@ class Summaries(AgentRepository):
 
     def state(self, session: str) -> SummaryState:
         """Return a session's current summary. Raises `NotFound`."""
-        state = self._record(SummaryState, _STATE, id=session, action=SUMMARISE)
+        sql = _STATE.format(visible=of_session(self._viewer, "s"))
+        state = self._record(SummaryState, sql, id=session, action=SUMMARISE)
         if state is None:
             raise NotFound(f"agent {self._agent} has no session {session!r}", field="session")
         return state

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from storage.engine import Database
 from storage.rows import execute
-
-# The tenant of a workspace for which none was set.
-LOCAL_TENANT: Final = "local"
+from storage.viewer import LOCAL_TENANT
 
 
 class Tenants:

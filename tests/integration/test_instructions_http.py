@@ -52,7 +52,7 @@ def test_what_a_user_wants_is_in_every_context_until_it_is_taken_back(here: Runt
     assert told(ana) == ["User wants to be called Daniel.", "Always give code with types."]
     say(here, ana, "You no longer need to give code with types.", session="later")
     assert told(ana) == ["User wants to be called Daniel."]
-    kept = ana.memories(kind="instruction", superseded=True)
+    kept = ana.memories(kind="instruction", superseded=True, user="kate")
     assert {memory.content for memory in kept if memory.superseded_by} == {
         "User wants to be called Dan.",
         "Always give code with types.",
@@ -62,7 +62,8 @@ def test_what_a_user_wants_is_in_every_context_until_it_is_taken_back(here: Runt
     assert told(ana) == ["User wants to be called Daniel.", "Always give code with types."]
     (daniel,) = [one for one in ana.context("s", "?").instructions if "Daniel" in one.text]
     assert daniel.source_message is not None
-    assert ana.forget(daniel.id)
+    assert not ana.forget(daniel.id)  # it is Kate's
+    assert ana.forget(daniel.id, user="kate")
     assert told(ana) == ["Always give code with types."]
 
 
@@ -82,9 +83,10 @@ def test_every_face_adds_lists_limits_and_removes_one(
         monkeypatch, capsys, "--data", str(here.settings.data), "--agent", "ana", "--broker", here.settings.broker_url
     )
     first = ana.remember("Always answer in English.", kind="instruction", source="user")
-    line("memory", "add", "Always answer in German.", "--kind", "instruction", "--owner-user-id", "kate")
+    added = line("memory", "add", "Always answer in German.", "--kind", "instruction", "--owner-user-id", "kate")
+    assert added.code == 0, added.err
     assert told(ana) == ["Always answer in German.", "Always answer in English."]
-    listed = line("memory", "list", "--kind", "instruction").out
+    listed = line("memory", "list", "--kind", "instruction", "--user", "kate").out
     assert re.search(r"instruction +user +[-\d]+ +kate +Always answer in German\.", listed)
     assert re.search(r"instruction +user +[-\d]+ +- +Always answer in English\.", listed)
     # A newer one of the same owner replaces it.

@@ -186,21 +186,24 @@ def test_notes_over_http(ana: Reverie, url: str, runtime: Runtime) -> None:
     note = ana.add_note("Likes window seats", tags=["Travel"], user="kate")
     assert note.note_id.startswith("note-")
     assert (note.session, note.tags) == ("memory:kate", ["travel"])
-    changed = ana.update_note(note.note_id, "Likes aisle seats")
+    with pytest.raises(NotFound):  # it is Kate's
+        ana.update_note(note.note_id, "Likes aisle seats")
+    changed = ana.update_note(note.note_id, "Likes aisle seats", user="kate")
     assert (changed.note_id, changed.created_at, changed.tags) == (note.note_id, note.created_at, ["travel"])
     assert changed.updated_at > note.updated_at
     assert [found.content for found in ana.notes(user="kate", tags=["travel"])] == ["Likes aisle seats"]
     assert ana.notes(user="otto") == []
     drain(runtime)
-    assert [memory.note_id for memory in ana.search_memories("aisle seats")] == [note.note_id]
+    assert [memory.note_id for memory in ana.search_memories("aisle seats", user="kate")] == [note.note_id]
+    assert list(ana.search_memories("aisle seats")) == []
     with Reverie("kate", url=url) as kate:
         with pytest.raises(NotFound, match=note.note_id):
             kate.note(note.note_id)
         with pytest.raises(NotFound, match=note.note_id):
             kate.update_note(note.note_id, "mine now")
         assert not kate.delete_note(note.note_id)
-    assert ana.delete_note(note.note_id)
-    assert list(ana.search_memories("aisle seats")) == []
+    assert ana.delete_note(note.note_id, user="kate")
+    assert list(ana.search_memories("aisle seats", user="kate")) == []
 
 
 def test_the_same_post_twice_stores_once(ana: Reverie, url: str) -> None:

@@ -112,7 +112,7 @@ def test_a_token_of_a_user_is_for_calls_about_a_user_and_forces_theirs(send: Sen
     assert [note["user"] for note in send(token, "GET", "notes").json()["notes"]] == ["kate"]
     assert send(OPERATORS, "GET", "notes?user=leo", agent="ana", workspace="w").json()["notes"] == []
     assert (
-        refused(send(token, "DELETE", "memories/x"), 403, "user") == "the token is for one user, and this call is not"
+        refused(send(token, "DELETE", "channels/x"), 403, "user") == "the token is for one user, and this call is not"
     )
     narrowed = send(OPERATORS, "GET", "notes", agent="ana", workspace="w", user="leo")
     assert narrowed.json()["notes"] == []

@@ -21,6 +21,7 @@ from reverie.recall.types import FoundSessions, RecallResponse
 from storage.recall.words import hash_of, words_of
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
+from storage.viewer import LOCAL_TENANT
 
 _SAME: Final = {"boat": "ship", "vessel": "ship", "cat": "pet", "dog": "pet"}
 
@@ -73,6 +74,10 @@ class GivenStores(Stores):
         if self._given_account is None:
             raise NotFound("there is no account", field="workspace")
         return self._given_account
+
+    def tenant_of(self, workspace: str) -> str:
+        """Return the local tenant."""
+        return LOCAL_TENANT
 
 
 def recaller(

@@ -144,13 +144,15 @@ def test_notes_by_hand(reverie: Reverie) -> None:
     """Given a note about a user, then it is listed, changed under its id, and deleted."""
     note = reverie("notes", "add", "Likes window seats", "--user", "kate", "--tag", "travel", "--json").json
     assert note["session"] == "memory:kate"
-    changed = reverie("notes", "update", note["note_id"], "Likes the aisle", "--json").json
+    kate = ("--user", "kate")
+    changed = reverie("notes", "update", note["note_id"], "Likes the aisle", *kate, "--json").json
     assert (changed["created_at"], changed["tags"]) == (note["created_at"], ["travel"])
     assert "Likes the aisle" in reverie("notes", "list", "--user", "kate").out
     assert reverie("notes", "list", "--user", "otto", "--json").json == []
-    assert "Likes the aisle" in reverie("notes", "show", note["note_id"]).out
-    assert reverie("notes", "delete", note["note_id"], "--yes").code == 0
-    assert reverie("notes", "list", "--json").json == []
+    assert "Likes the aisle" in reverie("notes", "show", note["note_id"], *kate).out
+    assert reverie("notes", "show", note["note_id"]).code == 1  # the note is Kate's
+    assert reverie("notes", "delete", note["note_id"], *kate, "--yes").code == 0
+    assert reverie("notes", "list", *kate, "--json").json == []
 
 
 def test_memories_are_carried_elsewhere(reverie: Reverie, tmp_path: Path) -> None:

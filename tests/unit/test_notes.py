@@ -61,8 +61,9 @@ def test_an_update_keeps_the_id_and_the_time(ana: Knowing, pipe: Pipeline) -> No
     assert (changed.row_id, changed.tags, changed.session) == (note.row_id, note.tags, "memory:kate")
     assert "aisle" in changed.concept_tags
     pipe.settle()
-    assert pipe.found("window") == []
-    assert pipe.found("aisle") == ["Prefers the aisle"]
+    assert pipe.found("window", user="kate") == []
+    assert pipe.found("aisle", user="kate") == ["Prefers the aisle"]
+    assert pipe.found("aisle") == []
 
 
 def test_an_update_of_tags_alone_leaves_the_index(ana: Knowing, pipe: Pipeline) -> None:

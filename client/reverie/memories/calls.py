@@ -7,8 +7,9 @@ from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from reverie.calls import Call, Paged, Queried
-from reverie.fields import ChannelId, Limit, Metadata, Offset, SessionId, check_tags, checked, label
+from reverie.calls import Call, OfUser, Paged, Queried
+from reverie.errors import Rejected
+from reverie.fields import ChannelId, Limit, Metadata, Offset, SessionId, UserId, check_tags, checked, label
 from reverie.memories.checks import check_any, check_changes, check_fact_key, check_memory, check_note
 from reverie.memories.types import (
     EXPORT_VERSION,
@@ -65,6 +66,9 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/memories"
+    user: Annotated[UserId | None, Meta(description="The end user it belongs to; by default that of its session.")] = (
+        None
+    )
     wait: Annotated[Literal["stored", "searchable"], Meta(description="Return once it is stored or searchable.")] = (
         "stored"
     )
@@ -72,6 +76,8 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
 
     def checked(self) -> Remember:
         """Give the memory an id, so that it is stored only once if it is sent again."""
+        if self.user is not None and self.owner_user_id not in (None, self.user):
+            raise Rejected("user and owner_user_id name two users: give one of them", field="owner_user_id")
         # The server compares `expires_at` with its own clock.
         return check_memory(self, now=0)
 
@@ -80,7 +86,7 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
         return self.timeout_seconds + _MARGIN_SECONDS if self.wait == "searchable" else None
 
 
-class GetMemory(Call[Memory], frozen=True):
+class GetMemory(OfUser[Memory], frozen=True):
     """Return a memory, superseded or not. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/memories/{id}"
@@ -91,6 +97,7 @@ class ListMemories(Paged[MemoryList], kw_only=True, frozen=True):
     """List the memories that match all given arguments, newest first, without expired ones."""
 
     route: ClassVar = "GET /v1/memories"
+    user: UserId | None = None
     tier: TierField | None = None
     lifetime: LifetimeField | None = None
     kind: KindField | None = None
@@ -129,33 +136,34 @@ class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
 
     route: ClassVar = "PATCH /v1/memories/{id}"
     id: MemoryId
+    user: UserId | None = None
 
     def checked(self) -> UpdateMemory:
         """Raise `Rejected` if there is nothing to change."""
         return check_changes(self, now=0)
 
 
-class Forget(Call[Deleted], frozen=True):
+class Forget(OfUser[Deleted], frozen=True):
     """Delete a memory, fact or note permanently, with all that it superseded; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/memories/{id}"
     id: MemoryId
 
 
-class GetMemoryStats(Call[MemoryStats], frozen=True):
+class GetMemoryStats(OfUser[MemoryStats], frozen=True):
     """Return how many memories there are, by tier, lifetime, kind and source."""
 
     route: ClassVar = "GET /v1/memories/stats"
 
 
-class ExportMemories(Call[MemoryExport], frozen=True):
+class ExportMemories(OfUser[MemoryExport], frozen=True):
     """Return all current memories, facts and notes, also those of the account, the oldest first."""
 
     route: ClassVar = "GET /v1/export"
     response_timeout_seconds: ClassVar = _TRANSFER_SECONDS
 
 
-class ImportMemories(Call[MemoryImport], frozen=True):
+class ImportMemories(OfUser[MemoryImport], frozen=True):
     """Add the memories of an export that are not stored yet; an existing id, note or fact stays as it is.
 
     Raises `Rejected` naming the memory that cannot be imported; then nothing was imported.
@@ -167,7 +175,7 @@ class ImportMemories(Call[MemoryImport], frozen=True):
     schema_version: int = EXPORT_VERSION
 
 
-class _Fact(Call[Fact], frozen=True):
+class _Fact(OfUser[Fact], frozen=True):
     category: FactKey
     key: FactKey
 
@@ -193,7 +201,7 @@ class GetFact(_Fact, frozen=True):
     as_of: AsOf | None = None
 
 
-class ListFacts(Call[FactList], frozen=True):
+class ListFacts(OfUser[FactList], frozen=True):
     """List the current facts, newest first; with `as_of` those that held then."""
 
     route: ClassVar = "GET /v1/facts"
@@ -203,7 +211,7 @@ class ListFacts(Call[FactList], frozen=True):
     offset: Offset = 0
 
 
-class GetFactHistory(Call[FactList], frozen=True):
+class GetFactHistory(OfUser[FactList], frozen=True):
     """List all values of a fact, current and earlier, newest first. Raises `NotFound` if it never had one."""
 
     route: ClassVar = "GET /v1/facts/{category}/{key}/history"
@@ -211,7 +219,7 @@ class GetFactHistory(Call[FactList], frozen=True):
     key: FactKey
 
 
-class ForgetFact(Call[Deleted], frozen=True):
+class ForgetFact(OfUser[Deleted], frozen=True):
     """Delete a fact permanently with its history; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/facts/{category}/{key}"
@@ -232,7 +240,7 @@ class AddNote(NoteDraft, Call[Note], kw_only=True, frozen=True):
         return check_note(self)
 
 
-class _NoteContent(Call[Note], frozen=True):
+class _NoteContent(OfUser[Note], frozen=True):
     note_id: NoteId
     content: Content | UnsetType = UNSET
 
@@ -251,7 +259,7 @@ class UpdateNote(_NoteContent, kw_only=True, frozen=True):
         return self
 
 
-class GetNote(Call[Note], frozen=True):
+class GetNote(OfUser[Note], frozen=True):
     """Return a note. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/notes/{note_id}"
@@ -266,7 +274,7 @@ class ListNotes(Paged[NoteList], kw_only=True, frozen=True):
     tags: AllTags = field(default=(), name="tag")
 
 
-class DeleteNote(Call[Deleted], frozen=True):
+class DeleteNote(OfUser[Deleted], frozen=True):
     """Delete a note permanently; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/notes/{note_id}"

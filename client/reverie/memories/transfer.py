@@ -54,25 +54,28 @@ def check_export(memories: Sequence[Memory]) -> None:
             ) from error
 
 
-def import_memories(connection: Connection, document: MemoryExport | str | bytes) -> MemoryImport:
+def import_memories(
+    connection: Connection, document: MemoryExport | str | bytes, *, user: str | None = None
+) -> MemoryImport:
     """Add the memories of an export that are not stored yet; return how many were added, and how many existed.
 
     `document` is what `export_memories` returned, or its JSON. An existing memory stays as it is, so an import that was
-    interrupted can be repeated. Everything is checked before anything is sent. Raises `Rejected` naming the memory that
-    cannot be imported, and `Unavailable`.
+    interrupted can be repeated. With a `user`, all of them become that user's. Everything is checked before anything is
+    sent. Raises `Rejected` naming the memory that cannot be imported, and `Unavailable`.
     """
     if isinstance(document, str):
         document = document.encode()
     export = read_export(document) if isinstance(document, bytes) else document
     if not isinstance(export, MemoryExport):
         raise Rejected("document must be what export_memories returned, or its JSON as a text", field="document")
-    return send_export(connection.send, export)
+    return send_export(connection.send, export, user=user)
 
 
 def send_export(
     send: Callable[[ImportMemories], MemoryImport],
     export: MemoryExport,
     *,
+    user: str | None = None,
     progress: Callable[[int, int], None] = lambda _done, _total: None,
 ) -> MemoryImport:
     """Check an export and send it in parts; `progress` is called with (sent, total). Raises as `import_memories`."""
@@ -80,7 +83,7 @@ def send_export(
     check_export(export.memories)
     added = present = 0
     for part in _parts(export.memories):
-        done = send(ImportMemories(memories=part, schema_version=export.schema_version))
+        done = send(ImportMemories(memories=part, schema_version=export.schema_version, user=user))
         added, present = added + done.added, present + done.present
         progress(added + present, len(export.memories))
     return MemoryImport(added=added, present=present)
@@ -93,8 +96,9 @@ class _Versioned(msgspec.Struct):
 def _check(memory: Memory) -> None:
     if memory.superseded_by is not None:
         raise Rejected("it is superseded: only current memories can be imported", field="superseded_by")
-    # Without its end: a memory that has expired since may be imported.
-    fields = {name: getattr(memory, name) for name in MemoryDraft.__struct_fields__ if name != "expires_at"}
+    # Without its end: a memory that has expired since may be imported. And one that waits for approval.
+    unchecked = ("expires_at", "visibility")
+    fields = {name: getattr(memory, name) for name in MemoryDraft.__struct_fields__ if name not in unchecked}
     if memory.tags != check_memory(MemoryDraft(**fields), now=0).tags:
         raise Rejected("tags must be trimmed, lower case and without duplicates", field="tags")
     if memory.access_count < 0:

@@ -62,6 +62,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     confidence: float | None = None
     pinned: bool = False
     metadata: dict[str, Any] = {}
+    visibility: Literal["private", "requested", "shared"] = "private"
     superseded_by: str | None = None
     valid_from: datetime | None = None
     valid_to: datetime | None = None
@@ -89,6 +90,9 @@ Source = Annotated[
     str, label('Who it comes from; jobs never rewrite memories with source "user".', limit=MAX_SOURCE_CHARACTERS)
 ]
 Channel = Annotated[str, label("The channel it belongs to, for the channel tier.")]
+VisibilityField = Annotated[
+    Literal["private", "shared"], Meta(description="Seen by the user that it belongs to, or by all users of the agent.")
+]
 Pinned = Annotated[bool, Meta(description="Make it long-term, and keep jobs from merging or superseding it.")]
 ExpiresAt = Annotated[datetime, Meta(description="Delete it at this time, such as 2027-05-01T09:30:00Z.")]
 OwnTags = Annotated[Sequence[str], checked(check_tags, "Tags, at most 16 of 64 characters.")]
@@ -123,6 +127,7 @@ class MemoryDraft(_Content, kw_only=True, frozen=True):
     confidence: Confidence | None = None
     pinned: Pinned = False
     metadata: Metadata = {}
+    visibility: VisibilityField = "private"
 
 
 class MemoryChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -138,6 +143,7 @@ class MemoryChanges(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     pinned: Pinned | UnsetType = UNSET
     expires_at: ExpiresAt | UnsetType | None = UNSET
     metadata: Metadata | UnsetType = UNSET
+    visibility: VisibilityField | UnsetType = UNSET
 
 
 class Remembered(msgspec.Struct, frozen=True, kw_only=True):

@@ -8,9 +8,9 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, field
 
 from reverie import contract
-from reverie.calls import Call, Paged
+from reverie.calls import Call, OfUser, Paged
 from reverie.contract import MAX_FILE_BYTES, WaitFor
-from reverie.fields import MAX_COUNT, SessionId, label
+from reverie.fields import MAX_COUNT, SessionId, UserId, label
 from reverie.pipeline.status import PipelineStatus
 from reverie.pipeline.types import DeadLetter, DeadLetterList, FileList, Receipt
 from reverie.types import Deleted
@@ -38,6 +38,7 @@ class IngestMessages(Call[Receipt], kw_only=True, frozen=True):
     provider: str | None = None
     chat_id: str | None = None
     channel: str | None = None
+    visibility: contract.Visibility | None = None
     strict: bool = False
     wait: Wait = "queued"
     timeout_seconds: float = 30.0
@@ -53,6 +54,8 @@ class IngestFile(Call[Receipt], kw_only=True, frozen=True):
     content: str
     id: str | None = None
     session: str | None = None
+    user: str | None = None
+    visibility: contract.Visibility | None = None
     tags: Sequence[str] = ()
     metadata: Mapping[str, Any] = {}
     wait: Wait = "queued"
@@ -63,10 +66,11 @@ class ListFiles(Paged[FileList], kw_only=True, frozen=True):
     """List the documents that were ingested, newest first, without their text."""
 
     route: ClassVar = "GET /v1/files"
+    user: UserId | None = None
     session: Annotated[SessionId | None, Meta(description="Only of this session.")] = None
 
 
-class DeleteFile(Call[Deleted], frozen=True):
+class DeleteFile(OfUser[Deleted], frozen=True):
     """Delete a document permanently with its chunks, vectors and index entries; return False if there was none.
 
     A delivery of it that is accepted but not stored yet is dropped.

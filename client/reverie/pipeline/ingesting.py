@@ -7,7 +7,7 @@ from typing import Any
 
 from reverie.checks import check_trace, check_wait
 from reverie.connection import Connection
-from reverie.contract import WaitFor
+from reverie.contract import Visibility, WaitFor
 from reverie.pipeline.items import build_file, build_session
 from reverie.pipeline.submission import prepare_messages, single
 from reverie.pipeline.types import Receipt
@@ -22,6 +22,7 @@ def ingest(
     provider: str | None = None,
     chat_id: str | None = None,
     channel: str | None = None,
+    visibility: Visibility | None = None,
     strict: bool = False,
     wait: WaitFor = "queued",
     timeout_seconds: float = 30.0,
@@ -30,9 +31,10 @@ def ingest(
     """Ingest messages, or a single one, into a session, which is named by its id or by `provider` and `chat_id`.
 
     Return once they are in the inbox, or with `wait` once they are stored or searchable. Invalid messages are listed
-    in `receipt.rejected`, the others are accepted; sending the same ids again changes nothing. With `strict`, messages
-    out of sequence are refused. Raises `Rejected` if all messages are invalid, `Unavailable` (with the ids whose
-    acceptance is unknown) and `WaitTimeout`.
+    in `receipt.rejected`, the others are accepted; sending the same ids again changes nothing. The session belongs to
+    the first `user` that is named, and is a group of all that are; with `visibility="shared"` all users of the agent
+    see these messages. With `strict`, messages out of sequence are refused. Raises `Rejected` if all messages are
+    invalid, `Unavailable` (with the ids whose acceptance is unknown) and `WaitTimeout`.
     """
     session_input = build_session(
         {
@@ -41,6 +43,7 @@ def ingest(
             "provider": provider,
             "chat_id": chat_id,
             "channel": channel,
+            "visibility": visibility,
             "strict": strict,
         }
     )
@@ -57,6 +60,8 @@ def ingest_file(
     content: str,
     *,
     session: str | None = None,
+    user: str | None = None,
+    visibility: Visibility | None = None,
     tags: Iterable[str] = (),
     metadata: Mapping[str, Any] | None = None,
     wait: WaitFor = "queued",
@@ -73,5 +78,7 @@ def ingest_file(
         session=session,
         metadata=metadata,
         tags=tags,
+        user=user,
+        visibility=visibility,
     )
     return connection.deliver(single(payload), wait=wait, timeout_seconds=timeout_seconds)

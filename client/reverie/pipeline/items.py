@@ -52,6 +52,7 @@ class SessionInput(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     chat_id: str | None = None
     channel: str | None = None
     strict: bool = False
+    visibility: contract.Visibility | None = None
 
 
 def build_session(raw: Mapping[str, Any]) -> SessionInput:
@@ -126,6 +127,7 @@ def build_message(raw: object, *, agent: str, session_input: SessionInput, trace
         channel=session_input.channel,
         sequence=given.sequence,
         strict=session_input.strict,
+        visibility=session_input.visibility,
     )
     check_payload(payload)
     return payload
@@ -141,6 +143,8 @@ def build_file(
     metadata: Mapping[str, Any] | None = None,
     tags: Iterable[object] = (),
     item_id: str | None = None,
+    user: str | None = None,
+    visibility: contract.Visibility | None = None,
 ) -> FilePayload:
     """Turn a document's text into a checked payload, with a new id if it has none. Raises `Rejected`."""
     if not isinstance(content, str):
@@ -157,6 +161,8 @@ def build_file(
         session=check_label("session", session),
         metadata=dict(metadata or {}),
         tags=normalise_tags(tags),
+        user=check_label("user", user),
+        visibility=visibility,
     )
     check_payload(payload)
     return payload

@@ -34,6 +34,8 @@ class File(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     session: str | None = None
     tags: list[str] = []
     metadata: dict[str, Any] = {}
+    user: str | None = None
+    visibility: str | None = None
 
 
 class FileList(ListResult[File], frozen=True, kw_only=True):

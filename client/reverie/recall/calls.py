@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from reverie.calls import InSession, Paged, Queried
 from reverie.errors import Rejected
-from reverie.fields import MAX_COUNT, ChannelId, Count, Query, SessionId, Share, Tags
+from reverie.fields import MAX_COUNT, ChannelId, Count, Query, SessionId, Share, Tags, UserId
 from reverie.moments import AsOf
 from reverie.recall.types import Context, FoundSessions, RecallEventList, RecallResponse, Restored
 
@@ -119,6 +119,7 @@ class ListRecallEvents(Paged[RecallEventList], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "GET /v1/recall-events"
+    user: UserId | None = None
     explain: Annotated[bool, Meta(description="Return scores.")] = False
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from reverie.calls import Call, InSession, Paged
+from reverie.calls import Call, InSession, OfUser, Paged
 from reverie.checks import check_depth, check_json, check_label, check_text
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, Limit, Metadata, Offset, checked, label
@@ -79,7 +79,7 @@ Value = Annotated[Any, checked(check_value, "Any JSON value of at most 64 KiB.")
 RefCode = Annotated[str, label("The reference code of a session.")]
 
 
-class ListSessions(Call[SessionList], frozen=True):
+class ListSessions(OfUser[SessionList], frozen=True):
     """List sessions, most recently active first; archived ones only with `status="archived"`."""
 
     route: ClassVar = "GET /v1/sessions"
@@ -94,7 +94,7 @@ class GetSession(InSession[Session], frozen=True):
     route: ClassVar = "GET /v1/sessions/{session}"
 
 
-class GetSessionByRef(Call[Session], frozen=True):
+class GetSessionByRef(OfUser[Session], frozen=True):
     """Return the session with this reference code. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/sessions/by-ref/{ref_code}"

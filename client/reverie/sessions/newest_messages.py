@@ -9,12 +9,14 @@ from reverie.sessions.calls import GetWorkingMemory
 from reverie.sessions.types import Message
 
 
-def read_working_memory(connection: Connection, session: str) -> list[Message]:
+def read_working_memory(connection: Connection, session: str, *, user: str | None = None) -> list[Message]:
     """Return the newest messages of a session, oldest first, at most 50; from the broker if it has them.
 
-    Raises `NotFound`.
+    With a `user`, the server reads them if that user may see them. Raises `NotFound`.
     """
-    call = validated(GetWorkingMemory(session))
+    call = validated(GetWorkingMemory(session, user=user))
+    if call.user is not None:
+        return connection.send(call).messages
     return _working_in_broker(connection, call.session) or connection.send(call).messages
 
 

@@ -29,6 +29,9 @@ class Message(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     metadata: dict[str, Any] = {}
     embedding_error: str | None = None
     consolidated_at: datetime | None = None
+    # The end user that it was stored for, if one was named, and "shared" if all users see it.
+    user: str | None = None
+    visibility: Literal["private", "shared"] | None = None
 
 
 class MessageList(ListResult[Message], frozen=True, kw_only=True):
@@ -53,6 +56,8 @@ class Session(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     channel: str | None = None
     ended_at: datetime | None = None
     metadata: dict[str, Any] = {}
+    # Whether several users take part, each of whom sees it.
+    is_group: bool = False
 
 
 class SessionList(ListResult[Session], frozen=True, kw_only=True):

@@ -1,0 +1,101 @@
+"""Who reads: an end user of an agent, and what of the agent's content that user may see.
+
+Content belongs to the user who was named when it was stored, and is seen by that user alone unless it is shared. What
+belongs to nobody is seen by everybody. A session with several users is seen by each of them. Jobs read without a
+viewer, and see everything.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Final
+
+from sqlalchemy import Connection
+
+from storage.rows import execute
+
+# The tenant of a workspace for which none was set.
+LOCAL_TENANT: Final = "local"
+_GROUPS: Final = (
+    "SELECT DISTINCT 's:' || session_row FROM session_users WHERE agent_id = :agent AND user_id = :viewer"
+    " UNION ALL SELECT audience FROM sessions WHERE agent_id = :agent AND id = :viewer_group AND is_group"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Viewer:
+    """A user, or nobody in particular; `group` is a session of several users that reads as all of them.
+
+    In the account's store, `tenant` is the tenant of the workspace that is read from; None in a workspace.
+    """
+
+    user: str | None = None
+    group: str | None = None
+    tenant: str | None = None
+
+    def parameters(self) -> dict[str, Any]:
+        """Return the parameters of the conditions below."""
+        return {"viewer": self.user, "viewer_group": self.group, "viewer_tenant": self.tenant}
+
+
+@dataclass(frozen=True, slots=True)
+class Audiences:
+    """The audiences of chunks that a viewer belongs to; `everybody` if also what has none."""
+
+    names: tuple[str, ...]
+    everybody: bool = True
+
+
+def of_session(viewer: Viewer | None, alias: str) -> str:
+    """Return a condition on the sessions under this alias that a viewer may see."""
+    if viewer is None:
+        return "1"
+    if viewer.user is None and viewer.group is None:
+        return f"{alias}.user_id IS NULL"
+    return (
+        f"({alias}.user_id IS NULL OR {alias}.user_id = :viewer OR {alias}.id = :viewer_group OR ({alias}.is_group"
+        f" AND EXISTS (SELECT 1 FROM session_users AS vu WHERE vu.session_row = {alias}.row_id"
+        " AND vu.user_id = :viewer)))"
+    )
+
+
+def of_message(viewer: Viewer | None, alias: str, session: str) -> str:
+    """Return a condition on messages and the sessions that they are joined with."""
+    return "1" if viewer is None else f"({alias}.visibility = 'shared' OR {of_session(viewer, session)})"
+
+
+def of_file(viewer: Viewer | None, alias: str) -> str:
+    """Return a condition on the files under this alias."""
+    return "1" if viewer is None else _owned(viewer, alias, "user_id")
+
+
+def of_memory(viewer: Viewer | None, alias: str) -> str:
+    """Return a condition on the memories under this alias."""
+    if viewer is None:
+        return "1"
+    owned = _owned(viewer, alias, "owner_user_id")
+    if viewer.tenant is None:
+        return owned
+    return f"(coalesce({alias}.tenant, '{LOCAL_TENANT}') = :viewer_tenant AND {owned})"
+
+
+def audiences(connection: Connection, agent: str, viewer: Viewer | None) -> Audiences | None:
+    """Return whose chunks of an agent a viewer finds; None for all."""
+    if viewer is None:
+        return None
+    names = [] if viewer.user is None else [f"u:{viewer.user}"]
+    if viewer.tenant is not None and viewer.tenant != LOCAL_TENANT:
+        prefix = f"t:{viewer.tenant}|"
+        return Audiences((prefix, *(prefix + name for name in names)), everybody=False)
+    if viewer.tenant is None and (viewer.user is not None or viewer.group is not None):
+        names += execute(connection, _GROUPS, agent=agent, **viewer.parameters()).scalars()
+    return Audiences(tuple(names))
+
+
+def _owned(viewer: Viewer, alias: str, owner: str) -> str:
+    session = of_session(viewer, "vs")
+    return (
+        f"({alias}.visibility = 'shared' OR {alias}.{owner} = :viewer OR ({alias}.{owner} IS NULL"
+        f" AND ({alias}.session_row IS NULL OR EXISTS (SELECT 1 FROM sessions AS vs"
+        f" WHERE vs.row_id = {alias}.session_row AND {session}))))"
+    )

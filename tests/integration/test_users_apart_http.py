@@ -1,0 +1,227 @@
+"""What one end user says is in no answer to another one, nor to a call for nobody, whatever is read and asked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import httpx2
+import pytest
+
+from memory.recall.events import record_recalls
+from reverie.client import Reverie
+from reverie.errors import NotFound, Rejected
+from support.http import running_server
+from support.stages import drain
+from worker import app as worker_app
+from worker.runtime import Runtime
+
+# In everything that kate says or stores; in what a group of kate and mara says; and in what another agent stores.
+KATES, GROUPS, BOBS = "kestrelcanary", "gannetcanary", "bitterncanary"
+
+
+@pytest.fixture
+def here(make_runtime: Callable[..., Runtime]) -> Iterator[Runtime]:
+    """A runtime that the tasks of this process get, too."""
+    runtime = make_runtime(extraction_debounce_seconds=0)
+    with worker_app.use_runtime(runtime):
+        worker_app.app.loader.import_default_modules()
+        yield runtime
+
+
+@pytest.fixture
+def url(here: Runtime) -> Iterator[str]:
+    """A server over the words of two users, of a group, of nobody, and of another agent; all jobs have run."""
+    with running_server(here) as address, Reverie("ana", url=address) as ana, Reverie("bob", url=address) as bob:
+        ana.ingest("luis", [_user("My harbour is in Porto and I like it.")], user="luis")
+        ana.ingest("open", [_user("The harbour office opens at nine.")])
+        bob.ingest("kate", [_user(f"My harbour is {BOBS}.")], user="kate")
+        ana.ingest(
+            "kate",
+            [
+                _user(f"I live near the harbour of {KATES}.", tags=["place"], name=KATES),
+                {"role": "assistant", "content": f"{KATES} has a fine harbour."},
+                _user(f"From now on, in all projects, always sign {KATES}."),
+                _user(f"I prefer {KATES} to coffee in the harbour."),
+            ],
+            user="kate",
+        )
+        ana.ingest("group", [_user(f"Our harbour tour is {GROUPS}.")], user="kate")
+        ana.ingest("group", [_user(f"I am in for {GROUPS} in the harbour.")], user="mara")
+        ana.ingest_file("file:///kate", f"The harbour map of {KATES}", user="kate")
+        drain(here)
+        ana.remember(f"Kate keeps a boat called {KATES} in the harbour", user="kate")
+        ana.remember(f"Kate's harbour answers in {KATES}", user="kate", tier="account", kind="preference")
+        ana.set_fact("profile", "harbour", KATES, user="kate")
+        ana.set_fact("profile", "harbour", "Porto", user="luis")
+        ana.add_note(f"Her harbour is {KATES}", user="kate", note_id="kates-note")
+        ana.write_scratchpad("kate", [f"ask about {KATES}"])
+        ana.write_scratchpad_key("kate", "harbour", KATES)
+        for job in ("extract-memories", "summarize-sessions", "consolidate-conversations", "dream-sweep"):
+            ana.run_job(job)
+        drain(here)
+        ana.recall("harbour", user="kate")
+        here.recall_buffer.flush()
+        record_recalls(here.recall_log, here.stores, workspace="default")
+        yield address
+
+
+def _reads(ana: Reverie, **who: Any) -> dict[str, Callable[[], Any]]:
+    """Return every call that returns content, for a user or for nobody."""
+    modes: list[dict[str, Any]] = [
+        {},
+        {"mode": "keyword"},
+        {"mode": "vector"},
+        {"fusion": "rrf"},
+        {"kinds": ["memory"]},
+    ]
+    recalls = {
+        f"recall {way}": lambda way=way: ana.recall("harbour", limit=50, neighbours=3, explain=True, **way, **who)
+        for way in modes
+    }
+    return {
+        **recalls,
+        "as of": lambda: ana.recall("harbour", limit=50, as_of="2099-01-01", **who),
+        "search sessions": lambda: ana.search_sessions("harbour", **who),
+        "context": lambda: ana.context("open", "harbour", min_score=0.0, **who),
+        "memories": lambda: ana.memories(limit=100, superseded=True, **who),
+        "search memories": lambda: ana.search_memories("harbour", limit=50, **who),
+        "stats": lambda: ana.memory_stats(**who),
+        "export": lambda: ana.export_memories(**who),
+        "facts": lambda: ana.facts(**who),
+        "notes": lambda: ana.notes(**who),
+        "sessions": lambda: ana.sessions(**who),
+        "files": lambda: ana.files(**who),
+        "recall events": lambda: ana.recall_events(limit=100, **who),
+    }
+
+
+@pytest.mark.parametrize("user", ["luis", None])
+def test_nothing_of_another_user_is_in_any_answer(url: str, user: str | None) -> None:
+    """Given canaries of kate, of a group and of an agent in every field, then no answer to others has one."""
+    who = {} if user is None else {"user": user}
+    with Reverie("ana", url=url) as ana:
+        answers = {name: repr(read()) for name, read in _reads(ana, **who).items()}
+        found = {(name, canary) for name, text in answers.items() for canary in (KATES, GROUPS, BOBS) if canary in text}
+        assert found == set()
+        assert "harbour office" in answers["recall {}"]  # what belongs to nobody is everybody's
+        assert ("Porto" in answers["recall {}"]) == (user == "luis")
+
+
+def test_each_user_sees_what_is_theirs_and_the_groups_that_they_are_in(url: str) -> None:
+    """Given the same content, then kate finds hers and the group's, and mara the group's alone."""
+    with Reverie("ana", url=url) as ana:
+        kates = {name: repr(read()) for name, read in _reads(ana, user="kate").items()}
+        assert {name for name, text in kates.items() if KATES in text} >= {
+            "recall {}",
+            "recall {'mode': 'keyword'}",
+            "recall {'mode': 'vector'}",
+            "context",
+            "memories",
+            "search memories",
+            "export",
+            "facts",
+            "notes",
+        }
+        maras = {name: repr(read()) for name, read in _reads(ana, user="mara").items()}
+        assert {name for name, text in maras.items() if KATES in text} == set()
+        for texts in (kates, maras):
+            assert GROUPS in texts["recall {}"]
+        assert {session.id for session in ana.sessions(user="mara")} == {
+            "group",
+            "open",
+        }
+        assert ana.session("group").is_group
+
+
+SESSION_READS: list[tuple[str, tuple[Any, ...]]] = [
+    ("session", ()),
+    ("messages", ()),
+    ("export_session", ()),
+    ("working", ()),
+    ("restore", ()),
+    ("summary", ()),
+    ("context", ("harbour",)),
+    ("scratchpad_key", ("harbour",)),
+    ("close_session", ()),
+    ("compact", ()),
+    ("move_session", ("general",)),
+]
+
+
+@pytest.mark.parametrize(("name", "arguments"), SESSION_READS)
+def test_a_session_of_another_user_is_as_if_there_were_none(url: str, name: str, arguments: tuple[Any, ...]) -> None:
+    """Given a session of kate, when luis names it, then there is no such session; for kate and without a user it is."""
+    with Reverie("ana", url=url) as ana:
+        call = getattr(ana, name)
+        with pytest.raises(NotFound) as unknown:
+            call("nobody's", *arguments, user="luis")
+        with pytest.raises(NotFound) as hidden:
+            call("kate", *arguments, user="luis")
+        assert str(hidden.value).replace("'kate'", "") == str(unknown.value).replace('"nobody\'s"', "")
+        with pytest.raises(NotFound):
+            call("group", *arguments, user="luis")
+        assert call("kate", *arguments, user="kate") is not None
+        if name in ("messages", "working", "context", "restore"):
+            assert KATES in repr(call("kate", *arguments))
+            assert GROUPS in repr(call("group", *arguments))
+            assert KATES not in repr(call("group", *arguments))
+
+
+def test_another_user_changes_and_deletes_nothing_of_theirs(url: str) -> None:
+    """Given memories, notes, facts and files of kate, when luis names them, then they are not found, and they stay."""
+    with Reverie("ana", url=url) as ana:
+        own = next(memory for memory in ana.memories(user="kate") if memory.note_id is None and memory.category is None)
+        with pytest.raises(NotFound):
+            ana.memory(own.id, user="luis")
+        with pytest.raises(NotFound):
+            ana.update_memory(own.id, content="poison", user="luis")
+        with pytest.raises(NotFound):
+            ana.update_note("kates-note", content="poison", user="luis")
+        (file,) = ana.files(user="kate")
+        assert not ana.forget(own.id, user="luis")
+        assert not ana.delete_note("kates-note", user="luis")
+        assert not ana.delete_file(file.id, user="luis")
+        assert not ana.forget_session("kate", user="luis")
+        assert ana.forget_fact("profile", "harbour", user="luis")
+        assert ana.fact("profile", "harbour", user="kate").value == KATES
+        assert [one.id for one in ana.files(user="kate")] == [file.id]
+        assert ana.scratchpad("kate", user="luis") == []
+        with pytest.raises(NotFound):
+            ana.write_scratchpad("kate", ["poison"], user="luis")
+        shared = ana.remember("The harbour closes at noon")
+        with pytest.raises(Rejected, match="only calls for no user"):
+            ana.update_memory(shared.id, content="poison", user="luis")
+
+
+def test_what_is_shared_is_seen_without_what_is_around_it(url: str, here: Runtime) -> None:
+    """Given a shared message in a private session, then others find it alone, without its neighbours."""
+    with Reverie("ana", url=url) as ana:
+        ana.ingest("kate", [_user("The harbour bridge is shared with all.")], user="kate", visibility="shared")
+        drain(here)
+        found = ana.recall("harbour bridge", user="luis", neighbours=5)
+        (shared,) = [result for result in found if result.text == "The harbour bridge is shared with all."]
+        assert (shared.before, shared.after) == ([], [])
+        assert KATES not in repr(found)
+
+
+def test_a_token_of_one_user_joins_no_session_of_others(url: str, here: Runtime) -> None:
+    """Given a session of kate, when a caller who is limited to luis writes to it, then it is refused and stays hers."""
+    headers = {"X-Reverie-Agent": "ana", "X-Reverie-User": "luis"}
+    for session in ("kate", "open", "group"):
+        body = {"session": session, "messages": [_user("let me in")]}
+        answer = httpx2.post(f"{url}/v1/messages", headers=headers, content=json.dumps(body))
+        assert answer.status_code == 422, answer.text
+    body = {"session": "new", "messages": [_user("all see this")], "visibility": "shared"}
+    assert httpx2.post(f"{url}/v1/messages", headers=headers, content=json.dumps(body)).status_code == 422
+    del body["visibility"]
+    assert httpx2.post(f"{url}/v1/messages", headers=headers, content=json.dumps(body)).status_code == 202
+    drain(here)
+    with Reverie("ana", url=url) as ana:
+        assert ana.session("new").user == "luis"
+        assert "let me in" not in repr(ana.messages("kate", user="kate"))
+
+
+def _user(text: str, **more: Any) -> dict[str, Any]:
+    return {"role": "user", "content": text, **more}
