@@ -28,18 +28,19 @@ from memory.trust.fragments import FragmentSet, HashKey, Matcher, fragments_of
 from memory.trust.log_files import redact_logs
 from memory.trust.receipts import receipt_of
 from memory.trust.searching import Found, search_files
-from memory.trust.tombstones import Tombstone, add_tombstone, hash_key
+from memory.trust.tombstone_file import Tombstone, add_tombstone, hash_key
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, MessagePayload, Outcome
-from reverie.errors import NotFound, Transient
+from reverie.errors import NotFound, Transient, Unavailable
 from storage.stores import Store, Stores
 from storage.trust.audit import AuditEntry
 from storage.trust.erasures import ErasureRecord, Erasures
 from storage.trust.pages import clear_deleted
 
 JOB: Final = CONTINUE_ERASURES
-LEASE_SECONDS: Final = 120.0
+# Renewed every few seconds; after a kill, the next run of the job can begin when it has ended.
+LEASE_SECONDS: Final = 30.0
 BUDGET_SECONDS: Final = 240.0
 # How often the job looks for leftovers and begins again where they may be.
 _ROUNDS: Final = 3
@@ -138,6 +139,8 @@ class ErasureJob:
         self._rounds = erasure.rounds
         self._found = Found()
         self._explained = FragmentSet()
+        # The parts that no row holds by right, once they have been looked for in this round.
+        self._own_parts: FragmentSet | None = None
 
     @cached_property
     def _key(self) -> HashKey:
@@ -225,7 +228,7 @@ class ErasureJob:
         wanted = self._fragments()
         if not len(wanted):
             return
-        matcher = Matcher(self._key, wanted.without(self._in_rows(wanted)))
+        matcher = self._matcher(wanted)
         for name in self._stores.all_names():
             with suppress(NotFound):
                 store = self._stores.workspace(name, create=False)
@@ -240,7 +243,7 @@ class ErasureJob:
     def _notebooks(self) -> None:
         current, wanted = self._erasures.find(self._erasure.id), self._fragments()
         assert current is not None
-        quoted = Matcher(self._key, wanted.without(self._in_rows(wanted)))
+        quoted = self._matcher(wanted)
         rewritten = rewrite_notebooks(
             self._stores, self._services.notebooks, current, quoted, now=self._services.now(), on_step=self._lease.renew
         )
@@ -248,13 +251,13 @@ class ErasureJob:
 
     def _logs(self) -> None:
         wanted = self._fragments()
-        matching = wanted.without(self._in_rows(wanted))
+        matching = self._own(wanted)
         lines = redact_logs(self._services.data / "logs", self._key, matching)
         self._erasures.count(self._erasure.id, "logs", {"lines": lines})
 
     def _release(self) -> None:
         """Drop the marks, and the id of what was erased: nothing that was accepted before is on its way any more."""
-        scope = self._scope
+        scope, waiting = self._scope, list[str]()
         for name in self._reachable_workspaces(scope):
             with suppress(NotFound):
                 store = self._stores.workspace(name, create=False)
@@ -262,11 +265,14 @@ class ErasureJob:
                 up_to = (oldest - 1) if oldest is not None else self._services.inbox.now_micros()
                 with store.writing() as tx:
                     tx.kept_out.drop(up_to=up_to)
+                    waiting += [name] if tx.kept_out.any() else []
+        if waiting:
+            raise Unavailable(f"messages accepted before it are not stored yet, in {', '.join(waiting)}")
         self._erasures.forget_target(self._erasure.id)
 
     def _broker(self) -> None:
         wanted = self._fragments()
-        matcher = Matcher(self._key, wanted.without(self._in_rows(wanted)))
+        matcher = self._matcher(wanted)
         self._erasures.count(self._erasure.id, "broker", self._services.broker.remove(matcher.is_in))
         self._services.broker.rewrite_file()
 
@@ -287,6 +293,7 @@ class ErasureJob:
         self._explained.add(self._in_broker(hits))
         if self._found.leftovers(self._explained) and self._rounds + 1 < _ROUNDS:
             self._rounds += 1
+            self._own_parts = None
             return "quoting"
         self._write_receipt(wanted)
         return "done"
@@ -311,6 +318,15 @@ class ErasureJob:
 
     def _fragments(self) -> FragmentSet:
         return FragmentSet.load(self._erasures.fragments(self._erasure.id))
+
+    def _own(self, wanted: FragmentSet) -> FragmentSet:
+        """Return the parts that no row holds by right. Rows are read once in each round, which takes the longest."""
+        if self._own_parts is None:
+            self._own_parts = wanted.without(self._in_rows(wanted))
+        return self._own_parts
+
+    def _matcher(self, wanted: FragmentSet) -> Matcher:
+        return Matcher(self._key, self._own(wanted))
 
     def _in_rows(self, wanted: FragmentSet) -> FragmentSet:
         """Return the parts that rows hold by right: another user has said the same."""

@@ -11,14 +11,13 @@ from storage.repository import Repository
 # What users and agents stored, and what belongs to it: a text in one of these is there by right.
 STORED: Final = (
     "sessions", "messages", "files", "memories", "chunks", "chunks_vec", "scratchpads", "scratchpad_lists", "channels",
-    "schedules", "reminders", "audit_log", "tokens",
+    "schedules", "reminders", "dead_letters", "audit_log", "tokens",
 )  # fmt: skip
 # Records of work, which may quote a text that was erased: with their key, and the columns that hold texts.
 QUOTING: Final = {
     "recall_events": ("id", ("query",)),
     "notifications": ("id", ("title", "body", "error")),
     "schedule_runs": ("id", ("summary", "output", "error")),
-    "dead_letters": ("id", ("payload", "error")),
     "curation_log": ("id", ("why",)),
     "curation_changes": ("entry_id", ("before", "after")),
     "job_runs": ("id", ("error", "counts")),

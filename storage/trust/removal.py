@@ -166,6 +166,10 @@ class KeptOut(Repository):
         if subject.kind in keys:
             self._execute(_KEEP_OUT, agent=agent or EVERY_AGENT, key=keys[subject.kind], at=at)
 
+    def any(self) -> bool:
+        """Return whether there is any mark."""
+        return self._value("SELECT 1 FROM forgotten_sessions LIMIT 1") is not None
+
     def drop(self, *, up_to: int) -> int:
         """Drop the marks up to a time: nothing that was accepted before is on its way any more. Return how many."""
         return self._execute("DELETE FROM forgotten_sessions WHERE forgotten_at <= :at", at=up_to).rowcount

@@ -14,7 +14,7 @@ from memory.trust import erasing
 from memory.trust.erasing import STEPS, ErasureJob, continue_erasures
 from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import plan_erasure, read_erasure, request_erasure
-from reverie import Reverie
+from reverie import Rejected, Reverie
 from reverie.trust.erasure_types import Erasure
 from support.http import running_server
 from support.stages import drain
@@ -141,3 +141,72 @@ def test_a_job_killed_at_any_step_goes_on(
     assert done.receipt is not None, done.error
     assert done.receipt.leftovers == {}
     assert places_of(runtime.settings.data, SECRET, KATE) == set()
+
+
+def test_what_another_user_says_meanwhile_in_the_same_words_is_not_lost(
+    runtime: Runtime, ana: Reverie, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a message of another user that is accepted while the broker is cleared, then it is stored later."""
+    fill(runtime, ana)
+    clear = erasing._RUN["broker"]
+
+    def say_and_clear(job: ErasureJob) -> str | None:
+        ana.ingest("lifs", {"role": "user", "content": SECRET}, user="lif")
+        return clear(job)
+
+    monkeypatch.setitem(erasing._RUN, "broker", say_and_clear)
+    done = erase(runtime, Scope("user", KATE, None, None))
+    assert done.receipt is not None, done.error
+    assert done.receipt.leftovers == {}, "what is on its way from another user is no leftover"
+    drain(runtime)
+    assert SECRET in [message.content for message in ana.messages("lifs")]
+
+
+def test_an_erasure_waits_until_what_was_accepted_before_it_is_stored(runtime: Runtime, ana: Reverie) -> None:
+    """Given an older message of another user in the inbox, then the erasure says what it waits for, and goes on."""
+    fill(runtime, ana)
+    ana.ingest("lifs", {"role": "user", "content": "still on its way"}, user="lif")
+    waiting = erase(runtime, Scope("user", KATE, None, None))
+    assert (waiting.state, waiting.step) == ("running", "release")
+    assert "not stored yet, in default" in waiting.error
+    drain(runtime)
+    assert continue_erasures(runtime.erasure_services) == {"finished": 1, "waiting": 0}
+
+
+def test_what_was_accepted_before_does_not_reappear_and_what_comes_later_is_kept(
+    runtime: Runtime, ana: Reverie
+) -> None:
+    """Given messages in the inbox, when their user is erased, then they are never stored, and later ones are."""
+    fill(runtime, ana)
+    ana.ingest("kates-next", {"role": "user", "content": "on its way: " + SECRET}, user=KATE)
+    done = erase(runtime, Scope("user", KATE, None, None))
+    assert done.receipt is not None, done.error
+    assert done.receipt.removed["inbox"] == {"items": 1}
+    drain(runtime)
+    ana.ingest("kates-next", {"role": "user", "content": "I am back"}, user=KATE)
+    drain(runtime)
+    assert [message.content for message in ana.messages("kates-next")] == ["I am back"]
+    assert places_of(runtime.settings.data, SECRET) == set()
+
+
+def test_a_message_takes_along_what_came_from_it_and_leaves_its_session(runtime: Runtime, ana: Reverie) -> None:
+    """Given a session, when one message is erased, then the others stay and are found."""
+    question = "Where does the heron lantern of Cacilhas burn on Thursdays?"
+    messages = [{"role": "user", "content": question, "id": "the-question-of-kate-1"}]
+    ana.ingest("talk", [*messages, {"role": "assistant", "content": "By the old pier"}], user=KATE)
+    drain(runtime)
+    done = erase(runtime, Scope("message", "the-question-of-kate-1", "ana", "default"))
+    assert done.receipt is not None, done.error
+    assert done.receipt.leftovers == {}
+    drain(runtime)
+    assert places_of(runtime.settings.data, question, "the-question-of-kate-1") == set()
+    assert [result.text for result in ana.recall("old pier", mode="keyword")] == ["By the old pier"]
+
+
+def test_what_to_erase_must_be_named(ana: Reverie) -> None:
+    """Given a call that names nothing, or two things, then it is refused, and nothing is erased."""
+    with pytest.raises(Rejected, match="name what to erase"):
+        ana.erase()
+    with pytest.raises(Rejected, match="exclude each other"):
+        ana.erase(user=KATE, session="s")
+    assert ana.erasures() == []

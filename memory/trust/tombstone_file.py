@@ -1,0 +1,103 @@
+"""Tombstones: keyed hashes of what was erased, in a file outside the databases.
+
+A backup may hold what was erased after it was made. Before a restored data folder is opened, `tombstones` removes from
+it whatever a tombstone names. The file only grows; without the key, which lies beside it, it says nothing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from memory.trust.fragments import HashKey
+from reverie.errors import StoreUnavailable
+
+_FOLDER: Final = "tombstones"
+_FILE: Final = "tombstones.jsonl"
+_KEY_FILE: Final = "key"
+_KEY_BYTES: Final = 32
+
+
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    """One erasure: its kind, the hash of what was erased with its limits, and up to when (microseconds)."""
+
+    v: int = 1
+    erasure: str
+    kind: str
+    hash: str
+    at: int
+
+
+def hash_key(data: Path) -> HashKey:
+    """Return the key of a data folder, made when it is first used. Raises `StoreUnavailable`."""
+    path = data / _FOLDER / _KEY_FILE
+    try:
+        if not path.exists():
+            _make_key(path)
+        return HashKey(path.read_bytes())
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be used ({error}): check its permissions") from error
+
+
+def target_hash(key: HashKey, kind: str, *, workspace: str | None, agent: str | None, target: str | None) -> str:
+    """Return the hash of what an erasure is about; a limit that is None is all workspaces or agents."""
+    return key.tombstone(kind, _limit(workspace), _limit(agent), target or "")
+
+
+def add_tombstone(data: Path, tombstone: Tombstone) -> None:
+    """Append a tombstone and flush it to disk; one that is there already is not repeated."""
+    if any(present == tombstone for present in read_tombstones(data)):
+        return
+    path = data / _FOLDER / _FILE
+    line = msgspec.json.encode(tombstone) + b"\n"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written ({error}): check free space and permissions") from error
+
+
+def read_tombstones(data: Path) -> Iterator[Tombstone]:
+    """Yield the tombstones of a data folder; a line that a power cut left incomplete is skipped."""
+    try:
+        lines = (data / _FOLDER / _FILE).read_bytes().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        try:
+            yield msgspec.json.decode(line, type=Tombstone)
+        except msgspec.DecodeError:
+            continue
+
+
+def _limit(name: str | None) -> str:
+    return json.dumps(name)
+
+
+def _make_key(path: Path) -> None:
+    """Create the key whole or not at all; of two processes that create it, the first wins."""
+    for folder in (path.parent.parent, path.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f"{_KEY_FILE}.{secrets.token_hex(8)}")
+    fresh.touch(mode=0o600)
+    try:
+        with fresh.open("wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            return
+    finally:
+        fresh.unlink(missing_ok=True)
