@@ -28,7 +28,7 @@ from memory.trust.fragments import FragmentSet, HashKey, Matcher, fragments_of
 from memory.trust.log_files import redact_logs
 from memory.trust.receipts import receipt_of
 from memory.trust.searching import Found, search_files
-from memory.trust.tombstone_file import Tombstone, add_tombstone, hash_key
+from memory.trust.tombstones import Tombstone, add_tombstone, hash_key
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, MessagePayload, Outcome

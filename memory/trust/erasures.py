@@ -6,7 +6,7 @@ from pathlib import Path
 
 from memory.trust.erasing import STEPS
 from memory.trust.erasure_rows import Scope, planned
-from memory.trust.tombstone_file import hash_key, target_hash
+from memory.trust.tombstones import hash_key, target_hash
 from reverie.clock import from_micros, new_id
 from reverie.decoding import convert
 from reverie.errors import NotFound

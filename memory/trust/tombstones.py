@@ -1,108 +1,103 @@
-"""Erases from a restored data folder what its tombstones name, before it is opened for use."""
+"""Tombstones: keyed hashes of what was erased, in a file outside the databases.
+
+A backup may hold what was erased after it was made. Before a restored data folder is opened, `restored` removes from
+it whatever a tombstone names. The file only grows; without the key, which lies beside it, it says nothing.
+"""
 
 from __future__ import annotations
 
-from collections import Counter
+import json
+import os
+import secrets
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
 
-from adapters.workspace_git import GitFolders
-from memory.memories.secrets import looks_secret
-from memory.trust.erased_notebooks import drop_unfounded_lines
-from memory.trust.erasure_rows import RowErasure
+import msgspec
+
 from memory.trust.fragments import HashKey
-from memory.trust.tombstone_file import Tombstone, hash_key, read_tombstones, target_hash
-from memory.upkeep.notebook import Notebooks
-from reverie.clock import now_micros
-from reverie.contract import ACCOUNT_STORE
-from storage.stores import Store, Stores
-from storage.trust.candidates import Candidate
-from storage.trust.erased_rows import Subject
-from storage.trust.pages import clear_deleted
+from reverie.errors import StoreUnavailable
+
+_FOLDER: Final = "tombstones"
+_FILE: Final = "tombstones.jsonl"
+_KEY_FILE: Final = "key"
+_KEY_BYTES: Final = 32
 
 
-def apply_tombstones(stores: Stores) -> dict[str, int]:
-    """Remove from all stores what was erased since they were copied; return how many rows of each table.
+class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
+    """One erasure: its kind, the hash of what was erased with its limits, and up to when (microseconds)."""
 
-    Only rows that were stored before their erasure are removed: what the same person said afterwards stays. Running it
-    again changes nothing. No other process may use the data folder meanwhile. Raises `StoreUnavailable`.
-    """
-    tombstones: dict[str, Tombstone] = {}
-    for tombstone in read_tombstones(stores.data_dir):
-        before = tombstones.get(tombstone.hash)
-        if before is None or before.at < tombstone.at:
-            tombstones[tombstone.hash] = tombstone
-    total: Counter[str] = Counter()
-    if not tombstones:
-        return {}
-    restored = _Restored(stores, tombstones, now_micros())
-    for name in stores.all_names():
-        total += restored.apply(stores.workspace(name, create=False))
-    return dict(total)
+    v: int = 1
+    erasure: str
+    kind: str
+    hash: str
+    at: int
 
 
-class _Restored:
-    """A restored data folder and its tombstones, by their hashes."""
+def hash_key(data: Path) -> HashKey:
+    """Return the key of a data folder, made when it is first used. Raises `StoreUnavailable`."""
+    path = data / _FOLDER / _KEY_FILE
+    try:
+        if not path.exists():
+            _make_key(path)
+        return HashKey(path.read_bytes())
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be used ({error}): check its permissions") from error
 
-    def __init__(self, stores: Stores, tombstones: dict[str, Tombstone], now: int) -> None:
-        self._stores = stores
-        self._tombstones = tombstones
-        self._now = now
-        self._key: HashKey = hash_key(stores.data_dir)
-        repositories = GitFolders(stores.data_dir, looks_secret)
-        self._notebooks = Notebooks(repositories)
 
-    def apply(self, store: Store) -> Counter[str]:
-        """Remove from one store what tombstones name; return the numbers of removed rows."""
-        counts: Counter[str] = Counter()
-        with store.reading() as tx:
-            agents = tx.kept_out.agents()
-        for agent in agents:
-            removed: Counter[str] = Counter()
-            rows = RowErasure(
-                forgotten_at=lambda: 0,
-                drop_cached=lambda _store, _sessions: None,
-                on_removed=lambda _store, number, removed=removed: removed.update(number),  # type: ignore[misc]
-            )
-            for subject in self._subjects(store, agent):
-                rows.erase(store, agent, subject)
-            if any(removed.values()):
-                drop_unfounded_lines(store, self._notebooks, agent, now=self._now)
-            counts += removed
-        if counts:
-            clear_deleted(store)
-        return counts
+def target_hash(key: HashKey, kind: str, *, workspace: str | None, agent: str | None, target: str | None) -> str:
+    """Return the hash of what an erasure is about; a limit that is None is all workspaces or agents."""
+    return key.tombstone(kind, _limit(workspace), _limit(agent), target or "")
 
-    def _subjects(self, store: Store, agent: str) -> list[Subject]:
-        """Return what is to be removed of an agent."""
-        with store.reading() as tx:
-            rows = tx.for_agent(agent).candidates
-            found = {subject for one in rows.all() for subject in self._named(store, agent, one)}
-            origins = rows.origins() if store.name == ACCOUNT_STORE else [store.name]
-        for origin in [None, *origins]:
-            limit = origin if store.name == ACCOUNT_STORE else None
-            found |= {
-                Subject("agent", "", limit, tombstone.at)
-                for tombstone in (
-                    self._tombstone("agent", origin, agent, ""),
-                    self._tombstone("workspace", origin, None, "") if origin is not None else None,
-                )
-                if tombstone is not None
-            }
-        return sorted(found, key=lambda subject: (subject.kind, subject.id, subject.before))
 
-    def _named(self, store: Store, agent: str, candidate: Candidate) -> Iterator[Subject]:
-        in_account = store.name == ACCOUNT_STORE
-        if in_account and candidate.kind == "memory":  # named in the workspace from which it was erased
-            workspaces: list[str | None] = [None, *self._stores.names()]
-        else:
-            workspaces = [None, candidate.origin if in_account else store.name]
-        for workspace in workspaces:
-            for limit in (None, agent):
-                tombstone = self._tombstone(candidate.kind, workspace, limit, candidate.id)
-                if tombstone is not None:
-                    origin = workspace if in_account and candidate.kind != "memory" else None
-                    yield Subject(candidate.kind, candidate.id, origin, tombstone.at)
+def add_tombstone(data: Path, tombstone: Tombstone) -> None:
+    """Append a tombstone and flush it to disk; one that is there already is not repeated."""
+    if any(present == tombstone for present in read_tombstones(data)):
+        return
+    path = data / _FOLDER / _FILE
+    line = msgspec.json.encode(tombstone) + b"\n"
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(descriptor, line)
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise StoreUnavailable(f"{path} cannot be written ({error}): check free space and permissions") from error
 
-    def _tombstone(self, kind: str, workspace: str | None, agent: str | None, target: str) -> Tombstone | None:
-        hashed = target_hash(self._key, kind, workspace=workspace, agent=agent, target=target)
-        return self._tombstones.get(hashed)
+
+def read_tombstones(data: Path) -> Iterator[Tombstone]:
+    """Yield the tombstones of a data folder; a line that a power cut left incomplete is skipped."""
+    try:
+        lines = (data / _FOLDER / _FILE).read_bytes().splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        try:
+            yield msgspec.json.decode(line, type=Tombstone)
+        except msgspec.DecodeError:
+            continue
+
+
+def _limit(name: str | None) -> str:
+    return json.dumps(name)
+
+
+def _make_key(path: Path) -> None:
+    """Create the key whole or not at all; of two processes that create it, the first wins."""
+    for folder in (path.parent.parent, path.parent):
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    fresh = path.with_name(f"{_KEY_FILE}.{secrets.token_hex(8)}")
+    fresh.touch(mode=0o600)
+    try:
+        with fresh.open("wb") as file:
+            file.write(secrets.token_bytes(_KEY_BYTES))
+            file.flush()
+            os.fsync(file.fileno())
+        try:
+            os.link(fresh, path)
+        except FileExistsError:
+            return
+    finally:
+        fresh.unlink(missing_ok=True)

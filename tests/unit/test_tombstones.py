@@ -12,8 +12,8 @@ import pytest
 from memory.trust.erasing import continue_erasures
 from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import request_erasure
-from memory.trust.tombstone_file import read_tombstones
-from memory.trust.tombstones import apply_tombstones
+from memory.trust.restored import apply_tombstones
+from memory.trust.tombstones import read_tombstones
 from reverie import Reverie
 from storage.stores import Stores
 from support.http import running_server
@@ -81,10 +81,10 @@ def test_a_restored_backup_loses_what_was_erased_after_it(
     after = ({one.id for one in ana.sessions()}, {one.content for one in ana.memories()})
     stores = restored(runtime, backup)
     assert {one.id for one in ana.sessions()} == {"chat", "other"}, "the backup has it"
-    counts = apply_tombstones(stores)
+    counts = apply_tombstones(stores, now=runtime.now())
     assert sum(counts.values()) > 0
     assert ({one.id for one in ana.sessions()}, {one.content for one in ana.memories()}) == after
-    assert apply_tombstones(stores) == {}, "a second time changes nothing"
+    assert apply_tombstones(stores, now=runtime.now()) == {}, "a second time changes nothing"
 
 
 def test_what_was_said_after_the_erasure_is_kept(runtime: Runtime, ana: Reverie) -> None:
@@ -93,7 +93,7 @@ def test_what_was_said_after_the_erasure_is_kept(runtime: Runtime, ana: Reverie)
     erase(runtime, Scope("user", "kate", None, None))
     ana.ingest("chat", [{"role": "user", "content": "I am back"}], user="kate")
     drain(runtime)
-    assert apply_tombstones(runtime.stores) == {}
+    assert apply_tombstones(runtime.stores, now=runtime.now()) == {}
     assert [message.content for message in ana.messages("chat")] == ["I am back"]
 
 
