@@ -28,10 +28,12 @@ from cli.output import (
 )
 from cli.upkeep.jobs import run_job
 from reverie.memories.calls import (
+    ApproveMemory,
     Forget,
     GetMemory,
     GetMemoryStats,
     ListMemories,
+    ListPendingMemories,
     Remember,
     SearchMemories,
     UpdateMemory,
@@ -55,6 +57,22 @@ def list_of_memories(context: typer.Context, call: ListMemories, as_json: AsJson
     """List the agent's memories, facts and notes, newest first."""
     command = invocation(context)
     _print_memories(command.send(call).memories, as_json, empty=lambda: command.none_of("memories", call))
+
+
+@memory.command("pending")
+@takes(ListPendingMemories)
+def pending(context: typer.Context, call: ListPendingMemories, as_json: AsJson = False) -> None:
+    """List the memories of all users that wait for approval, newest first."""
+    command = invocation(context)
+    _print_memories(command.send(call).memories, as_json, empty=lambda: "No memory waits for approval.")
+
+
+@memory.command("approve")
+@takes(ApproveMemory)
+def approve(context: typer.Context, call: ApproveMemory, as_json: AsJson = False) -> None:
+    """Show a memory of one user to all users of the agent; `reverie curation undo` takes it back."""
+    found = invocation(context).send(call)
+    print_result(found, as_json, f"Memory {found.id} is shown to all users now.")
 
 
 @memory.command("search")

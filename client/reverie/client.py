@@ -84,6 +84,8 @@ class _Calls:
     update_memory = method(memory_calls.UpdateMemory)
     forget = method(memory_calls.Forget, _deleted)
     memory_stats = method(memory_calls.GetMemoryStats)
+    approve_memory = method(memory_calls.ApproveMemory)
+    pending_memories = method(memory_calls.ListPendingMemories, lambda answer: answer.memories)
     export_memories = method(memory_calls.ExportMemories)
     import_memories = Method(import_memories, memory_calls.ImportMemories)
     set_fact = method(memory_calls.SetFact)

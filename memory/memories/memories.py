@@ -27,10 +27,14 @@ from storage.memories.instructions import READ_CHARACTERS
 from storage.memories.memories import Memories
 from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory, is_standing
 from storage.transaction import AgentRepositories
+from storage.upkeep.curation import EntryDraft
 from storage.viewer import Viewer
 
 # Changes that are not simply stored: rules decide what follows from them.
 _RULED_FIELDS: Final = frozenset({"content", "tier", "lifetime", "channel", "pinned"})
+# The action of an approval in the curation log.
+APPROVE: Final = "approve"
+_PENDING: Final = MemoryFilter(visibility="requested")
 # What says which memory is changed, and by whom.
 _NO_CHANGES: Final = frozenset({"id", "user"})
 
@@ -137,6 +141,33 @@ def update_memory(memories: AgentMemories, memory_id: str, changes: MemoryChange
         if rewritten or moved:
             rows.memories.rewrite(record.row_id, changed.content, now=now)
         return StoredMemory(store, rows.memories.get(memory_id))
+
+
+def approve_memory(memories: AgentMemories, memory_id: str, *, now: int) -> MemoryRecord:
+    """Show a memory to all users of its agent, as an entry of the curation log.
+
+    Raises `NotFound`, and `Conflict` for a superseded memory.
+    """
+    store = memories.get(memory_id).store
+    with store.writing() as tx:
+        rows = tx.for_agent(memories.agent)
+        record = rows.memories.get(memory_id)
+        if not record.active:
+            raise Conflict(f"memory {memory_id} was replaced by {record.superseded_by}: approve that one", field="id")
+        draft = EntryDraft(f"approved for all users; it belongs to {record.owner_user_id}", memories=[memory_id])
+        with tx.curation.entry(draft, job=APPROVE, agent=memories.agent, action=APPROVE, at=now):
+            rows.memories.change(record.row_id, now=now, visibility="shared")
+        return rows.memories.get(memory_id)
+
+
+def pending_memories(memories: AgentMemories, *, limit: int, offset: int) -> list[Memory]:
+    """Return the memories of both stores that wait for approval, the newest first."""
+    found: list[MemoryRecord] = []
+    for store in memories.existing_stores():
+        with store.reading() as tx:
+            found += tx.for_agent(memories.agent).memories.page(_PENDING, limit=offset + limit)
+    found.sort(key=lambda record: -record.created_at)
+    return [to_memory(record) for record in found[offset : offset + limit]]
 
 
 def forget(memories: AgentMemories, memory_id: str) -> bool:

@@ -6,10 +6,12 @@ from msgspec.structs import asdict, replace
 
 from memory.memories.agent_memories import AgentMemories, StoredMemory, wait_until_searchable
 from memory.memories.memories import (
+    approve_memory,
     forget,
     list_memories,
     memory_stats,
     owned,
+    pending_memories,
     read_memories,
     read_memory,
     remember,
@@ -48,6 +50,8 @@ def notify_pipeline(services: Services, stored: StoredMemory) -> StoredMemory:
 def _remember(services: Services, caller: Caller, call: calls.Remember) -> Remembered:
     runtime = services.runtime
     draft, now = check_memory(call, now=runtime.now()), runtime.now()
+    if caller.user is not None and draft.visibility == "shared":
+        draft = replace(draft, visibility="requested")  # what all users see is not for one of them to say
     if draft.user is None and draft.owner_user_id is not None:  # whoever stores for a user may read what is stored
         draft = replace(draft, user=draft.owner_user_id)
     memories = memories_of(services, caller, draft)
@@ -82,6 +86,18 @@ def _list_memories(services: Services, caller: Caller, call: calls.ListMemories)
     return MemoryList(memories=list_memories(memories, call, now=services.runtime.now()))
 
 
+@endpoints.serves(calls.ListPendingMemories)
+def _list_pending(services: Services, caller: Caller, call: calls.ListPendingMemories) -> MemoryList:
+    memories = agent_memories(services, caller)
+    return MemoryList(memories=pending_memories(memories, limit=call.limit, offset=call.offset))
+
+
+@endpoints.serves(calls.ApproveMemory)
+def _approve(services: Services, caller: Caller, call: calls.ApproveMemory) -> Memory:
+    record = approve_memory(agent_memories(services, caller), call.id, now=services.runtime.now())
+    return to_memory(record)
+
+
 @endpoints.serves(calls.GetMemory)
 def _get_memory(services: Services, caller: Caller, call: calls.GetMemory) -> Memory:
     return read_memory(memories_of(services, caller, call), call.id)
@@ -90,7 +106,10 @@ def _get_memory(services: Services, caller: Caller, call: calls.GetMemory) -> Me
 @endpoints.serves(calls.UpdateMemory)
 def _update_memory(services: Services, caller: Caller, call: calls.UpdateMemory) -> Memory:
     now = services.runtime.now()
-    stored = update_memory(memories_of(services, caller, call), call.id, check_changes(call, now=now), now=now)
+    changes = check_changes(call, now=now)
+    if caller.user is not None and changes.visibility == "shared":
+        changes = replace(changes, visibility="requested")
+    stored = update_memory(memories_of(services, caller, call), call.id, changes, now=now)
     return to_memory(notify_pipeline(services, stored).record)
 
 

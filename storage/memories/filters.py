@@ -14,6 +14,7 @@ _EQUAL: Final = {
     "category": "m.category = :category",
     "key": "m.key = :key",
     "subject": "m.subject = :subject",
+    "visibility": "m.visibility = :visibility",
     "source_message": "m.source_message = :source_message",
     "held_at": "(m.created_at <= :held_at AND (m.superseded_by IS NULL OR b.created_at > :held_at))",
     "unexpired_at": "(m.expires_at IS NULL OR m.expires_at > :unexpired_at)",

@@ -152,4 +152,5 @@ class MemoryFilter:
     facts: bool | None = None
     notes: bool | None = None
     unexpired_at: int | None = None
+    visibility: Visibility | None = None
     held_at: int | None = None

@@ -206,6 +206,22 @@ def test_what_is_shared_is_seen_without_what_is_around_it(url: str, here: Runtim
         assert KATES not in repr(found)
 
 
+def test_what_a_user_wants_all_to_see_waits_for_approval(url: str) -> None:
+    """Given a memory that luis wants to be shared, then others see it once it is approved, until that is undone."""
+    headers = {"X-Reverie-Agent": "ana", "X-Reverie-User": "luis"}
+    body = {"id": "m", "content": "The harbour wants a toll", "visibility": "shared"}
+    assert httpx2.post(f"{url}/v1/memories", headers=headers, content=json.dumps(body)).status_code == 200
+    with Reverie("ana", url=url) as ana:
+        assert "m" not in [memory.id for memory in ana.memories(user="kate")]
+        assert [memory.id for memory in ana.pending_memories()] == ["m"]
+        assert ana.approve_memory("m").visibility == "shared"
+        assert ana.pending_memories() == []
+        assert "m" in [memory.id for memory in ana.memories(user="kate")]
+        (entry,) = ana.curation(action="approve")
+        ana.undo(entry.id)
+        assert "m" not in [memory.id for memory in ana.memories(user="kate")]
+
+
 def test_a_token_of_one_user_joins_no_session_of_others(url: str, here: Runtime) -> None:
     """Given a session of kate, when a caller who is limited to luis writes to it, then it is refused and stays hers."""
     headers = {"X-Reverie-Agent": "ana", "X-Reverie-User": "luis"}

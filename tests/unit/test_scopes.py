@@ -31,6 +31,7 @@ CALLS = {
     "operate": """
         GetStatus ListWorkspaces DeleteWorkspace ListDeadLetters GetDeadLetter ReplayDeadLetter DropDeadLetter ListJobs
         RunJob CreateToken ListTokens RotateToken RevokeToken ListAudit
+        ApproveMemory ListPendingMemories
     """,
 }
 

@@ -143,6 +143,24 @@ class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
         return check_changes(self, now=0)
 
 
+class ApproveMemory(Call[Memory], frozen=True):
+    """Show a memory of one user to all users of its agent, and return it; undo it with the curation log.
+
+    Raises `NotFound`, and `Conflict` for a superseded memory.
+    """
+
+    route: ClassVar = "POST /v1/memories/{id}/approve"
+    required_scope: ClassVar = "operate"
+    id: MemoryId
+
+
+class ListPendingMemories(Paged[MemoryList], frozen=True):
+    """List the memories of all users that wait for an operator to show them to all users, newest first."""
+
+    route: ClassVar = "GET /v1/memories/pending"
+    required_scope: ClassVar = "operate"
+
+
 class Forget(OfUser[Deleted], frozen=True):
     """Delete a memory, fact or note permanently, with all that it superseded; return False if there was none."""
 
