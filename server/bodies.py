@@ -130,7 +130,13 @@ class BodyReader:
             raise TooSlow("the connection was closed before the body had arrived", field="body") from None
         if body:
             _check_type(request)
+        request.scope["reverie.body_bytes"] = len(body)
         return bytes(body)
+
+
+def body_bytes_of(request: Request) -> int:
+    """Return the size of the body that was read for a request; 0 for none."""
+    return int(request.scope.get("reverie.body_bytes", 0))
 
 
 def _check_announced(request: Request, limit_bytes: int) -> None:

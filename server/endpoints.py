@@ -31,7 +31,7 @@ from server.authorisation import (
     require_scope,
     require_workspace,
 )
-from server.bodies import decode
+from server.bodies import body_bytes_of, decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
 from server.openapi import operation
 from server.responses import json_response
@@ -129,6 +129,7 @@ def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request
         with noting_refusals(services, request, endpoint.kind):
             caller = _caller(endpoint, request, services)
             call = for_user(await _read(endpoint.kind, request, services), caller)
+            services.rates.take(caller.principal, {**call.amounts(), "bytes": body_bytes_of(request)})
             run = services.threads.wait if endpoint.waits(call) else services.threads.run
             value = await run(lambda: endpoint.answer(services, caller, call))
         return json_response(value, status=endpoint.status(call))

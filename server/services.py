@@ -21,6 +21,7 @@ from server.caller import Caller
 from server.kept import Kept
 from server.ledger import Ledger
 from server.metrics import Metrics
+from server.rates import Rates
 from server.responses import Threads
 from storage.recall.records import Hit
 from storage.sessions.viewing import viewer_of
@@ -42,6 +43,7 @@ class Services:
         self.bodies = BodyReader(
             memory_bytes=runtime.settings.body_memory_bytes, seconds=runtime.settings.request_body_seconds
         )
+        self.rates = Rates(runtime.settings.token_rates)
         # The workspaces that this server knows to exist, or to be on their way through the inbox.
         self._workspaces: set[str] = set()
         self._status = Kept(lambda: self._status_reader.read(now=runtime.now()), seconds=STATUS_SECONDS)

@@ -17,7 +17,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, date, datetime, timedelta
 from functools import cache
-from typing import Any, ClassVar, Final, Generic, NamedTuple, Self, TypeVar, get_args
+from typing import Any, ClassVar, Final, Generic, Literal, NamedTuple, Self, TypeAlias, TypeVar, get_args
 
 import msgspec
 from msgspec import UNSET
@@ -30,6 +30,10 @@ from reverie.trust.scopes import Scope
 _PATH_FIELD: Final = re.compile(r"\{(\w+)\}")
 
 _A = TypeVar("_A")
+
+
+# What the rates of a token limit.
+Resource: TypeAlias = Literal["messages", "bytes", "memories", "schedules"]
 
 
 class Route(NamedTuple):
@@ -55,6 +59,10 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
     body_bytes: ClassVar[int] = 0
     # How many seconds the client waits for the response; None for its default timeout.
     response_timeout_seconds: ClassVar[float | None] = None
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds of what the server counts for each token."""
+        return {}
 
     def checked(self) -> Self:
         """Return the call normalised. Overridden to check rules that span several arguments. Raises `Rejected`."""

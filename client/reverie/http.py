@@ -25,6 +25,7 @@ from reverie.trust.scopes import TOKEN_PREFIX
 # Half of the server's default limit: a single message, with its tool calls and metadata, may be larger than this.
 _PART_BYTES: Final = 2 * 1024 * 1024
 _PART_ITEMS: Final = 1_000
+_MAX_WAIT_DIGITS: Final = 4
 # The client waits this much longer than the server for the response to a call that waits for workers.
 _MARGIN_SECONDS: Final = 5.0
 _UNAUTHORISED: Final = 401
@@ -54,7 +55,7 @@ class HttpTransport:
         else:
             request["params"] = {name: value for name, value in arguments.items() if value is not None}
         timeout = timeout_seconds or call.http_timeout_seconds() or self._config.timeout_seconds
-        response = self._authorised(route.method, path, timeout=timeout, **request)
+        response = self._send_patiently(route.method, path, timeout=timeout, **request)
         if response.is_success:
             try:
                 return msgspec.json.decode(response.content, type=response_type(type(call)))
@@ -93,6 +94,16 @@ class HttpTransport:
             return self._config.url, self._config.token
         found = local_server(self._config.url)
         return (self._config.url, None) if found is None else (found.url, found.token)
+
+    def _send_patiently(self, method: str, path: str, *, timeout: float, **request: Any) -> Any:
+        """Send a request, again after the time that a server without room names, as long as `timeout` allows it."""
+        deadline = time.monotonic() + timeout
+        while True:
+            response = self._authorised(method, path, timeout=timeout, **request)
+            seconds = _seconds_to_wait(response)
+            if seconds is None or time.monotonic() + seconds > deadline:
+                return response
+            time.sleep(seconds)
 
     def _send(self, method: str, url: str, **request: Any) -> Any:
         import httpx2
@@ -182,6 +193,16 @@ def post_submission(
     if late is not None:
         raise WaitTimeout(str(late), accepted=submission.ids) from late
     return checked_receipt(wait, accepted, rejected, trace=submission.trace, degraded=degraded)
+
+
+def _seconds_to_wait(response: Any) -> float | None:
+    """Return after which time a request is to be sent again; None if that is not asked for."""
+    header = response.headers.get("retry-after", "")
+    if response.status_code not in (429, 503) or not header.isdecimal() or len(header) > _MAX_WAIT_DIGITS:
+        return None
+    if b"urn:reverie:problem:too-many-failures" in response.content:  # a wrong token stays wrong
+        return None
+    return max(0.1, float(header))
 
 
 def path_segment(text: str) -> str:

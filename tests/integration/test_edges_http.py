@@ -11,6 +11,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from memory.trust.principals import OPERATOR
+from memory.trust.tokens import TokenRequest, create_token
+from reverie import Reverie
+from reverie.trust.scopes import SCOPES
 from server.authentication import Access
 from support.http import running_server
 from worker.runtime import Runtime
@@ -174,3 +178,26 @@ def test_a_file_of_8_mib_is_taken_and_other_bodies_are_not(url: str) -> None:
     assert taken.status_code == 202
     refused = httpx2.post(f"{url}/v1/recall", json={"query": content}, headers=AGENT, timeout=60)
     assert (refused.status_code, refused.json()["type"]) == (413, "urn:reverie:problem:too-large")
+
+
+def test_a_token_that_has_used_up_its_rate_is_told_when_to_try_again(make_runtime: Any) -> None:
+    """Given a rate of 600 messages a minute, then one more waits; the client does, the operator need not."""
+    runtime = make_runtime(rate_messages=600)
+    request = TokenRequest("w", ("ana",), None, SCOPES, name="anas")
+    token = create_token(runtime.stores, request, by=OPERATOR, now=runtime.now()).text
+    messages = [{"role": "user", "content": f"number {number}"} for number in range(600)]
+    with running_server(runtime, access=Access(tokens={"operator": TOKEN})) as url:
+        named = {**AGENT, "X-Reverie-Workspace": "w"}
+        body = {"session": "s", "messages": messages}
+
+        def send(token: str) -> httpx2.Response:
+            return httpx2.post(f"{url}/v1/messages", json=body, headers={**named, "Authorization": f"Bearer {token}"})
+
+        assert send(token).status_code == 202
+        refused = send(token)
+        assert (refused.status_code, refused.json()["type"]) == (429, "urn:reverie:problem:limited")
+        assert refused.json()["field"] == "messages"
+        assert 55 <= int(refused.headers["Retry-After"]) <= 60
+        with Reverie("ana", workspace="w", url=url, token=token) as memory:
+            assert len(memory.ingest("s", messages[:5]).accepted) == 5
+        assert [send(TOKEN).status_code for _ in range(3)] == [202, 202, 202]

@@ -9,6 +9,7 @@ from pydantic import Field
 from pydantic_settings import BaseSettings
 
 from reverie import contract
+from reverie.calls import Resource
 from worker.supervision.broker_address import embedded_broker_url
 
 
@@ -74,6 +75,18 @@ class GeneralSettings(BaseSettings):
     max_connections_per_address: int = Field(
         384, ge=1, description="Maximum number of HTTP connections from one address (of IPv6, from one /64 network)."
     )
+    rate_messages: int = Field(
+        120_000, ge=0, description="Messages and files that each token may ingest over HTTP in a minute. 0: no limit."
+    )
+    rate_bytes: int = Field(
+        512 * 1024 * 1024,
+        ge=0,
+        description="Bytes of bodies that each token may send in a minute. 0: no limit.",
+    )
+    rate_memories: int = Field(
+        30_000, ge=0, description="Memories, facts and notes that each token may write in a minute. 0: no limit."
+    )
+    rate_schedules: int = Field(600, ge=0, description="Schedules that each token may add in a minute. 0: no limit.")
     allowed_origins: str = Field(
         "",
         description="Origins of web pages that may use the HTTP server, separated by commas, as in"
@@ -83,6 +96,16 @@ class GeneralSettings(BaseSettings):
     log_format: Literal["auto", "json", "console"] = Field(
         "auto", description="Format of log lines. `auto`: `console` on a terminal, `json` elsewhere."
     )
+
+    @property
+    def token_rates(self) -> dict[Resource, int]:
+        """The rates of a token in a minute; 0 for none."""
+        return {
+            "messages": self.rate_messages,
+            "bytes": self.rate_bytes,
+            "memories": self.rate_memories,
+            "schedules": self.rate_schedules,
+        }
 
     @property
     def web_origins(self) -> tuple[str, ...]:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Literal
 
 from msgspec import UNSET, Meta, UnsetType, field
 
-from reverie.calls import Call, OfUser, Paged, Queried
+from reverie.calls import Call, OfUser, Paged, Queried, Resource
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, Limit, Metadata, Offset, SessionId, UserId, check_tags, checked, label
 from reverie.memories.checks import check_any, check_changes, check_fact_key, check_memory, check_note
@@ -84,6 +84,10 @@ class Remember(MemoryDraft, Call[Remembered], kw_only=True, frozen=True):
     def http_timeout_seconds(self) -> float | None:
         """Return the time that the server may wait for the workers, plus a margin."""
         return self.timeout_seconds + _MARGIN_SECONDS if self.wait == "searchable" else None
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"memories": 1}
 
 
 class GetMemory(OfUser[Memory], frozen=True):
@@ -192,6 +196,10 @@ class ImportMemories(OfUser[MemoryImport], frozen=True):
     memories: list[Memory]
     schema_version: int = EXPORT_VERSION
 
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"memories": len(self.memories)}
+
 
 class _Fact(OfUser[Fact], frozen=True):
     category: FactKey
@@ -210,6 +218,10 @@ class SetFact(_FactValue, kw_only=True, frozen=True):
     importance: Importance = 0.5
     confidence: Confidence | None = None
     tags: OwnTags = ()
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"memories": 1}
 
 
 class GetFact(_Fact, frozen=True):
@@ -257,6 +269,10 @@ class AddNote(NoteDraft, Call[Note], kw_only=True, frozen=True):
         """Give the note an id, so that it is stored only once if it is sent again."""
         return check_note(self)
 
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"memories": 1}
+
 
 class _NoteContent(OfUser[Note], frozen=True):
     note_id: NoteId
@@ -275,6 +291,10 @@ class UpdateNote(_NoteContent, kw_only=True, frozen=True):
         """Raise `Rejected` if there is nothing to change."""
         check_any(self, ("content", "tags", "importance", "metadata"))
         return self
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"memories": 1}
 
 
 class GetNote(OfUser[Note], frozen=True):

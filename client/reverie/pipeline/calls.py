@@ -8,7 +8,7 @@ from typing import Annotated, Any, ClassVar
 from msgspec import Meta, field
 
 from reverie import contract
-from reverie.calls import Call, OfUser, Paged
+from reverie.calls import Call, OfUser, Paged, Resource
 from reverie.contract import MAX_FILE_BYTES, WaitFor
 from reverie.fields import MAX_COUNT, SessionId, UserId, label
 from reverie.pipeline.status import PipelineStatus
@@ -43,6 +43,10 @@ class IngestMessages(Call[Receipt], kw_only=True, frozen=True):
     wait: Wait = "queued"
     timeout_seconds: float = 30.0
 
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"messages": len(self.messages)}
+
 
 class IngestFile(Call[Receipt], kw_only=True, frozen=True):
     """Ingest the text of a document. An unchanged document is not indexed again."""
@@ -60,6 +64,10 @@ class IngestFile(Call[Receipt], kw_only=True, frozen=True):
     metadata: Mapping[str, Any] = {}
     wait: Wait = "queued"
     timeout_seconds: float = 30.0
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"messages": 1}
 
 
 class ListFiles(Paged[FileList], kw_only=True, frozen=True):

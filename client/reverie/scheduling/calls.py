@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, TypeVar
 
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
-from reverie.calls import Call
+from reverie.calls import Call, Resource
 from reverie.clock import new_id
 from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
 from reverie.scheduling.cadence_types import Cadence
@@ -106,6 +106,10 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
 
         schedule_draft(self, agent="")
         return replace(self, id=self.id or new_id())
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"schedules": 1}
 
 
 class _OneSchedule(Call[Schedule], frozen=True):
