@@ -181,9 +181,9 @@ def test_a_session_is_one_segment_of_a_path(session: str, path: str) -> None:
 
 
 def test_a_large_call_is_sent_in_parts_of_bounded_size() -> None:
-    """Given 12 MB, then no request holds more than 4 MB, and the receipt is one."""
+    """Given 6 MB, then no request holds more than 2 MiB, and the receipt is one."""
     transport = FakeTransport(accept)
-    sent = submission(12, 1_000_000)
+    sent = submission(12, 500_000)
     receipt = post(transport, sent)
     assert receipt.accepted == list(sent.ids)
     assert [len(body["messages"]) for body in transport.bodies] == [4, 4, 4]
@@ -198,7 +198,7 @@ def test_when_a_part_fails_the_ids_not_known_are_told() -> None:
         return accept(body)
 
     transport = FakeTransport(once)
-    sent = submission(12, 1_000_000)
+    sent = submission(12, 500_000)
     with pytest.raises(Unavailable, match="gone") as caught:
         post(transport, sent)
     assert caught.value.unconfirmed == sent.ids[4:]
@@ -213,7 +213,7 @@ def test_when_the_time_is_up_the_rest_is_still_handed_over() -> None:
         return accept(body)
 
     transport = FakeTransport(slow)
-    sent = submission(12, 1_000_000)
+    sent = submission(12, 500_000)
     with pytest.raises(WaitTimeout, match="late") as caught:
         post(transport, sent, "stored")
     assert caught.value.accepted == sent.ids
@@ -243,7 +243,7 @@ def test_a_part_that_is_all_at_fault_does_not_hide_the_others() -> None:
         return accept(body)
 
     transport = FakeTransport(picky)
-    receipt = post(transport, submission(12, 1_000_000))
+    receipt = post(transport, submission(12, 500_000))
     assert len(receipt.accepted) == 8
     assert [item.index for item in receipt.rejected] == [4, 5, 6, 7]
 
