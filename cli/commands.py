@@ -72,7 +72,7 @@ COMMANDS: Final = {
     "audit": Entry(("trust.audit",), "List the audit log, newest first: token changes, deletions, exports, refusals."),
     "db": Entry(("upkeep.database", "upkeep.reembed"), "Check, rebuild and delete the databases."),
     "backup": Entry(("upkeep.backups",), "Back up everything while it runs, and list, verify and prune backups."),
-    "restore": Entry(("upkeep.restoring",), "Restore a backup to a data folder."),
+    "restore": Entry(("upkeep.restoring",), "Restore a backup to the data folder, which must not be in use."),
     "health": Entry(("pipeline.health",), "Check the health of a process (exit code 0 means healthy)."),
     "broker-url": Entry(("broker",), "Print the URL of the broker: `export REVERIE_BROKER=$(reverie broker-url)`."),
     "worker": Entry(
