@@ -62,8 +62,8 @@ def test_the_same_words_of_two_people_are_two_results(pipe: Pipeline) -> None:
     assert [result.duplicates for result in _recall(pipe, "who loves hiking")] == [0, 0]
     pipe.forget("a")
     pipe.forget("b")
-    pipe.say("I love hiking.", session="c", user="kate")
-    pipe.say("I love hiking.", session="d", user="otto")
+    pipe.say("I love hiking.", session="c", user="kate", visibility="shared")
+    pipe.say("I love hiking.", session="d", user="otto", visibility="shared")
     pipe.settle()
     assert [result.duplicates for result in _recall(pipe, "who loves hiking")] == [0, 0]
 
