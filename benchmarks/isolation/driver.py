@@ -1,0 +1,106 @@
+"""Makes random calls of all actors over HTTP, and looks in every answer for what its viewer may not see."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import httpx2
+import msgspec
+
+from benchmarks.isolation.actors import Actor, Cast, Found
+from benchmarks.isolation.made_up_calls import Request, Requests
+from server.caller import AGENT_HEADER, WORKSPACE_HEADER
+
+_TIMEOUT_SECONDS: Final = 60.0
+# Requests that name what belongs to somebody else, and requests whose headers name somebody else.
+_ATTACKS: Final = 0.15
+_MASKS: Final = 0.05
+_KEPT_LEAKS: Final = 20
+_EXCERPT: Final = 120
+
+
+@dataclass(frozen=True)
+class Leak:
+    """A canary that reached somebody who may not see it: where, whose, and the text around it."""
+
+    place: str
+    viewer: str
+    owner: str
+    kind: str
+    excerpt: str
+
+
+@dataclass
+class Tally:
+    """What a run did and found."""
+
+    calls: Counter[str] = field(default_factory=Counter)
+    statuses: Counter[int] = field(default_factory=Counter)
+    succeeded: Counter[str] = field(default_factory=Counter)
+    attacks: int = 0
+    leaks: int = 0
+    examples: list[Leak] = field(default_factory=list)
+
+    def add(self, place: str, viewer: str, text: str, found: list[Found]) -> None:
+        """Count canaries that were found where they must not be."""
+        for leak in found:
+            self.leaks += 1
+            if len(self.examples) < _KEPT_LEAKS:
+                canary = leak.owner.canary(leak.kind)
+                at = text.lower().find(canary)
+                around = text[max(0, at - _EXCERPT) : at + _EXCERPT]
+                self.examples.append(Leak(place, viewer, str(leak.owner), leak.kind, around))
+
+
+class Driver:
+    """Plays the actors one random call at a time."""
+
+    def __init__(
+        self, cast: Cast, requests: Requests, chance: random.Random, *, url: str, tokens: Mapping[Actor, str]
+    ) -> None:
+        self.tally = Tally()
+        self._cast = cast
+        self._requests = requests
+        self._chance = chance
+        self._tokens = tokens
+        self._client = httpx2.Client(base_url=url, timeout=_TIMEOUT_SECONDS)
+
+    def step(self) -> None:
+        """Make one random call, and check its answer."""
+        actor = self._chance.choice(self._cast.actors)
+        victim = self._chance.choice(self._cast.actors) if self._chance.random() < _ATTACKS else None
+        mask = self._chance.choice(self._cast.actors) if self._chance.random() < _MASKS else actor
+        self.send(self._requests.make(actor, victim=victim), actor, mask=mask)
+        self.tally.attacks += victim not in (None, actor) or mask is not actor
+
+    def send(self, request: Request, actor: Actor, *, mask: Actor | None = None) -> Any:
+        """Send a request of an actor with the headers of `mask`; check and return its answer."""
+        named = mask or actor
+        headers = {AGENT_HEADER: named.agent, WORKSPACE_HEADER: named.workspace}
+        if actor in self._tokens:
+            headers["Authorization"] = f"Bearer {self._tokens[actor]}"
+        response = self._client.request(
+            request.method,
+            request.path,
+            params=dict(request.query),
+            content=None if request.body is None else msgspec.json.encode(request.body),
+            headers={**headers, "Content-Type": "application/json"},
+        )
+        self.tally.calls[request.call] += 1
+        self.tally.statuses[response.status_code] += 1
+        self.tally.succeeded[request.call] += response.is_success
+        text = f"{dict(response.headers)} {response.text}"
+        found = self._cast.leaks(text, actor, asked=request.text)
+        self.tally.add(f"{request.method} {request.path}", str(actor), text, found)
+        answer = msgspec.json.decode(response.content) if response.content else None
+        if response.is_success and named is actor:
+            self._requests.learn(actor, request.family, answer)
+        return answer
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._client.close()

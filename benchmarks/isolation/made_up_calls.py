@@ -1,0 +1,226 @@
+"""Random calls of an actor: every declared call of the API, with the actor's canaries in every text.
+
+The arguments follow from the declaration of a call, so a new call takes part without being named here. Texts share a
+few ordinary words, so that everybody's content matches everybody's queries.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+from msgspec import inspect
+
+from benchmarks.isolation.actors import Actor, Kind
+from reverie.calls import Call, route_of
+from server.app import endpoints
+
+# How often a call is made, of ten; others once. Content has to come in before it can leak.
+_WEIGHTS: Final = {"IngestMessages": 60, "Recall": 40, "GetContext": 30, "Remember": 30, "SearchMemories": 15,
+                   "IngestFile": 8, "StartSession": 5, "AddSchedule": 5, "Remind": 5, "SetFact": 8, "AddNote": 8,
+                   "ListMemories": 8, "RestoreSession": 5, "ListMessages": 5, "SearchSessions": 8}  # fmt: skip
+# Rare: it empties what the others need. Jobs are the operator's.
+_RARE: Final = {"DeleteWorkspace": 0.05, "ForgetSession": 0.5}
+_OPERATORS: Final = frozenset({"RunJob"})
+_OPTIONAL_SHARE: Final = 0.3
+_SHARED_SHARE: Final = 0.05
+_ACCOUNT_SHARE: Final = 0.1
+_OWN_NAMES: Final = 12
+
+_WORDS: Final = ("garden", "piano", "dentist", "train to Lisbon", "walnut cake", "greyhound", "invoice", "blue door")
+_SENTENCES: Final = (
+    "I keep thinking about the {word}, {canary}.",
+    "My favourite {word} is {canary}.",
+    "I prefer {canary} when it comes to the {word}.",
+    "From now on, always mention {canary} with the {word}.",
+    "Remember that the {word} belongs to {canary}.",
+    "My name is {canary} and I live next to the {word}.",
+    "The {word} will be moved to {canary} on 3 May 2027.",
+    "To repair the {word}, first call {canary}, then wait a day.",
+)
+_ACCOUNT_SENTENCE: Final = "From now on, in all projects, always greet me as {canary} and mention the {word}."
+_ACCOUNT_KINDS: Final = ("preference", "procedure", "instruction")
+# Fields whose values are names chosen by the caller; all others of type text are content.
+_NAMES: Final = frozenset({"session", "channel", "key", "category", "provider", "chat_id", "source_uri", "name",
+                           "source", "subject", "id", "note_id", "reminder_id", "tag", "source_message", "task",
+                           "queue"})  # fmt: skip
+_USERS: Final = frozenset({"user", "owner_user_id", "recipient"})
+# Of these, the server makes the values, which answers then contain.
+_FROM_ANSWERS: Final = frozenset({"ref_code", "entry", "run_id", "letter_id", "a", "b", "ids", "memory", "token"})
+
+
+@dataclass(frozen=True)
+class Request:
+    """One HTTP request of an actor. `family` is what it is about: the first part of its path."""
+
+    call: str
+    method: str
+    path: str
+    family: str
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Mapping[str, Any] | None = None
+
+    @property
+    def text(self) -> str:
+        """The request as text, to tell what its answer may repeat."""
+        return f"{self.path} {dict(self.query)} {msgspec.json.encode(self.body).decode()}"
+
+
+class Requests:
+    """Makes random requests, and learns the ids that answers contain."""
+
+    def __init__(self, chance: random.Random, *, webhook: str) -> None:
+        self._chance = chance
+        self._webhook = webhook
+        self._kinds = [endpoint.kind for endpoint in endpoints() if endpoint.kind.__name__ not in _OPERATORS]
+        self._weights = [float(_WEIGHTS.get(kind.__name__, _RARE.get(kind.__name__, 1.0))) for kind in self._kinds]
+        self._ids: defaultdict[tuple[Actor, str], list[str]] = defaultdict(list)
+
+    def learn(self, actor: Actor, family: str, answer: Any) -> None:
+        """Remember the ids in an answer, for later requests of this actor and of those who try its ids."""
+        known = self._ids[actor, family]
+        for item in _items(answer):
+            for name in ("id", "ref_code", "run", "entry"):
+                if isinstance(value := item.get(name), (str, int)) and len(known) < 400:
+                    known.append(str(value))
+
+    def make(self, actor: Actor, *, victim: Actor | None = None) -> Request:
+        """Return a random request of an actor; with a victim, one that names ids of the victim."""
+        kind = self._chance.choices(self._kinds, self._weights)[0]
+        return self.of(kind, actor, victim=victim)
+
+    def of(self, kind: type[Call[Any]], actor: Actor, *, victim: Actor | None = None) -> Request:
+        """Return a request for one call."""
+        route = route_of(kind)
+        family = route.path.split("/")[2]
+        where = self._where(kind)
+        values = self._values(kind, actor, where, victim or actor, family)
+        path = route.path
+        for name in route.path_fields:
+            path = path.replace(f"{{{name}}}", str(values.pop(name, "missing")).replace("/", "%2F"))
+        if route.path.endswith(("/runs", "/run")):
+            family = "runs"
+        if route.has_body:
+            return Request(kind.__name__, route.method, path, family, body=values)
+        query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
+        return Request(kind.__name__, route.method, path, family, query=query)
+
+    def _where(self, kind: type[Call[Any]]) -> Kind:
+        """Return what kind of place this call's content goes to."""
+        fields = kind.__struct_fields__
+        if "visibility" in fields and self._chance.random() < _SHARED_SHARE:
+            return "shared"
+        if kind.__name__ == "Remember" and self._chance.random() < _ACCOUNT_SHARE:
+            return "account"
+        return "text"
+
+    def _values(self, kind: type[Call[Any]], actor: Actor, where: Kind, named: Actor, family: str) -> dict[str, Any]:
+        values: dict[str, Any] = {}
+        info = inspect.type_info(kind)
+        assert isinstance(info, inspect.StructType)
+        for member in info.fields:
+            wanted = member.required or member.name in _USERS or self._chance.random() < _OPTIONAL_SHARE
+            if not wanted or (where == "account" and member.name in ("session", "channel", "kind", "tier")):
+                continue
+            value = self._value(member, actor, where, named, family)
+            if value is not None:
+                values[member.encode_name] = value
+        if where == "account":
+            values.update(tier="account", kind=self._chance.choice(_ACCOUNT_KINDS))
+        elif values.get("tier") == "account":
+            values.pop("tier")
+        if where == "shared":
+            values["visibility"] = "shared"
+        else:
+            values.pop("visibility", None)
+        if kind.__name__ in ("AddSchedule", "UpdateSchedule"):
+            self._schedule(values)
+        return values
+
+    def _value(self, member: inspect.Field, actor: Actor, where: Kind, named: Actor, family: str) -> Any:
+        name = member.name
+        if name in _USERS:
+            return actor.user
+        if name == "messages":
+            return [self._message(actor, where) for _ in range(self._chance.randint(1, 3))]
+        if name == "memories":
+            return []
+        if name in ("query", "text"):
+            return f"what about the {self._chance.choice(_WORDS)}?"
+        if name in _FROM_ANSWERS or (name in ("id", "note_id", "reminder_id") and family != "files"):
+            known = self._ids[named, "runs" if name == "run_id" else family]
+            picked = self._chance.choice(known) if known and self._chance.random() < 0.9 else None
+            return (
+                [picked]
+                if name == "ids" and picked
+                else picked or (self._own(actor, where) if member.required else None)
+            )
+        if name in _NAMES:
+            return self._own(named, where)
+        return self._by_type(member, actor, where)
+
+    def _by_type(self, member: inspect.Field, actor: Actor, where: Kind) -> Any:
+        match _bare(member.type):
+            case inspect.LiteralType(values=values):
+                return self._chance.choice(values)
+            case inspect.BoolType():
+                return self._chance.random() < 0.5
+            case inspect.IntType(ge=low) | inspect.FloatType(ge=low):
+                return None if member.name in ("every", "schema_version") else (low or 0) + self._chance.randint(0, 1)
+            case inspect.StrType():
+                return self._sentence(actor, where)
+            case inspect.ListType() | inspect.CollectionType():
+                return [self._own(actor, where)] if member.name in ("tags", "tag") else [self._sentence(actor, where)]
+            case inspect.DictType():
+                return {"note": self._sentence(actor, where)}
+            case _:
+                return None
+
+    def _schedule(self, values: dict[str, Any]) -> None:
+        for name in ("cron", "at", "every", "tz", "cadence", "executor", "task", "queue", "llm", "webhook"):
+            values.pop(name, None)
+        values["every"] = self._chance.choice((60, 3_600, 86_400))
+        if self._chance.random() < 0.5:
+            values["webhook"] = self._webhook
+
+    def _message(self, actor: Actor, where: Kind) -> dict[str, Any]:
+        message: dict[str, Any] = {
+            "role": self._chance.choice(("user", "user", "assistant")),
+            "content": " ".join(self._sentence(actor, where) for _ in range(self._chance.randint(1, 3))),
+        }
+        if self._chance.random() < _OPTIONAL_SHARE:
+            message["metadata"] = {"note": self._sentence(actor, where)}
+        if self._chance.random() < _OPTIONAL_SHARE:
+            message["tags"] = [self._own(actor, where)]
+        return message
+
+    def _sentence(self, actor: Actor, where: Kind) -> str:
+        if where == "text" and self._chance.random() < 0.02:
+            return _ACCOUNT_SENTENCE.format(word=self._chance.choice(_WORDS), canary=actor.canary("account"))
+        sentence = _ACCOUNT_SENTENCE if where == "account" else self._chance.choice(_SENTENCES)
+        return sentence.format(word=self._chance.choice(_WORDS), canary=actor.canary(where))
+
+    def _own(self, actor: Actor, where: Kind) -> str:
+        """Return a name that only this actor chooses."""
+        return f"{actor.canary('name' if where == 'text' else where)}-{self._chance.randint(1, _OWN_NAMES)}"
+
+
+def _bare(kind: inspect.Type) -> inspect.Type:
+    """Return the type of a value without its annotations and without None."""
+    if isinstance(kind, inspect.Metadata):
+        return _bare(kind.type)
+    if isinstance(kind, inspect.UnionType):
+        return _bare(kind.types[0])
+    return kind
+
+
+def _items(answer: Any) -> Sequence[Mapping[str, Any]]:
+    """Return the objects of an answer: itself, or those of its lists."""
+    if not isinstance(answer, Mapping):
+        return ()
+    nested = [item for value in answer.values() if isinstance(value, list) for item in value]
+    return [answer, *(item for item in nested if isinstance(item, Mapping))]
