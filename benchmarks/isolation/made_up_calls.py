@@ -49,6 +49,11 @@ _NAMES: Final = frozenset({"session", "channel", "key", "category", "provider", 
                            "source", "subject", "id", "note_id", "reminder_id", "tag", "source_message", "task",
                            "queue"})  # fmt: skip
 _USERS: Final = frozenset({"user", "owner_user_id", "recipient"})
+_ALWAYS: Final = _USERS | {"in_", "content"}
+# Left to their defaults: they say how to answer, or go together with others.
+_LEFT_OUT: Final = frozenset({"query_embedding", "timeout_seconds", "wait", "lifetime", "due_at", "chat_id", "every",
+                              "schema_version", "scope", "vector_weight", "fts_weight", "kinds", "expires_at",
+                              "min_score"})  # fmt: skip
 # Of these, the server makes the values, which answers then contain.
 _FROM_ANSWERS: Final = frozenset({"ref_code", "entry", "run_id", "letter_id", "a", "b", "ids", "memory", "token"})
 
@@ -123,16 +128,22 @@ class Requests:
         info = inspect.type_info(kind)
         assert isinstance(info, inspect.StructType)
         for member in info.fields:
-            wanted = member.required or member.name in _USERS or self._chance.random() < _OPTIONAL_SHARE
-            if not wanted or (where == "account" and member.name in ("session", "channel", "kind", "tier")):
+            wanted = member.required or member.name in _ALWAYS or self._chance.random() < _OPTIONAL_SHARE
+            if (
+                not wanted
+                or member.name in _LEFT_OUT
+                or (where == "account" and member.name in ("session", "channel", "kind", "tier"))
+            ):
                 continue
             value = self._value(member, actor, where, named, family)
             if value is not None:
                 values[member.encode_name] = value
         if where == "account":
             values.update(tier="account", kind=self._chance.choice(_ACCOUNT_KINDS))
-        elif values.get("tier") == "account":
+        elif values.get("tier") in ("account", "channel", "conversation"):
             values.pop("tier")
+        if "provider" in values:
+            values["chat_id"] = self._own(named, where)
         if where == "shared":
             values["visibility"] = "shared"
         else:
@@ -144,7 +155,15 @@ class Requests:
     def _value(self, member: inspect.Field, actor: Actor, where: Kind, named: Actor, family: str) -> Any:
         name = member.name
         if name in _USERS:
-            return actor.user
+            return actor.user or (actor.agent if name == "recipient" else None)
+        if name == "as_of":
+            return self._chance.choice(("2023-05-03", "2027-01-01"))
+        if name == "in_":
+            return 1
+        if name == "source" and family == "facts":
+            return self._chance.choice(("user", "agent"))
+        if name == "value" and family == "scratchpads":
+            return {"note": self._sentence(actor, where)}
         if name == "messages":
             return [self._message(actor, where) for _ in range(self._chance.randint(1, 3))]
         if name == "memories":
@@ -154,11 +173,9 @@ class Requests:
         if name in _FROM_ANSWERS or (name in ("id", "note_id", "reminder_id") and family != "files"):
             known = self._ids[named, "runs" if name == "run_id" else family]
             picked = self._chance.choice(known) if known and self._chance.random() < 0.9 else None
-            return (
-                [picked]
-                if name == "ids" and picked
-                else picked or (self._own(actor, where) if member.required else None)
-            )
+            if picked is None and member.required:
+                picked = "1" if name in ("entry", "letter_id") else self._own(actor, where)
+            return [picked] if name == "ids" and picked else picked
         if name in _NAMES:
             return self._own(named, where)
         return self._by_type(member, actor, where)
@@ -170,7 +187,7 @@ class Requests:
             case inspect.BoolType():
                 return self._chance.random() < 0.5
             case inspect.IntType(ge=low) | inspect.FloatType(ge=low):
-                return None if member.name in ("every", "schema_version") else (low or 0) + self._chance.randint(0, 1)
+                return (low or 0) + self._chance.randint(0, 1)
             case inspect.StrType():
                 return self._sentence(actor, where)
             case inspect.ListType() | inspect.CollectionType():
