@@ -20,12 +20,12 @@ from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, console, settings_of
 from benchmarks.harness.stack import Stack
 from benchmarks.isolation.actors import Cast
-from benchmarks.isolation.driver import Driver
+from benchmarks.isolation.driver import Driver, tokens_of
 from benchmarks.isolation.made_up_calls import Requests
 from benchmarks.isolation.traces import look_in_files, look_in_text
 from benchmarks.isolation.webhooks import Webhooks
-from reverie.upkeep.calls import RunJob
 from server.app import endpoints
+from worker.supervision.local_token import read_local_token
 
 _JOB_ROUNDS: Final = 4
 _DRAIN_SECONDS: Final = 300.0
@@ -40,14 +40,16 @@ def main() -> None:
     chance = random.Random(options.seed)
     cast, tell = Cast(), Progress()
     with Webhooks(cast) as webhooks, Stack(env=webhooks.settings, keep=options.keep) as stack:
-        play = Driver(cast, Requests(chance, webhook=webhooks.url), chance, url=stack.url, tokens={})
-        with httpx2.Client(base_url=stack.url, timeout=_DRAIN_SECONDS) as operator:
+        credentials = {"Authorization": f"Bearer {read_local_token(stack.data)}"}
+        with httpx2.Client(base_url=stack.url, timeout=_DRAIN_SECONDS, headers=credentials) as operator:
+            requests, tokens = Requests(chance, webhook=webhooks.url), tokens_of(cast, operator)
+            play = Driver(cast, requests, chance, url=stack.url, tokens=tokens)
             for number in range(operations):
                 play.step()
                 tell(f"{number + 1:,} of {operations:,} calls, {play.tally.leaks} leaks")
                 if (number + 1) % (operations // _JOB_ROUNDS) == 0:
                     _run_jobs(operator, cast, play, tell)
-            _read_everything(cast, play, chance, webhook=webhooks.url)
+            _read_everything(cast, play, requests)
             for path in ("/metrics", "/v1/status", "/healthz"):
                 look_in_text(path, operator.get(path).text, cast, play.tally)
         for place, text, found in webhooks.leaks():
@@ -83,12 +85,11 @@ def _waiting(operator: httpx2.Client) -> bool:
     return bool(stages + sum(inbox["size"] for inbox in status["inboxes"]))
 
 
-def _read_everything(cast: Cast, play: Driver, chance: random.Random, *, webhook: str) -> None:
+def _read_everything(cast: Cast, play: Driver, requests: Requests) -> None:
     """Let every actor make every reading call a few times, when all content is there."""
-    requests = Requests(chance, webhook=webhook)
     for actor in cast.actors:
         for endpoint in endpoints():
-            if endpoint.kind is not RunJob and endpoint.kind.route.startswith("GET"):
+            if endpoint.kind.route.startswith("GET"):
                 play.send(requests.of(endpoint.kind, actor), actor)
 
 

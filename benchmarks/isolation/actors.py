@@ -30,6 +30,11 @@ class Actor:
     agent: str
     user: str | None
 
+    @property
+    def has_own_token(self) -> bool:
+        """Whether its token is for this user alone. Those of other users are for their agent, which names the user."""
+        return self.user == "user-0"
+
     def canary(self, kind: Kind) -> str:
         """Return this actor's word for a kind of place."""
         return f"zq{self.number:02d}{kind[0]}xk"
@@ -67,6 +72,11 @@ class Cast:
             (None, *(f"user-{number}" for number in range(users))),
         )
         self.actors: Final = tuple(Actor(number, *name) for number, name in enumerate(names))
+
+    def agent_of(self, actor: Actor) -> Actor:
+        """Return the actor that is the agent itself, without a user."""
+        names = (actor.workspace, actor.agent, None)
+        return next(one for one in self.actors if (one.workspace, one.agent, one.user) == names)
 
     def canaries_in(self, text: str) -> Iterator[Found]:
         """Yield each canary in a text once."""

@@ -12,7 +12,8 @@ import httpx2
 import msgspec
 
 from benchmarks.isolation.actors import Actor, Cast, Found
-from benchmarks.isolation.made_up_calls import Request, Requests
+from benchmarks.isolation.made_up_calls import Request, Requests, names_user
+from reverie.trust.calls import CreateToken
 from server.caller import AGENT_HEADER, WORKSPACE_HEADER
 
 _TIMEOUT_SECONDS: Final = 60.0
@@ -56,6 +57,23 @@ class Tally:
                 self.examples.append(Leak(place, viewer, str(leak.owner), leak.kind, around))
 
 
+def tokens_of(cast: Cast, operator: httpx2.Client) -> dict[Actor, str]:
+    """Create a token for each actor, for its agent in its workspace, and for its user alone if it has its own."""
+    tokens = {}
+    for actor in cast.actors:
+        call = CreateToken(
+            workspace=actor.workspace,
+            agents=[actor.agent],
+            user=actor.user if actor.has_own_token else None,
+            scopes=["read", "write", "forget", "schedule"],
+            name=f"token-{actor.number}",
+        )
+        response = operator.post("/v1/tokens", json=msgspec.to_builtins(call))
+        response.raise_for_status()
+        tokens[actor] = response.json()["token"]
+    return tokens
+
+
 class Driver:
     """Plays the actors one random call at a time."""
 
@@ -72,17 +90,20 @@ class Driver:
     def step(self) -> None:
         """Make one random call, and check its answer."""
         actor = self._chance.choice(self._cast.actors)
+        kind = self._requests.kind()
+        # An agent's token without a user in the call: what it writes is the agent's own, for all of its users.
+        if not actor.has_own_token and not names_user(kind):
+            actor = self._cast.agent_of(actor)
         victim = self._chance.choice(self._cast.actors) if self._chance.random() < _ATTACKS else None
         mask = self._chance.choice(self._cast.actors) if self._chance.random() < _MASKS else actor
-        self.send(self._requests.make(actor, victim=victim), actor, mask=mask)
+        self.send(self._requests.of(kind, actor, victim=victim), actor, mask=mask)
         self.tally.attacks += victim not in (None, actor) or mask is not actor
 
     def send(self, request: Request, actor: Actor, *, mask: Actor | None = None) -> Any:
         """Send a request of an actor with the headers of `mask`; check and return its answer."""
         named = mask or actor
         headers = {AGENT_HEADER: named.agent, WORKSPACE_HEADER: named.workspace}
-        if actor in self._tokens:
-            headers["Authorization"] = f"Bearer {self._tokens[actor]}"
+        headers["Authorization"] = f"Bearer {self._tokens[actor]}"
         response = self._client.request(
             request.method,
             request.path,

@@ -16,16 +16,15 @@ import msgspec
 from msgspec import inspect
 
 from benchmarks.isolation.actors import Actor, Kind
-from reverie.calls import Call, route_of
+from reverie.calls import Call, route_of, scope_of
 from server.app import endpoints
 
 # How often a call is made, of ten; others once. Content has to come in before it can leak.
 _WEIGHTS: Final = {"IngestMessages": 60, "Recall": 40, "GetContext": 30, "Remember": 30, "SearchMemories": 15,
                    "IngestFile": 8, "StartSession": 5, "AddSchedule": 5, "Remind": 5, "SetFact": 8, "AddNote": 8,
                    "ListMemories": 8, "RestoreSession": 5, "ListMessages": 5, "SearchSessions": 8}  # fmt: skip
-# Rare: it empties what the others need. Jobs are the operator's.
+# Rare: it empties what the others need.
 _RARE: Final = {"DeleteWorkspace": 0.05, "ForgetSession": 0.5}
-_OPERATORS: Final = frozenset({"RunJob"})
 _OPTIONAL_SHARE: Final = 0.3
 _SHARED_SHARE: Final = 0.05
 _ACCOUNT_SHARE: Final = 0.1
@@ -81,7 +80,7 @@ class Requests:
     def __init__(self, chance: random.Random, *, webhook: str) -> None:
         self._chance = chance
         self._webhook = webhook
-        self._kinds = [endpoint.kind for endpoint in endpoints() if endpoint.kind.__name__ not in _OPERATORS]
+        self._kinds = [endpoint.kind for endpoint in endpoints()]
         self._weights = [float(_WEIGHTS.get(kind.__name__, _RARE.get(kind.__name__, 1.0))) for kind in self._kinds]
         self._ids: defaultdict[tuple[Actor, str], list[str]] = defaultdict(list)
 
@@ -93,17 +92,18 @@ class Requests:
                 if isinstance(value := item.get(name), (str, int)) and len(known) < 400:
                     known.append(str(value))
 
-    def make(self, actor: Actor, *, victim: Actor | None = None) -> Request:
-        """Return a random request of an actor; with a victim, one that names ids of the victim."""
-        kind = self._chance.choices(self._kinds, self._weights)[0]
-        return self.of(kind, actor, victim=victim)
+    def kind(self) -> type[Call[Any]]:
+        """Return a random call."""
+        return self._chance.choices(self._kinds, self._weights)[0]
 
     def of(self, kind: type[Call[Any]], actor: Actor, *, victim: Actor | None = None) -> Request:
-        """Return a request for one call."""
+        """Return a request of an actor for one call; with a victim, one that names ids of the victim."""
         route = route_of(kind)
         family = route.path.split("/")[2]
         where = self._where(kind)
-        values = self._values(kind, actor, where, victim or actor, family)
+        # What is written under somebody else's name would be there rightly afterwards: others' names are only read.
+        named = victim if victim is not None and scope_of(kind) in ("read", "forget") else actor
+        values = self._values(kind, actor, where, named, family)
         path = route.path
         for name in route.path_fields:
             path = path.replace(f"{{{name}}}", str(values.pop(name, "missing")).replace("/", "%2F"))
@@ -224,6 +224,11 @@ class Requests:
     def _own(self, actor: Actor, where: Kind) -> str:
         """Return a name that only this actor chooses."""
         return f"{actor.canary('name' if where == 'text' else where)}-{self._chance.randint(1, _OWN_NAMES)}"
+
+
+def names_user(kind: type[Call[Any]]) -> bool:
+    """Return whether a call says which end user it is about."""
+    return "user" in kind.__struct_fields__
 
 
 def _bare(kind: inspect.Type) -> inspect.Type:
