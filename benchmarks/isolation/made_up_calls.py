@@ -101,8 +101,9 @@ class Requests:
         route = route_of(kind)
         family = route.path.split("/")[2]
         where = self._where(kind)
-        # What is written under somebody else's name would be there rightly afterwards: others' names are only read.
-        named = victim if victim is not None and scope_of(kind) in ("read", "forget") else actor
+        # What is created under somebody else's name would be there rightly afterwards.
+        creates = scope_of(kind) not in ("read", "forget") and route.method != "PATCH"
+        named = actor if victim is None or creates else victim
         values = self._values(kind, actor, where, named, family)
         path = route.path
         for name in route.path_fields:
