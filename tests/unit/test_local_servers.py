@@ -35,7 +35,11 @@ def test_a_data_folder_has_one_token_that_only_its_owner_reads(tmp_path: Path) -
     assert [path.name for path in data.iterdir()] == [NAME]
 
 
-@pytest.mark.parametrize(("mode", "content"), [(0o644, TOKEN), (0o660, TOKEN), (0o600, "secret"), (0o600, "")])
+@pytest.mark.parametrize(
+    ("mode", "content"),
+    [(0o644, TOKEN), (0o660, TOKEN), (0o600, "secret"), (0o600, "")],
+    ids=["read by all", "written by the group", "too short", "empty"],  # the token differs in each process
+)
 def test_a_token_file_that_is_not_private_or_holds_none_is_refused(tmp_path: Path, mode: int, content: str) -> None:
     """Given a token file that others can read, or of another content, then it is refused, naming the file."""
     path = tmp_path / NAME
