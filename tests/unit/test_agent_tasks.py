@@ -409,7 +409,8 @@ FORGED = [
 ]
 
 
-@pytest.mark.parametrize(("reason", "run", "signature"), FORGED)
+# Signatures contain the time, so they differ in each process.
+@pytest.mark.parametrize(("reason", "run", "signature"), FORGED, ids=map(str, range(len(FORGED))))
 def test_a_run_that_was_not_signed_for_this_agent_is_refused(
     worker: AgentWorker, monkeypatch: pytest.MonkeyPatch, reason: str, run: SignedRun, signature: object
 ) -> None:
