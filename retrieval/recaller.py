@@ -79,8 +79,10 @@ class Recaller:
         except NotFound:
             return None
 
-    def recall(self, workspace: str, request: RecallRequest) -> RecallOutcome:
+    def recall(self, workspace: str, request: RecallRequest, *, viewer: Viewer | None = None) -> RecallOutcome:
         """Return the best matches for a query among what one agent has stored; none for an empty query.
+
+        `viewer` is who asks, by default the request's user, else the users of its session.
 
         Raises `Rejected` for an invalid request and `NotFound` for an unknown session or channel.
         """
@@ -88,7 +90,8 @@ class Recaller:
         now = self._clock()
         until = micros_until(request.as_of, now=now)
         store = self.find_store(workspace)
-        viewer = viewer_of(store, request.agent, user=request.user, session=request.session)
+        if viewer is None:
+            viewer = viewer_of(store, request.agent, user=request.user, session=request.session)
         store = store and store.seen_by(viewer)
         account = self._account_seen_by(viewer, workspace) if request.spans_workspaces else None
         if store is None:

@@ -155,20 +155,23 @@ class Services:
         user, session = caller.user or getattr(call, "user", None), getattr(call, "session", None)
         return viewer_of(self.existing_store(caller.workspace), caller.agent, user=user, session=session)
 
-    def seen_store(self, caller: Caller, call: object) -> Store | None:
-        """Return the caller's store as the user of a call sees it; None if nothing has been stored in it."""
+    def seen_store(self, caller: Caller, call: object, viewer: Viewer | None = None) -> Store | None:
+        """Return the caller's store as the viewer sees it, by default that of the call.
+
+        None if nothing has been stored in it.
+        """
         store = self.existing_store(caller.workspace)
-        return None if store is None else store.seen_by(self.viewer(caller, call))
+        return None if store is None else store.seen_by(viewer or self.viewer(caller, call))
 
     def own_store(self, caller: Caller, call: object) -> Store:
         """Return the caller's store as the user of a call sees it, created if needed."""
         return self.runtime.store(caller.workspace).seen_by(self.viewer(caller, call))
 
-    def account_store(self, caller: Caller, call: object) -> Store:
-        """Return the store of the account tier, as the user of a call sees it from the caller's workspace."""
+    def account_store(self, caller: Caller, call: object, viewer: Viewer | None = None) -> Store:
+        """Return the store of the account tier as the viewer sees it from the workspace; by default as the call's."""
         tenant = self.runtime.stores.tenant_of(caller.workspace)
-        viewer = Viewer(self.viewer(caller, call).user, tenant=tenant)
-        return self.runtime.stores.account_store().seen_by(viewer)
+        user = (viewer or self.viewer(caller, call)).user
+        return self.runtime.stores.account_store().seen_by(Viewer(user, tenant=tenant))
 
     def store_to_forget_in(self, workspace: str) -> Store | None:
         """Return a workspace's store, created if items wait in its inbox, which must be kept out; None if neither is.
@@ -181,12 +184,12 @@ class Services:
         except NotFound:
             return None
 
-    def store_of_session(self, caller: Caller, call: InSession[Any]) -> Store:
-        """Return the caller's store as the user of a call sees it.
+    def store_of_session(self, caller: Caller, call: InSession[Any], viewer: Viewer | None = None) -> Store:
+        """Return the caller's store as the viewer sees it, by default that of the call.
 
         Raises `NotFound`, naming the session, if there is none.
         """
-        store = self.seen_store(caller, call)
+        store = self.seen_store(caller, call, viewer)
         if store is None:
             raise NotFound(f"agent {caller.agent} has no session {call.session!r}", field="session")
         return store

@@ -22,6 +22,7 @@ from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
 from adapters.embedders import build_embedder
 from adapters.embedders.guarded import GuardedEmbedder
+from adapters.kept_token_counts import KeptTokenCounts
 from adapters.language_models import (
     GuardedLanguageModel,
     LanguageModelSpec,
@@ -211,7 +212,7 @@ class Runtime:
     @cached_property
     def tokens(self) -> TokenCounter:
         """The embedding model's own tokenizer if it is installed, else an estimate."""
-        return build_token_counter(self.settings.embedding_provider, self.settings.embedding_model)
+        return KeptTokenCounts(build_token_counter(self.settings.embedding_provider, self.settings.embedding_model))
 
     @cached_property
     def language_model(self) -> GuardedLanguageModel | None:

@@ -12,11 +12,15 @@ from dataclasses import dataclass
 from typing import Final
 
 from reverie.errors import Rejected
+from reverie.recall.calls import MAX_RESULTS
 
 # The smallest document: title and note, one heading, and some words of the newest turn.
 MIN_TOKENS: Final = 64
 # Hardly any item has fewer tokens: a date, a speaker and a few words.
 _SHORT_ITEM_TOKENS: Final = 16
+# A line has some 40 tokens: this is twice as many results as fit, because some are duplicates or too long for the rest.
+_TOKENS_OF_RESULT: Final = 20
+_LEAST_RESULTS: Final = 25
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +42,13 @@ def room_of(token_budget: int, *, buffer: int) -> int:
             field="token_budget",
         )
     return token_budget - buffer
+
+
+def results_for(tokens: int | None) -> int:
+    """Return how many results to recall for this many tokens of them; None for no limit."""
+    if tokens is None:
+        return MAX_RESULTS
+    return min(MAX_RESULTS, max(_LEAST_RESULTS, tokens // _TOKENS_OF_RESULT))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,6 +14,7 @@ from storage.recall.sameness import contradicts, statement
 
 # Texts with a higher cosine count as duplicates.
 MAX_COSINE: Final = 0.9
+_FIRST_VECTORS: Final = 64
 
 
 def distinct(
@@ -34,7 +35,7 @@ def distinct(
     """
     chosen: list[Candidate] = []
     texts = {normalised(text) for text in known_texts}
-    compared: list[tuple[NDArray[np.float32], Candidate | None]] = [(vector, None) for vector in known_vectors]
+    compared = _Compared(known_vectors)
     origins: set[tuple[str, str]] = set()
     turns = 0
     for candidate in ranked:
@@ -45,19 +46,42 @@ def distinct(
             continue
         text = normalised(candidate.result.excerpt or candidate.result.text)
         vector = vectors.get(candidate.number)
-        if (
-            candidate.origin in origins
-            or text in texts
-            or (vector is not None and _is_near(candidate, vector, compared))
-        ):
+        if candidate.origin in origins or text in texts or (vector is not None and compared.is_near(candidate, vector)):
             continue
         chosen.append(candidate)
         turns += is_turn
         texts.add(text)
         origins.add(candidate.origin)
         if vector is not None:
-            compared.append((vector, candidate))
+            compared.add(candidate, vector)
     return chosen
+
+
+class _Compared:
+    """The unit vectors that candidates are compared with, in one array: known ones and those of chosen candidates."""
+
+    def __init__(self, known: Sequence[NDArray[np.float32]]) -> None:
+        self._vectors = np.array(known, dtype=np.float32)
+        self._candidates: list[Candidate | None] = [None] * len(known)
+
+    def add(self, candidate: Candidate, vector: NDArray[np.float32]) -> None:
+        """Compare later candidates with this one, too."""
+        count = len(self._candidates)
+        if count == len(self._vectors):
+            grown = np.empty((max(_FIRST_VECTORS, 2 * count), len(vector)), dtype=np.float32)
+            grown[:count] = self._vectors.reshape(count, len(vector))
+            self._vectors = grown
+        self._vectors[count] = vector
+        self._candidates.append(candidate)
+
+    def is_near(self, candidate: Candidate, vector: NDArray[np.float32]) -> bool:
+        """Return whether a unit vector is near another one that does not belong to a contradiction."""
+        count = len(self._candidates)
+        if not count:
+            return False
+        near = np.flatnonzero(self._vectors[:count] @ vector > MAX_COSINE)
+        others = (self._candidates[place] for place in near)
+        return any(other is None or not are_at_odds(candidate, other) for other in others)
 
 
 def are_at_odds(one: Candidate, other: Candidate) -> bool:
@@ -68,15 +92,3 @@ def are_at_odds(one: Candidate, other: Candidate) -> bool:
     if one.result.kind != "memory" or other.result.kind != "memory" or (one.keyed and other.keyed):
         return False
     return contradicts(statement(one.result.text), statement(other.result.text))
-
-
-def _is_near(
-    candidate: Candidate,
-    vector: NDArray[np.float32],
-    others: Sequence[tuple[NDArray[np.float32], Candidate | None]],
-) -> bool:
-    """Return whether a unit vector is near another one that does not belong to a contradiction."""
-    return any(
-        float(vector @ known) > MAX_COSINE and (other is None or not are_at_odds(candidate, other))
-        for known, other in others
-    )

@@ -12,6 +12,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
+from retrieval.context.budget import results_for
 from retrieval.context.conversation import (
     MAX_IMPORTANT,
     MAX_RELEVANT,
@@ -116,14 +117,18 @@ class _Session:
 
 @dataclass(frozen=True, slots=True)
 class _Recalled:
-    """The outcomes of the recall over all that is visible from the session, and of the one within it."""
+    """The outcomes of the recall over all that is visible from the session, and of the one within it.
+
+    The second is None if all messages of the session are shown anyway.
+    """
 
     visible: RecallOutcome
-    in_session: RecallOutcome
+    in_session: RecallOutcome | None
 
     @property
     def degraded(self) -> str:
-        return self.visible.response.degraded or self.in_session.response.degraded
+        within = self.in_session.response.degraded if self.in_session else ""
+        return self.visible.response.degraded or within
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,7 +151,7 @@ def select(store: Store, recall: Recall, request: ContextRequest, *, account: St
     """
     session = _read_session(store, request)
     channel = request.channel if request.channel is not None else session.record.channel
-    found = _recall(recall, session.query, request) if session.query else None
+    found = _recall(recall, session, request) if session.query else None
     account_chunks = _read_account(account, found.visible, request) if account and found else _AccountChunks()
     with store.reading() as tx:
         conversation = _choose_conversation(tx.for_agent(request.agent), session, found, request)
@@ -199,11 +204,12 @@ def _read_session(store: Store, request: ContextRequest) -> _Session:
         return _Session(session, summary, query, recent)
 
 
-def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
+def _recall(recall: Recall, session: _Session, request: ContextRequest) -> _Recalled:
     """Recall all that is visible from the session, and the nearest messages within it.
 
     Of these enough that some are left after the recent and important ones are skipped.
     """
+    query = session.query
     as_of = None if request.until is None else rfc3339(request.until)
     visible = RecallRequest(
         query=query,
@@ -212,13 +218,15 @@ def _recall(recall: Recall, query: str, request: ContextRequest) -> _Recalled:
         session=request.session,
         scope="account",
         visible_channel=request.channel,
-        limit=MAX_RESULTS,
+        limit=results_for(request.memory_tokens),
         min_score=request.min_score,
         separate_memories=True,
         separate_duplicates=True,  # removed later, by the rank in the context
         as_of=as_of,
         rerank=request.ranking == "recall",
     )
+    if session.record.messages <= len(session.recent):
+        return _Recalled(recall(visible), None)
     in_session = RecallRequest(
         query=query,
         user=request.user,
@@ -244,9 +252,9 @@ def _choose_conversation(
         exclude=[message.id for message in session.recent],
         until=request.until,
     )
-    ids = (
-        [result.id for result in _relevant(found.in_session, max(request.min_score, request.min_best))] if found else []
-    )
+    ids = []
+    if found and found.in_session:
+        ids = [result.id for result in _relevant(found.in_session, max(request.min_score, request.min_best))]
     messages = rows.messages.with_ids(ids)
     relevant = [messages[message_id] for message_id in ids if message_id in messages]
     return choose_turns(session.recent, important, relevant, max_messages=request.max_messages)

@@ -26,6 +26,8 @@ endpoints = Endpoints("context")
 def _context(services: Services, caller: Caller, call: calls.GetContext) -> Context:
     runtime, settings = services.runtime, services.runtime.settings
     now = runtime.now()
+    budget = settings.context_token_budget if call.token_budget is None else call.token_budget
+    room = room_of(budget, buffer=settings.system_prompt_buffer)
     request = ContextRequest(
         agent=caller.agent,
         user=caller.user or call.user,
@@ -38,7 +40,7 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
         min_score=call.min_score or 0.0,
         min_best=settings.context_min_score if call.min_score is None else 0.0,
         ranking=call.ranking,
-        memory_tokens=_memory_tokens(settings, call),
+        memory_tokens=_memory_tokens(settings, call, room),
         instruction_tokens=(
             settings.context_instruction_tokens if call.instruction_tokens is None else call.instruction_tokens
         ),
@@ -46,23 +48,22 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
         now=now,
         until=micros_until(call.as_of, now=now),
     )
-    budget = settings.context_token_budget if call.token_budget is None else call.token_budget
-    room = room_of(budget, buffer=settings.system_prompt_buffer)
     refiner = _refiner(services) if call.refine else None
-    store = services.store_of_session(caller, call)
-    search = partial(runtime.recaller.embedding_once().recall, caller.workspace)
-    account = services.account_store(caller, call)
+    viewer = services.viewer(caller, call)
+    store = services.store_of_session(caller, call, viewer)
+    search = partial(runtime.recaller.embedding_once().recall, caller.workspace, viewer=viewer)
+    account = services.account_store(caller, call, viewer)
     built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
     if call.as_of is None:  # what a look back finds is not what the agent goes by now
-        services.record_recall(caller, built.query, built.hits, user=services.viewer(caller, call).user)
+        services.record_recall(caller, built.query, built.hits, user=viewer.user)
     return _answer(built)
 
 
-def _memory_tokens(settings: Settings, call: calls.GetContext) -> int | None:
-    """Return the tokens for what comes from elsewhere; None: as many as a budget given for the whole leaves."""
+def _memory_tokens(settings: Settings, call: calls.GetContext, room: int) -> int:
+    """Return the tokens for what comes from elsewhere; all that a budget given for the whole leaves."""
     if call.memory_tokens is not None:
         return call.memory_tokens
-    return settings.context_memory_tokens if call.token_budget is None else None
+    return settings.context_memory_tokens if call.token_budget is None else room
 
 
 def _answer(built: BuiltContext) -> Context:
