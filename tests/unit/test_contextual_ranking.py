@@ -20,6 +20,7 @@ from retrieval.ranking import bm25, contextual
 from retrieval.ranking.names import without_names
 from reverie.errors import Rejected
 from reverie.recall.types import RecallResult
+from storage.recall.forward import ForwardRow
 from storage.recall.words import hash_of
 from support.pipeline import Pipeline
 from support.recalling import BagOfWords
@@ -342,9 +343,9 @@ def made_of(chunks: list[tuple[int, list[str]]]) -> IndexSnapshot:
         def count(self) -> int:
             return len(chunks)
 
-        def rows(self) -> Iterator[list[tuple[Any, ...]]]:
+        def rows(self) -> Iterator[list[ForwardRow]]:
             made = [
-                (n + 1, session, n, n, "user", None, np.array([hash_of(w) for w in chunk_words], "<u4").tobytes())
+                ForwardRow(n + 1, session, n, n, "user", None, np.array([*map(hash_of, chunk_words)], "<u4").tobytes())
                 for n, (session, chunk_words) in enumerate(chunks)
             ]
             if made:
