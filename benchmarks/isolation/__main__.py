@@ -35,7 +35,7 @@ _POLL_SECONDS: Final = 0.2
 def main() -> None:
     """Make the calls, look everywhere, and write the result."""
     options = _options()
-    operations = int(value_or_default(options.operations, quick=options.quick, tiny=2_000, full=50_000))
+    operations = int(value_or_default(options.operations, quick=options.quick, tiny=400, full=50_000))
     result = Result(benchmark="isolation", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     chance = random.Random(options.seed)
     cast, tell = Cast(), Progress()
@@ -63,7 +63,7 @@ def main() -> None:
 
 def _options() -> argparse.Namespace:
     options = parser("isolation", __doc__, data=False)
-    options.add_argument("--operations", type=int, help="number of random calls (50,000; 2,000 with --quick)")
+    options.add_argument("--operations", type=int, help="number of random calls (50,000; 400 with --quick)")
     options.add_argument("--keep", action="store_true", help="keep the data folder")
     return options.parse_args()
 

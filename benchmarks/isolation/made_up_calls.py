@@ -118,7 +118,7 @@ class Requests:
     def _where(self, kind: type[Call[Any]]) -> Kind:
         """Return what kind of place this call's content goes to."""
         fields = kind.__struct_fields__
-        if "visibility" in fields and self._chance.random() < _SHARED_SHARE:
+        if "visibility" in fields and kind.route.startswith("POST") and self._chance.random() < _SHARED_SHARE:
             return "shared"
         if kind.__name__ == "Remember" and self._chance.random() < _ACCOUNT_SHARE:
             return "account"
@@ -177,6 +177,8 @@ class Requests:
             if picked is None and member.required:
                 picked = "1" if name in ("entry", "letter_id") else self._own(actor, where)
             return [picked] if name == "ids" and picked else picked
+        if name == "channel":  # the agent's, for all of its users
+            return f"channel-{self._chance.randint(1, _OWN_NAMES)}"
         if name in _NAMES:
             return self._own(named, where)
         return self._by_type(member, actor, where)

@@ -13,15 +13,15 @@ CALLS = {
     "read": """
         ListFiles Recall SearchSessions GetContext RestoreSession ListRecallEvents ListSessions GetSession ExportSession
         ListMessages GetWorkingMemory GetSessionByRef GetScratchpad ListScratchpadKeys GetScratchpadKey ListChannels
-        GetChannel ListAgents ListCuration GetCurationEntry GetSummary ListHistory GetDiff ListPromotions SearchMemories
+        GetChannel ListAgents GetSummary SearchMemories
         GetMemoryStats ListMemories GetMemory ExportMemories ListFacts GetFact GetFactHistory ListNotes GetNote
         ListSchedules CountSchedules GetSchedule GetNextRuns PreviewRuns ListScheduleRuns GetRun ListReminders
         GetReminder ListNotifications GetErasure ListErasures
     """,
     "write": """
         IngestMessages IngestFile StartSession CloseSession ArchiveSession WriteScratchpad WriteScratchpadKey
-        ClearScratchpad DeleteScratchpadKey ClearScratchpadKeys CreateChannel DescribeChannel MoveSession UndoAll Undo
-        CompactSession MakeCheckpoint Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote
+        ClearScratchpad DeleteScratchpadKey ClearScratchpadKeys CreateChannel DescribeChannel MoveSession CompactSession
+        Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote
     """,
     "forget": "DeleteFile ForgetSession DeleteChannel Forget ForgetFact DeleteNote Erase",
     "schedule": """
@@ -31,7 +31,8 @@ CALLS = {
     "operate": """
         GetStatus ListWorkspaces DeleteWorkspace ListDeadLetters GetDeadLetter ReplayDeadLetter DropDeadLetter ListJobs
         RunJob CreateToken ListTokens RotateToken RevokeToken ListAudit
-        ApproveMemory ListPendingMemories
+        ApproveMemory ListPendingMemories ListCuration GetCurationEntry UndoAll Undo MakeCheckpoint ListHistory GetDiff
+        ListPromotions
     """,
 }
 

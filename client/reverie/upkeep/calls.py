@@ -33,6 +33,7 @@ class ListCuration(Paged[CurationList], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "GET /v1/curation"
+    required_scope: ClassVar = "operate"
     memory: Annotated[str | None, Meta(description="Only entries about this memory.")] = None
     job: Job = None
     action: Action = None
@@ -42,6 +43,7 @@ class GetCurationEntry(Call[CurationEntry], frozen=True):
     """Return an entry of the curation log with the changed rows, before and after. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/curation/{entry}"
+    required_scope: ClassVar = "operate"
     entry: EntryId
 
 
@@ -52,6 +54,7 @@ class Undo(Call[CurationEntry], frozen=True):
     """
 
     route: ClassVar = "POST /v1/curation/{entry}/undo"
+    required_scope: ClassVar = "operate"
     entry: EntryId
 
 
@@ -63,6 +66,7 @@ class UndoAll(Call[Undone], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/curation/undo"
+    required_scope: ClassVar = "operate"
     response_timeout_seconds: ClassVar = _UNDO_ALL_SECONDS
     job: Job = None
     action: Action = None
@@ -112,6 +116,7 @@ class MakeCheckpoint(Call[Checkpoint], frozen=True):
     """
 
     route: ClassVar = "POST /v1/checkpoints"
+    required_scope: ClassVar = "operate"
     message: Annotated[
         str | None, bounded_text("The message of the commit, at most 4 KiB.", limit_bytes=_MESSAGE_BYTES)
     ] = None
@@ -121,6 +126,7 @@ class ListHistory(Call[CommitList], frozen=True):
     """List the commits of this agent's memory files, newest first. Raises `Conflict` if workspace git is off."""
 
     route: ClassVar = "GET /v1/history"
+    required_scope: ClassVar = "operate"
     limit: Limit = 20
 
 
@@ -131,6 +137,7 @@ class GetDiff(Call[Difference], frozen=True):
     """
 
     route: ClassVar = "GET /v1/history/diff"
+    required_scope: ClassVar = "operate"
     a: Annotated[str, Meta(description="The older commit: its id, or HEAD.")]
     b: Annotated[str | None, Meta(description="The newer commit; by default the newest.")] = None
 
@@ -139,3 +146,4 @@ class ListPromotions(Paged[PromotionList], frozen=True):
     """List the promotions by dream sweeps, newest first, with the current content of each memory."""
 
     route: ClassVar = "GET /v1/promotions"
+    required_scope: ClassVar = "operate"
