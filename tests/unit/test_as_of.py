@@ -205,7 +205,9 @@ def test_what_arrives_late_becomes_history(pipe: Pipeline, ana: Knowing) -> None
         ("Faro", from_micros(at(MAY)), from_micros(at(JUNE))),
     ]
     pipe.settle()
-    assert pipe.found("lives in", kinds=["memory"], as_of=AFTER_JUNE) == ["User lives in Porto."]
+    assert pipe.found("lives in", kinds=["memory"], as_of=AFTER_JUNE, user="u") == ["User lives in Porto."]
+    for stranger in (None, "v"):
+        assert pipe.found("lives in", kinds=["memory"], as_of=AFTER_JUNE, user=stranger) == []
 
 
 def test_an_undo_restores_the_validity_too(pipe: Pipeline, ana: Knowing) -> None:

@@ -98,24 +98,27 @@ def test_search_in_the_index_itself_is_bound_to_the_agent_of_the_filter(pipe: Pi
 def test_a_deleted_session_leaves_no_row_and_no_word_in_any_file(pipe: Pipeline) -> None:
     """Given a session with messages, a file and dead letters, when it is forgotten, then no byte of it is left."""
     secret = "xylophonequagga"
+    owner = f"{secret}-user"
     pipe.say(
         {"content": f"my password is {secret}", "tags": [f"{secret}-tag"], "name": f"{secret}-name"},
         {"content": f"and {secret} again, twice", "sequence": 5, "metadata": {"note": secret}},
         {"content": f"this {secret} comes too late", "sequence": 5},
         provider="telegram",
         chat_id=f"{secret}-chat",
-        user=f"{secret}-user",
+        user=owner,
     )
     pipe.hand_in(f"file:///{secret}.txt", f"a file about {secret}", session="s")
     pipe.say("an innocent bystander", session="other")
     pipe.settle()
-    assert pipe.found(secret)
+    assert {found.kind for found in pipe.recall(secret, mode="keyword", limit=100, user=owner)} == {"message", "file"}
     assert len(pipe.dead_letters()) == 1
 
     assert pipe.forget("s")
 
-    assert pipe.found(secret) == []
-    assert len(pipe.recall(f"my password is {secret}", mode="vector", limit=100)) == 1  # the bystander's neighbour
+    for user in (owner, None):
+        assert pipe.found(secret, user=user) == []
+        found = pipe.recall(f"my password is {secret}", mode="vector", limit=100, user=user)
+        assert [one.text for one in found] == ["an innocent bystander"]
     for table in ("messages", "chunks", "chunks_vec", "message_chunks"):
         assert pipe.count(table) == 1, table
     for table in ("files", "chunk_tags", "claims", "dead_letters"):

@@ -61,12 +61,23 @@ def fill(ana: Reverie, runtime: Runtime) -> str:
     return ana.remember("a memory of the workspace", owner_user_id="kate").id
 
 
+def seen(ana: Reverie) -> dict[str | None, tuple[set[str], set[str]]]:
+    """Return the sessions and the memories that each user sees, and a call without a user."""
+    return {
+        user: ({one.id for one in ana.sessions(user=user)}, {one.content for one in ana.memories(user=user)})
+        for user in (None, "kate", "lif")
+    }
+
+
 @pytest.mark.parametrize("kind", ["user", "session", "memory", "agent", "workspace"])
 def test_a_restored_backup_loses_what_was_erased_after_it(
     runtime: Runtime, ana: Reverie, tmp_path: Path, kind: str
 ) -> None:
     """Given a backup from before an erasure, when tombstones are applied to it, then it is as after the erasure."""
     memory = fill(ana, runtime)
+    before = seen(ana)
+    assert (before["kate"][0], before["lif"][0]) == ({"chat"}, {"other"})
+    assert "a memory of the workspace" in before["kate"][1]
     backup = tmp_path / "backup"
     runtime.stores.close()
     shutil.copytree(runtime.settings.data, backup)
@@ -78,12 +89,13 @@ def test_a_restored_backup_loses_what_was_erased_after_it(
         "workspace": Scope("workspace", "", None, "default"),
     }
     erase(runtime, scopes[kind])
-    after = ({one.id for one in ana.sessions()}, {one.content for one in ana.memories()})
+    after = seen(ana)
+    assert after != before
     stores = restored(runtime, backup)
-    assert {one.id for one in ana.sessions()} == {"chat", "other"}, "the backup has it"
+    assert seen(ana) == before, "the backup has it"
     counts = apply_tombstones(stores, now=runtime.now())
     assert sum(counts.values()) > 0
-    assert ({one.id for one in ana.sessions()}, {one.content for one in ana.memories()}) == after
+    assert seen(ana) == after
     assert apply_tombstones(stores, now=runtime.now()) == {}, "a second time changes nothing"
 
 
