@@ -67,8 +67,13 @@ def test_only_the_fields_that_were_given_are_set() -> None:
     ("source", "target", "named"),
     [
         (MemoryRecord, Memory, set()),
-        (MemoryDraft, NewMemory, {"created_at", "concept_tags", "note_id", "category", "key", "value", "trace"}),
-        (Memory, NewMemory, {"trace"}),
+        # No caller names the tenant: it is that of the workspace which stores the memory.
+        (
+            MemoryDraft,
+            NewMemory,
+            {"created_at", "concept_tags", "note_id", "category", "key", "value", "trace", "tenant"},
+        ),
+        (Memory, NewMemory, {"trace", "tenant"}),
         (MemoryRecord, Fact, set()),
         (MemoryRecord, Note, {"user"}),
         (MessageRecord, Message, set()),

@@ -7,37 +7,25 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from alembic import command
-from alembic.config import Config
 from sqlalchemy import event, text
 
 from memory.scheduling.due_runs import claim_due
 from reverie.clock import new_id
-from storage import migrate
 from storage.engine import Database
-from storage.migrate import LINES, schema_version
+from storage.migrate import schema_version
 from storage.scheduling.records import NewSchedule
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.upkeep.verify import verify
+from support.older_store import made_older, upgraded
 from support.pipeline import WORKSPACE, Pipeline
 from support.scheduled import SECOND, SKEW, START
 from support.work import counted_sql
 
-SCRIPTS = Path(migrate.__file__).parent / "migrations"
 COUNT = 10_000
 
 
 # --- the migration ---
-
-
-def downgraded(database: Database) -> None:
-    """Make a file what version 0003 wrote: without the tables of time and the index of instructions."""
-    with database.atomic() as connection:
-        connection.execute(text("DROP INDEX memories_in_force"))
-        for table in ("schedule_runs", "schedules", "reminders", "notifications"):
-            connection.execute(text(f"DROP TABLE {table}"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0003'"))
 
 
 def test_a_store_of_the_version_before_gets_the_tables_and_keeps_its_rows(tmp_path: Path) -> None:
@@ -46,7 +34,7 @@ def test_a_store_of_the_version_before_gets_the_tables_and_keeps_its_rows(tmp_pa
     pipe.say("one", "two")
     pipe.settle()
     path = pipe.store.database.path
-    downgraded(pipe.store.database)
+    made_older(pipe.store.database, "0003")
     pipe.close()
     old = Database(path)
     assert schema_version(old) == "0003"
@@ -71,16 +59,10 @@ def test_a_store_of_the_version_before_gets_the_tables_and_keeps_its_rows(tmp_pa
 def test_the_migration_alone_leads_from_0003_to_0004(tmp_path: Path) -> None:
     """Given a file that was migrated up to 0003, when 0004 is applied, then it makes the four tables and no other."""
     database = Database(tmp_path / "some.db")
-    (line, table), *_ = LINES["workspace"].items()
-    config = Config()
-    config.set_main_option("script_location", str(SCRIPTS / line))
-    config.attributes["version_table"] = table
     made = []
     for version in ("0003", "0004"):
-        with database.engine.connect() as connection:
-            config.attributes["connection"] = connection
-            command.upgrade(config, version)
-            connection.commit()
+        upgraded(database, version)
+        with database.reading() as connection:
             names = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars()
             made.append(set(names))
     assert made[1] - made[0] == {"schedules", "schedule_runs", "reminders", "notifications"}

@@ -14,6 +14,7 @@ from reverie.errors import Conflict
 from reverie.sessions.calls import StartSession
 from storage.stores import Stores
 from storage.upkeep.verify import verify
+from support.older_store import made_older
 from support.pipeline import WORKSPACE, Pipeline
 
 
@@ -120,14 +121,9 @@ def test_an_older_store_keeps_its_sessions_and_each_chat_one_of_them(tmp_path: P
     pipe.say("one", session="a:b:c", provider="a:b", chat_id="c")
     pipe.say("two", session="other")
     pipe.settle()
+    made_older(pipe.store.database, "0004")
     with pipe.store.database.atomic() as connection:
-        connection.execute(text("DROP INDEX sessions_by_chat"))
-        connection.execute(text("DROP INDEX memories_in_force"))
-        connection.execute(
-            text("CREATE INDEX sessions_by_chat ON sessions (agent_id, provider, chat_id) WHERE provider IS NOT NULL")
-        )
         connection.execute(text("UPDATE sessions SET provider = 'a:b', chat_id = 'c'"))
-        connection.execute(text("UPDATE alembic_version SET version_num = '0004'"))
     pipe.close()
 
     stores = Stores(tmp_path / "data")

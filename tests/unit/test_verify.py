@@ -134,7 +134,9 @@ def take_the_place_of_a_memory_with_chunks(tx: Transaction) -> None:
             "chunks without their row in the forward index: 1",
         ),
         (
-            sql("INSERT INTO forward_index SELECT 'eve', chunk_id, 1, 1, 1, 'user', NULL, x'' FROM forward_index"),
+            sql(
+                "INSERT INTO forward_index SELECT 'eve', chunk_id, 1, 1, 1, 'user', NULL, x'', NULL FROM forward_index"
+            ),
             "rows of the forward index without their chunk: 4",
         ),
         (begin_a_change_with(vector=True, entry=True), None),
