@@ -51,7 +51,7 @@ def test_nothing_of_a_user_is_left_on_disk_while_others_write_and_workers_die() 
                 if erasure.step not in seen and kills < 4:
                     seen.add(erasure.step)
                     kills += kill_workers(stack)
-            assert ana.recall("marmalade", mode="keyword", limit=1), "recall works meanwhile"
+            assert ana.recall("marmalade", mode="keyword", limit=1, user="lif"), "recall works meanwhile"
         receipt = erasure.receipt
         assert receipt is not None
         assert kills > 0
@@ -59,7 +59,9 @@ def test_nothing_of_a_user_is_left_on_disk_while_others_write_and_workers_die() 
         assert receipt.leftovers == {}, receipt
         assert receipt.removed[WORKSPACE]["sessions"] >= 1
         wait_until_stored(ana, written)
-        assert KATE not in json.dumps([str(session) for session in ana.sessions(limit=1000)])
+        for user in (None, KATE, "lif"):
+            assert KATE not in json.dumps([str(session) for session in ana.sessions(limit=1000, user=user)])
+        assert ana.sessions(user=KATE) == []
 
 
 @contextmanager
@@ -104,9 +106,9 @@ def say(ana: Reverie) -> None:
     ana.write_scratchpad(session, [CANARIES["list"]])
     ana.write_scratchpad_key(session, CANARIES["key"], {"x": CANARIES["value"]})
     for _ in range(3):
-        ana.recall(f"{CANARIES['content']} {CANARIES['query']}")
-        ana.recall(f"{CANARIES['memory']} {CANARIES['query']}")
-    until(lambda: ana.recall_events(), "no recall is recorded")
+        ana.recall(f"{CANARIES['content']} {CANARIES['query']}", user=KATE)
+        ana.recall(f"{CANARIES['memory']} {CANARIES['query']}", user=KATE)
+    until(lambda: ana.recall_events(user=KATE), "no recall is recorded")
     ana.ingest("lif-quiet", {"role": "user", "content": "quince marmalade needs lemon"}, user="lif", wait="searchable")
     ana.working(session)
     ana.checkpoint(f"About {CANARIES['note']}")
@@ -155,7 +157,7 @@ def kill_workers(stack: Stack) -> int:
 
 def wait_until_stored(ana: Reverie, written: list[str]) -> None:
     def stored() -> int:
-        return sum(session.messages for session in ana.sessions(limit=100) if session.id.startswith("lif-"))
+        return sum(session.messages for session in ana.sessions(limit=100, user="lif") if session.id.startswith("lif-"))
 
     until(lambda: stored() == len(written) + 1, "messages of another user are lost")
 
