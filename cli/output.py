@@ -14,7 +14,6 @@ import typer
 
 from reverie.counts import counted, plural
 from reverie.errors import NotFound, Rejected
-from storage.private_files import write_private
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -219,6 +218,8 @@ def write_export(document: Any, output: Path | None, noun: str, number: int, *, 
     if output is None:
         print_json(document)
         return
+    from storage.private_files import write_private
+
     try:
         write_private(output, msgspec.json.format(msgspec.json.encode(document), indent=2))
     except OSError as error:

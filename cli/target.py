@@ -19,7 +19,6 @@ from reverie.errors import NotFound, Unavailable
 from worker.data_folder import find_data_folder, nearest_data_folder
 from worker.own_paths import check_own
 from worker.supervision.data_lock import supervisor_pid
-from worker.supervision.local_token import read_local_token
 from worker.supervision.server_file import ServerFile, running_server
 
 _PREFIX: Final = "REVERIE_"
@@ -106,6 +105,8 @@ class Target:
             return None
         if self.flags.get("data") is None and os.environ.get(_PREFIX + "TOKEN"):
             return None
+        from worker.supervision.local_token import read_local_token
+
         return read_local_token(self.data)
 
     def existing_data(self) -> Path:

@@ -16,7 +16,6 @@ import msgspec
 
 from reverie.config import state_folder
 from reverie.errors import Conflict
-from storage.private_files import write_private
 from worker.own_paths import check_own
 from worker.supervision.data_lock import supervisor_pid
 
@@ -70,6 +69,8 @@ def running_stacks() -> list[RunningStack]:
 @contextlib.contextmanager
 def registered(data: Path) -> Iterator[None]:
     """Register a stack while it runs. A state folder that cannot be written does not keep it from running."""
+    from storage.private_files import write_private
+
     entry = _entry(data)
     with contextlib.suppress(OSError):
         entry.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
