@@ -34,8 +34,9 @@ _BACKLOG = 512
 # Importing torch stops all other threads for up to a second. Messages sent as soon as the server answers go first.
 _WARM_AFTER_SECONDS = 1.0
 
-# The name of this user in the audit log.
+# The names in the audit log of this user, and of whoever has the token in REVERIE_TOKEN.
 LOCAL_USER: Final = "local"
+OPERATOR: Final = "operator"
 
 log = structlog.get_logger("server")
 
@@ -91,7 +92,9 @@ def _serve(settings: Settings, runtime: Runtime, access: Access, listening: sock
     with ExitStack() as running:
         running.enter_context(announced(settings.data, ServerFile(url, __version__, settings.workspace)))
         if LOCAL_USER in access.tokens:
-            _announce_to_clients(running, listening, access.tokens[LOCAL_USER])
+            # One of an operator for other machines announces nothing: its clients have tokens, a container no home.
+            if OPERATOR not in access.tokens or is_loopback(settings.host):
+                _announce_to_clients(running, listening, access.tokens[LOCAL_USER])
         else:
             log.warning("open_to_everyone", host=settings.host, advice="start without --open to ask for tokens")
         log.info("serving", host=settings.host, port=settings.port)
@@ -104,7 +107,7 @@ def _access(settings: Settings, token: str | None) -> Access:
     """Return how the server is protected besides by stored tokens; make the token of the local user if needed."""
     if settings.open:
         return Access(open=True)
-    operators = {} if token is None else {"operator": token}
+    operators = {} if token is None else {OPERATOR: token}
     on_loopback = is_loopback(settings.host)
     return Access({**operators, LOCAL_USER: local_token(settings.data)}, local_names_only=on_loopback and not token)
 

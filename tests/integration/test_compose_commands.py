@@ -205,6 +205,8 @@ def test_flower_sees_all_workers(composed: Composed) -> None:
 
 def test_nothing_is_written_outside_the_data(composed: Composed) -> None:
     """Given services that have run, then a read-only root would not have stopped them."""
+    for name in SERVICES:
+        composed.await_healthy(name)
     assert list((composed.folder / "cwd").iterdir()) == []
     assert list((composed.folder / "home").iterdir()) == []
 
