@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 import os
 import random
-import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,24 @@ from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 PASSPHRASE = "correct horse battery"
+
+# A backup that gets the signal of Ctrl-C when its third block is written: that of another process could come too late.
+INTERRUPTED = """
+import os, signal
+from cli import main
+from adapters.backups.repository import Repository
+signal.signal(signal.SIGINT, signal.default_int_handler)
+put, count = Repository._put_block, iter(range(3))
+def put_and_interrupt(self, address, block):
+    added = put(self, address, block)
+    if next(count, None) == 2:
+        assert len(list((self.folder / "blocks").glob("*/*"))) == 3
+        print("third block", flush=True)
+        os.kill(os.getpid(), signal.SIGINT)
+    return added
+Repository._put_block = put_and_interrupt
+main()
+"""
 
 
 def command(data: Path, *arguments: str) -> list[str]:
@@ -38,6 +56,25 @@ def run(data: Path, *arguments: str, code: int = 0, **variables: str) -> subproc
 
 def run_json(data: Path, *arguments: str, code: int = 0, **variables: str) -> Any:
     return json.loads(run(data, *arguments, "--json", code=code, **variables).stdout)
+
+
+@contextmanager
+def killed_afterwards(argv: list[str], folder: Path) -> Iterator[subprocess.Popen[bytes]]:
+    """Start a process, and kill it after the block, whatever came of that."""
+    process = subprocess.Popen(argv, cwd=folder)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+def has_bytes(path: Path, count: int) -> bool:
+    """Whether a file has so many bytes; not if it was moved away, which may happen at any time."""
+    try:
+        return path.stat().st_size >= count
+    except FileNotFoundError:
+        return False
 
 
 def messages(data: Path) -> set[str]:
@@ -114,12 +151,10 @@ def test_a_backup_killed_at_any_time_never_looks_complete(pipe: Pipeline, tmp_pa
     for killed_after in (1, 10, 30):
         fill(pipe, 10)
         present = sum(1 for _ in blocks.glob("*/*"))
-        process = subprocess.Popen(command(data, "backup", str(dest)), cwd=tmp_path)
         # A signal, not a time: killed when it has added so many blocks, or has ended.
-        while process.poll() is None and sum(1 for _ in blocks.glob("*/*")) < present + killed_after:
-            pass
-        process.kill()
-        process.wait()
+        with killed_afterwards(command(data, "backup", str(dest)), tmp_path) as process:
+            while process.poll() is None and sum(1 for _ in blocks.glob("*/*")) < present + killed_after:
+                pass
         listed = run_json(data, "backup", "list", str(dest))
         assert listed["damaged"] == []
         assert listed["backups"][0]["id"] == taken
@@ -141,12 +176,10 @@ def test_a_restore_killed_at_any_time_leaves_the_old_folder_or_the_new_one(pipe:
     expected = messages(target)
     draft = tmp_path / ".target.restoring"
     for written in (0, 1_000_000, 5_000_000):
-        process = subprocess.Popen(command(target, "restore", str(dest), "--replace"), cwd=tmp_path)
         database = draft / "workspaces" / WORKSPACE / "memory.db"
-        while process.poll() is None and (not database.exists() or database.stat().st_size < written):
-            pass
-        process.kill()
-        process.wait()
+        with killed_afterwards(command(target, "restore", str(dest), "--replace"), tmp_path) as process:
+            while process.poll() is None and not has_bytes(database, written):
+                pass
         assert messages(target) == expected
     run(target, "restore", str(dest), "--replace")
     assert messages(target) == expected
@@ -157,14 +190,14 @@ def test_ctrl_c_leaves_nothing_half_and_ends_with_130(pipe: Pipeline, tmp_path: 
     """Given a first backup, when interrupted while it adds blocks, then none is left."""
     data, dest = tmp_path / "data", tmp_path / "dest"
     fill(pipe, 20)
-    process = subprocess.Popen(command(data, "backup", str(dest)), cwd=tmp_path, stderr=subprocess.PIPE, text=True)
-    while process.poll() is None and not any((dest / "blocks").glob("*/*")):
-        pass
-    process.send_signal(signal.SIGINT)
-    _, errors = process.communicate(timeout=60)
+    arguments = ["--data", str(data), "backup", str(dest)]
+    ended = subprocess.run(
+        [sys.executable, "-P", "-c", INTERRUPTED, *arguments], cwd=tmp_path, capture_output=True, text=True, timeout=120
+    )
 
-    assert process.returncode == 130, errors
-    assert "nothing was added" in errors
+    assert ended.returncode == 130, ended.stdout + ended.stderr
+    assert "third block" in ended.stdout
+    assert "nothing was added" in ended.stderr
     assert list((dest / "blocks").glob("*/*")) == []
     assert list((dest / "manifests").iterdir()) == []
 
