@@ -29,9 +29,11 @@ def readable_by_others(folder: Path) -> list[str]:
     return [f"{path} {oct(path.stat().st_mode)}" for path in found if stat.S_IMODE(path.stat().st_mode) & 0o077]
 
 
-def test_a_running_stack_writes_nothing_that_others_can_read(tmp_path: Path) -> None:
+def test_a_running_stack_writes_nothing_that_others_can_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given umask 000, when a stack stores, logs and exports, then every file and folder is the user's alone."""
-    with Stack(env={"REVERIE_EMBEDDING_PROVIDER": "hash", "XDG_STATE_HOME": str(tmp_path / "state")}) as stack:
+    # For the client, too: it finds the token of the server there.
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    with Stack(env={"REVERIE_EMBEDDING_PROVIDER": "hash"}) as stack:
         assert stack.wait_server(120)
         with Reverie("ana", url=stack.url) as client:
             client.remember("Kate takes oat milk", wait="stored")
