@@ -10,12 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from memory.recall.events import record_recalls
 from memory.trust import erasing
 from memory.trust.erasing import STEPS, ErasureJob, continue_erasures
 from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import plan_erasure, read_erasure, request_erasure
 from reverie import Rejected, Reverie
 from reverie.trust.erasure_types import Erasure
+from support.agents import until
 from support.http import running_server
 from support.stages import drain
 from worker.runtime import Runtime
@@ -50,9 +52,30 @@ def fill(runtime: Runtime, ana: Reverie) -> None:
     ana.forget_fact("lantern", "place")
     ana.add_note("Kate's note: " + SECRET, user=KATE)
     ana.add_schedule(f"ask about: {SECRET}", cron="0 9 * * *", user=KATE)
-    ana.recall(SECRET)
-    ana.recall("plums " + SECRET[:40])
     drain(runtime)
+    recall(ana)
+    until(lambda: recorded(runtime, ana), "the recalls are not recorded")
+    recall(ana)  # these stay in the broker
+    until(lambda: flushed(runtime), "the recalls are not in the broker")
+
+
+def recall(ana: Reverie) -> None:
+    """Recall as kate, and as another user in words of hers."""
+    assert ana.recall(SECRET, user=KATE)
+    assert ana.recall("plums " + SECRET[:40], user="lif")
+
+
+def recorded(runtime: Runtime, ana: Reverie) -> bool:
+    """Record what the server has noted of recalls; return whether the database has some of both users."""
+    runtime.recall_buffer.flush()
+    record_recalls(runtime.recall_log, runtime.stores, workspace="default")
+    return all(ana.recall_events(user=user) for user in (KATE, "lif"))
+
+
+def flushed(runtime: Runtime) -> bool:
+    """Send what the server has noted of recalls; return whether the broker has it."""
+    runtime.recall_buffer.flush()
+    return "default" in runtime.recall_log.workspaces()
 
 
 def erase(runtime: Runtime, scope: Scope) -> Erasure:
@@ -98,9 +121,15 @@ def test_a_user_is_erased_and_others_keep_what_they_said(runtime: Runtime, ana: 
     assert done.receipt.leftovers == {}
     assert done.receipt.searched.explained > 0, "what lif has said, too, is no leftover"
     assert places_of(data, SECRET, KATE, "kates-own-session-7") == set()
-    assert [result.text for result in ana.recall("when does the office close", mode="keyword")] == [SHARED]
-    assert [memory.content for memory in ana.memories()] == ["Lif grows plums"]
-    assert {session.id for session in ana.sessions()} == {"lifs"}
+    for user, texts, memories, sessions in [
+        (None, [], [], []),
+        (KATE, [], [], []),
+        ("lif", [SHARED], ["Lif grows plums"], ["lifs"]),
+    ]:
+        found = ana.recall("when does the office close", mode="keyword", user=user)
+        assert [result.text for result in found] == texts, user
+        assert [memory.content for memory in ana.memories(user=user)] == memories, user
+        assert [session.id for session in ana.sessions(user=user)] == sessions, user
 
 
 def test_a_dry_run_counts_what_is_removed(runtime: Runtime, ana: Reverie) -> None:
@@ -200,7 +229,7 @@ def test_a_message_takes_along_what_came_from_it_and_leaves_its_session(runtime:
     assert done.receipt.leftovers == {}
     drain(runtime)
     assert places_of(runtime.settings.data, question, "the-question-of-kate-1") == set()
-    assert [result.text for result in ana.recall("old pier", mode="keyword")] == ["By the old pier"]
+    assert [result.text for result in ana.recall("old pier", mode="keyword", user=KATE)] == ["By the old pier"]
 
 
 def test_what_to_erase_must_be_named(ana: Reverie) -> None:
