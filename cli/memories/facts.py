@@ -62,7 +62,7 @@ def get_value(
     if not history:
         print_struct(command.send(call), as_json)
         return
-    values = command.send(GetFactHistory(call.category, call.key)).facts
+    values = command.send(GetFactHistory(call.category, call.key, user=call.user)).facts
     if as_json:
         print_json(values)
         return

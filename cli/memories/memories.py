@@ -130,9 +130,10 @@ def remove_memory(context: typer.Context, call: Forget, yes: Yes = False, as_jso
 
 
 @memory.command("stats")
-def show_stats(context: typer.Context, as_json: AsJson = False) -> None:
+@takes(GetMemoryStats)
+def show_stats(context: typer.Context, call: GetMemoryStats, as_json: AsJson = False) -> None:
     """Show how many memories there are, by tier, lifetime, kind and source."""
-    stats = invocation(context).send(GetMemoryStats())
+    stats = invocation(context).send(call)
     if as_json:
         print_json(stats)
         return

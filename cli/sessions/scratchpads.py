@@ -34,7 +34,7 @@ def show_scratchpad(context: typer.Context, call: GetScratchpad | GetScratchpadK
         print_json(entry if as_json else entry.value)
         return
     written = command.send(call)
-    entries = command.send(ListScratchpadKeys(session)).entries
+    entries = command.send(ListScratchpadKeys(session, user=call.user)).entries
     if as_json:
         print_json({"items": written.items, "updated_at": written.updated_at, "entries": entries})
         return
@@ -83,5 +83,6 @@ def clear_scratchpad(
             raise NotFound(f"the scratchpad of session {call.session!r} has no key {call.key!r}", field="key")
         cleared = 1
     else:
-        cleared = command.send(ClearScratchpadKeys(call.session)).cleared + command.send(call).cleared
+        keys = ClearScratchpadKeys(call.session, user=call.user)
+        cleared = command.send(keys).cleared + command.send(call).cleared
     print_result({"cleared": cleared}, as_json, f"{cleared} deleted.")

@@ -81,9 +81,9 @@ def show_session(
 ) -> None:
     """Show the newest messages of a session, oldest first."""
     command = invocation(context)
-    session = _by_id_or_ref(command, call.session)
+    session = _by_id_or_ref(command, call)
     if working:
-        messages = command.send(GetWorkingMemory(session.id)).messages[-call.limit :]
+        messages = command.send(GetWorkingMemory(session.id, user=call.user)).messages[-call.limit :]
     else:
         older = max(0, session.messages - call.limit)
         messages = command.send(replace(call, session=session.id, offset=older)).messages
@@ -166,11 +166,11 @@ def _tool_call(call: dict[str, Any]) -> str:
     return f"{name} {arguments if isinstance(arguments, str) else encoded(arguments)}".strip()
 
 
-def _by_id_or_ref(command: Invocation, session: str) -> Session:
+def _by_id_or_ref(command: Invocation, call: ListMessages) -> Session:
     try:
-        return command.send(GetSession(session))
+        return command.send(GetSession(call.session, user=call.user))
     except NotFound as unknown:
         try:
-            return command.send(GetSessionByRef(session))
+            return command.send(GetSessionByRef(call.session, user=call.user))
         except (NotFound, Rejected):  # a text that cannot be a reference code
             raise unknown from None

@@ -50,7 +50,10 @@ def test_a_session_is_started_ended_and_put_aside(here: Runtime, ana: Reverie) -
     """Given a session with an odd name, then each step answers with the session, and a wrong one is a conflict."""
     started = ana.start_session(ODD, user="kate", channel="trips", metadata={"plan": 9})
     assert (started.status, started.user, started.channel, started.messages) == ("active", "kate", "trips", 0)
-    assert ana.session_by_ref(started.ref_code) == started
+    assert ana.session_by_ref(started.ref_code, user="kate") == started
+    for other in ("luis", None):
+        with pytest.raises(NotFound, match="reference code"):
+            ana.session_by_ref(started.ref_code, user=other)
     say(here, ana, "My favourite colour is turquoise, remember that.", ODD)
     closed = ana.close_session(ODD)
     assert (closed.status, closed.ended_at is not None) == ("idle", True)
@@ -64,9 +67,10 @@ def test_a_session_is_started_ended_and_put_aside(here: Runtime, ana: Reverie) -
     with pytest.raises(NotFound, match="reference code"):
         ana.session_by_ref("nowhere")
     # The last extraction has read what was said.
-    assert any("turquoise" in memory.content for memory in ana.memories())
-    assert ana.sessions() == []
-    assert [session.id for session in ana.sessions(status="archived")] == [ODD]
+    assert any("turquoise" in memory.content for memory in ana.memories(user="kate"))
+    assert ana.sessions(user="kate") == []
+    assert [session.id for session in ana.sessions(status="archived", user="kate")] == [ODD]
+    assert (ana.memories(), ana.sessions(status="archived")) == ([], [])
 
 
 def test_reading_makes_no_workspace(here: Runtime, ana: Reverie) -> None:
@@ -194,8 +198,12 @@ def test_the_command_line_of_sessions(here: Runtime, ana: Reverie, reverie: Comm
     """Given sessions, then they are started, shown by their code, ended and put aside; wrong steps are one line."""
     started = reverie("sessions", "start", "s", "--channel", "garden", "--user", "kate", "--json").json
     say(here, ana, "hello")
-    shown = reverie("sessions", "show", started["ref_code"], "--json").json
+    shown = reverie("sessions", "show", started["ref_code"], "--user", "kate", "--json").json
     assert (shown["session"]["id"], len(shown["messages"])) == ("s", 1)
+    assert "no session" in reverie("sessions", "show", started["ref_code"]).err
+    working = reverie("sessions", "show", started["ref_code"], "--user", "kate", "--working", "--json").json
+    assert working["messages"] == shown["messages"]
+    assert "no session" in reverie("sessions", "show", "s", "--user", "luis", "--working").err
     refused = reverie("sessions", "archive", "s")
     assert (refused.code, refused.err.count("\n")) == (1, 1)
     assert "let it go idle first" in refused.err
@@ -216,6 +224,30 @@ def test_the_command_line_of_scratchpads(reverie: CommandLine) -> None:
     for wrong in (["s"], ["s", "x", "--key", "k", "--value", "1"], ["s", "--key", "k"]):
         assert reverie("scratchpads", "write", *wrong).code == 2
     assert "is not JSON" in reverie("scratchpads", "write", "s", "--key", "k", "--value", "plain").err
+
+
+def test_the_command_line_keeps_users_apart(ana: Reverie, reverie: CommandLine, tmp_path: Path) -> None:
+    """Given what belongs to kate, then each command answers with it for her, and not for luis or for nobody."""
+    ana.start_session("s", user="kate")
+    ana.write_scratchpad_key("s", "k", 1)
+    assert reverie("scratchpads", "show", "s", "--user", "kate").out == "k = 1\n"
+    assert "k = 1" not in reverie("scratchpads", "show", "s", "--user", "luis").out
+    reverie("scratchpads", "clear", "s", "--user", "luis")
+    assert reverie("scratchpads", "clear", "s", "--user", "kate", "--json").json == {"cleared": 1}
+    for value in ("Porto", "Lisbon"):
+        ana.set_fact("profile", "city", value, user="kate")
+    history = reverie("facts", "get", "profile", "city", "--history", "--user", "kate", "--json").json
+    assert [fact["value"] for fact in history] == ["Lisbon", "Porto"]
+    file = tmp_path / "export.json"
+    reverie("memory", "export", "--user", "kate", "--output", str(file))
+    for other in (["--user", "luis"], []):
+        assert reverie("facts", "get", "profile", "city", "--history", *other).code == 1
+        assert reverie("memory", "stats", *other, "--json").json["memories"] == 0
+        assert reverie("memory", "export", *other, "--json").json["memories"] == []
+    assert reverie("memory", "stats", "--user", "kate", "--json").json["memories"] == 1
+    assert reverie("--agent", "bob", "memory", "import", str(file), "--user", "luis", "--json").json["added"] == 1
+    assert reverie("--agent", "bob", "facts", "get", "profile", "city", "--user", "kate").code == 1
+    assert "Lisbon" in reverie("--agent", "bob", "facts", "get", "profile", "city", "--user", "luis").out
 
 
 def test_the_command_line_of_channels(here: Runtime, ana: Reverie, reverie: CommandLine) -> None:

@@ -1,0 +1,43 @@
+"""Stores of older versions get the owners of what they hold when they are opened."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from storage.migrate import newest_version, schema_version
+from storage.upkeep.verify import verify
+from support.older_store import made_older
+from support.pipeline import Pipeline
+
+AUDIENCES = "SELECT f.chunk_id, f.audience FROM forward_index AS f ORDER BY f.chunk_id"
+SCHEMA = "SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
+
+
+def read(pipe: Pipeline, query: str) -> list[tuple[object, ...]]:
+    with pipe.store.reading() as tx:
+        return [tuple(row) for row in tx.connection.exec_driver_sql(query)]
+
+
+@pytest.mark.parametrize("version", ["0003", "0004", "0005", "0006"])
+def test_an_older_store_is_migrated_with_the_users_of_its_sessions(tmp_path: Path, version: str) -> None:
+    """Given a store with a user's session, when it is opened, then only that user's chunks have an audience."""
+    pipe = Pipeline(tmp_path / "data")
+    pipe.say("I moved to Lisbon", session="a", user="kate")
+    pipe.say("for all", session="b")
+    pipe.settle()
+    audiences, schema = read(pipe, AUDIENCES), read(pipe, SCHEMA)
+    assert {audience for _, audience in audiences} == {"u:kate", None}
+    made_older(pipe.store.database, version)
+    assert schema_version(pipe.store.database) == version
+    pipe.close()
+
+    pipe = Pipeline(tmp_path / "data")
+    assert schema_version(pipe.store.database) == newest_version("workspace")
+    assert (read(pipe, AUDIENCES), read(pipe, SCHEMA)) == (audiences, schema)
+    pipe.say("and on", session="a")
+    pipe.settle()
+    assert [audience for _, audience in read(pipe, AUDIENCES)].count("u:kate") == 2
+    assert verify(pipe.store).wrong == []
+    pipe.close()
