@@ -64,12 +64,8 @@ def restore(
     with locked(dest, shared=True), ExitStack() as holding, progress_bar("restore") as bar:
         repository = open_repository(dest, secret)
         manifest = _select(repository, backup_id, at)
-        if manifest.failed and not incomplete:
-            reasons = "; ".join(f"{name}: {reason}" for name, reason in manifest.failed.items())
-            raise Conflict(
-                f"backup {manifest.id} is incomplete ({reasons}): name an earlier one with --id, or use --incomplete",
-                field="id",
-            )
+        if not incomplete:
+            _require_complete(manifest)
         if target.exists() and any(target.iterdir()) and replace:
             _hold(target, holding)
         task = bar.add_task("", total=manifest.total_bytes)
@@ -90,6 +86,16 @@ def restore(
         print_json(report)
     else:
         _show(report)
+
+
+def _require_complete(manifest: Manifest) -> None:
+    """Raise `Conflict` for a backup in which a store is missing."""
+    if manifest.failed:
+        reasons = "; ".join(f"{name}: {reason}" for name, reason in manifest.failed.items())
+        raise Conflict(
+            f"backup {manifest.id} is incomplete ({reasons}): name an earlier one with --id, or use --incomplete",
+            field="id",
+        )
 
 
 def _select(repository: Repository, backup_id: str | None, at: str | None) -> Manifest:

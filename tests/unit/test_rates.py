@@ -69,3 +69,6 @@ def test_tokens_do_not_use_up_the_rates_of_others(rates: Rates) -> None:
     for _ in range(3):
         rates.take(OPERATOR, {"messages": 1_000_000})
         rates.take(ANA, {"memories": 1_000_000, "schedules": 1_000_000})
+    for token in (ANA, BEN):
+        with pytest.raises(Limited):
+            rates.take(token, {"messages": 1})
