@@ -1,8 +1,9 @@
 """The dream sweep: promotes what was recalled often, by different queries and on different days.
 
 A memory becomes long-term; a message without a memory gets one. A promotion is written in one transaction with its row
-in the ledger, its concept tags and its entry in the curation log, and never happens twice. Then the files of each agent
-are rendered and, if they changed, committed, so that the next sweep completes one that was killed.
+in the ledger, its concept tags and its entry in the curation log, and never happens twice. What several users see needs
+recalls of several users on several days. Then the files of each agent are rendered and, if they changed, committed, so
+that the next sweep completes one that was killed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from adapters.workspace_git import Repositories
 from memory.jobs import ALL_DATA, BUDGET_SECONDS, JobRun, JobScope, run_on_stores
 from memory.memories.concept_tags import concept_tags
 from memory.upkeep.dreaming import DreamRules, Signals, Tally
+from memory.upkeep.known_to_several import AgentUsers
 from memory.upkeep.notebook import Notebooks, refresh
 from memory.upkeep.promotable import is_lasting, refuse_memory, refuse_message, tags_without_secrets
 from reverie.contract import DREAM_SWEEP
@@ -31,6 +33,8 @@ from storage.upkeep.curation import EntryDraft
 from storage.upkeep.dreams import DreamEvent, DreamSource, Promotion
 
 ACTION: Final = "promote"
+# In a dry run: what is not promoted, with the rule that refused it.
+LEAVE_OUT: Final = "leave out"
 # "kept": an existing memory became long-term. "made": a memory was made from a message.
 Phase = Literal["kept", "made"]
 # Candidates that are read in one transaction.
@@ -54,6 +58,15 @@ class Candidate:
         """Whether it is a message without a memory."""
         return self.source.memory_row is None
 
+    @property
+    def order(self) -> tuple[float, int, str]:
+        """By descending score, then by the last recall, newest first, then by id."""
+        return -self.signals.score, -self.signals.last_at, self.source.id
+
+
+# A candidate that is not promoted, and why.
+LeftOut = tuple[Candidate, str]
+
 
 def dream_sweep(
     stores: Stores,
@@ -76,7 +89,7 @@ def dream_sweep(
         with run.store.reading() as tx:
             agents = tx.recalls.agents()
         for agent in run.until_deadline(run.chosen(agents), remaining="agents_not_reached"):
-            sweep_agent(run, agent, rules)
+            sweep_agent(run, agent, rules, AgentUsers(stores))
         if run.counts["made_of_messages"]:
             on_new_memories(run.store.name)
         if notebooks.repositories is not None and not run.dry_run:
@@ -87,15 +100,18 @@ def dream_sweep(
     )
 
 
-def sweep_agent(run: JobRun, agent: str, rules: DreamRules) -> None:
+def sweep_agent(run: JobRun, agent: str, rules: DreamRules, users: AgentUsers) -> None:
     """Promote what passes the gates for one agent, at most `rules.most_promotions`."""
-    candidates = find_candidates(run, agent, rules)
+    candidates, missed = _recalled(run, agent, rules)
     run.counts.update(candidates=len(candidates), promoted=0)
-    chosen = _choose(run, agent, candidates, rules.most_promotions)
+    known, refused = _known_to_several(run, agent, candidates, rules, users)
+    chosen, left_out = _choose(run, agent, known, rules.most_promotions)
     if run.dry_run:
         run.counts["promoted"] += len(chosen)
         for candidate in chosen:
             run.plan(agent, "promote", candidate.source.id, candidate.signals.explanation)
+        for candidate, why in (*refused, *left_out, *missed):
+            run.plan(agent, LEAVE_OUT, candidate.source.id, why)
         return
     for first in range(0, len(chosen), _WRITE_BATCH):
         batch = chosen[first : first + _WRITE_BATCH]
@@ -107,23 +123,53 @@ def sweep_agent(run: JobRun, agent: str, rules: DreamRules) -> None:
 
 def find_candidates(run: JobRun, agent: str, rules: DreamRules) -> list[Candidate]:
     """Return what passed the gates, by descending score, then by the last recall, newest first, then by id."""
+    return _recalled(run, agent, rules)[0]
+
+
+def _recalled(run: JobRun, agent: str, rules: DreamRules) -> tuple[list[Candidate], list[LeftOut]]:
+    """Return what passed the gates, in the order of `find_candidates`, and in a dry run what missed one, and which."""
     tallies: dict[DreamSource, Tally] = {}
     chunks: dict[DreamSource, Counter[int]] = {}
     for event, source in _events(run, agent, rules):
         tally = tallies.get(source)
         if tally is None:
-            tally = tallies[source] = Tally(max_queries=max(5, rules.min_queries))
+            tally = tallies[source] = Tally(
+                max_queries=max(5, rules.min_queries),
+                author=source.author,
+                max_users=rules.shared_min_users,
+                max_user_days=rules.shared_min_days,
+            )
             chunks[source] = Counter()
         tally.add(event)
         chunks[source][event.chunk_id] += 1
-    found = [
-        Candidate(source, signals, min(chunks[source], key=lambda chunk: (-chunks[source][chunk], chunk)))
-        for source, tally in tallies.items()
-        if (signals := tally.signals(now=run.now, kind=source.kind)).pass_gates(rules)
-    ]
-    return sorted(
-        found, key=lambda candidate: (-candidate.signals.score, -candidate.signals.last_at, candidate.source.id)
-    )
+    found: list[Candidate] = []
+    missed: list[LeftOut] = []
+    for source, tally in tallies.items():
+        signals = tally.signals(now=run.now, kind=source.kind)
+        chunk_id = min(chunks[source], key=lambda chunk: (-chunks[source][chunk], chunk))
+        if signals.pass_gates(rules):
+            found.append(Candidate(source, signals, chunk_id))
+        elif run.dry_run:
+            missed.append((Candidate(source, signals, chunk_id), signals.missed_gate(rules)))
+    return sorted(found, key=lambda one: one.order), sorted(missed, key=lambda one: one[0].order)
+
+
+def _known_to_several(
+    run: JobRun, agent: str, candidates: Sequence[Candidate], rules: DreamRules, users: AgentUsers
+) -> tuple[Sequence[Candidate], list[LeftOut]]:
+    """Return the candidates without those that several users see and too few have recalled, and these."""
+    if not any(candidate.source.for_several for candidate in candidates) or not users.named(run.store, agent):
+        return candidates, []
+    known: list[Candidate] = []
+    refused: list[LeftOut] = []
+    for candidate in candidates:
+        gate = candidate.signals.missed_shared_gate(rules) if candidate.source.for_several else None
+        if gate is None:
+            known.append(candidate)
+        else:
+            run.counts[f"left_out_{gate}"] += 1
+            refused.append((candidate, candidate.signals.explain_shared_gate(gate, rules)))
+    return known, refused
 
 
 def memory_id_of(agent: str, message_id: str) -> str:
@@ -152,9 +198,15 @@ def _events(run: JobRun, agent: str, rules: DreamRules) -> Iterator[tuple[DreamE
             run.renew_lease()
 
 
-def _choose(run: JobRun, agent: str, candidates: Sequence[Candidate], limit: int) -> list[Candidate]:
-    """Return the best candidates, without those that were promoted before, undone by a person, or are refused."""
+def _choose(
+    run: JobRun, agent: str, candidates: Sequence[Candidate], limit: int
+) -> tuple[list[Candidate], list[LeftOut]]:
+    """Return the best candidates, without those that were promoted before, undone by a person, or are refused.
+
+    The refused ones are returned with the reason.
+    """
     chosen: list[Candidate] = []
+    refused: list[LeftOut] = []
     with run.store.reading() as tx:
         undone = {memory for owner, memory in tx.curation.undone(ACTION) if owner == agent}
         limit -= tx.for_agent(agent).dreams.count_at(run.now)  # promotions of this sweep before it was killed
@@ -175,11 +227,12 @@ def _choose(run: JobRun, agent: str, candidates: Sequence[Candidate], limit: int
             refusal = _refuse(candidate, memories, messages, preceding, run.now)
             if refusal is not None:
                 run.counts[f"left_out_{refusal}"] += 1
+                refused.append((candidate, refusal.replace("_", " ")))
                 continue
             chosen.append(candidate)
             if len(chosen) == limit:
-                return chosen
-    return chosen
+                return chosen, refused
+    return chosen, refused
 
 
 def _memory_id(agent: str, candidate: Candidate) -> str:
@@ -246,6 +299,8 @@ def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory
     if found is None or found.id != message.id:
         return None
     session = rows.sessions.get(message.session)
+    # In a session of several users, words belong to the user whom the message names, or else to all of them.
+    owner = message.user or (None if session.is_group else session.user)
     draft = EntryDraft(candidate.signals.explanation, memories=[memory_id])
     with tx.curation.entry(draft, job=DREAM_SWEEP, agent=rows.agent, action=ACTION, at=now):
         memory = rows.memories.add(
@@ -257,7 +312,7 @@ def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory
                 lifetime="long_term",
                 source="dream",
                 importance=message.importance,
-                owner_user_id=session.user,
+                owner_user_id=owner,
                 tags=tags_without_secrets(message.tags),
                 concept_tags=concept_tags(found.chunk_text),
                 session=message.session,

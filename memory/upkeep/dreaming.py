@@ -1,8 +1,8 @@
 """Scores how worth keeping a memory is, from its recall events. Pure: events in, numbers out.
 
 The score is the weighted sum of five signals on [0, 1]. It is high for memories that were recalled often, with high
-relevance, recently, by different queries and on different days; the gates reject those that one user requested
-repeatedly within a minute.
+relevance, recently, by different queries and on different days; the gates reject those that were requested repeatedly
+within a minute. What several users see has gates of its own: one user alone must not make it last.
 """
 
 from __future__ import annotations
@@ -11,8 +11,9 @@ import math
 import re
 import unicodedata
 from dataclasses import dataclass, field
-from typing import Final, Protocol
+from typing import Final, Literal, Protocol
 
+from memory.upkeep.known_to_several import MIN_DAYS, MIN_USERS
 from reverie.clock import rfc3339
 from reverie.counts import counted
 from storage.recall.words import with_few_marks
@@ -21,6 +22,8 @@ DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 # Half-life of the recency of a recall: preferences and procedures change slowly.
 HALF_LIFE_DAYS: Final = {"preference": 365.0, "procedure": 365.0, "instruction": 365.0}
 OTHER_HALF_LIFE_DAYS: Final = 90.0
+# The gates for what several users see.
+SharedGate = Literal["too_few_users", "too_few_days"]
 WEIGHTS: Final = {"frequency": 0.24, "relevance": 0.30, "recency": 0.15, "diversity": 0.15, "spread": 0.16}
 # A signal is full at six hits, five queries, five days.
 _FULL_FREQUENCY: Final = math.log(7)
@@ -49,16 +52,26 @@ class RecallEvent(Protocol):
     def at(self) -> int:
         """The time of the recall, in microseconds."""
 
+    @property
+    def user(self) -> str | None:
+        """The end user of the recall; None if it named nobody."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DreamRules:
-    """Which recalls a dream sweep counts, and the minimum numbers for a promotion."""
+    """Which recalls a dream sweep counts, and the minimum numbers for a promotion.
+
+    `shared_min_users` and `shared_min_days` are for what several users see, where an agent has users: only recalls of
+    named users who are not the author count for them.
+    """
 
     lookback_days: float = 30.0
     min_hits: int = 3
     min_queries: int = 2
     min_score: float = 0.35
     most_promotions: int = 20
+    shared_min_users: int = MIN_USERS
+    shared_min_days: int = MIN_DAYS
 
     def since(self, now: int) -> int:
         """Return the start of the period that a sweep counts, in microseconds."""
@@ -67,7 +80,11 @@ class DreamRules:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Signals:
-    """The five signals of one memory, each on [0, 1], and the counts behind them. `last_at` is in microseconds."""
+    """The five signals of one memory, each on [0, 1], and the counts behind them. `last_at` is in microseconds.
+
+    `users` and `user_days` count the users other than the author who recalled it, and the days on which they did, as
+    far as the rules ask for them.
+    """
 
     frequency: float
     relevance: float
@@ -77,6 +94,8 @@ class Signals:
     hits: int
     queries: int
     last_at: int
+    users: int = 0
+    user_days: int = 0
 
     @property
     def score(self) -> float:
@@ -93,7 +112,38 @@ class Signals:
 
     def pass_gates(self, rules: DreamRules) -> bool:
         """Return whether hits, queries and score reach the minimum of each."""
-        return self.hits >= rules.min_hits and self.queries >= rules.min_queries and self.score >= rules.min_score
+        return not self.missed_gate(rules)
+
+    def missed_gate(self, rules: DreamRules) -> str:
+        """Return which minimum was not reached, with the setting that gives it; empty if all were."""
+        if self.hits < rules.min_hits:
+            return f"recalled {counted(self.hits, 'time')}, needs {rules.min_hits} (dream_min_hits)"
+        if self.queries < rules.min_queries:
+            queries = f"{self.queries} different {'query' if self.queries == 1 else 'queries'}"
+            return f"recalled by {queries}, needs {rules.min_queries} (dream_min_queries)"
+        if self.score < rules.min_score:
+            return f"score {self.score:.3f}, needs {rules.min_score:g} (dream_min_score)"
+        return ""
+
+    def missed_shared_gate(self, rules: DreamRules) -> SharedGate | None:
+        """Return which minimum for what several users see was not reached, or None."""
+        if self.users < rules.shared_min_users:
+            return "too_few_users"
+        return "too_few_days" if self.user_days < rules.shared_min_days else None
+
+    def explain_shared_gate(self, gate: SharedGate, rules: DreamRules) -> str:
+        """Return what a gate for what several users see has counted, and the setting that it needs."""
+        if gate == "too_few_users":
+            users = counted(self.users, "named user")
+            return (
+                f"several users see it: recalled by {users} besides its author,"
+                f" needs {rules.shared_min_users} (dream_shared_min_users)"
+            )
+        days = counted(self.user_days, "day")
+        return (
+            f"several users see it: recalled by such users on {days},"
+            f" needs {rules.shared_min_days} (dream_shared_min_days)"
+        )
 
 
 @dataclass(slots=True)
@@ -101,10 +151,14 @@ class Tally:
     """Counts the recall events of one memory as they are read, in constant memory.
 
     The events of one recall must be added one after the other: a recall counts once, by its best result. At most
-    `max_queries` different queries are counted.
+    `max_queries` different queries are counted, and at most `max_users` users other than the `author`, with as many
+    days as `max_user_days`.
     """
 
     max_queries: int = _FULL_DIVERSITY
+    author: str | None = None
+    max_users: int = MIN_USERS
+    max_user_days: int = MIN_DAYS
     hits: int = 0
     last_at: int = 0
     _scores: float = 0.0
@@ -112,6 +166,8 @@ class Tally:
     _best: float = 0.0
     _queries: set[str] = field(default_factory=set)
     _days: set[int] = field(default_factory=set)
+    _users: set[str] = field(default_factory=set)
+    _user_days: set[int] = field(default_factory=set)
 
     def add(self, event: RecallEvent) -> None:
         """Count an event."""
@@ -128,6 +184,11 @@ class Tally:
             self._queries.add(normalised_query(event.query))
         if len(self._days) < _FULL_SPREAD:
             self._days.add(event.at // DAY_MICROS)
+        if event.user is not None and event.user != self.author:
+            if len(self._users) < self.max_users:
+                self._users.add(event.user)
+            if len(self._user_days) < self.max_user_days:
+                self._user_days.add(event.at // DAY_MICROS)
 
     def signals(self, *, now: int, kind: str) -> Signals:
         """Return the signals of the counted events. `now` is in microseconds."""
@@ -142,6 +203,8 @@ class Tally:
             hits=self.hits,
             queries=len(self._queries),
             last_at=self.last_at,
+            users=len(self._users),
+            user_days=len(self._user_days),
         )
 
 

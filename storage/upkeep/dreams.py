@@ -6,7 +6,7 @@ Rows of the ledger are permanent: they stay when their memory is forgotten, so t
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from storage.repository import AgentRepository, Repository
@@ -15,14 +15,27 @@ from storage.rows import insert_sql, select_list, to_parameters
 # In index order (time, then row), events of one recall adjacent. SQLite finds the first row by `at` alone: with the
 # time of the last event as its lower bound, a page costs what it contains.
 _EVENTS: Final = """
-    SELECT id, chunk_id, recall, query, score, at FROM recall_events
+    SELECT id, chunk_id, recall, query, score, at, user_id AS user FROM recall_events
     WHERE agent_id = :agent AND at >= :since AND at <= :until AND (at, id) > (:after_at, :after_id)
     ORDER BY at, id LIMIT :limit
 """
-# A message from which exactly one memory was made counts as that memory; with several, it counts as none.
-_SOURCES: Final = """
+# Whether several users see a memory, and who is its author: its owner, or else who said its message. A memory without
+# an owner is seen like the session that it came from.
+_SEVERAL: Final = """
+    ({m}.visibility = 'shared' OR ({m}.owner_user_id IS NULL AND coalesce(
+        (SELECT s.audience FROM sessions AS s WHERE s.row_id = {m}.session_row), '') NOT LIKE 'u:%'))
+"""
+_AUTHOR: Final = """
+    coalesce({m}.owner_user_id,
+        (SELECT m.user_id FROM messages AS m WHERE m.agent_id = :agent AND m.id = {m}.source_message))
+"""
+# A message from which exactly one memory was made counts as that memory; with several, it counts as none. What is made
+# of a message belongs to who said it: in a session of several users to the user whom the message names.
+_SOURCES: Final = f"""
     SELECT c.id, k.row_id, k.id, k.kind, x.row_id, x.id, x.kind, g.id,
-        (SELECT count(*) FROM memories WHERE agent_id = :agent AND source_message = g.id AND superseded_by IS NULL)
+        (SELECT count(*) FROM memories WHERE agent_id = :agent AND source_message = g.id AND superseded_by IS NULL),
+        {_SEVERAL.format(m="k")}, {_AUTHOR.format(m="k")}, {_SEVERAL.format(m="x")}, {_AUTHOR.format(m="x")},
+        coalesce(g.user_id, (SELECT s.user_id FROM sessions AS s WHERE s.row_id = g.session_row AND NOT s.is_group))
     FROM json_each(:ids) AS j
     CROSS JOIN chunks AS c ON c.id = j.value AND c.agent_id = :agent
     LEFT JOIN memories AS k ON k.row_id = c.memory_row
@@ -31,6 +44,12 @@ _SOURCES: Final = """
         SELECT min(row_id) FROM memories WHERE agent_id = :agent AND source_message = g.id AND superseded_by IS NULL
     )
 """
+# Each of these finds the first row that names a user, or reads the agent's rows once.
+_HAS_USERS: Final = """
+    SELECT EXISTS (SELECT 1 FROM sessions WHERE agent_id = :agent AND user_id IS NOT NULL)
+        OR EXISTS (SELECT 1 FROM memories WHERE agent_id = :agent AND owner_user_id IS NOT NULL)
+        OR EXISTS (SELECT 1 FROM recall_events WHERE agent_id = :agent AND user_id IS NOT NULL)
+"""
 _EVENTS_AT_ONCE: Final = 2_000
 # No limit, in SQL.
 _NO_LIMIT: Final = -1
@@ -38,7 +57,7 @@ _NO_LIMIT: Final = -1
 
 @dataclass(frozen=True, slots=True)
 class DreamEvent:
-    """One result of one recall; `at` in microseconds, the score on [0, 1]."""
+    """One result of one recall; `at` in microseconds, the score on [0, 1]; `user` is None if it named nobody."""
 
     id: int
     chunk_id: int
@@ -46,15 +65,22 @@ class DreamEvent:
     query: str
     score: float
     at: int
+    user: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class DreamSource:
-    """The source of a chunk: a memory with its row and kind, or the message it was cut from."""
+    """The source of a chunk: a memory with its row and kind, or the message it was cut from.
+
+    `author` is the user whose words they are; None if nobody in particular said them. With `for_several`, more than one
+    user sees the memory, or would see the one that is made of the message.
+    """
 
     id: str
     memory_row: int | None = None
     kind: str = "event"
+    author: str | None = field(default=None, compare=False)
+    for_several: bool = field(default=True, compare=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,14 +114,19 @@ class Dreams(AgentRepository):
         """Return the sources of chunks, without files and without messages that became several memories."""
         found: dict[int, DreamSource] = {}
         rows = self._execute(_SOURCES, ids=chunk_ids)
-        for chunk, memory_row, memory, kind, made_row, made, made_kind, message, times in rows:
+        for chunk, memory_row, memory, kind, made_row, made, made_kind, message, times, *whose in rows:
+            several, author, made_for_several, made_author, speaker = whose
             if memory_row is not None:
-                found[chunk] = DreamSource(memory, memory_row, kind)
+                found[chunk] = DreamSource(memory, memory_row, kind, author, bool(several))
             elif times == 1:
-                found[chunk] = DreamSource(made, made_row, made_kind)
+                found[chunk] = DreamSource(made, made_row, made_kind, made_author, bool(made_for_several))
             elif message is not None and not times:
-                found[chunk] = DreamSource(message)
+                found[chunk] = DreamSource(message, author=speaker, for_several=speaker is None)
         return found
+
+    def has_users(self) -> bool:
+        """Return whether sessions, memories or recalls of the agent name a user."""
+        return bool(self._value(_HAS_USERS))
 
     def promoted(self, memory_ids: Sequence[str]) -> set[str]:
         """Return which of these memories are in the ledger."""

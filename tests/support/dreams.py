@@ -60,11 +60,14 @@ class Dreamer(Pipeline):
         days_ago: float = 1.0,
         agent: str = "ana",
         recall: str | None = None,
+        user: str | None = None,
     ) -> None:
         """Record one recall that found these chunks."""
         at = self.today - int(days_ago * DAY_MICROS)
         with self.store.writing() as tx:
-            tx.recalls.record([NewRecall(agent, recall or new_id(), query, at, tuple((c, score) for c in chunks))])
+            tx.recalls.record(
+                [NewRecall(agent, recall or new_id(), query, at, tuple((c, score) for c in chunks), user)]
+            )
 
     def make_hot(
         self, content: str, *, agent: str = "ana", queries: Sequence[str] = QUESTIONS, score: float = 0.8

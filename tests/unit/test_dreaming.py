@@ -23,6 +23,7 @@ class Event:
     query: str
     score: float
     at: int
+    user: str | None = None
 
 
 def event(number: int, *, query: str | None = None, score: float = 0.5, days_ago: float = 0.0) -> Event:

@@ -91,6 +91,15 @@ class UpkeepSettings(BaseSettings):
         description="Minimum score of what a sweep promotes, computed from frequency, relevance, recency, diversity of"
         " queries and spread over days.",
     )
+    dream_shared_min_users: int = Field(
+        2,
+        ge=1,
+        description="Minimum number of users, besides its author, who recalled what a job promotes and several users"
+        " see. Only where the agent has users.",
+    )
+    dream_shared_min_days: int = Field(
+        2, ge=1, description="Minimum number of days on which such users recalled what several users see."
+    )
     dream_most_promotions: int = Field(
         20, ge=1, description="Maximum number of promotions for each agent in one sweep; the highest scores come first."
     )
@@ -142,4 +151,6 @@ class UpkeepSettings(BaseSettings):
             min_queries=self.dream_min_queries,
             min_score=self.dream_min_score,
             most_promotions=self.dream_most_promotions,
+            shared_min_users=self.dream_shared_min_users,
+            shared_min_days=self.dream_shared_min_days,
         )

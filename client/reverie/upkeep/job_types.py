@@ -61,7 +61,8 @@ class PlannedChange(msgspec.Struct, frozen=True, kw_only=True):
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
     """What a run did, or with `dry_run` would do, in total and for each store.
 
-    `planned` names what a dry run would do, at most a hundred changes of each store.
+    `planned` names what a dry run would do, at most a hundred changes of each store; for a dream sweep also what it
+    would leave out, and why.
     `counts` has `held_elsewhere` for stores on which another instance of the job works, or was killed in the last two
     minutes, and `disabled` if the settings disable the job.
     """

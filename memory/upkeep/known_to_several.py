@@ -1,0 +1,44 @@
+"""The rule for what several users see: one user alone must not make it last, however often they recall it.
+
+It holds for agents that have users. Of an agent that never names a user there is nobody else to protect.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import ReverieError
+from storage.stores import Store, Stores
+
+# The defaults of the settings.
+MIN_USERS: Final = 2
+MIN_DAYS: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class AgentUsers:
+    """Says which agents have users."""
+
+    stores: Stores
+
+    def named(self, store: Store, agent: str) -> bool:
+        """Return whether an agent has users in a store; for the account's store, whether it has any in a workspace.
+
+        A workspace that cannot be read counts as one with users.
+        """
+        if _names_users(store, agent):
+            return True
+        return store.name == ACCOUNT_STORE and any(self._in_workspace(name, agent) for name in self.stores.names())
+
+    def _in_workspace(self, name: str, agent: str) -> bool:
+        try:
+            return _names_users(self.stores.workspace(name, create=False), agent)
+        except ReverieError:
+            return True
+
+
+def _names_users(store: Store, agent: str) -> bool:
+    with store.reading() as tx:
+        return tx.for_agent(agent).dreams.has_users()
