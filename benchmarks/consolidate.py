@@ -23,6 +23,7 @@ from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of, shown
 from memory.jobs import run_on_store
 from memory.upkeep.consolidation import consolidate
+from memory.upkeep.known_to_several import AgentUsers
 from memory.upkeep.relevance import CurationPolicy, relevance
 from reverie import contract
 from storage.memories.decay import RATES
@@ -56,7 +57,7 @@ def main() -> None:
         with tempfile.TemporaryDirectory(prefix="rvb-memories-") as name:
             stores = Stores(Path(name))
             try:
-                _measure(stores.workspace("bench"), size, embedder, result, tell)
+                _measure(stores, size, embedder, result, tell)
             finally:
                 stores.close()
     seconds = result.figures.get(f"{_GOAL_MEMORIES}_seconds")
@@ -82,7 +83,8 @@ def _embedder() -> Embedder:
     return embedder
 
 
-def _measure(store: Store, size: int, embedder: Embedder, result: Result, tell: Progress) -> None:
+def _measure(stores: Stores, size: int, embedder: Embedder, result: Result, tell: Progress) -> None:
+    store, users = stores.workspace("bench"), AgentUsers(stores)
     topics = max(size // _MEMORIES_A_TOPIC, _FEWEST_TOPICS)
     talk = MadeUpTalk(embedder.embed, topics=topics, seed=result.seed)
     model = Model(embedder.model, embedder.dimension)
@@ -92,14 +94,14 @@ def _measure(store: Store, size: int, embedder: Embedder, result: Result, tell: 
     policy = CurationPolicy(rates=RATES["standard"], memories_per_scope=size)
     result.add(f"{size}_of_it_reading", rounded(_seconds_of_reading(store)), "s")
     result.add(f"{size}_of_it_scoring", rounded(_seconds_of_scoring(store, policy)), "s")
-    deciding, would = _job(store, policy, dry_run=True)
+    deciding, would = _job(store, policy, users, dry_run=True)
     result.add(f"{size}_of_it_deciding", rounded(deciding), "s")
-    seconds, did = _job(store, policy, dry_run=False)
+    seconds, did = _job(store, policy, users, dry_run=False)
     result.add(f"{size}_seconds", rounded(seconds), "s")
     for name in ("expired", "promoted", "pruned", "merged", "capped"):
         result.add(f"{size}_{name}", did[name])
     result.add(f"{size}_said_twice", fates["doubled"])
-    again, left = _job(store, policy, dry_run=False)
+    again, left = _job(store, policy, users, dry_run=False)
     result.add(f"{size}_seconds_when_nothing_is_to_do", rounded(again), "s")
     on_disk = sum(path.stat().st_size for path in store.database.path.parent.iterdir())
     result.add(f"{size}_disk_after", rounded(on_disk / _MIB), "MiB")
@@ -110,10 +112,14 @@ def _measure(store: Store, size: int, embedder: Embedder, result: Result, tell: 
     tell.step(f"{size:,} memories: consolidated in {shown(seconds)} s")
 
 
-def _job(store: Store, policy: CurationPolicy, *, dry_run: bool) -> tuple[float, dict[str, int]]:
+def _job(store: Store, policy: CurationPolicy, users: AgentUsers, *, dry_run: bool) -> tuple[float, dict[str, int]]:
     started = time.perf_counter()
     report = run_on_store(
-        store, contract.CONSOLIDATE_MEMORIES, lambda job: consolidate(job, policy), now=NOW_MICROS, dry_run=dry_run
+        store,
+        contract.CONSOLIDATE_MEMORIES,
+        lambda job: consolidate(job, policy, users),
+        now=NOW_MICROS,
+        dry_run=dry_run,
     )
     names = ("looked_at", "expired", "promoted", "pruned", "merged", "capped")
     return time.perf_counter() - started, {name: report.counts[name] for name in names}

@@ -79,6 +79,25 @@ def of_memory(viewer: Viewer | None, alias: str) -> str:
     return f"(coalesce({alias}.tenant, '{LOCAL_TENANT}') = :viewer_tenant AND {owned})"
 
 
+def seen_by_several(memory: str) -> str:
+    """Return a condition on the memories under this alias that more than one user sees.
+
+    One without an owner is seen like the session that it came from.
+    """
+    return (
+        f"({memory}.visibility = 'shared' OR ({memory}.owner_user_id IS NULL AND coalesce((SELECT os.audience"
+        f" FROM sessions AS os WHERE os.row_id = {memory}.session_row), '') NOT LIKE 'u:%'))"
+    )
+
+
+def author_of(memory: str) -> str:
+    """Return an expression for the user whose words a memory has: its owner, or else who said its message."""
+    return (
+        f"coalesce({memory}.owner_user_id, (SELECT am.user_id FROM messages AS am"
+        f" WHERE am.agent_id = :agent AND am.id = {memory}.source_message))"
+    )
+
+
 def audiences(connection: Connection, agent: str, viewer: Viewer | None) -> Audiences | None:
     """Return whose chunks of an agent a viewer finds; None for all."""
     if viewer is None:

@@ -6,13 +6,15 @@ completed by the next one; a run that finds nothing to do changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Final
 
 from memory.jobs import PLANNED_SHOWN, JobRun
 from memory.upkeep.consolidation_plan import (
     CAP,
     EXPIRE,
+    LITTLE_KNOWN,
     MERGE,
     PROMOTE,
     PRUNE,
@@ -22,19 +24,21 @@ from memory.upkeep.consolidation_plan import (
 )
 from memory.upkeep.consolidation_steps import carry_out
 from memory.upkeep.duplicates import find_duplicates, mergeable_scopes
+from memory.upkeep.known_to_several import AgentUsers, little_known
 from memory.upkeep.relevance import CurationPolicy
-from storage.memories.sweeps import MemorySweeps
+from storage.memories.sweeps import MemoryOutline, MemorySweeps
 from storage.transaction import Transaction
 
 # Comparing larger scopes takes seconds: 5 for 50,000 memories.
 _LARGE_SCOPE: Final = 5_000
 
 
-def consolidate(run: JobRun, policy: CurationPolicy) -> None:
+def consolidate(run: JobRun, policy: CurationPolicy, users: AgentUsers) -> None:
     """Consolidate the memories of every agent of a store, or only count the changes if the run is a dry run."""
     for agent in agents(run):
-        plan = plan_consolidation(run, agent, policy)
-        count_or_carry_out(run, agent, policy, plan)
+        of_agent = policy if users.named(run.store, agent) else replace(policy, shared_min_users=0, shared_min_days=0)
+        plan = plan_consolidation(run, agent, of_agent)
+        count_or_carry_out(run, agent, of_agent, plan)
 
 
 def plan_consolidation(run: JobRun, agent: str, policy: CurationPolicy) -> Plan:
@@ -61,6 +65,7 @@ def plan_consolidation(run: JobRun, agent: str, policy: CurationPolicy) -> Plan:
         planner.merge(merges)
         plan.merges += merges
     plan.promoted_later = planner.promote()
+    plan.held_back = list(planner.held_back.values())
     plan.capped = planner.cap()
     return plan
 
@@ -69,7 +74,14 @@ def read_memories(run: JobRun, agent: str, policy: CurationPolicy) -> Planner:
     """Return a planner with the current memories of an agent, and what a person has undone."""
     with run.store.reading() as tx:
         rows = {memory.row_id: memory for memory in MemorySweeps(tx.connection, agent).outlines()}
-        return Planner(rows, run.now, policy, _exclusions(tx, agent))
+        exclusions = _exclusions(tx, agent)
+
+    def held_back(memories: Sequence[MemoryOutline]) -> Collection[int]:
+        with run.store.reading() as tx:
+            sweeps = MemorySweeps(tx.connection, agent)
+            return little_known(sweeps, memories, min_users=policy.shared_min_users, min_days=policy.shared_min_days)
+
+    return Planner(rows, run.now, policy, exclusions, held_back)
 
 
 def agents(run: JobRun) -> Iterator[str]:
@@ -83,13 +95,14 @@ def count_or_carry_out(run: JobRun, agent: str, policy: CurationPolicy, plan: Pl
     """Carry out a plan, or only count its changes if the run is a dry run."""
     if run.dry_run:
         run.counts.update(plan.counts)
-        _name_changes(run, agent, plan)
+        _name_changes(run, agent, policy, plan)
         return
     run.counts["looked_at"] += plan.looked_at
+    run.counts[LITTLE_KNOWN] += len(plan.held_back)
     carry_out(run, agent, policy, plan)
 
 
-def _name_changes(run: JobRun, agent: str, plan: Plan) -> None:
+def _name_changes(run: JobRun, agent: str, policy: CurationPolicy, plan: Plan) -> None:
     changes = plan.changes[:PLANNED_SHOWN]
     rows = [row for _, row in changes]
     with run.store.reading() as tx:
@@ -99,6 +112,12 @@ def _name_changes(run: JobRun, agent: str, plan: Plan) -> None:
     for action, row in changes:
         if row in ids:  # it may have been removed since it was read
             run.plan(agent, action, ids[row], texts[row])
+    why = (
+        f"several users see it: needs recalls by {policy.shared_min_users} users besides its author"
+        f" (dream_shared_min_users), on {policy.shared_min_days} days (dream_shared_min_days)"
+    )
+    for memory in plan.held_back:
+        run.plan(agent, "leave out", memory.id, why)
 
 
 def _exclusions(tx: Transaction, agent: str) -> Exclusions:

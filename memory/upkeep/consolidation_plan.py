@@ -8,7 +8,7 @@ carried out ends with the same result.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
@@ -22,6 +22,8 @@ PROMOTE: Final = "promote"
 PRUNE: Final = "prune"
 MERGE: Final = "merge"
 CAP: Final = "cap"
+# The count of what is not promoted because too few users have recalled it.
+LITTLE_KNOWN: Final = "left_out_little_known"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -38,9 +40,13 @@ class Exclusions:
 
 @dataclass(slots=True)
 class Plan:
-    """The memories that each step changes. `promoted_later` are promoted because of what they were merged with."""
+    """The memories that each step changes. `promoted_later` are promoted because of what they were merged with.
+
+    `held_back` are not promoted: several users see them, and too few have recalled them.
+    """
 
     looked_at: int = 0
+    held_back: list[MemoryOutline] = field(default_factory=list)
     expired: list[MemoryOutline] = field(default_factory=list)
     promoted: list[MemoryOutline] = field(default_factory=list)
     pruned: list[MemoryOutline] = field(default_factory=list)
@@ -54,6 +60,7 @@ class Plan:
         return {
             "looked_at": self.looked_at,
             "expired": len(self.expired),
+            LITTLE_KNOWN: len(self.held_back),
             "promoted": len(self.promoted) + len(self.promoted_later),
             "pruned": len(self.pruned),
             "merged": len(self.merges),
@@ -77,6 +84,7 @@ class Plan:
 class Planner:
     """The current memories of an agent, by row, as the planned steps leave them. `now` is in microseconds.
 
+    `little_known` returns the rows of those that several users see and too few have recalled: they are `held_back`.
     Each step returns the memories that it changes, as they were before.
     """
 
@@ -84,6 +92,8 @@ class Planner:
     now: int
     policy: CurationPolicy
     exclusions: Exclusions
+    little_known: Callable[[Sequence[MemoryOutline]], Collection[int]]
+    held_back: dict[int, MemoryOutline] = field(default_factory=dict)
 
     def expire(self) -> list[MemoryOutline]:
         """Remove expired memories."""
@@ -95,7 +105,10 @@ class Planner:
 
     def promote(self) -> list[MemoryOutline]:
         """Make often recalled memories long-term."""
-        promoted = [m for m in self._open_to(PROMOTE) if is_promotable(m, now=self.now, policy=self.policy)]
+        promotable = [m for m in self._open_to(PROMOTE) if is_promotable(m, now=self.now, policy=self.policy)]
+        little_known = self.little_known(promotable)
+        self.held_back |= {m.row_id: m for m in promotable if m.row_id in little_known}
+        promoted = [m for m in promotable if m.row_id not in little_known]
         for memory in promoted:
             self.rows[memory.row_id] = replace(memory, lifetime="long_term")
         return promoted

@@ -6,7 +6,7 @@ may have removed it: a batch changes only memories to which the reason still app
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Final, TypeVar
 
@@ -22,6 +22,7 @@ from memory.upkeep.consolidation_plan import (
     merged_fields,
 )
 from memory.upkeep.duplicates import Merge, scope_key, subjects_differ
+from memory.upkeep.known_to_several import little_known
 from memory.upkeep.relevance import CurationPolicy, is_promotable, is_prunable, relevance
 from reverie.counts import counted
 from storage.memories.records import TIERS, MemoryRecord
@@ -72,7 +73,16 @@ class _Steps:
         for batch in self._batches(memories):
             with self._run.writing() as tx:
                 sweeps = self._sweeps(tx)
-                reasons = [(memory, self._reason_to_promote(memory)) for memory in self._current(sweeps, batch)]
+                current = self._current(sweeps, batch)
+                held_back = little_known(
+                    sweeps,
+                    current,
+                    min_users=self._policy.shared_min_users,
+                    min_days=self._policy.shared_min_days,
+                )
+                reasons = [
+                    (memory, self._reason_to_promote(memory)) for memory in current if memory.row_id not in held_back
+                ]
                 promotions = [(memory, why) for memory, why in reasons if why]
                 sweeps.promote(promotions, self._curation_batch(PROMOTE))
             self._run.counts["promoted"] += len(promotions)
@@ -83,8 +93,10 @@ class _Steps:
             with self._run.writing() as tx:
                 rows = {row for merge in batch for row in (merge.survivor, merge.duplicate)}
                 records = tx.for_agent(self._agent).memories.by_rows(sorted(rows))
-                done = list(_merged(batch, records))
-                self._sweeps(tx).merge(done, self._curation_batch(MERGE))
+                sweeps = self._sweeps(tx)
+                scopes = {one.row_id: scope_key(one) for one in sweeps.outlines(sorted(rows))}
+                done = list(_merged(batch, records, scopes))
+                sweeps.merge(done, self._curation_batch(MERGE))
             self._run.counts["merged"] += len(done)
 
     def cap(self, memories: Sequence[MemoryOutline]) -> None:
@@ -157,7 +169,7 @@ class _Steps:
 
 
 def _merged(
-    merges: Sequence[Merge], records: dict[int, MemoryRecord]
+    merges: Sequence[Merge], records: dict[int, MemoryRecord], scopes: Mapping[int, tuple[object, ...]]
 ) -> Iterator[tuple[MemoryRecord, MemoryRecord, str]]:
     """Yield each merge that still applies: the survivor as it is to be stored, the duplicate, and the reason."""
     for merge in merges:
@@ -168,7 +180,7 @@ def _merged(
             continue
         if duplicate.user_written or duplicate.pinned or subjects_differ(survivor.subject, duplicate.subject):
             continue
-        if scope_key(survivor) != scope_key(duplicate):
+        if scopes[merge.survivor] != scopes[merge.duplicate]:
             continue
         tags = tuple(dict.fromkeys((*survivor.tags, *duplicate.tags)))[:_MAX_TAGS]
         survivor = replace(survivor, **merged_fields(survivor, duplicate), tags=tags)

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from memory.upkeep.near_duplicates import merge_near
-from storage.memories.records import USER_SOURCE, MemoryRecord
+from storage.memories.records import USER_SOURCE
 from storage.memories.sweeps import MemoryOutline
 from storage.recall.sameness import NameMasks, Statement, normalised_text, says_the_same, statement
 
@@ -42,10 +42,14 @@ def mergeable_scopes(memories: Iterable[MemoryOutline]) -> list[list[MemoryOutli
     ]
 
 
-def scope_key(memory: MemoryOutline | MemoryRecord) -> tuple[object, ...]:
-    """Return what two memories must share to be merged: tier, channel, owner and, for conversations, the session."""
+def scope_key(memory: MemoryOutline) -> tuple[object, ...]:
+    """Return what two memories must share to be merged: place, owner, who sees them, and for conversations the session.
+
+    What is merged is seen by whoever sees the survivor: two memories with different readers stay apart.
+    """
     session = memory.session_row if memory.tier == "conversation" else None
-    return memory.tier, memory.channel, memory.owner_user_id, session
+    seen_by = memory.owner_user_id, memory.visibility, memory.tenant, memory.audience
+    return memory.tier, memory.channel, *seen_by, session
 
 
 def subjects_differ(subject: str | None, other: str | None) -> bool:

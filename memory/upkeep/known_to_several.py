@@ -5,11 +5,13 @@ It holds for agents that have users. Of an agent that never names a user there i
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import ReverieError
+from storage.memories.sweeps import MemoryOutline, MemorySweeps
 from storage.stores import Store, Stores
 
 # The defaults of the settings.
@@ -37,6 +39,18 @@ class AgentUsers:
             return _names_users(self.stores.workspace(name, create=False), agent)
         except ReverieError:
             return True
+
+
+def little_known(
+    sweeps: MemorySweeps, memories: Sequence[MemoryOutline], *, min_users: int, min_days: int
+) -> Collection[int]:
+    """Return the rows of the memories that several users see and too few have recalled, or on too few days.
+
+    Counted are named users other than the author. With 0 for both there is no rule.
+    """
+    if not memories or not (min_users or min_days):
+        return ()
+    return sweeps.little_known([memory.row_id for memory in memories], min_users=min_users, min_days=min_days)
 
 
 def _names_users(store: Store, agent: str) -> bool:

@@ -6,17 +6,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from memory.upkeep.known_to_several import MIN_DAYS, MIN_USERS
 from storage.memories.decay import RATES, decay, hours_between
 from storage.memories.records import Lifetime, Tier
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CurationPolicy:
-    """The settings for promoting, pruning, merging and capping. `rates`: share of a relevance left after an hour."""
+    """The settings for promoting, pruning, merging and capping. `rates`: share of a relevance left after an hour.
+
+    `shared_min_users` and `shared_min_days` are those of dream sweeps: the recalls that what several users see needs.
+    """
 
     rates: Mapping[Tier, float]
     promote_relevance: float = 0.7
     promote_access_count: int = 3
+    shared_min_users: int = MIN_USERS
+    shared_min_days: int = MIN_DAYS
     prune_relevance: float = 0.01
     duplicate_similarity: float = 0.95
     memories_per_scope: int | None = 10_000

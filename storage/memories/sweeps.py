@@ -15,6 +15,7 @@ from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
 from storage.rows import read_rows, select_list, to_json
 from storage.upkeep.curation import CurationLog, EntryDraft
+from storage.viewer import author_of, seen_by_several
 
 # A join in this order: with IN, SQLite reads the whole index of the agent's memories for each batch.
 _LISTED: Final = "FROM json_each(?) AS j CROSS JOIN memories AS m ON m.row_id = j.value WHERE m.agent_id = ?"
@@ -47,6 +48,10 @@ class MemoryOutline:
     is_fact: bool
     subject: str | None
     pinned: bool
+    visibility: str = "private"
+    tenant: str | None = None
+    # Who sees the session of a memory without an owner; None for everybody.
+    audience: str | None = None
 
     @property
     def protected(self) -> bool:
@@ -61,8 +66,25 @@ class MemoryOutline:
 
 
 _OUTLINE: Final = "SELECT " + select_list(
-    MemoryOutline, "m", is_note="m.note_id IS NOT NULL", is_fact="m.category IS NOT NULL"
+    MemoryOutline,
+    "m",
+    is_note="m.note_id IS NOT NULL",
+    is_fact="m.category IS NOT NULL",
+    audience="CASE WHEN m.owner_user_id IS NULL AND m.session_row IS NOT NULL THEN"
+    " (SELECT os.audience FROM sessions AS os WHERE os.row_id = m.session_row) END",
 )
+_DAY_MICROS: Final = 24 * 3_600 * 1_000_000
+# Recalls of named users other than the author, as dream sweeps count them.
+_LITTLE_KNOWN: Final = f"""
+    SELECT m.row_id FROM json_each(:rows) AS j CROSS JOIN memories AS m ON m.row_id = j.value
+    WHERE m.agent_id = :agent AND {seen_by_several("m")} AND EXISTS (
+        SELECT 1 FROM (
+            SELECT count(DISTINCT e.user_id) AS users, count(DISTINCT e.at / {_DAY_MICROS}) AS days
+            FROM chunks AS c CROSS JOIN recall_events AS e ON e.chunk_id = c.id
+            WHERE c.memory_row = m.row_id AND e.user_id IS NOT NULL AND e.user_id IS NOT {author_of("m")}
+        ) WHERE users < :min_users OR days < :min_days
+    )
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +108,10 @@ class MemorySweeps(AgentRepository):
             sql = f"{_OUTLINE} {_LISTED} AND m.superseded_by IS NULL ORDER BY m.row_id"
             rows = self._connection.exec_driver_sql(sql, (json.dumps(list(row_ids)), self._agent))
         return read_rows(rows, MemoryOutline)
+
+    def little_known(self, row_ids: Sequence[int], *, min_users: int, min_days: int) -> set[int]:
+        """Return the rows of those memories that several users see, and too few have recalled, or on too few days."""
+        return set(self._values(_LITTLE_KNOWN, rows=row_ids, min_users=min_users, min_days=min_days))
 
     def count(self, tier: Tier | None = None) -> int:
         """Return how many memories are current, in all or of one tier."""

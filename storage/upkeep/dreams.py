@@ -11,6 +11,7 @@ from typing import Final
 
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
+from storage.viewer import author_of, seen_by_several
 
 # In index order (time, then row), events of one recall adjacent. SQLite finds the first row by `at` alone: with the
 # time of the last event as its lower bound, a page costs what it contains.
@@ -19,22 +20,12 @@ _EVENTS: Final = """
     WHERE agent_id = :agent AND at >= :since AND at <= :until AND (at, id) > (:after_at, :after_id)
     ORDER BY at, id LIMIT :limit
 """
-# Whether several users see a memory, and who is its author: its owner, or else who said its message. A memory without
-# an owner is seen like the session that it came from.
-_SEVERAL: Final = """
-    ({m}.visibility = 'shared' OR ({m}.owner_user_id IS NULL AND coalesce(
-        (SELECT s.audience FROM sessions AS s WHERE s.row_id = {m}.session_row), '') NOT LIKE 'u:%'))
-"""
-_AUTHOR: Final = """
-    coalesce({m}.owner_user_id,
-        (SELECT m.user_id FROM messages AS m WHERE m.agent_id = :agent AND m.id = {m}.source_message))
-"""
 # A message from which exactly one memory was made counts as that memory; with several, it counts as none. What is made
 # of a message belongs to who said it: in a session of several users to the user whom the message names.
 _SOURCES: Final = f"""
     SELECT c.id, k.row_id, k.id, k.kind, x.row_id, x.id, x.kind, g.id,
         (SELECT count(*) FROM memories WHERE agent_id = :agent AND source_message = g.id AND superseded_by IS NULL),
-        {_SEVERAL.format(m="k")}, {_AUTHOR.format(m="k")}, {_SEVERAL.format(m="x")}, {_AUTHOR.format(m="x")},
+        {seen_by_several("k")}, {author_of("k")}, {seen_by_several("x")}, {author_of("x")},
         coalesce(g.user_id, (SELECT s.user_id FROM sessions AS s WHERE s.row_id = g.session_row AND NOT s.is_group))
     FROM json_each(:ids) AS j
     CROSS JOIN chunks AS c ON c.id = j.value AND c.agent_id = :agent

@@ -6,6 +6,7 @@ from typing import Any
 
 from memory.jobs import ALL_DATA, JobScope, run_on_stores
 from memory.upkeep.consolidation import consolidate
+from memory.upkeep.known_to_several import AgentUsers
 from memory.upkeep.pruning import prune_decayed
 from reverie import contract
 from worker.job_runs import periodic_task
@@ -19,7 +20,7 @@ def consolidate_memories(runtime: Runtime, *, dry_run: bool = False, scope: JobS
     return run_on_stores(
         runtime.stores,
         contract.CONSOLIDATE_MEMORIES,
-        lambda run: consolidate(run, policy),
+        lambda run: consolidate(run, policy, AgentUsers(runtime.stores)),
         now=runtime.now(),
         dry_run=dry_run,
         scope=scope,

@@ -11,6 +11,7 @@ import pytest
 from adapters.embedders import Embedder, EmbedderSpec, build_embedder
 from memory.jobs import run_on_store
 from memory.upkeep.consolidation import consolidate
+from memory.upkeep.known_to_several import AgentUsers
 from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
 from storage.memories.records import NewMemory
@@ -66,7 +67,10 @@ def keep(pipeline: Pipeline, texts: list[str]) -> None:
 
 def consolidated(pipeline: Pipeline) -> dict[str, int]:
     report = run_on_store(
-        pipeline.store, contract.CONSOLIDATE_MEMORIES, lambda run: consolidate(run, DEFAULT_POLICY), now=pipeline.now()
+        pipeline.store,
+        contract.CONSOLIDATE_MEMORIES,
+        lambda run: consolidate(run, DEFAULT_POLICY, AgentUsers(pipeline.stores)),
+        now=pipeline.now(),
     )
     return {name: count for name, count in report.counts.items() if count}
 

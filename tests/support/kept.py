@@ -12,6 +12,7 @@ from memory.jobs import JobReport, run_on_store
 from memory.pipeline.chunking import cut
 from memory.pipeline.embedding import to_blob
 from memory.upkeep.consolidation import consolidate
+from memory.upkeep.known_to_several import AgentUsers
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
 from reverie import contract
 from storage.memories.records import MemoryRecord, NewMemory
@@ -125,7 +126,7 @@ class Kept:
         return run_on_store(
             self.store,
             contract.CONSOLIDATE_MEMORIES,
-            lambda run: consolidate(run, policy),
+            lambda run: consolidate(run, policy, AgentUsers(self.stores)),
             now=now,
             dry_run=dry_run,
         )

@@ -134,6 +134,8 @@ class UpkeepSettings(BaseSettings):
             rates=self.decay_rates,
             promote_relevance=self.promote_relevance,
             promote_access_count=self.promote_access_count,
+            shared_min_users=self.dream_shared_min_users,
+            shared_min_days=self.dream_shared_min_days,
             prune_relevance=self.prune_relevance,
             duplicate_similarity=self.duplicate_similarity,
             memories_per_scope=self.memories_per_scope,
