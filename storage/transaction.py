@@ -33,6 +33,8 @@ from storage.sessions.sessions import Sessions
 from storage.sessions.summaries import AllSummaries, Summaries
 from storage.trust.candidates import Candidates
 from storage.trust.erased_rows import ErasedRows
+from storage.trust.exported_rows import ExportedRows
+from storage.trust.imported_rows import ImportedRows
 from storage.trust.live_texts import StoredTexts
 from storage.trust.removal import KeptOut, Marks, Removal
 from storage.upkeep.curation import CurationLog
@@ -89,6 +91,8 @@ class AgentRepositories:
     notifications = _Lazy(Notifications)
     marks = _Lazy(Marks)
     erased = _Lazy(ErasedRows)
+    exported = _Lazy(ExportedRows)
+    imported = _Lazy(ImportedRows)
     candidates = _Lazy(Candidates)
     removal = _Lazy(Removal)
 

@@ -18,7 +18,8 @@ from reverie.scheduling.delivering import confirm_delivery
 from reverie.sessions import calls as session_calls
 from reverie.sessions.newest_messages import read_working_memory
 from reverie.trust import calls as trust_calls
-from reverie.trust import erasure_calls
+from reverie.trust import erasure_calls, export_calls
+from reverie.trust.export_files import export_file, import_file
 from reverie.types import Deleted
 from reverie.upkeep import calls as upkeep_calls
 
@@ -113,6 +114,8 @@ class _Calls:
     erase = method(erasure_calls.Erase)
     erasure = method(erasure_calls.GetErasure)
     erasures = method(erasure_calls.ListErasures, lambda answer: answer.erasures)
+    export_file = Method(export_file, export_calls.ExportRecords)
+    import_file = Method(import_file, export_calls.ImportRecords)
     create_token = method(trust_calls.CreateToken)
     tokens = method(trust_calls.ListTokens, lambda answer: answer.tokens)
     rotate_token = method(trust_calls.RotateToken)

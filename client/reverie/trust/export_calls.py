@@ -1,0 +1,83 @@
+"""The calls for exports and imports: all about a user, a session, an agent or a workspace, with ids and times."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Annotated, ClassVar, Final
+
+from msgspec import Meta
+
+from reverie.calls import Call, Resource
+from reverie.contract import MAX_FILE_BYTES
+from reverie.errors import Rejected
+from reverie.fields import label
+from reverie.trust.export_types import AnyRecord, ExportedMemory, ExportedMessage, ExportPage, ImportReport
+
+# Records in one call; the client sends about two megabytes, or one larger record.
+MAX_IMPORTED: Final = 1_000
+
+
+class ExportRecords(Call[ExportPage], kw_only=True, frozen=True):
+    """Return a page of an export: everything about a user, a session, an agent or a workspace; without any, everything.
+
+    Of a user it is what belongs to that user in all agents and workspaces, or in those given; a session needs its agent
+    and workspace. The first page has a header and the number of records by part; `cursor` returns the next page. A
+    token for one user exports that user; everything else needs the scope operate. Vectors and indexes are not in it:
+    they are made again. `export_file` writes a whole export. Raises `Rejected` and `NotFound`.
+    """
+
+    route: ClassVar = "GET /v1/export/records"
+    user: Annotated[str | None, label("Everything about this end user.")] = None
+    agent: Annotated[str | None, label("Only of this agent.")] = None
+    workspace: Annotated[str | None, label("Only in this workspace.")] = None
+    session: Annotated[str | None, label("Only this session.")] = None
+    cursor: Annotated[str | None, Meta(description="Go on after this page.")] = None
+    dry_run: Annotated[bool, Meta(description="Only count the records.")] = False
+
+    def checked(self) -> ExportRecords:
+        """Raise `Rejected` for a session whose agent or workspace is not named."""
+        if self.session is not None and (self.agent is None or self.workspace is None):
+            raise Rejected("name the agent and the workspace of the session", field="session")
+        return self
+
+
+class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
+    """Store the records of an export that are not there yet, with their ids and times; send them in their order.
+
+    What is there stays as it is, so sending records again changes nothing, and continues an import that was
+    interrupted. They are chunked, embedded and indexed like anything that is stored. With a `user`, all of them become
+    that user's. Without the scope operate, only sessions, messages, files and memories are taken, and nothing that is
+    shared. Unless the file is `trusted`, shared memories wait for approval, promotions and recall events are left out,
+    and schedules that call a webhook are paused. With `dry_run` nothing is stored. `import_file` sends a whole file.
+    Raises `Rejected`, naming the record at fault, and `Conflict` for an id that somebody else has.
+    """
+
+    route: ClassVar = "POST /v1/import/records"
+    # As for a file that is ingested: the largest record has the text of one.
+    body_bytes: ClassVar = 2 * MAX_FILE_BYTES + 1024 * 1024
+    response_timeout_seconds: ClassVar = 120.0
+    records: Annotated[Sequence[AnyRecord], Meta(max_length=MAX_IMPORTED, description="Records of an export.")]
+    exported_at: Annotated[datetime | None, Meta(description="When the export was made.")] = None
+    tenants: Annotated[
+        Mapping[str, Sequence[str]], Meta(description="The workspaces of the export by tenant, from its header.")
+    ] = {}
+    user: Annotated[str | None, label("The end user to whom all of it shall belong. Default: as in the export.")] = None
+    trusted: Annotated[
+        bool, Meta(description="Take over approvals, promotions, recall events and webhooks as they are.")
+    ] = False
+    dry_run: Annotated[bool, Meta(description="Only check and count.")] = False
+    first: Annotated[bool, Meta(description="It begins a file: note the import in the audit log.")] = False
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        if self.dry_run:
+            return {}
+        kinds = [type(record) for record in self.records]
+        return {"messages": kinds.count(ExportedMessage), "memories": kinds.count(ExportedMemory)}
+
+    def checked(self) -> ImportRecords:
+        """Raise `Rejected` for a time without a time zone."""
+        if self.exported_at is not None and self.exported_at.tzinfo is None:
+            raise Rejected("exported_at needs a time zone, as in 2026-05-01T12:00:00Z", field="exported_at")
+        return self

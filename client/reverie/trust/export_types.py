@@ -1,0 +1,375 @@
+"""The records of an export file, and the pages and reports of the calls that make and take it.
+
+An export file is JSON Lines: a header, one record on each line, and an end with the checksums of every part and of all
+lines before it. docs/portability.md describes it; the structs below are its fields. A field that has its default is
+left out.
+"""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, ClassVar, Literal, TypeAlias
+
+import msgspec
+
+from reverie.memories.types import Lifetime, MemoryKind, Tier
+from reverie.scheduling.notification_types import NotificationKind
+from reverie.scheduling.reminder_types import Delivery
+from reverie.scheduling.schedule_types import NotificationPolicy, RunStatus, RunTrigger, ScheduleStatus
+
+# The version of the format. Documents of `export_memories` and `export_session` are version 1.
+FORMAT = "reverie-export"
+FORMAT_VERSION = 2
+
+
+class ExportedRecord(
+    msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True, tag_field="part"
+):
+    """One line of an export: a row of an agent in a workspace. Its `part` is the kind of the row."""
+
+    workspace: str
+    agent: str
+
+    # The fields that name the end user whom a record belongs to.
+    user_fields: ClassVar[tuple[str, ...]] = ()
+
+
+class ExportedChannel(ExportedRecord, frozen=True, kw_only=True, tag="channels"):
+    """A channel of an agent."""
+
+    id: str
+    created_at: datetime
+    description: str = ""
+    is_default: bool = False
+
+
+class ExportedSession(ExportedRecord, frozen=True, kw_only=True, tag="sessions"):
+    """A session with its summary; a group has `users`. Memories were extracted up to a sequence."""
+
+    user_fields: ClassVar = ("user",)
+    id: str
+    ref_code: str
+    started_at: datetime
+    updated_at: datetime
+    status: Literal["active", "idle", "archived"] = "active"
+    user: str | None = None
+    users: list[str] = []
+    provider: str | None = None
+    chat_id: str | None = None
+    channel: str | None = None
+    ended_at: datetime | None = None
+    metadata: dict[str, Any] = {}
+    last_sequence: int = 0
+    summary_text: str | None = None
+    summary_epoch: int = 0
+    summary_upper_sequence: int = 0
+    extracted_up_to: int = 0
+
+
+class ExportedMessage(ExportedRecord, frozen=True, kw_only=True, tag="messages"):
+    """A message of a session; with `consolidated_at` the summary covers it."""
+
+    user_fields: ClassVar = ("user",)
+    id: str
+    session: str
+    sequence: int
+    role: Literal["user", "assistant", "system", "tool"]
+    content: str
+    created_at: datetime
+    name: str | None = None
+    tool_call_id: str | None = None
+    tool_name: str | None = None
+    tool_calls: list[dict[str, Any]] = []
+    token_count: int | None = None
+    importance: float = 0.5
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    trace: str = ""
+    consolidated_at: datetime | None = None
+    user: str | None = None
+    visibility: Literal["private", "shared"] | None = None
+
+
+class ExportedFile(ExportedRecord, frozen=True, kw_only=True, tag="files"):
+    """A document that was ingested, with its text."""
+
+    user_fields: ClassVar = ("user",)
+    id: str
+    source_uri: str
+    content: str
+    created_at: datetime
+    session: str | None = None
+    tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    trace: str = ""
+    user: str | None = None
+    visibility: Literal["private", "shared"] | None = None
+
+
+class ExportedMemory(ExportedRecord, frozen=True, kw_only=True, tag="memories"):
+    """A memory, fact or note, also one that another has replaced.
+
+    `superseded_by` is the id of the memory that replaced it, its own id if that one is not in the export.
+    """
+
+    user_fields: ClassVar = ("owner_user_id",)
+    id: str
+    content: str
+    tier: Tier
+    lifetime: Lifetime
+    kind: MemoryKind
+    source: str
+    importance: float
+    created_at: datetime
+    updated_at: datetime
+    accessed_at: datetime
+    access_count: int = 0
+    expires_at: datetime | None = None
+    owner_user_id: str | None = None
+    tags: list[str] = []
+    concept_tags: list[str] = []
+    metadata: dict[str, Any] = {}
+    session: str | None = None
+    source_message: str | None = None
+    channel: str | None = None
+    note_id: str | None = None
+    category: str | None = None
+    key: str | None = None
+    value: str | None = None
+    subject: str | None = None
+    confidence: float | None = None
+    pinned: bool = False
+    visibility: Literal["private", "requested", "shared"] = "private"
+    superseded_by: str | None = None
+    superseded_at: datetime | None = None
+    trace: str = ""
+    promoted_at: datetime | None = None
+    promotion_score: float | None = None
+    promotion_phase: str | None = None
+
+
+class ExportedScratchpadList(ExportedRecord, frozen=True, kw_only=True, tag="scratchpad_lists"):
+    """The list of a session's scratchpad."""
+
+    session: str
+    items: list[Any]
+    updated_at: datetime
+
+
+class ExportedScratchpadKey(ExportedRecord, frozen=True, kw_only=True, tag="scratchpads"):
+    """One key of a session's scratchpad."""
+
+    session: str
+    key: str
+    value: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class ExportedSchedule(ExportedRecord, frozen=True, kw_only=True, tag="schedules"):
+    """A schedule; `cadence` and `executor` as in the call that adds one."""
+
+    user_fields: ClassVar = ("user",)
+    id: str
+    user: str
+    goal: str
+    cadence: dict[str, Any]
+    executor: dict[str, Any]
+    policy: NotificationPolicy
+    status: ScheduleStatus
+    timeout_seconds: int
+    recall_limit: int
+    created_at: datetime
+    updated_at: datetime
+    name: str | None = None
+    channel: str | None = None
+    session: str | None = None
+    next_run_at: datetime | None = None
+    last_run_at: datetime | None = None
+    last_run_status: RunStatus | None = None
+    consecutive_failures: int = 0
+    retries: int = 0
+
+
+class ExportedRun(ExportedRecord, frozen=True, kw_only=True, tag="runs"):
+    """A run of a schedule that has ended."""
+
+    id: str
+    schedule: str
+    due_at: datetime
+    first_due_at: datetime
+    trigger: RunTrigger
+    status: RunStatus
+    created_at: datetime
+    coalesced: int = 0
+    attempt: int = 1
+    started_at: datetime | None = None
+    finished_at: datetime | None = None
+    summary: str = ""
+    output: str = ""
+    error: str = ""
+    turn_count: int = 0
+    cost: float = 0.0
+    notified: bool = False
+    trace: str = ""
+
+
+class ExportedReminder(ExportedRecord, frozen=True, kw_only=True, tag="reminders"):
+    """A reminder, delivered or not."""
+
+    user_fields: ClassVar = ("recipient",)
+    id: str
+    session: str
+    recipient: str
+    message: str
+    delivery: Delivery
+    due_at: datetime
+    created_at: datetime
+    channel: str | None = None
+    attempts: int = 0
+    error: str = ""
+    delivered_at: datetime | None = None
+
+
+class ExportedNotification(ExportedRecord, frozen=True, kw_only=True, tag="notifications"):
+    """A notification about a schedule or one of its runs."""
+
+    user_fields: ClassVar = ("user",)
+    id: str
+    user: str
+    kind: NotificationKind
+    schedule: str
+    title: str
+    body: str
+    created_at: datetime
+    schedule_name: str | None = None
+    run: str | None = None
+    run_status: RunStatus | None = None
+    channel: str | None = None
+    session: str | None = None
+    attempts: int = 0
+    error: str = ""
+    delivered_at: datetime | None = None
+    acknowledged_at: datetime | None = None
+
+
+class ExportedDeadLetter(ExportedRecord, frozen=True, kw_only=True, tag="dead_letters"):
+    """Work that failed for good; its payload, if it has one, is in base64."""
+
+    stage: str
+    item_id: str
+    error_type: str
+    error: str
+    attempts: int
+    created_at: datetime
+    session: str | None = None
+    payload: bytes | None = None
+    trace: str = ""
+
+
+class ExportedRecallEvent(ExportedRecord, frozen=True, kw_only=True, tag="recall_events"):
+    """One result of a recall: the query, and what it found: a part of a message, file or memory."""
+
+    user_fields: ClassVar = ("user",)
+    recall: str
+    query: str
+    score: float
+    at: datetime
+    found_kind: Literal["message", "file", "memory"]
+    found: str
+    # The BLAKE3 hash of the chunk, in hexadecimal: which part of the text it was.
+    chunk: str
+    in_account: bool = False
+    user: str | None = None
+
+
+AnyRecord: TypeAlias = (
+    ExportedChannel
+    | ExportedSession
+    | ExportedMessage
+    | ExportedFile
+    | ExportedMemory
+    | ExportedScratchpadList
+    | ExportedScratchpadKey
+    | ExportedSchedule
+    | ExportedRun
+    | ExportedReminder
+    | ExportedNotification
+    | ExportedDeadLetter
+    | ExportedRecallEvent
+)
+
+# The parts in their order in a file: what a record refers to comes before it.
+RECORD_TYPES: tuple[type[ExportedRecord], ...] = AnyRecord.__args__
+PARTS: tuple[str, ...] = tuple(str(kind.__struct_config__.tag) for kind in RECORD_TYPES)
+
+
+def part_of(record: ExportedRecord) -> str:
+    """Return the part that a record belongs to."""
+    return str(type(record).__struct_config__.tag)
+
+
+class Selection(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an export is about; what is None does not limit it."""
+
+    user: str | None = None
+    agent: str | None = None
+    workspace: str | None = None
+    session: str | None = None
+
+
+class ExportHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag_field="part", tag="header"):
+    """The first line of an export file: when and of what it was made.
+
+    `tenants` are the workspaces in it, by tenant; those of one tenant share an account tier.
+    """
+
+    exported_at: datetime
+    selection: Selection
+    tenants: dict[str, list[str]]
+    reverie: str = ""
+    format: str = ""
+    schema_version: int = 0
+
+
+class PartSum(msgspec.Struct, frozen=True, kw_only=True):
+    """The number of records of a part, and the SHA-256 of their lines in hexadecimal."""
+
+    records: int
+    sha256: str
+
+
+class ExportEnd(msgspec.Struct, frozen=True, kw_only=True, tag_field="part", tag="end"):
+    """The last line of an export file: the sums of its parts, and the SHA-256 of all lines before this one."""
+
+    parts: dict[str, PartSum]
+    records: int
+    sha256: str
+
+
+class ExportPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A page of an export. The first one has the `header` and `counts`, the number of records by part.
+
+    `cursor` goes on where the page ends; None after the last one.
+    """
+
+    records: list[AnyRecord]
+    cursor: str | None = None
+    header: ExportHeader | None = None
+    counts: dict[str, int] = {}
+
+
+class ImportReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What an import did, or would do, in numbers of records by part.
+
+    `added` are new, `present` were there already, `left_out` the caller may not import or refer to nothing. Of those
+    added, `erased` had been erased here after the export was made, and `shared` now wait for an operator's approval.
+    `waiting` of the records sent could not be stored yet: send them again.
+    """
+
+    added: dict[str, int] = {}
+    present: dict[str, int] = {}
+    left_out: dict[str, int] = {}
+    erased: dict[str, int] = {}
+    shared: int = 0
+    waiting: int = 0

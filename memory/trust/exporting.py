@@ -1,0 +1,154 @@
+"""Export what is about a user, a session, an agent, a workspace or everybody, page by page.
+
+The cursor says where to go on: the store, the tenant in the account, the agent, the part, and the key in it. An export
+is no snapshot: what is stored or removed while it is read may or may not be in it.
+"""
+
+from __future__ import annotations
+
+import binascii
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from reverie.clock import from_micros
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import NotFound, Rejected
+from reverie.trust.export_types import (
+    PARTS,
+    RECORD_TYPES,
+    ExportedRecord,
+    ExportHeader,
+    ExportPage,
+    Selection,
+)
+from storage.stores import Store, Stores
+from storage.trust.exported_rows import ACCOUNT_PARTS, ExportLimits
+
+# A page ends after this many bytes or records; one record may be larger.
+_PAGE_BYTES: Final = 1024 * 1024
+_PAGE_RECORDS: Final = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class ExportScope:
+    """What an export is about, and the workspaces and agents that its caller reaches, None for all agents."""
+
+    selection: Selection
+    workspaces: tuple[str, ...]
+    agents: frozenset[str] | None = None
+
+
+class _Place(NamedTuple):
+    """One part of one agent in one store; of the account, the rows of one tenant."""
+
+    store: str
+    tenant: str
+    agent: str
+    part: str
+
+
+class _Cursor(msgspec.Struct, frozen=True, array_like=True):
+    """Where a page ends: the place, and the key of the last record in it."""
+
+    place: _Place
+    key: list[Any]
+
+
+def first_page(stores: Stores, scope: ExportScope, *, version: str, now: int, count_only: bool = False) -> ExportPage:
+    """Return the header, the number of records of each part, and unless only these are wanted the first records."""
+    header = ExportHeader(
+        exported_at=from_micros(now), selection=scope.selection, tenants=_tenants(stores, scope), reverie=version
+    )
+    counts: Counter[str] = Counter()
+    for store, place in _places(stores, scope):
+        kind = RECORD_TYPES[PARTS.index(place.part)]
+        with store.reading() as tx:
+            counts[place.part] += tx.for_agent(place.agent).exported.count(kind, _limits(scope, place))
+    numbers = {part: counts[part] for part in PARTS if counts[part]}
+    if count_only:
+        return ExportPage(records=[], header=header, counts=numbers)
+    page = next_page(stores, scope, cursor=None)
+    return ExportPage(records=page.records, cursor=page.cursor, header=header, counts=numbers)
+
+
+def next_page(stores: Stores, scope: ExportScope, *, cursor: str | None) -> ExportPage:
+    """Return the records that follow a cursor, about a megabyte of them. Raises `Rejected` for an invalid cursor."""
+    begin = None if cursor is None else _decoded(cursor)
+    records: list[ExportedRecord] = []
+    size = 0
+    for store, place in _places(stores, scope):
+        after = None
+        if begin is not None:
+            if _rank(place) < _rank(begin.place):
+                continue
+            after = begin.key if place == begin.place else None
+        kind = RECORD_TYPES[PARTS.index(place.part)]
+        with store.reading() as tx:
+            rows = tx.for_agent(place.agent).exported
+            workspace = place.store if place.store != ACCOUNT_STORE else _tenants(stores, scope)[place.tenant][0]
+            for record, key in rows.page(kind, _limits(scope, place), workspace=workspace, after=after):
+                records.append(record)
+                size += len(msgspec.json.encode(record))
+                if len(records) >= _PAGE_RECORDS or size >= _PAGE_BYTES:
+                    return ExportPage(records=records, cursor=_encoded(_Cursor(place, key)))  # type: ignore[arg-type]
+    return ExportPage(records=records)  # type: ignore[arg-type]
+
+
+def _places(stores: Stores, scope: ExportScope) -> Iterator[tuple[Store, _Place]]:
+    """Yield the parts of all agents that a scope reaches, in the order of `_rank`."""
+    for name in sorted(scope.workspaces):
+        try:
+            store = stores.workspace(name, create=False)
+        except NotFound:  # deleted meanwhile
+            continue
+        for agent in _agents(store, scope):
+            yield from ((store, _Place(name, "", agent, part)) for part in PARTS)
+    if scope.selection.session is not None or not stores.database_path(ACCOUNT_STORE).exists():
+        return
+    account = stores.account_store()
+    for tenant in sorted(_tenants(stores, scope)):
+        for agent in _agents(account, scope):
+            for kind in ACCOUNT_PARTS:
+                yield account, _Place(ACCOUNT_STORE, tenant, agent, PARTS[RECORD_TYPES.index(kind)])
+
+
+def _rank(place: _Place) -> tuple[bool, str, str, str, int]:
+    return place.store == ACCOUNT_STORE, place.store, place.tenant, place.agent, PARTS.index(place.part)
+
+
+def _agents(store: Store, scope: ExportScope) -> list[str]:
+    with store.reading() as tx:
+        present = tx.kept_out.agents()
+    wanted = scope.selection.agent
+    return [agent for agent in present if wanted in (None, agent) and (scope.agents is None or agent in scope.agents)]
+
+
+def _tenants(stores: Stores, scope: ExportScope) -> dict[str, list[str]]:
+    """Return the workspaces of a scope by tenant, both by name."""
+    found: dict[str, list[str]] = {}
+    for workspace in sorted(scope.workspaces):
+        found.setdefault(stores.tenant_of(workspace), []).append(workspace)
+    return dict(sorted(found.items()))
+
+
+def _limits(scope: ExportScope, place: _Place) -> ExportLimits:
+    return ExportLimits(scope.selection.user, scope.selection.session, place.tenant or None)
+
+
+def _encoded(cursor: _Cursor) -> str:
+    return urlsafe_b64encode(msgspec.json.encode(cursor)).decode()
+
+
+def _decoded(cursor: str) -> _Cursor:
+    try:
+        found = msgspec.json.decode(urlsafe_b64decode(cursor.encode()), type=_Cursor)
+        if found.place.part not in PARTS:
+            raise ValueError
+    except (ValueError, binascii.Error, msgspec.MsgspecError):
+        raise Rejected("the cursor is not one of a page of an export: begin without one", field="cursor") from None
+    return found

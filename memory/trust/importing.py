@@ -1,0 +1,321 @@
+"""Import the records of an export: what is not there yet is stored, with its ids and times.
+
+A record gains no right on the way. A caller without the scope operate writes sessions, messages, files and memories of
+one user or of nobody, and nothing that others see. Of a file that is not trusted, nothing is promoted or approved that
+an operator of this installation has not approved.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Final
+
+from msgspec.structs import replace
+
+from memory.trust.fragments import HashKey
+from memory.trust.tombstones import hash_key, read_tombstones, target_hash
+from reverie.contract import ACCOUNT_STORE
+from reverie.errors import Conflict, NotFound, Rejected
+from reverie.trust import export_types as types
+from reverie.trust.export_checks import check_record, described
+from reverie.trust.export_types import ExportedRecord, ImportReport, part_of
+from storage.stores import Store, Stores
+from storage.transaction import AgentRepositories
+from storage.trust.imported_rows import ImportOutcome
+from storage.viewer import LOCAL_TENANT
+
+# Records in one transaction: some 50 ms under the write lock.
+_BATCH: Final = 200
+# What a caller without the scope operate may import.
+_CONTENT: Final = (types.ExportedSession, types.ExportedMessage, types.ExportedFile, types.ExportedMemory)
+
+
+@dataclass(frozen=True, slots=True)
+class ImportRules:
+    """What an import may do. Times are microseconds.
+
+    `operator` may import everything; anybody else what belongs to `user`, or to nobody. With a `user`, all of it
+    becomes that user's. `trusted` takes over approvals and promotions. `exported_at` is when the export was made.
+    """
+
+    now: int
+    operator: bool = False
+    user: str | None = None
+    trusted: bool = False
+    dry_run: bool = False
+    exported_at: int | None = None
+
+
+@dataclass(slots=True)
+class Imported:
+    """The numbers of an import by part, and what it wrote to: stores, and the sessions of agents in them."""
+
+    added: Counter[str] = field(default_factory=Counter)
+    present: Counter[str] = field(default_factory=Counter)
+    left_out: Counter[str] = field(default_factory=Counter)
+    erased: Counter[str] = field(default_factory=Counter)
+    shared: int = 0
+    waiting: int = 0
+    stores: set[str] = field(default_factory=set)
+    sessions: dict[str, set[tuple[str, str]]] = field(default_factory=dict)
+
+    def report(self) -> ImportReport:
+        """Return the numbers as the client sees them."""
+        return ImportReport(
+            added=dict(self.added),
+            present=dict(self.present),
+            left_out=dict(self.left_out),
+            erased=dict(self.erased),
+            shared=self.shared,
+            waiting=self.waiting,
+        )
+
+
+def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: ImportRules) -> Imported:
+    """Store the records that are not there yet, in transactions of some hundred; safe to repeat.
+
+    Raises `Rejected`, naming the record, before anything of `records` is stored; `Conflict` for an id that something
+    else has, and `StoreUnavailable`.
+    """
+    done = Imported()
+    for record in records:
+        with _naming(record):
+            check_record(record)
+    tombstones = _Tombstones(stores, rules.exported_at)
+    allowed: list[ExportedRecord] = []
+    for record in records:
+        kept = _within(record, rules)
+        if kept is not None and not rules.operator and tombstones.name(kept):
+            kept = None
+        if kept is None:
+            done.left_out[part_of(record)] += 1
+        else:
+            allowed.append(kept)
+    for group in _groups(allowed):
+        _Group(stores, group, rules, done).check()
+    if rules.dry_run:
+        _count(stores, allowed, rules, done)
+    else:
+        for group in _groups(allowed):
+            _Group(stores, group, rules, done).store()
+    # Records that were erased here count whether or not they are stored now: a dry run must tell.
+    for record in allowed:
+        if tombstones.name(record):
+            done.erased[part_of(record)] += 1
+    return done
+
+
+def place_in_tenants(stores: Stores, tenants: Mapping[str, Sequence[str]], *, dry_run: bool) -> None:
+    """Let workspaces that do not exist yet belong to the tenants of an export.
+
+    Raises `Conflict` if workspaces of different tenants, which share no account tier, would share one here.
+    """
+    known = set(stores.names())
+    here: dict[str, str] = {}
+    for tenant, workspaces in tenants.items():
+        for workspace in workspaces:
+            is_new = workspace not in known and stores.tenants().set_for(workspace) is None
+            current = tenant if is_new else stores.tenant_of(workspace)
+            if here.setdefault(current, tenant) != tenant:
+                raise Conflict(
+                    f"workspace {workspace} would share the account tier of tenant {current}, which it does not in the"
+                    f" export: give it a tenant of its own first (`reverie tokens create --workspace {workspace}`)",
+                    field="tenants",
+                )
+            if is_new and current != LOCAL_TENANT and not dry_run:
+                stores.tenants().set(workspace, tenant)
+
+
+def _within(record: ExportedRecord, rules: ImportRules) -> ExportedRecord | None:
+    """Return a record as these rules let it be stored, None if they do not."""
+    if not rules.operator and not isinstance(record, _CONTENT):
+        return None
+    if rules.user is not None:
+        given = _given_to(record, rules.user)
+        if given is None:
+            return None
+        record = given
+    elif not rules.operator and any(getattr(record, name) is not None for name in record.user_fields):
+        return None
+    match record:
+        case types.ExportedSession() if not rules.operator:
+            return replace(record, users=[])
+        case types.ExportedMessage() | types.ExportedFile() if not rules.operator:
+            return replace(record, visibility=None)
+        case types.ExportedMemory(visibility="shared") if not rules.trusted:
+            return replace(record, visibility="requested")
+        case types.ExportedSchedule(status="active") if not rules.trusted and record.executor.get("type") == "webhook":
+            return replace(record, status="paused", next_run_at=None)
+        case types.ExportedRecallEvent() if not rules.trusted:
+            return None  # what is recalled often is promoted
+    return record
+
+
+def _given_to(record: ExportedRecord, user: str) -> ExportedRecord | None:
+    """Return a record that belongs to this user, None for one that names users in its payload."""
+    match record:
+        case types.ExportedDeadLetter():
+            return None
+        case types.ExportedSession():
+            return replace(record, user=user, users=[])
+        case types.ExportedMessage(user=None):
+            return record  # it belongs to the users of its session
+    return replace(record, **dict.fromkeys(record.user_fields, user)) if record.user_fields else record
+
+
+def _groups(records: Sequence[ExportedRecord]) -> Iterator[list[ExportedRecord]]:
+    """Yield consecutive records of one agent in one store, as many as fit into a transaction."""
+    group: list[ExportedRecord] = []
+    for record in records:
+        if group and (len(group) == _BATCH or _place(record) != _place(group[0])):
+            yield group
+            group = []
+        group.append(record)
+    if group:
+        yield group
+
+
+def _place(record: ExportedRecord) -> tuple[str, str, bool]:
+    match record:
+        case types.ExportedMemory(tier="account") | types.ExportedRecallEvent(in_account=True):
+            return record.workspace, record.agent, True
+    return record.workspace, record.agent, False
+
+
+def _count(stores: Stores, records: Sequence[ExportedRecord], rules: ImportRules, done: Imported) -> None:
+    """Count what an import would do, without storing anything."""
+    for group in _groups(records):
+        present = _Group(stores, group, rules, done).present()
+        for record, is_present in zip(group, present, strict=True):
+            (done.present if is_present else done.added)[part_of(record)] += 1
+            done.shared += not is_present and _waits_for_approval(record)
+
+
+def _waits_for_approval(record: ExportedRecord) -> bool:
+    return isinstance(record, types.ExportedMemory) and record.visibility == "requested"
+
+
+class _Group:
+    """Consecutive records of one agent in one store."""
+
+    def __init__(self, stores: Stores, records: list[ExportedRecord], rules: ImportRules, done: Imported) -> None:
+        self._stores = stores
+        self._records = records
+        self._rules = rules
+        self._done = done
+        self._workspace, self._agent, self._in_account = _place(records[0])
+        self._name = ACCOUNT_STORE if self._in_account else self._workspace
+
+    def check(self) -> None:
+        """Raise `Conflict` for an id that something else has, and `Rejected` for a session of others."""
+        store = self._existing(self._name)
+        if store is not None:
+            with store.reading() as tx:
+                rows = tx.for_agent(self._agent)
+                for record in self._records:
+                    with _naming(record):
+                        self._check(rows, record)
+
+    def present(self) -> list[bool]:
+        """Return of each record whether it is there already."""
+        store = self._existing(self._name)
+        if store is None:
+            return [False] * len(self._records)
+        with store.reading() as tx:
+            rows = tx.for_agent(self._agent)
+            return [rows.imported.is_present(record) for record in self._records]
+
+    def store(self) -> None:
+        """Store the records that are not there yet, in one transaction."""
+        store, done = self._stores.workspace(self._name), self._done
+        tenant = self._stores.stored_tenant_of(self._workspace) if self._in_account else None
+        counted: list[tuple[ImportOutcome, ExportedRecord]] = []
+        with store.writing() as tx:
+            rows = tx.for_agent(self._agent)
+            for record in self._records:
+                if rows.imported.is_present(record):
+                    if isinstance(record, types.ExportedMemory):
+                        rows.imported.link_successor(record)
+                    counted.append(("present", record))
+                    continue
+                outcome = rows.imported.add(record, now=self._rules.now, tenant=tenant, trusted=self._rules.trusted)
+                counted.append((outcome, record))
+        for outcome, record in counted:
+            if outcome == "waiting":
+                done.waiting += 1
+            else:
+                getattr(done, outcome)[part_of(record)] += 1
+            if outcome == "added":
+                done.stores.add(self._name)
+                done.shared += _waits_for_approval(record)
+                if isinstance(record, types.ExportedMessage):
+                    done.sessions.setdefault(self._name, set()).add((self._agent, record.session))
+
+    def _check(self, rows: AgentRepositories, record: ExportedRecord) -> None:
+        rows.imported.is_present(record)
+        session = record.id if isinstance(record, types.ExportedSession) else getattr(record, "session", None)
+        others = session is not None and rows.imported.is_of_others(session, self._rules.user)
+        if others and not self._rules.operator:
+            raise Conflict(f"session {session!r} is there already, and is not one of this user's", field="session")
+
+    def _existing(self, name: str) -> Store | None:
+        if name == ACCOUNT_STORE and not self._stores.database_path(name).exists():
+            return None
+        try:
+            return self._stores.workspace(name, create=False)
+        except NotFound:
+            return None
+
+
+class _Tombstones:
+    """The erasures that were requested after an export was made, to recognise what they erased."""
+
+    def __init__(self, stores: Stores, exported_at: int | None) -> None:
+        self._later: frozenset[str] = frozenset()
+        self._key: HashKey | None = None
+        if exported_at is not None:
+            self._later = frozenset(
+                tombstone.hash for tombstone in read_tombstones(stores.data_dir) if tombstone.at >= exported_at
+            )
+        if self._later:
+            self._key = hash_key(stores.data_dir)
+
+    def name(self, record: ExportedRecord) -> bool:
+        """Return whether any of these erasures was about a record, or something that it belongs to."""
+        if self._key is None:
+            return False
+        for kind, target in _targets(record):
+            for workspace in (None, record.workspace):
+                for agent in (None, record.agent):
+                    hashed = target_hash(self._key, kind, workspace=workspace, agent=agent, target=target)
+                    if hashed in self._later:
+                        return True
+        return False
+
+
+def _targets(record: ExportedRecord) -> Iterator[tuple[str, str]]:
+    """Yield what an erasure may have named: the record, its session, its source, its user, agent and workspace."""
+    yield "agent", ""
+    yield "workspace", ""
+    kinds = {types.ExportedSession: "session", types.ExportedMessage: "message", types.ExportedMemory: "memory"}
+    kinds |= {types.ExportedFile: "file"}
+    if type(record) in kinds:
+        yield kinds[type(record)], str(record.id)  # type: ignore[attr-defined]
+    for name, kind in (("session", "session"), ("source_message", "message"), ("note_id", "memory")):
+        if (target := getattr(record, name, None)) is not None:
+            yield kind, target
+    for name in record.user_fields:
+        if (user := getattr(record, name)) is not None:
+            yield "user", user
+
+
+@contextmanager
+def _naming(record: ExportedRecord) -> Iterator[None]:
+    """Let the error of a record name it."""
+    try:
+        yield
+    except Rejected as error:
+        raise type(error)(f"{described(record)}: {error}; nothing was imported", field=error.field) from error

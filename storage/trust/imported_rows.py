@@ -1,0 +1,294 @@
+"""Store the rows of an import, with their ids and times, unless they are there already.
+
+What is there stays as it is, so storing a record again changes nothing. Chunks and vectors are not imported: rows are
+stored as new to the pipeline, which makes them.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Final, Literal, TypeAlias
+
+from blake3 import blake3
+
+from reverie.clock import to_micros
+from reverie.contract import EXTRACT_MEMORIES
+from reverie.errors import Conflict
+from reverie.trust import export_types as types
+from reverie.trust.export_types import ExportedRecord
+from storage.repository import AgentRepository
+from storage.rows import column_name
+from storage.sessions.sessions import Sessions, new_ref_code
+from storage.upkeep.leases import JobLeases
+
+# "waiting": what it refers to has not been chunked yet; "left_out": what it refers to is not there.
+ImportOutcome: TypeAlias = Literal["added", "present", "left_out", "waiting"]
+
+_SESSION: Final = "session_row = (SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :session)"
+_PRESENT: Final[Mapping[type[ExportedRecord], str]] = {
+    types.ExportedChannel: "SELECT 1 FROM channels WHERE agent_id = :agent AND id = :id",
+    types.ExportedSession: "SELECT 1 FROM sessions WHERE agent_id = :agent AND id = :id",
+    types.ExportedFile: "SELECT 1 FROM files WHERE agent_id = :agent AND id = :id",
+    types.ExportedMemory: "SELECT 1 FROM memories WHERE agent_id = :agent AND (id = :id OR note_id = :note_id)",
+    types.ExportedScratchpadList: f"SELECT 1 FROM scratchpad_lists WHERE agent_id = :agent AND {_SESSION}",
+    types.ExportedScratchpadKey: f"SELECT 1 FROM scratchpads WHERE agent_id = :agent AND key = :key AND {_SESSION}",
+    types.ExportedSchedule: "SELECT 1 FROM schedules WHERE agent_id = :agent AND id = :id",
+    types.ExportedReminder: "SELECT 1 FROM reminders WHERE agent_id = :agent AND id = :id",
+    types.ExportedDeadLetter: "SELECT 1 FROM dead_letters WHERE agent_id = :agent AND stage = :stage"
+    " AND item_id = :item_id",
+}
+# Ids that are unique among all agents of a store.
+_OWNERS: Final[Mapping[type[ExportedRecord], str]] = {
+    types.ExportedRun: "SELECT agent_id FROM schedule_runs WHERE id = :id",
+    types.ExportedNotification: "SELECT agent_id FROM notifications WHERE id = :id",
+}
+_SOURCES: Final = {
+    "message": "SELECT m.row_id, m.chunked_at, c.id FROM messages AS m LEFT JOIN chunks AS c ON c.content_hash = :hash"
+    " AND c.id IN (SELECT chunk_id FROM message_chunks WHERE message_row = m.row_id)"
+    " WHERE m.agent_id = :agent AND m.id = :found",
+    "file": "SELECT f.row_id, f.chunked_at, c.id FROM files AS f LEFT JOIN chunks AS c ON c.file_row = f.row_id"
+    " AND c.content_hash = :hash WHERE f.agent_id = :agent AND f.id = :found",
+    "memory": "SELECT k.row_id, k.chunked_at, c.id FROM memories AS k LEFT JOIN chunks AS c"
+    " ON c.memory_row = k.row_id AND c.content_hash = :hash WHERE k.agent_id = :agent AND k.id = :found",
+}
+_ENDED: Final = frozenset({"success", "failed", "cancelled", "timed_out"})
+
+
+class ImportedRows(AgentRepository):
+    """The rows of one agent that imports write, within one transaction."""
+
+    def is_present(self, record: ExportedRecord) -> bool:
+        """Return whether a record is there already. Raises `Conflict` if something else has its id."""
+        kind = type(record)
+        values = {name: getattr(record, name, None) for name in ("id", "session", "key", "stage", "item_id", "note_id")}
+        if isinstance(record, types.ExportedMessage):
+            return self._has_message(record)
+        if isinstance(record, types.ExportedRecallEvent):
+            return self._has_event(record)
+        if kind in _OWNERS:
+            owner = self._value(_OWNERS[kind], **values)
+            if owner not in (None, self._agent):
+                raise Conflict(f"another agent has a row with id {values['id']!r}: import into another workspace")
+            return owner is not None
+        return self._value(_PRESENT[kind], **values) is not None
+
+    def add(
+        self, record: ExportedRecord, *, now: int, tenant: str | None = None, trusted: bool = False
+    ) -> ImportOutcome:
+        """Store a record that is not present. `tenant` is that of rows of the account; `now` in microseconds.
+
+        With `trusted` it is promoted if it was.
+        """
+        match record:
+            case types.ExportedSession():
+                return self._add_session(record, now)
+            case types.ExportedMessage():
+                return self._add_message(record, now)
+            case types.ExportedFile():
+                content_hash = blake3(record.content.encode()).digest()
+                row = None if record.session is None else self._ensure_session(record.session, record.created_at)
+                columns = {"content_hash": content_hash, "session_row": row, "accepted_at": now, "stored_at": now}
+                return self._insert("files", record, exclude=("session",), **columns)
+            case types.ExportedMemory():
+                return self._add_memory(record, now, tenant, trusted)
+            case types.ExportedScratchpadList() | types.ExportedScratchpadKey():
+                row = self._session_row(record.session)
+                table = f"{record.__struct_config__.tag}"
+                return "left_out" if row is None else self._insert(table, record, exclude=("session",), session_row=row)
+            case types.ExportedRun():
+                return self._add_run(record)
+            case types.ExportedRecallEvent():
+                return self._add_event(record)
+        return self._insert(str(type(record).__struct_config__.tag), record)
+
+    def link_successor(self, record: types.ExportedMemory) -> None:
+        """Let a memory that is there be replaced by its successor, if that has been imported meanwhile."""
+        if record.superseded_by is not None and record.superseded_by != record.id:
+            self._execute(
+                "UPDATE memories SET superseded_by = (SELECT b.row_id FROM memories AS b WHERE b.agent_id = :agent"
+                " AND b.id = :by) WHERE agent_id = :agent AND id = :id AND superseded_by = row_id"
+                " AND EXISTS (SELECT 1 FROM memories AS b WHERE b.agent_id = :agent AND b.id = :by)",
+                id=record.id,
+                by=record.superseded_by,
+            )
+
+    def is_of_others(self, session: str, user: str | None) -> bool:
+        """Return whether a session exists that this user is not in; None is nobody in particular."""
+        sessions = Sessions(self._connection, self._agent)
+        found = sessions.find(session)
+        if found is None:
+            return False
+        users = sessions.users(found)
+        return user not in users if user is not None else bool(users)
+
+    def _has_message(self, record: types.ExportedMessage) -> bool:
+        session = self._value(
+            "SELECT s.id FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row"
+            " WHERE m.agent_id = :agent AND m.id = :id",
+            id=record.id,
+        )
+        if session not in (None, record.session):
+            raise Conflict("a message of another session has this id: import into another workspace", field="id")
+        return session is not None
+
+    def _has_event(self, record: types.ExportedRecallEvent) -> bool:
+        _, _, chunk = self._source(record)
+        sql = "SELECT 1 FROM recall_events WHERE recall = :recall AND chunk_id = :chunk"
+        return chunk is not None and self._value(sql, recall=record.recall, chunk=chunk) is not None
+
+    def _add_session(self, record: types.ExportedSession, now: int) -> ImportOutcome:
+        taken = self._value("SELECT 1 FROM sessions WHERE ref_code = :code", code=record.ref_code)
+        sessions, chat = Sessions(self._connection, self._agent), dict[str, Any]()
+        if record.provider and record.chat_id and sessions.id_by_chat(record.provider, record.chat_id) is not None:
+            chat = {"provider": None, "chat_id": None}
+        ref_code = new_ref_code() if taken else record.ref_code
+        outcome = self._insert(
+            "sessions",
+            record,
+            exclude=("users", "extracted_up_to", "ref_code", *chat),
+            ref_code=ref_code,
+            is_group=len(record.users) > 1,
+            **chat,
+        )
+        row = self._session_row(record.id)
+        for user in record.users if len(record.users) > 1 else ():
+            self._execute(
+                "INSERT OR IGNORE INTO session_users (session_row, agent_id, user_id) VALUES (:row, :agent, :user)",
+                row=row,
+                user=user,
+            )
+        if record.extracted_up_to:
+            JobLeases(self._connection).set(EXTRACT_MEMORIES, ref_code, record.extracted_up_to, now=now)
+        return outcome
+
+    def _add_message(self, record: types.ExportedMessage, now: int) -> ImportOutcome:
+        row = self._ensure_session(record.session, record.created_at)
+        taken = self._value(
+            "SELECT 1 FROM messages WHERE session_row = :row AND sequence = :sequence",
+            row=row,
+            sequence=record.sequence,
+        )
+        last = int(self._value("SELECT last_sequence FROM sessions WHERE row_id = :row", row=row) or 0)
+        sequence = last + 1 if taken else record.sequence
+        outcome = self._insert(
+            "messages",
+            record,
+            exclude=("session", "sequence", "tool_calls"),
+            tool_calls=record.tool_calls or None,
+            session_row=row,
+            sequence=sequence,
+            accepted_at=now,
+            stored_at=now,
+        )
+        if sequence > last:
+            self._execute("UPDATE sessions SET last_sequence = :last WHERE row_id = :row", last=sequence, row=row)
+        if record.user is not None:
+            sessions = Sessions(self._connection, self._agent)
+            sessions.add_users(sessions.get(record.session), [record.user])
+        return outcome
+
+    def _add_memory(self, record: types.ExportedMemory, now: int, tenant: str | None, trusted: bool) -> ImportOutcome:
+        row = None if record.session is None else self._ensure_session(record.session, record.created_at)
+        later = ("superseded_by", "superseded_at", "category", "key")
+        replaced = record.superseded_by is not None
+        promotion = ("promoted_at", "promotion_score", "promotion_phase")
+        outcome = self._insert(
+            "memories",
+            record,
+            exclude=("session", *promotion, *(later if replaced else later[:2])),
+            session_row=row,
+            tenant=tenant,
+            stored_at=now,
+        )
+        if outcome == "added" and replaced:
+            # In a second step: of several rows of a fact, only a replaced one may share its key with the current one.
+            self._execute(
+                "UPDATE memories SET superseded_by = row_id, superseded_at = :at, category = :category, key = :key"
+                " WHERE agent_id = :agent AND id = :id",
+                id=record.id,
+                at=_stored(record.superseded_at or record.updated_at),
+                category=record.category,
+                key=record.key,
+            )
+            self.link_successor(record)
+        if outcome == "added" and trusted and record.promoted_at is not None:
+            self._execute(
+                "INSERT OR IGNORE INTO memory_promotions (agent_id, memory_id, promoted_at, score, phase)"
+                " VALUES (:agent, :id, :at, :score, :phase)",
+                id=record.id,
+                at=_stored(record.promoted_at),
+                score=record.promotion_score or 0.0,
+                phase=record.promotion_phase or "",
+            )
+        return outcome
+
+    def _add_run(self, record: types.ExportedRun) -> ImportOutcome:
+        schedule = self._value("SELECT 1 FROM schedules WHERE agent_id = :agent AND id = :id", id=record.schedule)
+        if schedule is None or record.status not in _ENDED:  # an open one belongs to the installation that runs it
+            return "left_out"
+        return self._insert("schedule_runs", record, sent_at=_stored(record.created_at))
+
+    def _add_event(self, record: types.ExportedRecallEvent) -> ImportOutcome:
+        row, chunked_at, chunk = self._source(record)
+        if chunk is None:
+            return "waiting" if row is not None and chunked_at is None else "left_out"
+        outcome = self._insert(
+            "recall_events", record, exclude=("found_kind", "found", "chunk", "in_account"), chunk_id=chunk
+        )
+        if outcome == "added":
+            self._execute(
+                "UPDATE chunks SET access_count = access_count + 1,"
+                " accessed_at = max(coalesce(accessed_at, 0), :at) WHERE id = :chunk",
+                at=_stored(record.at),
+                chunk=chunk,
+            )
+        return outcome
+
+    def _source(self, record: types.ExportedRecallEvent) -> tuple[int | None, int | None, int | None]:
+        """Return the row that an event found, when it was chunked, and the chunk, as far as they are there."""
+        sql = _SOURCES[record.found_kind]
+        found = self._execute(sql, found=record.found, hash=_bytes_of(record.chunk)).first()
+        return (None, None, None) if found is None else (found[0], found[1], found[2])
+
+    def _session_row(self, session: str) -> int | None:
+        row: int | None = self._value("SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :id", id=session)
+        return row
+
+    def _ensure_session(self, session: str, started_at: datetime) -> int:
+        """Return the row of a session, made as plain as can be if its own record is not in the import."""
+        row = self._session_row(session)
+        if row is None:
+            row = Sessions(self._connection, self._agent).ensure(session, now=to_micros(started_at)).row_id
+        return row
+
+    def _insert(
+        self, table: str, record: ExportedRecord, *, exclude: tuple[str, ...] = (), **columns: Any
+    ) -> ImportOutcome:
+        table = {"runs": "schedule_runs"}.get(table, table)
+        names = [name for name in record.__struct_fields__ if name not in ("workspace", "agent", *exclude)]
+        values = {column_name(name): getattr(record, name) for name in names} | columns
+        bound = {f"v_{name}": _stored(value) for name, value in values.items()}
+        inserted = self._execute(
+            f"INSERT INTO {table} (agent_id, {', '.join(values)}) VALUES (:agent, {', '.join(':' + b for b in bound)})"
+            " ON CONFLICT DO NOTHING",
+            **bound,
+        )
+        return "added" if inserted.rowcount else "present"
+
+
+def _stored(value: Any) -> Any:
+    """Return a value as it is stored: times in microseconds, lists and objects as JSON, booleans as numbers."""
+    if isinstance(value, datetime):
+        return to_micros(value)
+    if isinstance(value, (list, dict)):
+        return json.dumps(value, ensure_ascii=False, separators=(",", ":"))
+    return int(value) if isinstance(value, bool) else value
+
+
+def _bytes_of(hexadecimal: str) -> bytes:
+    try:
+        return bytes.fromhex(hexadecimal)
+    except ValueError:
+        return b""
