@@ -67,6 +67,10 @@ COMMANDS: Final = {
         ("trust.forget",),
         "Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt.",
     ),
+    "export": Entry(
+        ("trust.exports",), "Write everything about a user, an agent or a workspace to one file, with ids and times."
+    ),
+    "import": Entry(("trust.exports",), "Store what is in an export and not there yet, with ids and times."),
     "dead-letters": Entry(("pipeline.dead_letters",), "List, replay and drop work that failed for good."),
     "tokens": Entry(("trust.tokens",), "Create, list, rotate and revoke tokens."),
     "audit": Entry(("trust.audit",), "List the audit log, newest first: token changes, deletions, exports, refusals."),

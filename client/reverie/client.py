@@ -114,7 +114,7 @@ class _Calls:
     erase = method(erasure_calls.Erase)
     erasure = method(erasure_calls.GetErasure)
     erasures = method(erasure_calls.ListErasures, lambda answer: answer.erasures)
-    export_file = Method(export_file, export_calls.ExportRecords)
+    export_file = Method(export_file, export_calls.ReadExport)
     import_file = Method(import_file, export_calls.ImportRecords)
     create_token = method(trust_calls.CreateToken)
     tokens = method(trust_calls.ListTokens, lambda answer: answer.tokens)

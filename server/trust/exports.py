@@ -27,8 +27,8 @@ endpoints = Endpoints("exports")
 _SHOWN_HASH: Final = 16
 
 
-@endpoints.serves(calls.ExportRecords, subject="server", limits_itself=True)
-def _export_records(services: Services, caller: Caller, call: calls.ExportRecords) -> ExportPage:
+@endpoints.serves(calls.ReadExport, subject="server", limits_itself=True)
+def _export_records(services: Services, caller: Caller, call: calls.ReadExport) -> ExportPage:
     runtime, scope = services.runtime, _scope(services, caller, call)
     if call.cursor is not None:
         return next_page(runtime.stores, scope, cursor=call.cursor)
@@ -87,7 +87,7 @@ def _chunk_what_was_found(services: Services, call: calls.ImportRecords) -> None
             chunk_messages(store, now=services.runtime.now, on_batch=lambda _: None)
 
 
-def _scope(services: Services, caller: Caller, call: calls.ExportRecords) -> ExportScope:
+def _scope(services: Services, caller: Caller, call: calls.ReadExport) -> ExportScope:
     """Return what to export, within what the caller may reach. Raises `Forbidden` and `NotFound`."""
     call = call.checked()  # again: a token for one user has set the user
     principal = caller.principal

@@ -90,6 +90,7 @@ SENT_OTHERWISE = {
     "GetStatus": "status",
     "GetWorkingMemory": "sessions show --working",
     "ImportMemories": "memory import",
+    "ImportRecords": "import",
     "IngestFile": "files add",
     "IngestMessages": "ingest",
     "ListChannels": "channels list",
@@ -101,6 +102,7 @@ SENT_OTHERWISE = {
 NO_OPTION = {
     "AddSchedule": {"cadence", "executor"},  # the same as --cron, --at, --every, and --webhook, --task
     "Erase": {"agent", "workspace"},  # the common options
+    "ReadExport": {"agent", "workspace", "cursor"},  # the common options, and the pages of the file
     "ListMessages": {"offset"},  # the newest are shown
     "Recall": {"query_embedding"},  # 384 numbers
     "Remember": {"source_message"},  # set by extraction

@@ -16,12 +16,12 @@ CALLS = {
         GetChannel ListAgents GetSummary SearchMemories
         GetMemoryStats ListMemories GetMemory ExportMemories ListFacts GetFact GetFactHistory ListNotes GetNote
         ListSchedules CountSchedules GetSchedule GetNextRuns PreviewRuns ListScheduleRuns GetRun ListReminders
-        GetReminder ListNotifications GetErasure ListErasures
+        GetReminder ListNotifications GetErasure ListErasures ReadExport
     """,
     "write": """
         IngestMessages IngestFile StartSession CloseSession ArchiveSession WriteScratchpad WriteScratchpadKey
         ClearScratchpad DeleteScratchpadKey ClearScratchpadKeys CreateChannel DescribeChannel MoveSession CompactSession
-        Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote
+        Remember UpdateMemory ImportMemories SetFact AddNote UpdateNote ImportRecords
     """,
     "forget": "DeleteFile ForgetSession DeleteChannel Forget ForgetFact DeleteNote Erase",
     "schedule": """

@@ -18,7 +18,7 @@ from reverie.trust.export_types import AnyRecord, ExportedMemory, ExportedMessag
 MAX_IMPORTED: Final = 1_000
 
 
-class ExportRecords(Call[ExportPage], kw_only=True, frozen=True):
+class ReadExport(Call[ExportPage], kw_only=True, frozen=True):
     """Return a page of an export: everything about a user, a session, an agent or a workspace; without any, everything.
 
     Of a user it is what belongs to that user in all agents and workspaces, or in those given; a session needs its agent
@@ -35,7 +35,7 @@ class ExportRecords(Call[ExportPage], kw_only=True, frozen=True):
     cursor: Annotated[str | None, Meta(description="Go on after this page.")] = None
     dry_run: Annotated[bool, Meta(description="Only count the records.")] = False
 
-    def checked(self) -> ExportRecords:
+    def checked(self) -> ReadExport:
         """Raise `Rejected` for a session whose agent or workspace is not named."""
         if self.session is not None and (self.agent is None or self.workspace is None):
             raise Rejected("name the agent and the workspace of the session", field="session")

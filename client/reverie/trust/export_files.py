@@ -21,7 +21,7 @@ from reverie.calls import validated
 from reverie.connection import Connection
 from reverie.errors import Rejected
 from reverie.problems import Limited
-from reverie.trust.export_calls import MAX_IMPORTED, ExportRecords, ImportRecords
+from reverie.trust.export_calls import MAX_IMPORTED, ImportRecords, ReadExport
 from reverie.trust.export_reading import ExportSource, open_export
 from reverie.trust.export_types import (
     FORMAT,
@@ -68,7 +68,7 @@ def export_file(
     """
     if session is not None:
         agent, workspace = agent or connection.config.agent, workspace or connection.config.workspace
-    call = validated(ExportRecords(user=user, agent=agent, workspace=workspace, session=session))
+    call = validated(ReadExport(user=user, agent=agent, workspace=workspace, session=session))
     with private_file(Path(path)) as file:
         return write_export_file(connection.send, call, file.write)
 
@@ -98,7 +98,7 @@ def import_file(
 
 
 def write_export_file(
-    send: Send, call: ExportRecords, write: Callable[[bytes], Any], *, progress: Progress = _unseen
+    send: Send, call: ReadExport, write: Callable[[bytes], Any], *, progress: Progress = _unseen
 ) -> ExportEnd:
     """Write an export page by page; `progress` gets how many records of how many. Raises what `send` raises."""
     page = send(call)
@@ -137,8 +137,12 @@ def send_import(
     trusted: bool = False,
     dry_run: bool = False,
     progress: Progress = _unseen,
+    approve: Callable[[ImportReport], None] = lambda _plan: None,
 ) -> ImportReport:
-    """Have a checked export checked by the server as a whole, then stored; raises what `send` raises."""
+    """Have a checked export checked by the server as a whole, then stored; raises what `send` raises.
+
+    `approve` gets the numbers of what would be stored, and raises if that is not wanted.
+    """
     common = ImportRecords(
         records=[],
         exported_at=source.header.exported_at,
@@ -155,6 +159,7 @@ def send_import(
         progress(done, steps)
     if dry_run:
         return planned.report()
+    approve(planned.report())
     stored, first = _Sum(), True
     writing = msgspec.structs.replace(common, dry_run=False)
     for records in _batches(source.records()):

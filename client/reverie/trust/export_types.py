@@ -16,6 +16,7 @@ from reverie.memories.types import Lifetime, MemoryKind, Tier
 from reverie.scheduling.notification_types import NotificationKind
 from reverie.scheduling.reminder_types import Delivery
 from reverie.scheduling.schedule_types import NotificationPolicy, RunStatus, RunTrigger, ScheduleStatus
+from reverie.types import ListResult
 
 # The version of the format. Documents of `export_memories` and `export_session` are version 1.
 FORMAT = "reverie-export"
@@ -347,7 +348,7 @@ class ExportEnd(msgspec.Struct, frozen=True, kw_only=True, tag_field="part", tag
     sha256: str
 
 
-class ExportPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ExportPage(ListResult[AnyRecord], frozen=True, kw_only=True, omit_defaults=True):
     """A page of an export. The first one has the `header` and `counts`, the number of records by part.
 
     `cursor` goes on where the page ends; None after the last one.
@@ -356,7 +357,7 @@ class ExportPage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     records: list[AnyRecord]
     cursor: str | None = None
     header: ExportHeader | None = None
-    counts: dict[str, int] = {}
+    counts: dict[str, int] = {}  # noqa: RUF012 - msgspec copies it
 
 
 class ImportReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
