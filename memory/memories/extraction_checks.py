@@ -67,7 +67,7 @@ def checked_findings(
     dropped: Counter[str] = Counter()
     for extracted in answer.memories[:MAX_MEMORIES]:
         labels = dict.fromkeys(extracted.evidence)
-        evidence = [evidence_by_label[label] for label in labels if label in evidence_by_label]
+        evidence = _of_one_user([evidence_by_label[label] for label in labels if label in evidence_by_label])
         reason = _rejection(extracted, evidence, other_words, rules.threshold)
         finding = _finding(extracted, evidence, now) if reason is None else None
         if finding is None:
@@ -77,6 +77,14 @@ def checked_findings(
     if len(answer.memories) > MAX_MEMORIES:
         dropped["too_many"] = len(answer.memories) - MAX_MEMORIES
     return sorted(found, key=lambda finding: finding.message.sequence), dropped
+
+
+def _of_one_user(evidence: Sequence[SourceMessage]) -> list[SourceMessage]:
+    """Return the messages of the user who said the newest one: nobody's memory has the words of somebody else."""
+    if not evidence:
+        return []
+    speaker = max(evidence, key=lambda one: one.sequence).user
+    return [one for one in evidence if one.user == speaker]
 
 
 def _rejection(

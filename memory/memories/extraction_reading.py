@@ -214,10 +214,21 @@ class SessionReader:
     def _save_in(self, tx: Transaction, findings: Sequence[Finding], *, origin: Origin | None) -> int:
         if not findings:
             return 0
-        saver = FindingSaver(tx, self.session, job=contract.EXTRACT_MEMORIES, origin=origin, now=self.now)
+        saver = FindingSaver(
+            tx,
+            self.session,
+            job=contract.EXTRACT_MEMORIES,
+            origin=origin,
+            now=self.now,
+            has_users=self._agent_has_users,
+        )
         saver.save(findings)
         self.counts.update(saver.counts)
         return saver.counts["added"]
+
+    def _agent_has_users(self) -> bool:
+        with self.store.reading() as tx:
+            return tx.for_agent(self.session.agent).dreams.has_users()
 
     def _postpone(self) -> None:
         self.counts["postponed"] += 1

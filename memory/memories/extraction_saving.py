@@ -2,12 +2,14 @@
 
 User-written memories are never changed, nor is anything newer than the finding, which then becomes history. Each new
 memory is one entry of the curation log, together with what it superseded, so that each can be undone by itself.
+
+What one user says stays that user's. What would tell the agent how to act for all of its users waits for an operator.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final, NamedTuple
 
 from memory.conversion import convert
@@ -16,7 +18,7 @@ from memory.memories.findings import Finding, normalised, with_owner
 from memory.memories.history import add_in_history
 from memory.memories.patterns.revocations import takes_back
 from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSession
-from storage.memories.records import USER_SOURCE, NewMemory
+from storage.memories.records import USER_SOURCE, NewMemory, is_standing
 from storage.stores import Store
 from storage.transaction import Transaction
 from storage.upkeep.curation import EntryDraft
@@ -53,8 +55,20 @@ class Origin(NamedTuple):
 class FindingSaver:
     """Stores findings of one session in one transaction; `counts` has the outcome of each."""
 
-    def __init__(self, tx: Transaction, session: WaitingSession, *, job: str, origin: Origin | None, now: int) -> None:
-        """Take the `origin` of the session if the store is the account's, which has no sessions: it is metadata."""
+    def __init__(
+        self,
+        tx: Transaction,
+        session: WaitingSession,
+        *,
+        job: str,
+        origin: Origin | None,
+        now: int,
+        has_users: Callable[[], bool],
+    ) -> None:
+        """Take the `origin` of the session if the store is the account's, which has no sessions: it is metadata.
+
+        `has_users` returns whether the agent has users.
+        """
         self.counts: Counter[str] = Counter()
         self._tx = tx
         self._session = session
@@ -67,16 +81,38 @@ class FindingSaver:
         self._instructions = tx.for_agent(session.agent).instructions
         self._known_contents: dict[str | None, set[str]] = {}
         self._undone = tx.curation.undone(ACTION)
+        self._has_users = has_users
 
     def save(self, findings: Sequence[Finding]) -> None:
         """Store those findings that are new, in their order."""
         for finding in findings:
             owner = self._owner(finding)
+            if owner is None and self._session.is_group:
+                self.counts["speaker_unknown"] += 1  # whose it is cannot be known: it is no one's, nor everybody's
+                continue
             self.counts[self._save(with_owner(finding, owner), self._contents_of(owner))] += 1
 
     def _owner(self, finding: Finding) -> str | None:
         """Return whose a finding is: the user of the message that says it, else that of the session."""
-        return finding.message.user or self._session.user
+        return self._session.speaker(finding.message)
+
+    def _waits(self, finding: Finding) -> bool:
+        """Return whether a finding is for an operator to approve before it is all users'.
+
+        So is a procedure learned from a user, and what a session of nobody tells an agent with users to do from now on.
+        """
+        if self._owner(finding) is not None:
+            return finding.kind == "procedure"
+        directs = finding.kind == "procedure" or is_standing(finding.kind, finding.importance)
+        return (directs or finding.takes_back is not None) and self._has_users()
+
+    def _may_replace(self, rival: KnownMemory, finding: Finding) -> bool:
+        """Return whether a finding may take the place of a memory: not of what all users are told, unapproved."""
+        if _is_same_fact(rival, finding):
+            return True
+        if self._owner(finding) is not None:
+            return rival.visibility != "shared"
+        return rival.visibility == "requested" or not self._waits(finding)
 
     def _contents_of(self, owner: str | None) -> set[str]:
         known = self._known_contents.get(owner)
@@ -103,6 +139,7 @@ class FindingSaver:
         if any(_is_protected(rival) and _is_same_fact(rival, finding) for rival in older):
             return "contradicts_user_written"
         older = [rival for rival in older if not _is_protected(rival)]
+        older = [rival for rival in older if self._may_replace(rival, finding)]
         self._store(finding, memory_id, older, newer)
         if older:
             # What was superseded may be said again, and then it is the newest.
@@ -120,6 +157,8 @@ class FindingSaver:
             return "known"
         if (agent, memory_id) in self._undone:
             return "undone_before"
+        if self._owner(finding) is None and self._waits(finding):
+            return "not_theirs_to_take_back"
         given = self._instructions.of_owner(self._owner(finding), tenant=self._tenant)
         fits = [(takes_back(words, one.content), one) for one in given if one.created_at <= finding.message.created_at]
         best = max((fit for fit, _ in fits), default=0.0)
@@ -176,7 +215,7 @@ class FindingSaver:
             source=SOURCE,
             owner_user_id=owner,
             # What an agent does for all users is not for one of them to say.
-            visibility="requested" if owner is not None and finding.kind == "procedure" else "private",
+            visibility="requested" if self._waits(finding) else "private",
             tenant=self._tenant,
             concept_tags=concept_tags(finding.content),
             metadata=metadata,

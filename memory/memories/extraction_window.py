@@ -103,7 +103,7 @@ def next_window(tx: Transaction, session: WaitingSession, *, for_model: bool) ->
     before = progress.messages_before(session, limit=CONTEXT_MESSAGES)
     known = KnownMemories(tx.connection, session.agent)
     read = tuple(redact_secret_answers([*before, *new], ""))
-    users = {message.user or session.user for message in new}
+    users = {session.speaker(message) for message in new}
     owner = next(iter(users)) if len(users) == 1 else None  # what is known of one user is not shown with others' words
     return Window(
         new=read[len(before) :],

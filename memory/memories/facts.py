@@ -11,7 +11,7 @@ from memory.conversion import convert
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
 from memory.memories.history import add_superseding
-from memory.memories.memories import delete_permanently
+from memory.memories.memories import delete_permanently, visibility_after_change
 from reverie.clock import new_id, rfc3339
 from reverie.errors import NotFound
 from reverie.memories.calls import SetFact
@@ -29,17 +29,20 @@ def content_of_fact(category: str, key: str, value: str) -> str:
     return f"The {_readable(key)} is {value} ({_readable(category)})"
 
 
-def set_fact(memories: AgentMemories, call: SetFact, *, now: int, trace: str = "") -> StoredMemory:
+def set_fact(
+    memories: AgentMemories, call: SetFact, *, now: int, trace: str = "", needs_approval: bool = False
+) -> StoredMemory:
     """Set the value of a fact in one transaction. Idempotent: the same value again only refreshes the current fact.
 
-    A different value supersedes the current one, which is kept.
+    A different value supersedes the current one, which is kept. With `needs_approval`, a shared fact that is refreshed
+    waits for an operator's approval again.
     """
     store = memories.store_for_tier("workspace")
     with store.writing() as tx:
         rows = tx.for_agent(memories.agent)
         current = rows.memories.fact(call.category, call.key, owner=call.user)
         if current is not None and current.value == call.value:
-            return StoredMemory(store, _refresh(rows, current, call, now))
+            return StoredMemory(store, _refresh(rows, current, call, now, needs_approval))
         older = [current.row_id] if current is not None else []
         return StoredMemory(store, add_superseding(rows.memories, _new_fact(call, now, trace), older, now=now))
 
@@ -99,7 +102,9 @@ def to_fact(record: MemoryRecord) -> Fact:
     return convert(record, Fact)
 
 
-def _refresh(rows: AgentRepositories, fact: MemoryRecord, call: SetFact, now: int) -> MemoryRecord:
+def _refresh(
+    rows: AgentRepositories, fact: MemoryRecord, call: SetFact, now: int, needs_approval: bool
+) -> MemoryRecord:
     """Update a fact whose value stays; one written by a user keeps that source."""
     rows.memories.change(
         fact.row_id,
@@ -108,6 +113,7 @@ def _refresh(rows: AgentRepositories, fact: MemoryRecord, call: SetFact, now: in
         importance=call.importance,
         confidence=call.confidence,
         tags=call.tags,
+        visibility=visibility_after_change(fact) if needs_approval else fact.visibility,
     )
     return rows.memories.get(fact.id)
 

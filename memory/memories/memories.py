@@ -25,7 +25,7 @@ from reverie.memories.types import Memory, MemoryChanges, MemoryDraft, MemorySta
 from storage.memories.counts import MemoryCounts, count_memories
 from storage.memories.instructions import READ_CHARACTERS
 from storage.memories.memories import Memories
-from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory, is_standing
+from storage.memories.records import MemoryFilter, MemoryRecord, NewMemory, Visibility, is_standing
 from storage.transaction import AgentRepositories
 from storage.upkeep.curation import EntryDraft
 from storage.viewer import Viewer
@@ -118,9 +118,12 @@ def list_memories(memories: AgentMemories, call: ListMemories, *, now: int) -> l
     return [to_memory(record) for record in (found if only_one else found[offset : offset + limit])]
 
 
-def update_memory(memories: AgentMemories, memory_id: str, changes: MemoryChanges, *, now: int) -> StoredMemory:
+def update_memory(
+    memories: AgentMemories, memory_id: str, changes: MemoryChanges, *, now: int, needs_approval: bool = False
+) -> StoredMemory:
     """Change a memory in one transaction. Changed content is indexed again and gets new concept tags.
 
+    With `needs_approval`, one that is shared waits for an operator's approval again: what was approved is not this.
     Raises `NotFound`, `Conflict` for a superseded memory, and `Rejected` for what its tier, its kind or its being a
     fact does not allow. A memory cannot move between the account tier and another: that is a different database.
     """
@@ -137,10 +140,17 @@ def update_memory(memories: AgentMemories, memory_id: str, changes: MemoryChange
         rewritten = changed.content != record.content
         if rewritten:
             columns["concept_tags"] = concept_tags(changed.content)
+        if needs_approval and changes.visibility is UNSET:
+            columns["visibility"] = visibility_after_change(record)
         rows.memories.change(record.row_id, now=now, **columns)
         if rewritten or moved:
             rows.memories.rewrite(record.row_id, changed.content, now=now)
         return StoredMemory(store, rows.memories.get(memory_id))
+
+
+def visibility_after_change(record: MemoryRecord) -> Visibility:
+    """Return who sees a memory that a user changes who may share nothing: what was shared waits for approval again."""
+    return "requested" if record.visibility == "shared" else record.visibility
 
 
 def approve_memory(memories: AgentMemories, memory_id: str, *, now: int) -> MemoryRecord:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from memory.conversion import convert, set_fields
 from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
-from memory.memories.memories import delete_permanently
+from memory.memories.memories import delete_permanently, visibility_after_change
 from reverie.errors import Conflict, NotFound
 from reverie.memories.calls import UpdateNote
 from reverie.memories.types import Note, NoteDraft
@@ -57,8 +57,13 @@ def list_notes(
     return [to_note(record) for record in found]
 
 
-def update_note(memories: AgentMemories, changes: UpdateNote, *, now: int) -> StoredMemory:
-    """Change a note in one transaction; its id and creation time stay. Raises `NotFound`."""
+def update_note(
+    memories: AgentMemories, changes: UpdateNote, *, now: int, needs_approval: bool = False
+) -> StoredMemory:
+    """Change a note in one transaction; its id and creation time stay. Raises `NotFound`.
+
+    With `needs_approval`, one that is shared waits for an operator's approval again.
+    """
     with memories.writing_workspace() as workspace:
         if workspace is None:
             raise _no_note(memories, changes.note_id)
@@ -69,6 +74,8 @@ def update_note(memories: AgentMemories, changes: UpdateNote, *, now: int) -> St
         content = columns.pop("content", note.content)
         if content != note.content:
             columns["concept_tags"] = concept_tags(content)
+        if needs_approval:
+            columns["visibility"] = visibility_after_change(note)
         rows.memories.change(note.row_id, now=now, **columns)
         if content != note.content:
             rows.memories.rewrite(note.row_id, content, now=now)

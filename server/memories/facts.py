@@ -35,7 +35,13 @@ def _get_history(services: Services, caller: Caller, call: calls.GetFactHistory)
 
 @endpoints.serves(calls.SetFact)
 def _set_fact(services: Services, caller: Caller, call: calls.SetFact) -> Fact:
-    stored = set_fact(memories_of(services, caller, call), call, now=services.runtime.now(), trace=caller.trace)
+    stored = set_fact(
+        memories_of(services, caller, call),
+        call,
+        now=services.runtime.now(),
+        trace=caller.trace,
+        needs_approval=caller.user is not None,
+    )
     return to_fact(notify_pipeline(services, stored).record)
 
 

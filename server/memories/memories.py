@@ -23,7 +23,7 @@ from reverie.memories import calls
 from reverie.memories.checks import check_changes, check_memory
 from reverie.memories.types import FoundMemories, Memory, MemoryList, MemoryStats, Remembered
 from reverie.types import Deleted
-from server.caller import Caller
+from server.caller import Caller, lacking
 from server.endpoints import Endpoints
 from server.services import Services
 
@@ -50,6 +50,8 @@ def notify_pipeline(services: Services, stored: StoredMemory) -> StoredMemory:
 def _remember(services: Services, caller: Caller, call: calls.Remember) -> Remembered:
     runtime = services.runtime
     draft, now = check_memory(call, now=runtime.now()), runtime.now()
+    if caller.user is not None and draft.owner_user_id not in (None, caller.user):
+        raise lacking("user")
     if caller.user is not None and draft.visibility == "shared":
         draft = replace(draft, visibility="requested")  # what all users see is not for one of them to say
     if draft.user is None and draft.owner_user_id is not None:  # whoever stores for a user may read what is stored
@@ -109,7 +111,8 @@ def _update_memory(services: Services, caller: Caller, call: calls.UpdateMemory)
     changes = check_changes(call, now=now)
     if caller.user is not None and changes.visibility == "shared":
         changes = replace(changes, visibility="requested")
-    stored = update_memory(memories_of(services, caller, call), call.id, changes, now=now)
+    memories = memories_of(services, caller, call)
+    stored = update_memory(memories, call.id, changes, now=now, needs_approval=caller.user is not None)
     return to_memory(notify_pipeline(services, stored).record)
 
 

@@ -35,7 +35,12 @@ def _add_note(services: Services, caller: Caller, call: calls.AddNote) -> Note:
 
 @endpoints.serves(calls.UpdateNote)
 def _update_note(services: Services, caller: Caller, call: calls.UpdateNote) -> Note:
-    stored = update_note(memories_of(services, caller, call), call, now=services.runtime.now())
+    stored = update_note(
+        memories_of(services, caller, call),
+        call,
+        now=services.runtime.now(),
+        needs_approval=caller.user is not None,
+    )
     return to_note(notify_pipeline(services, stored).record)
 
 

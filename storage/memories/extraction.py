@@ -22,7 +22,10 @@ _WATERMARK: Final = "mark"
 
 @dataclass(frozen=True, slots=True)
 class WaitingSession:
-    """A session with messages after `position`, up to which memories were extracted. Times are microseconds."""
+    """A session with messages after `position`, up to which memories were extracted. Times are microseconds.
+
+    A group has several users: `user` is only the first of them.
+    """
 
     row_id: int
     id: str
@@ -33,6 +36,11 @@ class WaitingSession:
     updated_at: int
     last_sequence: int
     position: int
+    is_group: bool = False
+
+    def speaker(self, message: SourceMessage) -> str | None:
+        """Return the user who said a message: the one that it names, else the only one of the session, if any."""
+        return message.user or (None if self.is_group else self.user)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,6 +79,7 @@ class KnownMemory:
     note_id: str | None
     pinned: bool
     created_at: int
+    visibility: str = "private"
 
 
 # One index lookup for each agent, however many sessions it has.

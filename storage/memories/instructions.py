@@ -95,8 +95,10 @@ class StandingInstructions(AgentRepository):
 
     def _owners(self, applies: Applies) -> list[str]:
         """Return a condition for each index to read: what is of the user, of nobody, and shared by others."""
+        # What waits for an operator's approval is told to its owner alone, and to nobody if it has none.
+        of_nobody = "owner_user_id IS NULL AND visibility <> 'requested'"
         others = "visibility = 'shared' AND owner_user_id IS NOT NULL AND owner_user_id IS NOT :user"
-        return [*(["owner_user_id = :user"] if applies.user is not None else []), "owner_user_id IS NULL", others]
+        return [*(["owner_user_id = :user"] if applies.user is not None else []), of_nobody, others]
 
     def _of(self, owner: str, applies: Applies, *, limit: int) -> list[StandingInstruction]:
         sql = (

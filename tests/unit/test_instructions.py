@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from adapters.language_models import ScriptedLanguageModel
+from memory.memories.agent_memories import AgentMemories
+from memory.memories.memories import approve_memory, pending_memories
 from memory.memories.patterns import find_instructions, find_revocations
 from memory.memories.patterns.instruction_subjects import subject_of
 from memory.memories.patterns.revocations import takes_back
@@ -17,7 +19,7 @@ from storage.memories.instructions import Applies
 from storage.memories.records import NewMemory
 from support.extracting import Extracting, answer, memory, tell
 from support.instruction_tables import messages
-from support.pipeline import Pipeline
+from support.pipeline import WORKSPACE, Pipeline
 
 
 @pytest.fixture
@@ -33,6 +35,13 @@ def in_force(pipeline: Pipeline, user: str | None = None, *, limit: int = 100) -
     with pipeline.store.reading() as tx:
         applies = Applies(user, None, None, pipeline.now())
         return [one.content for one in tx.for_agent("ana").instructions.newest(applies, limit=limit)]
+
+
+def approve(pipeline: Pipeline) -> None:
+    """Approve what waits for it, as an operator does."""
+    memories = AgentMemories(pipeline.stores, WORKSPACE, "ana")
+    for waiting in pending_memories(memories, limit=100, offset=0):
+        approve_memory(memories, waiting.id, now=pipeline.now())
 
 
 # --- which messages ---
@@ -154,12 +163,15 @@ def test_an_old_choice_can_be_made_again(pipeline: Pipeline) -> None:
 
 
 def test_an_instruction_is_its_users(pipeline: Pipeline) -> None:
-    """Given users and a session without one, then each has their own and what is the agent's, nobody another's."""
+    """Given users and a session without one, then each has their own, and what nobody said once it is approved."""
     extracting = Extracting(pipeline)
     tell(pipeline, "Always answer in German.", session="k", user="kate")
     tell(pipeline, "Always answer in French.", session="t", user="tom")
     tell(pipeline, "Never commit to main.", session="s")
     extracting.sweep()
+    assert in_force(pipeline, "kate") == ["Always answer in German."]
+    assert in_force(pipeline) == []
+    approve(pipeline)
     assert in_force(pipeline, "kate") == ["Never commit to main.", "Always answer in German."]
     assert in_force(pipeline, "tom") == ["Never commit to main.", "Always answer in French."]
     assert in_force(pipeline) == ["Never commit to main."]
