@@ -28,7 +28,7 @@ from server.scheduling import runs as schedule_runs
 from server.services import Services
 from server.sessions import channels, scratchpads, sessions, summaries, workspaces
 from server.sessions import lifecycle as session_life
-from server.trust import erasures, exports, tokens
+from server.trust import erasures, exports, quotas, tokens
 from server.upkeep import curation, jobs, notebooks
 from worker.runtime import Runtime
 
@@ -60,6 +60,7 @@ _ROOMS: Final = (
     erasures,
     exports,
     tokens,
+    quotas,
 )
 
 

@@ -19,14 +19,12 @@ from reverie.errors import Rejected, ReverieError
 from reverie.problems import Forbidden
 from reverie.trust.scopes import Scope
 from reverie.types import Deleted
+from server.admission import CREATING
 from server.caller import Caller, Subject, lacking, principal_of, trace_of
 from server.services import Services
 from storage.trust.audit import AuditEntry
 
 _WORD: Final = re.compile(r"(?<!^)(?=[A-Z])")
-# Calls of these scopes put something where perhaps no workspace was.
-_CREATING: Final[tuple[Scope, ...]] = ("write", "schedule")
-
 _C = TypeVar("_C", bound=Call[Any])
 
 
@@ -49,7 +47,7 @@ def require_workspace(services: Services, caller: Caller, scope: Scope) -> None:
 
     An operator may, and so may a token that is bound to that workspace.
     """
-    if scope in _CREATING and caller.principal.workspace is None and not services.has_workspace(caller.workspace):
+    if scope in CREATING and caller.principal.workspace is None and not services.has_workspace(caller.workspace):
         require_scope(caller.principal, "operate")
 
 
@@ -102,7 +100,7 @@ def audited(services: Services, caller: Caller, call: Call[Any], subject: Subjec
     if subject == "server":  # the workspace of its headers plays no part in it
         named = getattr(call, "workspace", None) or caller.principal.workspace
         caller = dataclasses.replace(caller, workspace=named or "")
-    creates = scope_of(kind) in _CREATING and bool(caller.workspace) and not services.has_workspace(caller.workspace)
+    creates = scope_of(kind) in CREATING and bool(caller.workspace) and not services.has_workspace(caller.workspace)
     try:
         yield response
     except ReverieError:
@@ -114,7 +112,6 @@ def audited(services: Services, caller: Caller, call: Call[Any], subject: Subjec
         target = target_of(call) or str(getattr(response[0], "id", ""))
         services.audit(caller, action_of(kind), target, outcome="nothing" if nothing else "done")
     if creates:
-        services.note_workspace(caller.workspace)
         services.audit(caller, "create-workspace", caller.workspace)
 
 

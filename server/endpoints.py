@@ -23,6 +23,7 @@ from fastapi import APIRouter, Request, Response
 from reverie.calls import Call, build, check, route_of, scope_of
 from reverie.errors import Rejected
 from reverie.trust.scopes import Scope
+from server.admission import admitted
 from server.authorisation import (
     audited,
     for_user,
@@ -67,7 +68,8 @@ class Endpoint:
 
     def answer(self, services: Services, caller: Caller, call: Call[Any]) -> Any:
         """Return the response to a call, which is recorded in the audit log if it belongs there."""
-        with audited(services, caller, call, self.subject) as response:
+        about = caller.workspace if self.subject != "server" else ""
+        with audited(services, caller, call, self.subject) as response, admitted(services, call, about):
             response.append(self.handler(services, caller, call))
         return response[0]
 

@@ -77,6 +77,10 @@ class _Pipeline(Collector):
         up = float(status.embedder.state != "down")
         yield _gauge("reverie_embedder_up", "Whether the server's embedder answers.", up)
         yield _gauge("reverie_memories", "Current memories of all workspaces and the account.", status.memories)
+        stored = {name: float(amount) for name, amount in status.stored.items()}
+        yield _labelled("reverie_stored", "What all workspaces hold of what quotas limit.", "what", stored)
+        use = "Largest part of a quota that a workspace has used; 1 is full."
+        yield _labelled("reverie_quota_use", use, "quota", status.quota_use)
         yield from _job_gauges(status)
         yield from _language_model_gauges(status)
         reranks = float(status.reranker.state != "down")

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, Final
 
 from memory.pipeline.status import StatusReader
 from memory.trust.checking import TokenChecker
+from memory.trust.quotas import Quotas
 from retrieval.request import RecallRequest
 from reverie.calls import InSession
 from reverie.clock import new_id
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import NotFound
+from reverie.errors import NotFound, Unavailable
 from reverie.pipeline.producer import Producer
 from reverie.pipeline.status import PipelineStatus
 from reverie.recall.types import RecallResponse
@@ -44,8 +47,9 @@ class Services:
             memory_bytes=runtime.settings.body_memory_bytes, seconds=runtime.settings.request_body_seconds
         )
         self.rates = Rates(runtime.settings.token_rates)
-        # The workspaces that this server knows to exist, or to be on their way through the inbox.
+        # The workspaces that do not exist yet, for which this server has accepted something.
         self._workspaces: set[str] = set()
+        self._creating = threading.Lock()
         self._status = Kept(lambda: self._status_reader.read(now=runtime.now()), seconds=STATUS_SECONDS)
         self.metrics = Metrics(self.status)
         self.metrics.counter(
@@ -64,12 +68,18 @@ class Services:
             runtime.embedder,
             runtime.language_model,
             runtime.reranker,
+            self.quotas.amounts_allowed,
         )
 
     @cached_property
     def token_checker(self) -> TokenChecker:
         """The tokens that this server has checked."""
         return TokenChecker(self.runtime.stores, now=self.runtime.now)
+
+    @property
+    def quotas(self) -> Quotas:
+        """How much may be stored."""
+        return self.runtime.quotas
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -120,14 +130,41 @@ class Services:
 
     def has_workspace(self, workspace: str) -> bool:
         """Return whether something has been stored in a workspace, or was accepted for it by this server."""
-        if self.runtime.stores.database_path(workspace).exists():
+        if self.has_stored_workspace(workspace):
             self._workspaces.discard(workspace)
             return True
         return workspace in self._workspaces
 
-    def note_workspace(self, workspace: str) -> None:
-        """Note that something was accepted for a workspace that does not exist yet."""
-        self._workspaces.add(workspace)
+    @contextmanager
+    def creating(self, workspace: str, *, creates: bool) -> Iterator[None]:
+        """Note a workspace that a call may create, until it exists; a call that fails has created none.
+
+        Raises `QuotaExceeded` if its tenant has as many as it may.
+        """
+        if not creates or not workspace or self.has_workspace(workspace):
+            yield
+            return
+        with self._creating:
+            if self.quotas.any_set:
+                tenant_of = self.runtime.stores.tenant_of
+                others = [name for name in sorted(self._workspaces) if not self.has_stored_workspace(name)]
+                mine = sum(name != workspace and tenant_of(name) == tenant_of(workspace) for name in others)
+                self.quotas.check_new_workspace(workspace, on_their_way=mine)
+            self._workspaces.add(workspace)
+        try:
+            yield
+        except BaseException:
+            self._workspaces.discard(workspace)
+            raise
+
+    def has_stored_workspace(self, workspace: str) -> bool:
+        """Return whether something has been stored in a workspace."""
+        return self.runtime.stores.database_path(workspace).exists()
+
+    def tell_producers(self) -> None:
+        """Have the broker know which workspaces are full after quotas were changed; without one a sweep does it."""
+        with suppress(Unavailable):
+            self.quotas.refresh_all()
 
     def audit(self, caller: Caller, action: str, target: str = "", *, outcome: str = "done") -> None:
         """Record in the audit log what a caller did to which id, without content. Raises `StoreUnavailable`."""

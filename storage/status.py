@@ -8,19 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import quote
 
 import pysqlite3
 
+from reverie.calls import Resource
 from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translate_errors
 from storage.migrate import LINES, Kind, check_not_newer, newest_version
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
 from storage.recall.scripts import share_outside_latin
 from storage.scheduling.status import SchedulingCounts, read_scheduling
+from storage.trust.amounts import stored_amounts_of
 
 # A status page must not hang: a file that stays locked for longer is reported as such.
 _BUSY_SECONDS: Final = 1.0
@@ -54,6 +56,7 @@ class StoreCounts:
     scheduling: SchedulingCounts
     model: str = ""
     outside_latin: float = 0.0
+    amounts: Mapping[Resource, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,6 +81,12 @@ def read_agents(path: Path, kind: Kind = "workspace", *, now: int) -> list[Agent
     """Return the agents of a store by name; `now` is in microseconds. Raises the errors of `read_counts`."""
     with _reading(path, kind) as raw:
         return [AgentCounts(str(agent), int(count), int(known)) for agent, count, known in raw.execute(_AGENTS, (now,))]
+
+
+def read_amounts(path: Path) -> Mapping[Resource, int]:
+    """Return how much a workspace holds of what quotas limit. Raises the errors of `read_counts`."""
+    with _reading(path, "workspace") as raw:
+        return stored_amounts_of(raw)
 
 
 @contextmanager
@@ -110,6 +119,7 @@ def _counts(raw: Any) -> StoreCounts:
         read_scheduling(raw),
         model=str(model[0]) if model else "",
         outside_latin=share_outside_latin(raw),
+        amounts=stored_amounts_of(raw),
     )
 
 

@@ -20,12 +20,14 @@ from reverie.checks import check_workspace, is_workspace_name
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import Database
+from storage.kept_reads import KeptReads
 from storage.migrate import Kind, migrate
 from storage.pipeline.work import Stage, is_idle_file
 from storage.private_files import make_data_folder
 from storage.transaction import Transaction
 from storage.trust.audit import AuditLog
 from storage.trust.erasures import Erasures
+from storage.trust.quotas import QuotaRecord, Quotas
 from storage.trust.tenants import Tenants
 from storage.trust.tokens import Tokens
 from storage.upkeep.jobs import JobRuns
@@ -102,6 +104,8 @@ class Stores:
         self._open: OrderedDict[str, Store] = OrderedDict()
         self._account: Database | None = None
         self._account_store: Store | None = None
+        self._kept_tenants: KeptReads[str, str] = KeptReads(lambda: self.stamp(ACCOUNT_STORE))
+        self._kept_quotas: KeptReads[None, list[QuotaRecord]] = KeptReads(lambda: self.stamp(ACCOUNT_STORE))
 
     @property
     def data_dir(self) -> Path:
@@ -167,11 +171,22 @@ class Stores:
 
     def tenants(self) -> Tenants:
         """Return the tenants of the workspaces."""
-        return Tenants(self.account())
+        return Tenants(self.account(), self._kept_tenants.forget)
+
+    def quotas(self) -> Quotas:
+        """Return the quotas that were set for workspaces and tenants."""
+        return Quotas(self.account(), self._kept_quotas.forget)
+
+    def known_quotas(self) -> list[QuotaRecord]:
+        """Return the quotas that were set, a change by another process at most half a second late."""
+        return self._kept_quotas.get(None, lambda: self.quotas().all())
 
     def tenant_of(self, workspace: str) -> str:
-        """Return the tenant of a workspace, whose memories of the account are seen from it."""
-        return self.tenants().of(workspace)
+        """Return the tenant of a workspace, whose memories of the account are seen from it.
+
+        A change by another process is seen within half a second.
+        """
+        return self._kept_tenants.get(workspace, lambda: self.tenants().of(workspace))
 
     def stored_tenant_of(self, workspace: str) -> str | None:
         """Return the tenant of a workspace as memories of the account store it: None for the local one."""

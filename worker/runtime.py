@@ -38,6 +38,7 @@ from memory.memories.secrets import looks_secret
 from memory.pipeline.recovery import StageSweep
 from memory.scheduling.due_loop import DueLoop
 from memory.trust.erasing import ErasureServices
+from memory.trust.quotas import Quotas
 from memory.upkeep.notebook import Notebooks
 from retrieval.index.cache import AgentIndexes
 from retrieval.recaller import Recaller
@@ -173,6 +174,11 @@ class Runtime:
                 if url
             ),
         )
+
+    @cached_property
+    def quotas(self) -> Quotas:
+        """How much may be stored. Makes no connection."""
+        return Quotas(self.stores, lambda: self.inbox, defaults=self.settings.quotas)
 
     @cached_property
     def monitor(self) -> Monitor:

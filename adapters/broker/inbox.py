@@ -21,6 +21,9 @@ GRACE_SECONDS: Final = 20
 # A worker that does not settle its items within this time loses them to the next one.
 LEASE_SECONDS: Final = 10
 
+# The sweep says every few seconds again that a workspace is full. If it does not run, producers stay refused this long.
+FULL_SECONDS: Final = 600
+
 # Microseconds need no more digits before the year 5138; a longer number would not fit the columns for times.
 _STAMP_DIGITS: Final = 17
 
@@ -207,6 +210,16 @@ class WorkerInbox(Inbox):
             if not self._verified(workspace, parse_taken(field, value, 0)).refusal:
                 yield field, value
 
+    def set_full(self, workspace: str, quota: str, reason: str) -> None:
+        """Have producers refuse further messages, for ten minutes unless it is set again."""
+        (key,) = self._keys(workspace, ":full")
+        call_broker(lambda: self._broker.set(key, f"{quota} {reason}", ex=FULL_SECONDS))
+
+    def clear_full(self, workspace: str) -> None:
+        """Have producers accept messages again."""
+        (key,) = self._keys(workspace, ":full")
+        call_broker(lambda: self._broker.delete(key))
+
     def workspaces(self) -> list[str]:
         """Return the workspaces whose inbox is not empty."""
         members = call_broker(lambda: cast("set[bytes]", self._broker.smembers(self._workspaces_key)))
@@ -214,7 +227,7 @@ class WorkerInbox(Inbox):
 
     def forget_workspace(self, workspace: str) -> None:
         """Delete the inbox of a workspace that has been deleted."""
-        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":waiting", ":pause")
+        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":waiting", ":pause", ":full")
         # In one transaction: an item accepted between the two would be in an inbox that no sweep looks at.
         with self._broker.pipeline(transaction=True) as pipeline:
             pipeline.delete(*keys)

@@ -64,6 +64,9 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
         if store.advice:
             say(f"Language  {store.name}: {store.advice}")
     say(f"Memories  {_memories(pipeline)}")
+    for store in pipeline.workspaces:
+        if store.full:
+            say(f"Full      {store.name}: its quota of {', '.join(store.full)} is used up (`reverie quotas list`)")
     say(f"Log       {size(pipeline.wal_bytes)} of write-ahead log in {counted(pipeline.workspaces_total, 'workspace')}")
     for line in _time(pipeline.time):
         say(line)

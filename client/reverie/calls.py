@@ -55,13 +55,15 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
     route: ClassVar[str] = ""
     # What a token must allow; None for the scope that follows from the method of the route: see `scope_of`.
     required_scope: ClassVar[Scope | None] = None
+    # Whether the call changes what is stored already: no quota refuses it.
+    changes_stored: ClassVar[bool] = False
     # How large the body may be, in bytes, if that is more than the server's `max_body_bytes`.
     body_bytes: ClassVar[int] = 0
     # How many seconds the client waits for the response; None for its default timeout.
     response_timeout_seconds: ClassVar[float | None] = None
 
     def amounts(self) -> Mapping[Resource, int]:
-        """Return how much the call adds of what the server counts for each token."""
+        """Return how much the call adds of what the server counts, for the rates of a token and for quotas."""
         return {}
 
     def checked(self) -> Self:

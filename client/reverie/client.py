@@ -18,7 +18,7 @@ from reverie.scheduling.delivering import confirm_delivery
 from reverie.sessions import calls as session_calls
 from reverie.sessions.newest_messages import read_working_memory
 from reverie.trust import calls as trust_calls
-from reverie.trust import erasure_calls, export_calls
+from reverie.trust import erasure_calls, export_calls, quota_calls
 from reverie.trust.export_files import export_file, import_file
 from reverie.types import Deleted
 from reverie.upkeep import calls as upkeep_calls
@@ -121,6 +121,8 @@ class _Calls:
     rotate_token = method(trust_calls.RotateToken)
     revoke_token = method(trust_calls.RevokeToken, lambda answer: answer.tokens)
     audit = method(trust_calls.ListAudit, lambda answer: answer.entries)
+    quotas = method(quota_calls.ListQuotas, lambda answer: answer.quotas)
+    set_quotas = method(quota_calls.SetQuotas, lambda answer: answer.quotas)
 
     add_schedule = method(scheduling_calls.AddSchedule)
     schedule = method(scheduling_calls.GetSchedule)

@@ -20,6 +20,8 @@ from reverie.errors import (
 
 TYPE_PREFIX: Final = "urn:reverie:problem:"
 CONTENT_TYPE: Final = "application/problem+json"
+# Room comes when something is deleted, by a person or by a job, or when a quota is raised: not within seconds.
+QUOTA_RETRY_SECONDS: Final = 300
 
 
 class TooLarge(Rejected):
@@ -58,11 +60,15 @@ class CrossSite(Rejected):
 
 
 class Limited(Rejected):
-    """The caller has used up a rate or a quota. `retry_after_seconds` is when it is worth trying again."""
+    """The caller has used up a rate. `retry_after_seconds` is when it is worth trying again."""
 
     def __init__(self, message: str, *, field: str = "", retry_after_seconds: int = 0) -> None:
         super().__init__(message, field=field)
         self.retry_after_seconds = retry_after_seconds
+
+
+class QuotaExceeded(Limited):
+    """The workspace or tenant is full: something must be deleted, or an operator must raise the quota `field`."""
 
 
 class Malformed(Rejected):
@@ -93,7 +99,8 @@ _KINDS: Final[tuple[tuple[type[ReverieError], str, int, str], ...]] = (
     (Unauthorised, "unauthorised", 401, "A token is required"),
     (Forbidden, "forbidden", 403, "The token does not allow this"),
     (TooManyFailures, "too-many-failures", 429, "Too many wrong tokens"),
-    (Limited, "limited", 429, "Too many requests, or too much stored"),
+    (QuotaExceeded, "quota-exceeded", 429, "A quota is used up"),
+    (Limited, "limited", 429, "Too many requests"),
     (TooSlow, "too-slow", 408, "The request did not arrive in time"),
     (UnsupportedType, "unsupported-type", 415, "The body is not sent as JSON"),
     (CrossSite, "cross-site", 403, "A page of another site made the request"),

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterable, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final
@@ -23,6 +24,7 @@ from adapters.embedders.guarded import GuardedEmbedder
 from adapters.language_models import GuardedLanguageModel
 from adapters.rerankers import GuardedReranker
 from memory.scheduling.status import time_status
+from reverie.calls import Resource
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, ReverieError, Unavailable
@@ -61,6 +63,27 @@ class _Workspaces:
     total: int = 0
     unread: int = 0
     wal_bytes: int = 0
+    # The largest part of each quota that a workspace has used.
+    quota_use: dict[str, float] = field(default_factory=dict)
+
+    def add(self, line: WorkspaceStatus, limits: Mapping[Resource, int], content: StoreCounts) -> None:
+        """Add a workspace that was read."""
+        self.lines.append(line)
+        self.times.append(content.scheduling)
+        for name, limit in limits.items():
+            used = line.stored.get(name, 0) / limit
+            self.quota_use[name] = max(self.quota_use.get(name, 0.0), round(used, 3))
+
+    def stored(self) -> dict[str, int]:
+        """Return what the workspaces hold together."""
+        total = Counter[str]()
+        for line in self.lines:
+            total.update(line.stored)
+        return dict(total)
+
+
+def _unlimited(_: str) -> Mapping[Resource, int]:
+    return {}
 
 
 class StatusReader:
@@ -74,13 +97,16 @@ class StatusReader:
         embedder: GuardedEmbedder | None,
         language_model: GuardedLanguageModel | None = None,
         reranker: GuardedReranker | None = None,
+        limits: Callable[[str], Mapping[Resource, int]] = _unlimited,
     ) -> None:
+        """`limits` returns the quotas of a workspace."""
         self._stores = stores
         self._inbox = inbox
         self._monitor = monitor
         self._embedder = embedder
         self._language_model = language_model
         self._reranker = reranker
+        self._limits = limits
         self._seen: dict[str, tuple[FileStamp, StoreCounts]] = {}
 
     def read(self, *, now: int, budget_seconds: float = READ_BUDGET_SECONDS) -> PipelineStatus:
@@ -92,7 +118,7 @@ class StatusReader:
         account = self._account(now, errors)
         stores = [*found.lines, account]
         queues, inboxes, workers, lag, broker_error = self._from_broker()
-        listed = sorted(found.lines, key=lambda line: (not line.error, not _has_work(line), not line.advice))
+        listed = sorted(found.lines, key=_place)
         return PipelineStatus(
             at=from_micros(now),
             broker="down" if broker_error else "up",
@@ -114,6 +140,8 @@ class StatusReader:
             language_model=language_model,
             reranker=_reranker_status(self._reranker),
             time=time_status(found.times, now=now),
+            stored=found.stored(),
+            quota_use=found.quota_use,
             errors=errors,
         )
 
@@ -135,8 +163,10 @@ class StatusReader:
             if content is None:
                 found.unread += 1
                 continue
-            found.lines.append(self._line(name, stamp, content, now))
-            found.times.append(content.scheduling)
+            limits = self._limits(name)
+            line = self._line(name, stamp, content, now)
+            full = [quota for quota, limit in limits.items() if line.stored[quota] >= limit]
+            found.add(msgspec.structs.replace(line, full=full), limits, content)
         self._seen = {name: self._seen[name] for name in (*names, ACCOUNT_STORE) if name in self._seen}
         return found
 
@@ -177,6 +207,7 @@ class StatusReader:
             wal_bytes=stamp.log_size,
             outside_latin=round(content.outside_latin, 2),
             advice=_language_advice(name, content),
+            stored={str(name): amount for name, amount in content.amounts.items()},
         )
 
     def _jobs(self, errors: dict[str, str]) -> dict[str, JobStatus]:
@@ -253,6 +284,11 @@ def job_status(run: JobRun) -> JobStatus:
         counts=run.counts,
         error=run.error,
     )
+
+
+def _place(line: WorkspaceStatus) -> tuple[bool, ...]:
+    """Return the place of a workspace in the list: first those that need a person, then those with work."""
+    return not line.error, not line.full, not _has_work(line), not line.advice
 
 
 def _has_work(line: WorkspaceStatus) -> bool:

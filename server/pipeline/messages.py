@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import msgspec
@@ -16,7 +17,9 @@ from reverie.pipeline import calls
 from reverie.pipeline.items import build_file, build_session
 from reverie.pipeline.submission import Submission, enqueue, prepare_messages, single
 from reverie.pipeline.types import File, FileList, Receipt
+from reverie.problems import QuotaExceeded
 from reverie.types import Deleted
+from server.admission import amounts_of
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.services import Services
@@ -121,4 +124,15 @@ def _deliver(
     if not submission.payloads:
         return submission.receipt(call.wait)
     producer = services.producer(caller.workspace)
-    return enqueue(producer, submission, wait=call.wait, timeout_seconds=call.timeout_seconds)
+    if not services.quotas.any_set:
+        return enqueue(producer, submission, wait=call.wait, timeout_seconds=call.timeout_seconds)
+    quotas, amounts = services.quotas, amounts_of(submission.payloads)
+    send = partial(enqueue, producer, submission, wait=call.wait, timeout_seconds=call.timeout_seconds)
+    with quotas.admitted(caller.workspace, amounts) as release:
+        try:
+            return send(on_accepted=release)
+        except QuotaExceeded:
+            # There is room: what the broker was told is older. Something was deleted since, or a quota raised.
+            if quotas.refresh(caller.workspace, refused=True):
+                raise
+        return send(on_accepted=release)

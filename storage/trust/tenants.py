@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from storage.engine import Database
 from storage.rows import execute
 from storage.viewer import LOCAL_TENANT
 
 
 class Tenants:
-    """The tenants of workspaces. Each method is a transaction of its own."""
+    """The tenants of workspaces. Each method is a transaction of its own; `changed` is called after a change."""
 
-    def __init__(self, account: Database) -> None:
+    def __init__(self, account: Database, changed: Callable[[], None]) -> None:
         self._account = account
+        self._changed = changed
 
     def of(self, workspace: str) -> str:
         """Return the tenant that a workspace belongs to."""
@@ -34,6 +37,7 @@ class Tenants:
                 workspace=workspace,
                 tenant=tenant,
             )
+        self._changed()
 
     def workspaces(self, tenant: str) -> list[str]:
         """Return the workspaces for which this tenant was set, by name; those of `LOCAL_TENANT` are all others, too."""

@@ -13,6 +13,7 @@ from storage.recall.index import Generation
 from storage.rows import execute, read_rows
 from storage.stores import Store
 from storage.transaction import Transaction
+from storage.trust.amounts import wrong_amounts
 
 # What `str.strip` removes: a message of nothing else has no chunk. SQL's trim removes only spaces.
 _BLANKS: Final = ", ".join(str(code) for code in range(0x3001) if chr(code).isspace())
@@ -126,6 +127,9 @@ def verify(store: Store, *, quick: bool = False, block_writers: bool = True) -> 
             verdict.wrong += [f"{name}: {count:,}" for name, count in found.items() if count]
             _compare_vectors(tx, verdict)
             _compare_words(tx, verdict)
+            wrong = wrong_amounts(tx.connection)
+            if wrong:
+                verdict.wrong.append(f"counts of what is stored that are wrong: {wrong:,}")
     except StoreUnusable as error:
         verdict.wrong.append(str(error))
         return verdict

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 from memory.pipeline.ingest import drain_inbox
+from memory.pipeline.storing import IngestReport
 from reverie import contract
+from reverie.errors import ReverieError
 from worker.app import current_runtime, task
 
 
@@ -14,6 +17,12 @@ from worker.app import current_runtime, task
 def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
     """Store the items of a workspace's inbox, and notify the chunk stage after each batch."""
     runtime = current_runtime()
+
+    def on_stored(batch: IngestReport) -> None:
+        runtime.notify_stage("chunk", workspace, trace=min(batch.traces))
+        with contextlib.suppress(ReverieError):  # the sweep tells producers then
+            runtime.quotas.refresh(workspace)
+
     report, more = drain_inbox(
         runtime.inbox,
         lambda: runtime.store(workspace),
@@ -21,7 +30,7 @@ def ingest_messages(*, workspace: str) -> Mapping[str, Any]:
         workspace=workspace,
         now=runtime.now,
         tokens=runtime.tokens,
-        on_stored=lambda batch: runtime.notify_stage("chunk", workspace, trace=min(batch.traces)),
+        on_stored=on_stored,
     )
     if more:
         runtime.notify_stage("ingest", workspace)

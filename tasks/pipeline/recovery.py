@@ -29,10 +29,11 @@ def recover_inbox(runtime: Runtime) -> dict[str, Any]:
 
 @periodic_task(contract.SWEEP_STAGES)
 def sweep_stages(runtime: Runtime) -> dict[str, Any]:
-    """Notify the stages that have work, and the recording of recalls."""
+    """Notify the stages that have work, and the recording of recalls; tell producers which workspaces are full."""
     stages = runtime.stage_sweep.run(runtime.stores, now=runtime.now(), notify=runtime.notify_stage)
     recalls = sweep_recalls(runtime.recall_log, notify=lambda name: runtime.notify_stage("recalls", name))
-    return {**stages.counts(), **recalls}
+    errors = runtime.quotas.refresh_all()
+    return {**stages.counts(), **recalls, **({"quota_errors": errors} if errors else {})}
 
 
 @periodic_task(contract.BACKFILL_EMBEDDINGS)

@@ -11,6 +11,7 @@ from storage.upkeep.verify import verify
 from support.older_store import made_older
 from support.pipeline import Pipeline
 
+AMOUNTS = "SELECT * FROM stored_amounts"
 AUDIENCES = "SELECT f.chunk_id, f.audience FROM forward_index AS f ORDER BY f.chunk_id"
 SCHEMA = "SELECT type, name FROM sqlite_master WHERE sql IS NOT NULL ORDER BY type, name"
 
@@ -20,14 +21,14 @@ def read(pipe: Pipeline, query: str) -> list[tuple[object, ...]]:
         return [tuple(row) for row in tx.connection.exec_driver_sql(query)]
 
 
-@pytest.mark.parametrize("version", ["0003", "0004", "0005", "0006"])
+@pytest.mark.parametrize("version", ["0003", "0004", "0005", "0006", "0007"])
 def test_an_older_store_is_migrated_with_the_users_of_its_sessions(tmp_path: Path, version: str) -> None:
     """Given a store with a user's session, when it is opened, then only that user's chunks have an audience."""
     pipe = Pipeline(tmp_path / "data")
     pipe.say("I moved to Lisbon", session="a", user="kate")
     pipe.say("for all", session="b")
     pipe.settle()
-    audiences, schema = read(pipe, AUDIENCES), read(pipe, SCHEMA)
+    audiences, schema, amounts = read(pipe, AUDIENCES), read(pipe, SCHEMA), read(pipe, AMOUNTS)
     assert {audience for _, audience in audiences} == {"u:kate", None}
     made_older(pipe.store.database, version)
     assert schema_version(pipe.store.database) == version
@@ -36,6 +37,7 @@ def test_an_older_store_is_migrated_with_the_users_of_its_sessions(tmp_path: Pat
     pipe = Pipeline(tmp_path / "data")
     assert schema_version(pipe.store.database) == newest_version("workspace")
     assert (read(pipe, AUDIENCES), read(pipe, SCHEMA)) == (audiences, schema)
+    assert read(pipe, AMOUNTS) == amounts == [("", 2, 0, 0, len("I moved to Lisbon" + "for all") + 2 * len("{}"))]
     pipe.say("and on", session="a")
     pipe.settle()
     assert [audience for _, audience in read(pipe, AUDIENCES)].count("u:kate") == 2

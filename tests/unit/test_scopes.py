@@ -32,7 +32,7 @@ CALLS = {
         GetStatus ListWorkspaces DeleteWorkspace ListDeadLetters GetDeadLetter ReplayDeadLetter DropDeadLetter ListJobs
         RunJob CreateToken ListTokens RotateToken RevokeToken ListAudit
         ApproveMemory ListPendingMemories ListCuration GetCurationEntry UndoAll Undo MakeCheckpoint ListHistory GetDiff
-        ListPromotions
+        ListPromotions ListQuotas SetQuotas
     """,
 }
 

@@ -10,6 +10,7 @@ from pydantic_settings import BaseSettings
 
 from reverie import contract
 from reverie.calls import Resource
+from reverie.trust.quota_types import Quota
 from worker.supervision.broker_address import embedded_broker_url
 
 
@@ -87,6 +88,25 @@ class GeneralSettings(BaseSettings):
         30_000, ge=0, description="Memories, facts and notes that each token may write in a minute. 0: no limit."
     )
     rate_schedules: int = Field(600, ge=0, description="Schedules that each token may add in a minute. 0: no limit.")
+    quota_messages: int = Field(
+        0,
+        ge=0,
+        description="Messages and files that each workspace may hold. 0: no limit. `reverie quotas set` sets"
+        " others for a workspace or a tenant; likewise below.",
+    )
+    quota_bytes: int = Field(
+        0, ge=0, description="Bytes of texts that each workspace may hold: of messages, files, memories, scratchpads."
+    )
+    quota_memories: int = Field(
+        0,
+        ge=0,
+        description="Current memories, facts and notes that each workspace may hold, and each tenant in the"
+        " account tier.",
+    )
+    quota_schedules: int = Field(
+        0, ge=0, description="Schedules, and reminders to deliver, that each workspace may hold."
+    )
+    quota_workspaces: int = Field(0, ge=0, description="Workspaces that each tenant may have.")
     allowed_origins: str = Field(
         "",
         description="Origins of web pages that may use the HTTP server, separated by commas, as in"
@@ -105,6 +125,17 @@ class GeneralSettings(BaseSettings):
             "bytes": self.rate_bytes,
             "memories": self.rate_memories,
             "schedules": self.rate_schedules,
+        }
+
+    @property
+    def quotas(self) -> dict[Quota, int]:
+        """How much a workspace may hold, and how many of them a tenant may have; 0 for no limit."""
+        return {
+            "messages": self.quota_messages,
+            "bytes": self.quota_bytes,
+            "memories": self.quota_memories,
+            "schedules": self.quota_schedules,
+            "workspaces": self.quota_workspaces,
         }
 
     @property

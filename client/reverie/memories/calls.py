@@ -283,6 +283,7 @@ class UpdateNote(_NoteContent, kw_only=True, frozen=True):
     """Change a note and return it; fields left out stay unchanged. Raises `Rejected` and `NotFound`."""
 
     route: ClassVar = "PUT /v1/notes/{note_id}"
+    changes_stored: ClassVar = True
     tags: OwnTags | UnsetType = UNSET
     importance: Importance | UnsetType = UNSET
     metadata: Metadata | UnsetType = UNSET

@@ -8,6 +8,7 @@ Layout, per workspace `W` (every key begins with the configured prefix):
     inbox:W:taken    zset   field by the end of its lease
     inbox:W:tries    hash   field -> number of times a worker took it without finishing
     inbox:W:pause    string set while the store of W cannot be written: nothing is taken
+    inbox:W:full     string set while a quota of W is used up, "<quota> <reason>": nothing is accepted
     inbox:W:waiting  hash   field -> "<reply list> <state>;" for each producer that waits
     inboxes          set    workspaces whose inbox is not empty, for the recovery sweep
     wake:TASK:W      string notification flag: set while a task of this name is on its way
@@ -30,6 +31,7 @@ import redis
 from reverie.contract import INGEST_MESSAGES, Outcome, Payload, WaitFor
 from reverie.pipeline.broker import call_broker
 from reverie.pipeline.payload_signing import sign_payload
+from reverie.problems import QUOTA_RETRY_SECONDS, QuotaExceeded
 
 # While this flag lives, no second notification is sent; it expires by itself in case the task was lost.
 NOTIFICATION_SECONDS: Final = 10
@@ -41,6 +43,10 @@ _REPLY_TURN_SECONDS: Final = 2.0
 _SEPARATOR: Final = "\x1f"
 
 _ACCEPT = """
+if ARGV[5] == '0' then
+  local full = redis.call('GET', KEYS[6])
+  if full then return {-1, full} end
+end
 local time = redis.call('TIME')
 local now = time[1] * 1000000 + time[2]
 if ARGV[5] ~= '0' then now = tonumber(ARGV[5]) end
@@ -95,9 +101,10 @@ class Inbox:
         """Put payloads into the inbox in their order; an item with an id that is already there stays unchanged.
 
         `reply_to` names the list that outcomes are sent to, from the state `wait` on. `accepted_at` (microseconds) is
-        given for items that were accepted before: a session that was forgotten since then stays forgotten.
+        given for items that were accepted before: a session that was forgotten since then stays forgotten, and no quota
+        refuses them.
 
-        Return how many were new, and whether the caller must send the ingest task.
+        Return how many were new, and whether the caller must send the ingest task. Raises `QuotaExceeded`.
         """
         arguments: list[Any] = [workspace, NOTIFICATION_SECONDS * 1_000]
         arguments += (f"{self._reply_key(reply_to)} {wait}" if reply_to else "", REPLY_SECONDS, accepted_at)
@@ -107,9 +114,12 @@ class Inbox:
                 value = sign_payload(self._sign_keys[0], workspace, field, value)
             arguments += (field, value)
         keys = [*self._keys(workspace, "", ":due"), self._workspaces_key]
-        keys += [self._notification_key(INGEST_MESSAGES, workspace), *self._keys(workspace, ":waiting")]
-        added, notify = cast("list[int]", self._run(_ACCEPT, keys, arguments))
-        return added, bool(notify)
+        keys += [self._notification_key(INGEST_MESSAGES, workspace), *self._keys(workspace, ":waiting", ":full")]
+        added, more = cast("list[Any]", self._run(_ACCEPT, keys, arguments))
+        if added < 0:
+            quota, _, reason = more.decode().partition(" ")
+            raise QuotaExceeded(reason, field=quota, retry_after_seconds=QUOTA_RETRY_SECONDS)
+        return added, bool(more)
 
     def wait_reply(self, reply_to: str, timeout_seconds: float) -> list[Outcome]:
         """Wait for the next outcomes on a reply list; return none after the timeout."""

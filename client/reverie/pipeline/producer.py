@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -29,6 +29,10 @@ if TYPE_CHECKING:
 # One script call blocks the broker while it runs: a few milliseconds at this size.
 _BATCH_ITEMS = 500
 _BATCH_BYTES = 4 * 1024 * 1024
+
+
+def _nothing() -> None:
+    return
 
 
 class TaskSender:
@@ -86,12 +90,18 @@ class Producer:
         self._task_sender = task_sender or TaskSender(broker_url, prefix=prefix)
 
     def enqueue(
-        self, payloads: Sequence[Payload], *, wait: WaitFor = "queued", timeout_seconds: float = 30.0
+        self,
+        payloads: Sequence[Payload],
+        *,
+        wait: WaitFor = "queued",
+        timeout_seconds: float = 30.0,
+        on_accepted: Callable[[], None] = _nothing,
     ) -> list[Outcome]:
         """Put payloads into the inbox; with `wait`, return their outcomes once all are stored or searchable.
 
-        Sending the same ids again changes nothing. Raises `Unavailable` (with the ids that may not have been accepted)
-        and `WaitTimeout` (all are accepted, but some did not reach the state in time).
+        Sending the same ids again changes nothing. `on_accepted` is called when all are in the inbox. Raises
+        `Unavailable` (with the ids that may not have been accepted), `QuotaExceeded`, and `WaitTimeout` (all are
+        accepted, but some did not reach the state in time).
         """
         reply_to = new_id() if wait != "queued" else ""
         if payloads:
@@ -107,6 +117,7 @@ class Producer:
             done += len(batch)
             if notify:
                 self._notify(batch[0].trace)
+        on_accepted()
         if wait == "queued":
             return []
         return self._await(payloads, reply_to, wait, timeout_seconds)

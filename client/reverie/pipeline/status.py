@@ -32,7 +32,8 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
 
     `memories` counts the current memories of all agents, including facts and notes. `outside_latin` is the share of
     the stored texts, 0 to 1, that are in another script than Latin, estimated from a sample. `advice` is not empty if
-    the embedding model does not know the languages of many of them, and says what to do.
+    the embedding model does not know the languages of many of them, and says what to do. `stored` is what it holds of
+    what quotas limit, and `full` names the quotas that are used up.
     """
 
     name: str
@@ -42,6 +43,8 @@ class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=T
     wal_bytes: int = 0
     outside_latin: float = 0.0
     advice: str = ""
+    stored: dict[str, int] = {}
+    full: list[str] = []
     error: str = ""
 
 
@@ -161,8 +164,9 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
 
     `stages`, `dead_letters`, `memories`, `wal_bytes` and `time` are sums over the workspaces, the first three including
     the account. With very many workspaces those written longest ago are not read; `workspaces_unread` counts them.
-    `workspaces` lists at most 200, those with an error, with work or with advice first. `errors` is by the name of a
-    workspace, or `account`.
+    `workspaces` lists at most 200, those with an error, with a full quota, with work or with advice first. `errors` is
+    by the name of a workspace, or `account`. `stored` is the sum over the workspaces. `quota_use` is, of each
+    resource that is limited, the largest part that a workspace has used: 1.0 if it is full.
     """
 
     at: datetime
@@ -185,4 +189,6 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     language_model: LanguageModelStatus = LanguageModelStatus()
     reranker: RerankerStatus = RerankerStatus()
     time: TimeStatus = TimeStatus()
+    stored: dict[str, int] = {}
+    quota_use: dict[str, float] = {}
     errors: dict[str, str]

@@ -5,7 +5,7 @@ Shared by the client and the HTTP server, so that both behave in the same way.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -75,12 +75,21 @@ def single(payload: Payload) -> Submission:
     return Submission((payload,), (0,), (), payload.trace)
 
 
-def enqueue(producer: Producer, submission: Submission, *, wait: WaitFor, timeout_seconds: float) -> Receipt:
-    """Enqueue a submission and return its receipt.
+def enqueue(
+    producer: Producer,
+    submission: Submission,
+    *,
+    wait: WaitFor,
+    timeout_seconds: float,
+    on_accepted: Callable[[], None] = lambda: None,
+) -> Receipt:
+    """Enqueue a submission and return its receipt; `on_accepted` is called when all of it is in the inbox.
 
-    Raises `Unavailable`, `WaitTimeout`, and `Rejected` if nothing was stored.
+    Raises `Unavailable`, `WaitTimeout`, `QuotaExceeded`, and `Rejected` if nothing was stored.
     """
-    outcomes = producer.enqueue(submission.payloads, wait=wait, timeout_seconds=timeout_seconds)
+    outcomes = producer.enqueue(
+        submission.payloads, wait=wait, timeout_seconds=timeout_seconds, on_accepted=on_accepted
+    )
     return submission.receipt(wait, outcomes)
 
 

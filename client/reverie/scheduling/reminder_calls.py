@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, ClassVar, Final, cast
 
 from msgspec import Meta, field
 from msgspec.structs import replace
 
-from reverie.calls import Call, Paged
+from reverie.calls import Call, Paged, Resource
 from reverie.checks import check_label
 from reverie.clock import new_id
 from reverie.errors import Rejected
@@ -73,6 +73,10 @@ class Remind(_NewReminder, kw_only=True, frozen=True):
         """Give the reminder an id, so that it is stored only once if it is sent again."""
         self.draft()
         return replace(self, id=self.id or new_id())
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"schedules": 1}
 
     def draft(self) -> ReminderDraft:
         """Return the reminder of the call. Raises `Rejected` unless exactly one of the two times is given."""

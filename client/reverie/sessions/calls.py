@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
 from msgspec import Meta
 
-from reverie.calls import Call, InSession, OfUser, Paged
+from reverie.calls import Call, InSession, OfUser, Paged, Resource
 from reverie.checks import check_depth, check_json, check_label, check_text
 from reverie.errors import Rejected
 from reverie.fields import ChannelId, Limit, Metadata, Offset, checked, label
@@ -266,6 +266,10 @@ class WriteScratchpad(InSession[ScratchpadList], frozen=True):
     route: ClassVar = "PUT /v1/scratchpads/{session}/items"
     items: Items
 
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"bytes": sum(len(item) for item in self.items)}
+
 
 class ClearScratchpad(InSession[Cleared], frozen=True):
     """Delete the list of a session's scratchpad; return how many items it had."""
@@ -293,6 +297,10 @@ class WriteScratchpadKey(InSession[ScratchpadEntry], frozen=True):
     route: ClassVar = "PUT /v1/scratchpads/{session}/keys/{key}"
     key: Key
     value: Value
+
+    def amounts(self) -> Mapping[Resource, int]:
+        """Return how much the call adds."""
+        return {"bytes": len(self.key) + len(self.value)}
 
 
 class DeleteScratchpadKey(InSession[Deleted], frozen=True):

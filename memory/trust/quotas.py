@@ -1,0 +1,244 @@
+"""Quotas: how much a workspace may hold, and how many workspaces a tenant may have.
+
+What is stored belongs to the workspace, whoever wrote it: tokens are rotated and revoked, and what they wrote stays. So
+the counts are those of the store, kept by the database itself, and what waits in the inbox counts, too. A quota refuses
+before anything is accepted. What was accepted is stored, even if that goes beyond.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
+
+from adapters.broker.inbox import WorkerInbox
+from reverie.calls import Resource
+from reverie.errors import NotFound, ReverieError
+from reverie.problems import QUOTA_RETRY_SECONDS, QuotaExceeded
+from reverie.trust.quota_types import Holder, Quota
+from storage.status import read_amounts
+from storage.stores import FileStamp, Stores
+from storage.trust.amounts import RESOURCES, nothing_stored, stored_amounts
+from storage.trust.quotas import QuotaRecord
+from storage.viewer import LOCAL_TENANT
+
+# What producers that have the broker send: only of these does the broker itself refuse more.
+_OF_MESSAGES: Final[tuple[Resource, ...]] = ("messages", "bytes")
+_WHAT: Final[Mapping[Quota, str]] = {
+    "messages": "messages and files",
+    "bytes": "bytes of texts",
+    "memories": "memories",
+    "schedules": "schedules and reminders",
+    "workspaces": "workspaces",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Limit:
+    """A limit, and whose it is: of the workspace itself, its tenant, or (empty) the settings."""
+
+    amount: int
+    set_for: Holder | None = None
+
+
+@dataclass(slots=True)
+class _Seen:
+    """What a sweep found in a workspace: the state of its file, and whether it was full."""
+
+    stamp: FileStamp | None
+    full: bool
+
+
+class Quotas:
+    """The quotas of an installation, for one process. Safe to use from several threads.
+
+    `defaults` are those of the settings, 0 for none. Without anything set, a call costs microseconds.
+    """
+
+    def __init__(self, stores: Stores, inbox: Callable[[], WorkerInbox], *, defaults: Mapping[Quota, int]) -> None:
+        self._stores = stores
+        self._inbox = inbox
+        self._defaults = {name: Limit(amount) for name, amount in defaults.items() if amount}
+        self._lock = threading.Lock()
+        # What calls in progress are about to store, by holder and resource.
+        self._held: Counter[tuple[str, Resource]] = Counter()
+        self._seen: dict[str, _Seen] = {}
+        self._swept_for: Sequence[QuotaRecord] = ()
+
+    @property
+    def any_set(self) -> bool:
+        """Whether there are any limits at all. Raises `StoreUnavailable`."""
+        return bool(self._defaults) or bool(self._stores.known_quotas())
+
+    def limits(self, workspace: str | None, tenant: str) -> dict[Quota, Limit]:
+        """Return the limits of a workspace, or without one those of a tenant itself. Raises `StoreUnavailable`."""
+        records = self._stores.known_quotas()
+        if not records:
+            return self._defaults
+        found = dict(self._defaults)
+        for holder in (("tenant", tenant), ("workspace", workspace)):
+            mine = [one for one in records if (one.holder, one.name) == holder]
+            found |= {one.resource: Limit(one.amount, one.holder) for one in mine}
+        return {name: limit for name, limit in found.items() if limit.amount}
+
+    def of_workspace(self, workspace: str) -> dict[Quota, Limit]:
+        """Return the limits of a workspace. Raises `StoreUnavailable`."""
+        if not self.any_set:
+            return {}
+        return self.limits(workspace, self._stores.tenant_of(workspace))
+
+    def amounts_allowed(self, workspace: str) -> dict[Resource, int]:
+        """Return the limits of what a workspace holds. Raises `StoreUnavailable`."""
+        limits = self.of_workspace(workspace)
+        return {name: limits[name].amount for name in RESOURCES if name in limits}
+
+    @contextmanager
+    def admitted(
+        self, workspace: str, amounts: Mapping[Resource, int], *, in_account: bool = False
+    ) -> Iterator[Callable[[], None]]:
+        """Hold room for what a call stores, in a workspace or `in_account`, in its tenant's part of the account tier.
+
+        Yields a function that gives the room back before the call ends: what it stored counts by then. Raises
+        `QuotaExceeded`, and then nothing is stored.
+        """
+        holder, limits = self._holder(workspace, in_account=in_account)
+        wanted = {name: amount for name, amount in amounts.items() if name in limits and amount}
+        if not wanted:
+            yield _nothing
+            return
+        with self._lock:
+            if in_account:
+                used = self.used_in_account(self._stores.tenant_of(workspace))
+            else:
+                used = self.used(workspace, waiting="messages" in wanted)
+            for name, amount in wanted.items():
+                already = used[name] + self._held[holder, name]
+                if already + amount > limits[name].amount:
+                    raise _exceeded(holder, name, already, limits[name].amount, amount)
+            self._held.update({(holder, name): amount for name, amount in wanted.items()})
+        held = [wanted]
+
+        def release() -> None:
+            with self._lock:
+                while held:
+                    self._held.subtract({(holder, name): amount for name, amount in held.pop().items()})
+                self._held += Counter()  # drops what is 0
+
+        try:
+            yield release
+        finally:
+            release()
+
+    def check_new_workspace(self, workspace: str, *, on_their_way: int = 0) -> None:
+        """Raise `QuotaExceeded` if the tenant of a workspace that does not exist yet has all that it may have.
+
+        `on_their_way` counts workspaces for which something was accepted, and which do not exist yet either.
+        """
+        tenant = self._stores.tenant_of(workspace)
+        limit = self.limits(None, tenant).get("workspaces")
+        if limit is not None:
+            used = self.workspaces_of(tenant) + on_their_way
+            if used >= limit.amount:
+                raise _exceeded(f"tenant {tenant}", "workspaces", used, limit.amount)
+
+    def workspaces_of(self, tenant: str) -> int:
+        """Return how many workspaces of a tenant exist."""
+        return sum(self._stores.tenant_of(name) == tenant for name in self._stores.names())
+
+    def used(self, workspace: str, *, waiting: bool = False) -> dict[Resource, int]:
+        """Return what a workspace holds, with `waiting` including the messages in its inbox."""
+        # In this order: an item that is stored meanwhile is counted twice rather than not at all.
+        in_inbox = self._inbox().stats(workspace).size if waiting else 0
+        try:
+            with self._stores.workspace(workspace, create=False).reading() as tx:
+                found = stored_amounts(tx.connection)
+        except NotFound:
+            found = nothing_stored()
+        return {**found, "messages": found["messages"] + in_inbox}
+
+    def used_in_account(self, tenant: str) -> Mapping[Resource, int]:
+        """Return what a tenant holds in the account tier."""
+        with self._stores.account_store().reading() as tx:
+            return stored_amounts(tx.connection, "" if tenant == LOCAL_TENANT else tenant)
+
+    def refresh(self, workspace: str, *, refused: bool = False) -> bool:
+        """Tell producers that have the broker whether a workspace is full; return whether it is.
+
+        `refused` says that the broker refuses messages now. Raises `Unavailable`, `StoreUnavailable` and
+        `StoreUnusable`.
+        """
+        allowed = self.amounts_allowed(workspace)
+        limits = {name: allowed[name] for name in _OF_MESSAGES if name in allowed}
+        seen = self._seen.get(workspace)
+        if not limits and not refused and (seen is None or not seen.full):
+            return False
+        stamp = self._stores.stamp(workspace)
+        full = self._full(workspace, limits)
+        if full is not None:
+            self._inbox().set_full(workspace, full.field, str(full))
+        elif refused or seen is None or seen.full:
+            self._inbox().clear_full(workspace)
+        self._seen[workspace] = _Seen(stamp, full is not None)
+        return full is not None
+
+    def refresh_all(self) -> dict[str, str]:
+        """Tell producers of every workspace whether it is full; return the errors by workspace.
+
+        One that was not full and was not written since is not looked at again, unless quotas were changed.
+        """
+        records = self._stores.known_quotas()
+        if not self._defaults and not records and not self._seen:
+            return {}
+        changed, self._swept_for = records != self._swept_for, records
+        errors: dict[str, str] = {}
+        for name in self._stores.names():
+            seen = self._seen.get(name)
+            if changed or seen is None or seen.full or seen.stamp != self._stores.stamp(name):
+                try:
+                    self.refresh(name)
+                except ReverieError as error:
+                    errors[name] = str(error)
+        return errors
+
+    def _full(self, workspace: str, limits: Mapping[Resource, int]) -> QuotaExceeded | None:
+        """Return why no more messages fit into a workspace, or None."""
+        if not limits:
+            return None
+        used = self._peek(workspace)
+        for name, limit in limits.items():
+            if used[name] >= limit:
+                return _exceeded(f"workspace {workspace}", name, used[name], limit)
+        return None
+
+    def _peek(self, workspace: str) -> Mapping[Resource, int]:
+        """Return what a workspace holds without opening its store, with the messages in its inbox."""
+        in_inbox = self._inbox().stats(workspace).size
+        try:
+            found = read_amounts(self._stores.database_path(workspace))
+        except NotFound:
+            found = nothing_stored()
+        return {**found, "messages": found["messages"] + in_inbox}
+
+    def _holder(self, workspace: str, *, in_account: bool) -> tuple[str, dict[Quota, Limit]]:
+        """Return a name for errors, and the limits."""
+        if not in_account:
+            return f"workspace {workspace}", self.of_workspace(workspace)
+        tenant = self._stores.tenant_of(workspace)
+        return f"the account tier of tenant {tenant}", self.limits(None, tenant)
+
+
+def _nothing() -> None:
+    return
+
+
+def _exceeded(holder: str, quota: Quota, used: int, limit: int, more: int = 1) -> QuotaExceeded:
+    beyond = f", and {more:,} more do not fit" if more > 1 and used < limit else ""
+    return QuotaExceeded(
+        f"{holder} holds {used:,} of at most {limit:,} {_WHAT[quota]}{beyond}: forget what is not needed any more, or"
+        " ask the operator for more (`reverie quotas set`)",
+        field=quota,
+        retry_after_seconds=QUOTA_RETRY_SECONDS,
+    )

@@ -1,0 +1,45 @@
+"""Ask before a call stores something whether the quotas have room for it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Final
+
+import msgspec
+
+from reverie.calls import Call, Resource, scope_of
+from reverie.contract import Payload
+from reverie.trust.scopes import Scope
+from server.services import Services
+
+# Calls of these scopes put something where perhaps no workspace was.
+CREATING: Final[tuple[Scope, ...]] = ("write", "schedule")
+
+
+@contextmanager
+def admitted(services: Services, call: Call[Any], workspace: str) -> Iterator[None]:
+    """Hold room for what a call stores in a workspace, empty for none, while it is handled. Raises `QuotaExceeded`.
+
+    Messages and files are held room for where they are put into the inbox.
+    """
+    with services.creating(workspace, creates=scope_of(type(call)) in CREATING):
+        amounts = dict(call.amounts())
+        if not amounts or call.changes_stored or "messages" in amounts or not services.quotas.any_set:
+            yield
+            return
+        amounts["bytes"] = len(msgspec.json.encode(call))
+        in_account = getattr(call, "tier", None) == "account"
+        with services.quotas.admitted(workspace, amounts, in_account=in_account):
+            yield
+
+
+def amounts_of(payloads: Sequence[Payload]) -> dict[Resource, int]:
+    """Return what payloads add to a workspace: their number, and the bytes of their texts as they are counted."""
+    return {"messages": len(payloads), "bytes": sum(_bytes_of(payload) for payload in payloads)}
+
+
+def _bytes_of(payload: Payload) -> int:
+    tool_calls = getattr(payload, "tool_calls", None)
+    encoded = len(msgspec.json.encode(payload.metadata)) + (len(msgspec.json.encode(tool_calls)) if tool_calls else 0)
+    return len(payload.content.encode()) + encoded
