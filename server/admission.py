@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from typing import Any, Final
 
 import msgspec
 
 from reverie.calls import Call, Resource, scope_of
 from reverie.contract import Payload
+from reverie.trust.export_calls import amounts_of_records
+from reverie.trust.export_types import AnyRecord
 from reverie.trust.scopes import Scope
 from server.services import Services
 
@@ -32,6 +34,25 @@ def admitted(services: Services, call: Call[Any], workspace: str) -> Iterator[No
         in_account = getattr(call, "tier", None) == "account"
         with services.quotas.admitted(workspace, amounts, in_account=in_account):
             yield
+
+
+@contextmanager
+def admitted_records(services: Services, records: Sequence[AnyRecord]) -> Iterator[None]:
+    """Hold room for the records of an export in each workspace that they are of. Raises `QuotaExceeded`."""
+    with ExitStack() as held:
+        for workspace in sorted({record.workspace for record in records}):
+            held.enter_context(services.creating(workspace, creates=True))
+            if not services.quotas.any_set:
+                continue
+            for in_account in (False, True):
+                mine = [one for one in records if one.workspace == workspace and _is_of_account(one) == in_account]
+                amounts = {**amounts_of_records(mine), "bytes": sum(len(msgspec.json.encode(one)) for one in mine)}
+                held.enter_context(services.quotas.admitted(workspace, amounts, in_account=in_account))
+        yield
+
+
+def _is_of_account(record: AnyRecord) -> bool:
+    return getattr(record, "tier", None) == "account"
 
 
 def amounts_of(payloads: Sequence[Payload]) -> dict[Resource, int]:

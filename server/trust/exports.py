@@ -16,6 +16,7 @@ from reverie.errors import NotFound, Unavailable
 from reverie.problems import Forbidden
 from reverie.trust import export_calls as calls
 from reverie.trust.export_types import ExportedRecallEvent, ExportPage, ImportReport, Selection
+from server.admission import admitted_records
 from server.authorisation import require_scope
 from server.caller import Caller
 from server.endpoints import Endpoints
@@ -54,7 +55,8 @@ def _import_records(services: Services, caller: Caller, call: calls.ImportRecord
     )
     if not call.dry_run:
         _chunk_what_was_found(services, call)
-    done = import_records(runtime.stores, call.records, rules)
+    with admitted_records(services, () if call.dry_run else call.records):
+        done = import_records(runtime.stores, call.records, rules)
     if call.first and not call.dry_run:
         services.audit(caller, "import", _given_to(services, call.user))
     for name in sorted(done.stores):

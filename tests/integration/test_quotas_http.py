@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -104,3 +105,24 @@ def test_a_tenant_makes_no_more_workspaces_than_it_may(make_runtime: Any) -> Non
         assert not runtime.stores.database_path("second").exists()
         assert remember("first", TOKEN)
         assert remember("acme", token)
+
+
+def test_an_import_stops_where_a_quota_is_used_up(make_runtime: Any, tmp_path: Path) -> None:
+    """Given an export of three memories and room for two, then nothing of its call is stored; with room, all is."""
+    runtime = make_runtime()
+    with (
+        running_server(runtime, access=Access(tokens={"operator": TOKEN})) as url,
+        Reverie("ana", workspace="w", url=url, token=TOKEN) as ana,
+    ):
+        for text in ("one", "two", "three"):
+            ana.remember(text)
+        ana.export_file(tmp_path / "all.jsonl", workspace="w")
+        for memory in ana.memories():
+            ana.forget(memory.id)
+        ana.set_quotas("workspace", "w", memories=2)
+        with pytest.raises(QuotaExceeded, match="and 3 more do not fit"):
+            ana.import_file(tmp_path / "all.jsonl")
+        assert list(ana.memories()) == []
+        ana.set_quotas("workspace", "w", memories=3)
+        ana.import_file(tmp_path / "all.jsonl")
+        assert len(ana.memories()) == 3

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Annotated, ClassVar, Final
@@ -12,10 +13,35 @@ from reverie.calls import Call, Resource
 from reverie.contract import MAX_FILE_BYTES
 from reverie.errors import Rejected
 from reverie.fields import label
-from reverie.trust.export_types import AnyRecord, ExportedMemory, ExportedMessage, ExportPage, ImportReport
+from reverie.trust.export_types import (
+    AnyRecord,
+    ExportedFile,
+    ExportedMemory,
+    ExportedMessage,
+    ExportedRecord,
+    ExportedReminder,
+    ExportedSchedule,
+    ExportPage,
+    ImportReport,
+)
 
 # Records in one call; the client sends about two megabytes, or one larger record.
 MAX_IMPORTED: Final = 1_000
+
+
+# What records count as for rates and quotas.
+_RESOURCES: Final[Mapping[type[ExportedRecord], Resource]] = {
+    ExportedMessage: "messages",
+    ExportedFile: "messages",
+    ExportedMemory: "memories",
+    ExportedSchedule: "schedules",
+    ExportedReminder: "schedules",
+}
+
+
+def amounts_of_records(records: Sequence[AnyRecord]) -> Mapping[Resource, int]:
+    """Return how much records add."""
+    return Counter(resource for record in records if (resource := _RESOURCES.get(type(record))) is not None)
 
 
 class ReadExport(Call[ExportPage], kw_only=True, frozen=True):
@@ -50,7 +76,8 @@ class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
     that user's. Without the scope operate, only sessions, messages, files and memories are taken, and nothing that is
     shared. Unless the file is `trusted`, shared memories wait for approval, promotions and recall events are left out,
     and schedules that call a webhook are paused. With `dry_run` nothing is stored. `import_file` sends a whole file.
-    Raises `Rejected`, naming the record at fault, and `Conflict` for an id that somebody else has.
+    Raises `Rejected`, naming the record at fault, `Conflict` for an id that somebody else has, and `QuotaExceeded`, if
+    they would not fit although none is there yet.
     """
 
     route: ClassVar = "POST /v1/import/records"
@@ -73,8 +100,7 @@ class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
         """Return how much the call adds."""
         if self.dry_run:
             return {}
-        kinds = [type(record) for record in self.records]
-        return {"messages": kinds.count(ExportedMessage), "memories": kinds.count(ExportedMemory)}
+        return amounts_of_records(self.records)
 
     def checked(self) -> ImportRecords:
         """Raise `Rejected` for a time without a time zone."""
