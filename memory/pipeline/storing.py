@@ -231,7 +231,8 @@ def _number(
 
 def _store_file(rows: AgentRepositories, item: Item, payload: FilePayload, written: Written, now: int) -> None:
     forgotten_at = max(
-        rows.files.forgotten_at(payload.id, payload.source_uri, payload.session), rows.marks.forgotten_at()
+        rows.files.forgotten_at(payload.id, payload.source_uri, payload.session),
+        rows.marks.forgotten_at(user=payload.user),
     )
     if payload.session is not None:
         forgotten_at = max(forgotten_at, rows.sessions.forgotten_at(payload.session))

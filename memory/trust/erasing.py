@@ -31,7 +31,7 @@ from memory.trust.searching import Found, search_files
 from memory.trust.tombstones import Tombstone, add_tombstone, hash_key
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import now_micros
-from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, MessagePayload, Outcome
+from reverie.contract import ACCOUNT_STORE, CONTINUE_ERASURES, Outcome
 from reverie.errors import NotFound, Transient, Unavailable
 from storage.stores import Store, Stores
 from storage.trust.audit import AuditEntry
@@ -361,7 +361,7 @@ class ErasureJob:
             case "agent" | "workspace":
                 return True
             case "user":
-                return isinstance(payload, MessagePayload) and payload.user == scope.target
+                return payload.user == scope.target
             case "session":
                 return payload.session == scope.target
             case "message":

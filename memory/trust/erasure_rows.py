@@ -15,7 +15,7 @@ from storage.trust.erasures import ErasureKind, ErasureRecord
 
 # Memories and messages in one transaction: some 50 ms under the write lock.
 _BATCH: Final = 200
-_EMPTY: Final = Selection([], [], [], [], [], [], [], [], [])
+_EMPTY: Final = Selection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +163,11 @@ def _parts(selection: Selection) -> Iterator[Selection]:
         replace(_EMPTY, memories=selection.memories[first : first + _BATCH])
         for first in range(0, len(selection.memories), _BATCH)
     )
-    rest = replace(selection, memories=[], sessions=[])
+    yield from (
+        replace(_EMPTY, messages=selection.messages[first : first + _BATCH])
+        for first in range(0, len(selection.messages), _BATCH)
+    )
+    rest = replace(selection, memories=[], sessions=[], messages=[])
     if not rest.is_empty():
         yield rest
     yield from (replace(_EMPTY, sessions=[row]) for row in selection.sessions)

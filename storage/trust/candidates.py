@@ -6,18 +6,18 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from storage.repository import AgentRepository
-from storage.trust.erasures import ErasureKind
+from storage.trust.erasures import SubjectKind
 
 
 class Candidate(NamedTuple):
     """An id of an agent's row, as an erasure may have named it; `origin` is where a row of the account came from."""
 
-    kind: ErasureKind
+    kind: SubjectKind
     id: str
     origin: str | None
 
 
-_NAMED: tuple[tuple[ErasureKind, str], ...] = (
+_NAMED: tuple[tuple[SubjectKind, str], ...] = (
     ("session", "SELECT id, NULL FROM sessions WHERE agent_id = :agent"),
     (
         "session",
@@ -30,6 +30,7 @@ _NAMED: tuple[tuple[ErasureKind, str], ...] = (
         "SELECT DISTINCT source_message, metadata ->> 'workspace' FROM memories WHERE agent_id = :agent"
         " AND source_message IS NOT NULL",
     ),
+    ("file", "SELECT id, NULL FROM files WHERE agent_id = :agent"),
     ("memory", "SELECT id, NULL FROM memories WHERE agent_id = :agent"),
     ("memory", "SELECT note_id, NULL FROM memories WHERE agent_id = :agent AND note_id IS NOT NULL"),
     (
@@ -37,7 +38,10 @@ _NAMED: tuple[tuple[ErasureKind, str], ...] = (
         "SELECT user_id, NULL FROM sessions WHERE agent_id = :agent UNION SELECT owner_user_id, metadata ->>"
         " 'workspace' FROM memories WHERE agent_id = :agent UNION SELECT user_id, NULL FROM schedules"
         " WHERE agent_id = :agent UNION SELECT recipient, NULL FROM reminders WHERE agent_id = :agent"
-        " UNION SELECT user_id, NULL FROM notifications WHERE agent_id = :agent",
+        " UNION SELECT user_id, NULL FROM notifications WHERE agent_id = :agent"
+        " UNION SELECT user_id, NULL FROM session_users WHERE agent_id = :agent"
+        " UNION SELECT user_id, NULL FROM files WHERE agent_id = :agent"
+        " UNION SELECT user_id, NULL FROM recall_events WHERE agent_id = :agent",
     ),
 )
 

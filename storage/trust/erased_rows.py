@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
 from reverie.contract import chat_key
 from storage.repository import AgentRepository
-from storage.trust.erasures import ErasureKind
+from storage.trust.erasures import SubjectKind
 
 # Rows stored later than this stay; no time is later.
 ALL_TIMES: Final = 2**62
@@ -28,7 +28,7 @@ class Subject:
     Rows stored after `before` (microseconds) stay.
     """
 
-    kind: ErasureKind
+    kind: SubjectKind
     id: str = ""
     origin: str | None = None
     before: int = ALL_TIMES
@@ -36,17 +36,20 @@ class Subject:
 
 @dataclass(slots=True)
 class Selection:
-    """Rows to be removed, by their keys."""
+    """Rows to be removed, by their keys; and the groups that a user leaves, who is named with them."""
 
-    sessions: list[int]
-    messages: list[int]
-    files: list[int]
-    memories: list[int]
-    schedules: list[str]
-    reminders: list[str]
-    notifications: list[str]
-    dead_letters: list[int]
-    curation: list[int]
+    sessions: list[int] = field(default_factory=list)
+    messages: list[int] = field(default_factory=list)
+    files: list[int] = field(default_factory=list)
+    memories: list[int] = field(default_factory=list)
+    schedules: list[str] = field(default_factory=list)
+    reminders: list[str] = field(default_factory=list)
+    notifications: list[str] = field(default_factory=list)
+    dead_letters: list[int] = field(default_factory=list)
+    curation: list[int] = field(default_factory=list)
+    recalls: list[int] = field(default_factory=list)
+    groups: list[int] = field(default_factory=list)
+    member: str = ""
 
     def is_empty(self) -> bool:
         """Return whether there is nothing to remove."""
@@ -70,7 +73,7 @@ _PLACES: Final = {
     "memory_promotions": "memory_id IN (SELECT id FROM memories WHERE agent_id = :agent"
     " AND row_id IN (SELECT value FROM json_each(:memories)))",
     "chunks": _CHUNKS,
-    "recall_events": _OF_CHUNKS,
+    "recall_events": f"({_OF_CHUNKS} OR id IN (SELECT value FROM json_each(:recalls)))",
     "scratchpads": _IN_SESSIONS,
     "scratchpad_lists": _IN_SESSIONS,
     "schedules": "id IN (SELECT value FROM json_each(:schedules))",
@@ -80,6 +83,11 @@ _PLACES: Final = {
     "dead_letters": "id IN (SELECT value FROM json_each(:dead_letters))",
     "curation_log": "id IN (SELECT value FROM json_each(:curation))",
 }
+# Groups of a user: those that others are in, too, stay theirs.
+_MEMBER: Final = "row_id IN (SELECT session_row FROM session_users WHERE agent_id = :agent AND user_id = :id)"
+_OTHERS: Final = "EXISTS (SELECT 1 FROM session_users AS u WHERE u.session_row = sessions.row_id AND u.user_id <> :id)"
+_SHARED_GROUP: Final = f"is_group AND {_MEMBER} AND {_OTHERS}"
+_LONE_GROUP: Final = f"(is_group AND {_MEMBER} AND NOT {_OTHERS})"
 # Tables without an agent, which is that of the rows that they belong to.
 _PLAIN_PLACES: Final = {
     "chunks_vec": _OF_CHUNKS,
@@ -98,16 +106,20 @@ class ErasedRows(AgentRepository):
         names = self._names("sessions", "id", sessions)
         memories = self._memories(subject, sessions)
         schedules = self._schedules(subject, names)
+        groups = self._of_kind(subject, "sessions", "row_id", {"user": _SHARED_GROUP})
         return Selection(
             sessions=sessions,
-            messages=self._of_kind(subject, "messages", "row_id", {"message": "id = :id AND stored_at <= :before"}),
-            files=self._of_kind(subject, "files", "row_id", {"agent": "session_row IS NULL AND stored_at <= :before"}),
+            messages=self._messages(subject),
+            files=self._files(subject),
             memories=memories,
             schedules=schedules,
             reminders=self._reminders(subject, names),
             notifications=self._notifications(subject, names, schedules),
             dead_letters=self._dead_letters(subject, sessions, names),
             curation=self._curation(subject, sessions, names, memories),
+            recalls=self._recalls(subject),
+            groups=groups,
+            member=subject.id if groups else "",
         )
 
     def count(self, selection: Selection) -> Counter[str]:
@@ -165,10 +177,33 @@ class ErasedRows(AgentRepository):
             "row_id",
             {
                 "session": "id = :id AND started_at <= :before",
-                "user": "user_id = :id AND started_at <= :before",
+                "user": f"(user_id = :id AND NOT is_group OR {_LONE_GROUP}) AND started_at <= :before",
                 "agent": "started_at <= :before",
             },
         )
+
+    def _messages(self, subject: Subject) -> list[int]:
+        """Return single messages: one by its id, or what a user said in groups, which others keep."""
+        conditions = {
+            "message": "id = :id AND stored_at <= :before",
+            "user": "user_id = :id AND stored_at <= :before AND session_row IN"
+            f" (SELECT row_id FROM sessions WHERE agent_id = :agent AND {_SHARED_GROUP})",
+        }
+        return self._of_kind(subject, "messages", "row_id", conditions)
+
+    def _files(self, subject: Subject) -> list[int]:
+        conditions = {
+            "agent": "session_row IS NULL AND stored_at <= :before",
+            "user": "user_id = :id AND stored_at <= :before",
+            "file": "id = :id AND stored_at <= :before",
+        }
+        return self._of_kind(subject, "files", "row_id", conditions)
+
+    def _recalls(self, subject: Subject) -> list[int]:
+        """Return the events of a user's own recalls, whatever they found."""
+        if subject.origin is not None:  # an event does not tell from which workspace the account was asked
+            return []
+        return self._of_kind(subject, "recall_events", "id", {"user": "user_id = :id AND at <= :before"})
 
     def _memories(self, subject: Subject, sessions: Sequence[int]) -> list[int]:
         of_message = (

@@ -11,6 +11,8 @@ from storage.engine import Database
 from storage.rows import execute, read_row, read_rows, select_list
 
 ErasureKind = Literal["message", "memory", "session", "user", "agent", "workspace"]
+# What a tombstone may name: a file is no erasure of its own, but may have been deleted.
+SubjectKind = ErasureKind | Literal["file"]
 
 
 @dataclass(frozen=True, slots=True)

@@ -62,6 +62,9 @@ class Removal(AgentRepository):
             "SELECT id FROM sessions WHERE row_id IN (SELECT value FROM json_each(:rows))", rows=selection.sessions
         ):
             sessions.forget(str(name), forgotten_at=forgotten_at)
+        if selection.groups:
+            self._leave(selection.groups, selection.member)
+        self._delete("recall_events", "id", selection.recalls)
         for table in ("schedules", "reminders", "notifications", "dead_letters"):
             self._delete(table, "id", getattr(selection, table))
 
@@ -83,6 +86,23 @@ class Removal(AgentRepository):
             if not table.startswith("chunks_"):  # the indexes, which follow the chunks
                 removed += self._execute(f"DELETE FROM {table} WHERE agent_id = :agent").rowcount
         return removed
+
+    def _leave(self, groups: Sequence[int], user: str) -> None:
+        """Remove a user from groups, unless the user has said something there since; they belong to the others."""
+        self._execute(
+            "DELETE FROM session_users WHERE agent_id = :agent AND user_id = :user AND session_row IN"
+            " (SELECT value FROM json_each(:rows)) AND NOT EXISTS (SELECT 1 FROM messages AS m"
+            " WHERE m.session_row = session_users.session_row AND m.user_id = :user)",
+            rows=groups,
+            user=user,
+        )
+        self._execute(
+            "UPDATE sessions SET user_id = (SELECT min(user_id) FROM session_users WHERE session_row = sessions.row_id)"
+            " WHERE agent_id = :agent AND user_id = :user AND row_id IN (SELECT value FROM json_each(:rows))"
+            " AND NOT EXISTS (SELECT 1 FROM session_users WHERE session_row = sessions.row_id AND user_id = :user)",
+            rows=groups,
+            user=user,
+        )
 
     def _remove_memories(self, rows: Sequence[int]) -> None:
         memories = Memories(self._connection, self._agent)

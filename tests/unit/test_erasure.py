@@ -239,3 +239,31 @@ def test_what_to_erase_must_be_named(ana: Reverie) -> None:
     with pytest.raises(Rejected, match="exclude each other"):
         ana.erase(user=KATE, session="s")
     assert ana.erasures() == []
+
+
+def test_of_a_group_only_what_the_user_said_is_erased(runtime: Runtime, ana: Reverie) -> None:
+    """Given a group of three users, when the one who began it is erased, then the others still see the group and what
+    they said; when all are erased, then nothing of it is left."""
+    for user, text in ((KATE, SECRET), ("lif", "Lif sings alto in the choir"), ("mia", "Mia sings bass in the choir")):
+        ana.ingest("choir", {"role": "user", "content": text}, user=user)
+    ana.ingest_file("doc://lamp", f"A document: {SECRET}", user=KATE)
+    drain(runtime)
+    recall(ana)
+    until(lambda: flushed(runtime), "the recalls are not in the broker")
+    record_recalls(runtime.recall_log, runtime.stores, workspace="default")
+    done = erase(runtime, Scope("user", KATE, None, None))
+    assert done.receipt is not None, done.error
+    assert done.receipt.leftovers == {}
+    assert (done.counts["default"]["messages"], done.counts["default"]["files"]) == (1, 1)
+    assert places_of(runtime.settings.data, SECRET, KATE) == set()
+    drain(runtime)
+    for user in ("lif", "mia"):
+        contents = [message.content for message in ana.messages("choir", user=user)]
+        assert contents == ["Lif sings alto in the choir", "Mia sings bass in the choir"]
+        assert len(ana.recall("choir", mode="keyword", user=user)) == 2
+    assert ana.sessions(user=KATE) == []
+    for user in ("lif", "mia"):
+        erase(runtime, Scope("user", user, None, None))
+    store = runtime.stores.workspace("default")
+    with store.reading() as tx:
+        assert tx.kept_out.agents() == []

@@ -159,7 +159,7 @@ def test_the_export_of_a_person_has_what_an_erasure_would_remove(make_runtime: M
                 "Kate prefers the heron lamp",
                 "Kate likes short answers",
                 "Kate's note on lamps",
-                *(f"home city: {city}" for city in ("Porto", "Lisbon", "Faro")),
+                *(f"The city is {city} (home)" for city in ("Porto", "Lisbon", "Faro")),
             ]
         )
 
