@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -12,6 +12,8 @@ from storage.rows import execute
 
 RESOURCES: Final[tuple[Resource, ...]] = ("messages", "bytes", "memories", "schedules")
 _SELECT: Final = f"SELECT {', '.join(RESOURCES)} FROM stored_amounts WHERE tenant = :tenant"
+# The tables whose rows count, apart from their bytes.
+COUNTED_TABLES: Final = ("messages", "files", "memories", "schedules", "reminders")
 # What the numbers must be: the rows themselves, as migration 0008 counts them.
 _ROWS: Final = """
     SELECT '' AS tenant, 1 AS messages, 0 AS memories, 0 AS schedules,
@@ -48,6 +50,12 @@ def stored_amounts(connection: Connection, tenant: str = "") -> Mapping[Resource
 def wrong_amounts(connection: Connection) -> int:
     """Return how many of the counts of a store differ from its rows."""
     return int(execute(connection, _WRONG).scalar_one())
+
+
+def stored_ids(connection: Connection, table: str, agent: str, ids: Collection[str]) -> set[str]:
+    """Return which of these ids an agent has in one of `COUNTED_TABLES`."""
+    sql = f"SELECT id FROM {table} WHERE agent_id = :agent AND id IN (SELECT value FROM json_each(:ids))"
+    return set(execute(connection, sql, agent=agent, ids=ids).scalars())
 
 
 def stored_amounts_of(raw: Any) -> Mapping[Resource, int]:

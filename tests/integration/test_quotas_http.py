@@ -124,5 +124,6 @@ def test_an_import_stops_where_a_quota_is_used_up(make_runtime: Any, tmp_path: P
             ana.import_file(tmp_path / "all.jsonl")
         assert list(ana.memories()) == []
         ana.set_quotas("workspace", "w", memories=3)
-        ana.import_file(tmp_path / "all.jsonl")
-        assert len(ana.memories()) == 3
+        for _ in range(2):  # what is there already needs no room
+            ana.import_file(tmp_path / "all.jsonl")
+            assert len(ana.memories()) == 3

@@ -20,7 +20,7 @@ import msgspec
 from reverie.calls import validated
 from reverie.connection import Connection
 from reverie.errors import Rejected
-from reverie.problems import Limited
+from reverie.problems import Limited, QuotaExceeded
 from reverie.trust.export_calls import MAX_IMPORTED, ImportRecords, ReadExport
 from reverie.trust.export_reading import ExportSource, open_export
 from reverie.trust.export_types import (
@@ -237,7 +237,7 @@ def _patiently(send: Send, call: ImportRecords) -> ImportReport:
         try:
             report: ImportReport = send(call)
         except Limited as error:
-            if not error.retry_after_seconds:
+            if isinstance(error, QuotaExceeded) or not error.retry_after_seconds:
                 raise
             time.sleep(error.retry_after_seconds)
             continue
