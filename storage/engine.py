@@ -159,11 +159,17 @@ def _on_connect(raw: Any, _record: object) -> None:
 
 def _on_begin(connection: Connection) -> None:
     options = connection.get_execution_options()
+    raw: Any = connection.connection.driver_connection
     if options.get(_READ_ONLY):
-        connection.exec_driver_sql("PRAGMA query_only = ON")
-        connection.exec_driver_sql("BEGIN")
+        raw.execute("PRAGMA query_only = ON")
+        raw.execute("BEGIN")
     else:
-        _take_write_lock(connection.connection.driver_connection, options.get(_LOCK_WAIT))
+        _take_write_lock(raw, options.get(_LOCK_WAIT))
+
+
+def is_read_only(connection: Connection) -> bool:
+    """Return whether a connection is in a read-only transaction, in which everything stays as it was first read."""
+    return bool(connection.get_execution_options().get(_READ_ONLY))
 
 
 def _take_write_lock(raw: Any, wait_seconds: float | None) -> None:

@@ -85,6 +85,8 @@ class ForwardIndex(AgentRepository):
     def changes(self, after: int) -> Changes | None:
         """Return what changed after a position; None when there are too many changes, or they are no longer kept."""
         newest = max(after, self.position())  # another thread may have read a later state of the database
+        if newest == after:  # most recalls find that nothing was stored since the one before
+            return Changes(newest, [], [], [], [])
         oldest = self._value("SELECT min(seq) FROM forward_changes")
         if after + 1 < (newest + 1 if oldest is None else int(oldest)):
             return None

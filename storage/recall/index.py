@@ -19,6 +19,7 @@ from typing import Final, Literal
 
 from sqlalchemy import Connection
 
+from storage.engine import is_read_only
 from storage.recall.chunk_filter import ChunkFilter
 from storage.recall.records import Hit
 from storage.repository import Repository
@@ -67,8 +68,19 @@ class VectorEntry:
 class SearchIndex(Repository):
     """The indexes of a database within one transaction."""
 
+    def __init__(self, connection: Connection) -> None:
+        super().__init__(connection)
+        self._read_once: list[Generation] | None = None
+
     def generations(self) -> list[Generation]:
-        """Return all indexes, the active ones first."""
+        """Return all indexes, the active ones first. A read-only transaction reads them once: a call asks ten times."""
+        if not is_read_only(self._connection):
+            return self._read()
+        if self._read_once is None:
+            self._read_once = self._read()
+        return self._read_once
+
+    def _read(self) -> list[Generation]:
         return self._records(Generation, f"SELECT {select_list(Generation)} FROM indexes ORDER BY state, id")
 
     def active(self, kind: IndexKind) -> Generation | None:
