@@ -105,7 +105,7 @@ def _make(stack: Stack, texts: Texts, count: int, url: str, *, quick: bool) -> N
             )
             create_schedule(
                 store,
-                check_schedule(draft, agent=_AGENT),
+                check_schedule(draft),
                 agent=_AGENT,
                 rules=ScheduleRules(max_per_user=_USER_SCHEDULES),
                 check_url=lambda _: None,

@@ -190,6 +190,7 @@ class Services:
     def viewer(self, caller: Caller, call: object) -> Viewer:
         """Return who asks: the user that the caller is limited to or the call names, else those of its session."""
         user, session = caller.user or getattr(call, "user", None), getattr(call, "session", None)
+        session = session if isinstance(session, str) else None  # a change may leave it as it is
         return viewer_of(self.existing_store(caller.workspace), caller.agent, user=user, session=session)
 
     def seen_store(self, caller: Caller, call: object, viewer: Viewer | None = None) -> Store | None:

@@ -134,3 +134,7 @@ class Transaction:
     def for_agent(self, agent: str) -> AgentRepositories:
         """Return the repositories of one agent in this transaction, as its viewer sees them."""
         return AgentRepositories(self.connection, agent, self.viewer)
+
+    def for_everybody(self, agent: str) -> AgentRepositories:
+        """Return the repositories of one agent in this transaction, without a viewer: for what checks it otherwise."""
+        return AgentRepositories(self.connection, agent)

@@ -98,6 +98,34 @@ def author_of(memory: str) -> str:
     )
 
 
+def of_schedule(viewer: Viewer | None, alias: str) -> str:
+    """Return a condition on schedules, notifications or reminders: those of a viewer, of its groups and of nobody.
+
+    One without a user belongs to the users of its session; if there is no such session, to nobody.
+    """
+    if viewer is None:
+        return "1"
+    return (
+        f"({alias}.user_id = :viewer OR ({alias}.user_id IS NULL AND NOT EXISTS (SELECT 1 FROM sessions AS vs"
+        f" WHERE vs.agent_id = {alias}.agent_id AND vs.id = {alias}.session_id"
+        f" AND ({of_session(viewer, 'vs')}) IS NOT TRUE)))"
+    )
+
+
+def of_own_schedule(viewer: Viewer | None, alias: str) -> str:
+    """Return a condition on schedules, notifications or reminders that a viewer may change.
+
+    A user changes what belongs to that user or to a session that the user is in, and not what belongs to nobody.
+    """
+    if viewer is None or viewer.user is None:
+        return of_schedule(viewer, alias)
+    return (
+        f"({alias}.user_id = :viewer OR ({alias}.user_id IS NULL AND EXISTS (SELECT 1 FROM sessions AS vs"
+        f" WHERE vs.agent_id = {alias}.agent_id AND vs.id = {alias}.session_id AND vs.user_id IS NOT NULL"
+        f" AND {of_session(viewer, 'vs')})))"
+    )
+
+
 def audiences(connection: Connection, agent: str, viewer: Viewer | None) -> Audiences | None:
     """Return whose chunks of an agent a viewer finds; None for all."""
     if viewer is None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from cli.application import Invocation, application, invocation
 from cli.options import takes
@@ -35,7 +36,7 @@ def list_of_notifications(context: typer.Context, call: ListNotifications, as_js
                 n.id,
                 when(n.created_at),
                 n.kind,
-                n.user,
+                n.user or "-",
                 when(n.acknowledged_at),
                 n.schedule_id,
                 shortened(n.title),
@@ -51,25 +52,31 @@ def list_of_notifications(context: typer.Context, call: ListNotifications, as_js
 def acknowledge_some(
     context: typer.Context,
     ids: Annotated[list[str] | None, typer.Argument(help="The ids of notifications.")] = None,
-    everything: Annotated[bool, typer.Option("--all", help="Acknowledge all notifications of the agent.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="Acknowledge all notifications that are listed.")] = False,
+    user: Annotated[str | None, typer.Option(help="Those of this end user; by default of nobody.")] = None,
+    all_users: Annotated[bool, typer.Option("--all-users", help="Those of all users and of nobody.")] = False,
     as_json: AsJson = False,
 ) -> None:
     """Acknowledge notifications: they are not listed any more."""
     command = invocation(context)
     if bool(ids) == everything:
         raise Rejected("name notifications, or --all", field="ids")
-    count = _acknowledge(command, ids) if ids else _acknowledge_all(command)
+    wanted = ListNotifications(limit=MAX_IDS, user=user, all_users=all_users)
+    count = _acknowledge(command, ids, wanted) if ids else _acknowledge_all(command, wanted)
     print_result(Acknowledged(acknowledged=count), as_json, f"{counted(count, 'notification')} acknowledged.")
     if count < len(set(ids or ())):
         note(f"reverie: the others were acknowledged before, or agent {command.agent} has none with such an id")
 
 
-def _acknowledge(command: Invocation, ids: list[str]) -> int:
-    return command.send(validated(AcknowledgeNotifications(ids))).acknowledged
+def _acknowledge(command: Invocation, ids: list[str], wanted: ListNotifications) -> int:
+    call = AcknowledgeNotifications(ids, user=wanted.user, all_users=wanted.all_users)
+    return command.send(validated(call)).acknowledged
 
 
-def _acknowledge_all(command: Invocation) -> int:
-    count = 0
-    while page := command.send(ListNotifications(limit=MAX_IDS)).notifications:
-        count += _acknowledge(command, [notification.id for notification in page])
+def _acknowledge_all(command: Invocation, wanted: ListNotifications) -> int:
+    count = offset = 0
+    while page := command.send(validated(replace(wanted, offset=offset))).notifications:
+        acknowledged = _acknowledge(command, [notification.id for notification in page], wanted)
+        count += acknowledged
+        offset += len(page) - acknowledged  # those of nobody, which a call for a user leaves as they are
     return count

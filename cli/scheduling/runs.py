@@ -52,7 +52,8 @@ def start_run(
     if wait:
         if not as_json:
             typer.echo(f"Run {run.id} has started.", err=True)
-        ended = waiting.wait_until_ended(lambda: command.send(GetRun(run.id)), timeout_seconds=timeout)
+        shown = GetRun(run.id, user=call.user, all_users=call.all_users)
+        ended = waiting.wait_until_ended(lambda: command.send(shown), timeout_seconds=timeout)
         _print_run(ended, as_json)
         raise typer.Exit(0 if ended.status == "success" else 1)
     print_result(run, as_json, _started_text(command, run))

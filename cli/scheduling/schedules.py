@@ -68,8 +68,19 @@ def list_of_schedules(context: typer.Context, call: ListSchedules, as_json: AsJs
         print_json(page)
         return
     print_table(
-        ("id", "status", "cadence", "next", "last", "goal"),
-        ((s.id, s.status, _cadence_text(s.cadence), _next(s), s.last_run_status or "-", _goal_text(s)) for s in page),
+        ("id", "user", "status", "cadence", "next", "last", "goal"),
+        (
+            (
+                s.id,
+                s.user or "-",
+                s.status,
+                _cadence_text(s.cadence),
+                _next(s),
+                s.last_run_status or "-",
+                _goal_text(s),
+            )
+            for s in page
+        ),
         empty=lambda: command.none_of("schedules", call),
     )
     print_shown(len(page), page.total, "schedule")

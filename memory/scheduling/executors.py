@@ -120,6 +120,8 @@ class Executors:
             due_at=rfc3339(run.due_at),
             timeout_seconds=schedule.timeout_seconds,
             trace=run.trace,
+            user=schedule.user,
+            session=schedule.session,
             signed_at=int(time.time()),  # not the schedules' time: workers compare it with their own clock
         )
         headers = {
@@ -128,6 +130,8 @@ class Executors:
             "due_at": signed.due_at,
             "timeout_seconds": signed.timeout_seconds,
             "trace": signed.trace,
+            "user": signed.user,
+            "session": signed.session,
             "signed_at": signed.signed_at,
             "signature": sign_run(self.worker_key(schedule.agent), signed),
         }

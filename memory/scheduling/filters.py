@@ -12,7 +12,6 @@ def schedule_filter(call: ListSchedules | CountSchedules) -> ScheduleFilter:
     """Return the filter of a checked call. Raises `Rejected` for a time without a zone."""
     statuses = (call.status,) if isinstance(call.status, str) else call.status or ()
     return ScheduleFilter(
-        user=call.user,
         statuses=tuple(statuses),
         name=call.name,
         text=call.text or None,

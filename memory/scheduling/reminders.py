@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from memory.conversion import convert
+from memory.scheduling.ownership import check_session, own_reminder
 from reverie.clock import from_micros, now_micros
 from reverie.errors import Conflict, Rejected
 from reverie.scheduling.checks import to_due_micros
@@ -32,15 +33,20 @@ def check_delivery(draft: ReminderDraft, *, notifier: bool) -> ReminderDraft:
 def remind(store: Store, draft: ReminderDraft, *, agent: str, now: int) -> Reminder:
     """Store a checked reminder and return it; one with the same id and content is returned as it is.
 
-    Raises `Conflict` if the id is in use for another reminder.
+    Without a user it belongs to those of its session. Raises `NotFound` for a session of others, and `Conflict` if the
+    id is in use for another reminder.
     """
     assert draft.id is not None
     with store.writing() as tx:
         rows = tx.for_agent(agent).reminders
         stored = rows.find(draft.id)
         if stored is None:
+            if rows.is_taken(draft.id):
+                raise _taken(draft.id)
+            check_session(tx.for_agent(agent), draft.session)
             new = NewReminder(
                 id=draft.id,
+                user=draft.user,
                 session=draft.session,
                 channel=draft.channel,
                 recipient=draft.recipient,
@@ -49,9 +55,18 @@ def remind(store: Store, draft: ReminderDraft, *, agent: str, now: int) -> Remin
                 due_at=to_due_micros(draft),
             )
             rows.add(new, now=now)
-        elif (stored.session, stored.recipient, stored.message) != (draft.session, draft.recipient, draft.message):
-            raise Conflict(f"id {draft.id} is in use for another reminder: leave it out, or choose another", field="id")
+        elif _content(stored) != _content(draft):
+            raise _taken(draft.id)
         return to_reminder(rows.get(draft.id), now=now)
+
+
+def _content(reminder: ReminderDraft | ReminderRecord) -> tuple[str, str, str, str | None]:
+    return reminder.session, reminder.recipient, reminder.message, reminder.user
+
+
+def _taken(reminder_id: str) -> Conflict:
+    """Return the error for an id in use. It says the same whether or not the caller may see the other reminder."""
+    return Conflict(f"id {reminder_id} is in use for another reminder: leave it out, or choose another", field="id")
 
 
 def read_reminder(store: Store, reminder_id: str, *, agent: str, now: int) -> Reminder:
@@ -96,13 +111,17 @@ def claim_reminders(
 def reminder_delivered(store: Store, reminder_id: str, token: str, *, agent: str, now: int) -> Reminder:
     """Mark a claimed reminder as delivered; doing so again changes nothing.
 
-    Raises `NotFound`, and `Conflict` if the claim expired and another was made: it may be delivered twice.
+    For a store seen by nobody the token is enough: whoever has it has claimed the reminder. Raises `NotFound`,
+    `Rejected` for one that does not belong to the user who sees the store, and `Conflict` if the claim expired and
+    another was made: it may be delivered twice.
     """
     with store.writing() as tx:
-        rows = tx.for_agent(agent).reminders
-        rows.get(reminder_id)
+        seen, rows = tx.for_agent(agent), tx.for_everybody(agent).reminders
+        if seen.viewer is not None and seen.viewer.user is not None:
+            own_reminder(seen, reminder_id)
         is_number = token.isascii() and token.isdigit() and len(token) < 20
         if not is_number or not rows.mark_delivered(reminder_id, int(token), now=now):
+            seen.reminders.get(reminder_id)
             raise Conflict(
                 f"the token does not match the claim on reminder {reminder_id}: your claim has expired, and it may be"
                 " delivered again; claim it for longer",
@@ -112,9 +131,16 @@ def reminder_delivered(store: Store, reminder_id: str, token: str, *, agent: str
 
 
 def cancel_reminder(store: Store, reminder_id: str, *, agent: str) -> bool:
-    """Delete a reminder, delivered or not; returns False if there was none."""
+    """Delete a reminder, delivered or not; returns False if there was none.
+
+    Raises `Rejected` for one that does not belong to the viewer.
+    """
     with store.writing() as tx:
-        return tx.for_agent(agent).reminders.delete(reminder_id)
+        rows = tx.for_agent(agent)
+        if rows.reminders.find(reminder_id) is None:
+            return False
+        own_reminder(rows, reminder_id)
+        return rows.reminders.delete(reminder_id)
 
 
 def to_reminder(record: ReminderRecord, *, now: int) -> Reminder:
@@ -122,6 +148,7 @@ def to_reminder(record: ReminderRecord, *, now: int) -> Reminder:
     return Reminder(
         id=record.id,
         agent=record.agent,
+        user=record.user,
         session=record.session,
         recipient=record.recipient,
         message=record.message,

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 from msgspec.structs import replace
 
+from memory.scheduling.ownership import check_session, new_owner, own_schedule
 from memory.scheduling.rules import ScheduleRules, read_cadence
 from reverie.clock import from_micros, to_micros
 from reverie.errors import Conflict, Rejected
@@ -44,10 +45,12 @@ def create_schedule(
 ) -> Schedule:
     """Create a schedule from a checked draft; one with the same id and content is returned as it is.
 
-    Raises `Rejected` for its cadence, its URL or the limit of a user, and `Conflict` if the id is in use for another.
+    It belongs to the user of the draft, else to the viewer of the store. Raises `Rejected` for its cadence, its URL or
+    the limit of a user, `NotFound` for a session of others, and `Conflict` if the id is in use for another.
     """
+    if store.viewer is not None:
+        draft = replace(draft, user=draft.user or store.viewer.user)
     assert draft.id is not None
-    assert draft.user is not None
     with store.reading() as tx:
         stored = tx.for_agent(agent).schedules.find(draft.id)
     if stored is not None:
@@ -73,9 +76,12 @@ def create_schedule(
         stored = rows.find(new.id)
         if stored is not None:  # sent twice at once
             return to_schedule(_check_same(stored, draft))
+        if rows.is_taken(new.id):
+            raise _taken(new.id)
+        check_session(tx.for_agent(agent), new.session)
         if rows.count_unfinished(new.user) >= rules.max_per_user:
             raise Rejected(
-                f"user {new.user} has {rules.max_per_user} schedules, the limit: delete one, or raise"
+                f"{_owner(agent, new.user)} has {rules.max_per_user} schedules, the limit: delete one, or raise"
                 " schedules_per_user",
                 field="user",
             )
@@ -93,7 +99,10 @@ def create_in_workspace(
     check_url: UrlCheck,
     now: int,
 ) -> Schedule:
-    """Create a schedule in a workspace that may be new: the workspace is created only for a valid schedule."""
+    """Create a schedule in a workspace that may be new: the workspace is created only for a valid schedule.
+
+    It belongs to the user of the draft: a new workspace has no sessions.
+    """
     if not stores.database_path(workspace).exists():
         _start_cadence(draft.cadence, rules, now)
         _check_url(draft.executor, check_url)
@@ -133,7 +142,8 @@ def update_schedule(
 ) -> Schedule:
     """Change the given fields. A new cadence starts now and makes a completed or failed schedule active again.
 
-    Raises `Rejected` and `NotFound`.
+    A schedule of nobody becomes that of the user of its new session. Raises `Rejected`, also for a schedule that does
+    not belong to the viewer, and `NotFound`.
     """
     values: dict[str, Any] = {
         name: value
@@ -148,7 +158,11 @@ def update_schedule(
     started = None if isinstance(changes.cadence, UnsetType) else _start_cadence(changes.cadence, rules, now)
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stored = rows.get(schedule_id)
+        stored = own_schedule(tx.for_agent(agent), schedule_id)
+        if isinstance(changes.session, str):
+            check_session(tx.for_agent(agent), changes.session)
+        if changes.session is not UNSET and stored.user is None:
+            values["user"] = new_owner(tx.for_agent(agent), stored, changes.session)
         if started is not None:
             values |= _with_cadence(stored, *started)
             _check_limit(rows.count_unfinished(stored.user), stored, values, rules)
@@ -159,11 +173,12 @@ def update_schedule(
 def pause_schedule(store: Store, schedule_id: str, *, agent: str, now: int) -> Schedule:
     """Pause a schedule until it is resumed; an open run continues.
 
-    Raises `NotFound`, and `Conflict` for a schedule that is neither active nor paused.
+    Raises `NotFound`, `Rejected` for one that does not belong to the viewer, and `Conflict` for one that is neither
+    active nor paused.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stored = rows.get(schedule_id)
+        stored = own_schedule(tx.for_agent(agent), schedule_id)
         if stored.status not in ("active", "paused"):
             raise Conflict(f"schedule {schedule_id} is {stored.status}: there is nothing to pause", field="status")
         if stored.status == "active":
@@ -175,11 +190,12 @@ def resume_schedule(store: Store, schedule_id: str, *, agent: str, rules: Schedu
     """Make a paused, disabled or failed schedule active again and reset its failures.
 
     Missed times are skipped, but a one-shot whose time has passed fires at once. An interval keeps its phase. Raises
-    `NotFound`, `Rejected` for the limit of a user, and `Conflict` for a completed one-shot.
+    `NotFound`, `Rejected` for the limit of a user and for a schedule that does not belong to the viewer, and `Conflict`
+    for a completed one-shot.
     """
     with store.writing() as tx:
         rows = tx.for_agent(agent).schedules
-        stored = rows.get(schedule_id)
+        stored = own_schedule(tx.for_agent(agent), schedule_id)
         if stored.status == "completed":
             raise Conflict(f"schedule {schedule_id} is completed: give it a new time instead", field="status")
         if stored.status != "active":
@@ -193,9 +209,16 @@ def resume_schedule(store: Store, schedule_id: str, *, agent: str, rules: Schedu
 
 
 def delete_schedule(store: Store, schedule_id: str, *, agent: str) -> bool:
-    """Delete a schedule with its runs; returns False if there was none. The result of an open run is dropped."""
+    """Delete a schedule with its runs; returns False if there was none. The result of an open run is dropped.
+
+    Raises `Rejected` for one that does not belong to the viewer.
+    """
     with store.writing() as tx:
-        return tx.for_agent(agent).schedules.delete(schedule_id)
+        rows = tx.for_agent(agent)
+        if rows.schedules.find(schedule_id) is None:
+            return False
+        own_schedule(rows, schedule_id)
+        return rows.schedules.delete(schedule_id)
 
 
 def upcoming(store: Store, schedule_id: str, *, agent: str, count: int, now: int) -> NextRuns:
@@ -278,7 +301,8 @@ def _check_limit(unfinished: int, stored: ScheduleRecord, values: dict[str, Any]
     """Raise `Rejected` if a completed or failed schedule that becomes active would exceed the limit of its user."""
     revived = stored.status in ("completed", "failed") and values.get("status") == "active"
     if revived and unfinished >= rules.max_per_user:
-        raise Rejected(f"user {stored.user} has {rules.max_per_user} schedules, the limit: delete one", field="user")
+        owner = _owner(stored.agent, stored.user)
+        raise Rejected(f"{owner} has {rules.max_per_user} schedules, the limit: delete one", field="user")
 
 
 def _resumed_at(stored: ScheduleRecord, now: int) -> int:
@@ -294,8 +318,17 @@ def _check_same(stored: ScheduleRecord, draft: ScheduleDraft) -> ScheduleRecord:
         cadence = replace(cadence, anchor=None)
     content = (schedule.goal, cadence, schedule.executor, schedule.user)
     if content != (draft.goal, draft.cadence, draft.executor, draft.user):
-        raise Conflict(f"id {stored.id} is in use for another schedule: leave it out, or choose another", field="id")
+        raise _taken(stored.id)
     return stored
+
+
+def _taken(schedule_id: str) -> Conflict:
+    """Return the error for an id in use. It says the same whether or not the caller may see the other schedule."""
+    return Conflict(f"id {schedule_id} is in use for another schedule: leave it out, or choose another", field="id")
+
+
+def _owner(agent: str, user: str | None) -> str:
+    return f"agent {agent}, for no user," if user is None else f"user {user}"
 
 
 def _check_url(executor: Executor, check_url: UrlCheck) -> None:

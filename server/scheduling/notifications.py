@@ -7,6 +7,7 @@ from reverie.scheduling import reminder_calls as calls
 from reverie.scheduling.notification_types import Acknowledged, NotificationPage
 from server.caller import Caller
 from server.endpoints import Endpoints
+from server.scheduling.stores import seen_store
 from server.services import Services
 
 endpoints = Endpoints("notifications")
@@ -14,7 +15,7 @@ endpoints = Endpoints("notifications")
 
 @endpoints.serves(calls.ListNotifications)
 def _list_notifications(services: Services, caller: Caller, call: calls.ListNotifications) -> NotificationPage:
-    store = services.existing_store(caller.workspace)
+    store = seen_store(services, caller, call)
     if store is None:
         return NotificationPage(notifications=[], total=0)
     return list_notifications(store, call, agent=caller.agent)
@@ -22,7 +23,7 @@ def _list_notifications(services: Services, caller: Caller, call: calls.ListNoti
 
 @endpoints.serves(calls.AcknowledgeNotifications)
 def _acknowledge(services: Services, caller: Caller, call: calls.AcknowledgeNotifications) -> Acknowledged:
-    store = services.existing_store(caller.workspace)
+    store = seen_store(services, caller, call)
     if store is None:
         return Acknowledged(acknowledged=0)
     return acknowledge(store, call.ids, agent=caller.agent, now=services.runtime.now())

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memory.conversion import convert
 from memory.scheduling import runs
 from memory.scheduling.due_runs import ToSend
+from reverie.calls import OfUser
 from reverie.errors import NotFound
 from reverie.scheduling import calls
 from reverie.scheduling.run_signing import WorkerKey
@@ -12,6 +15,7 @@ from reverie.scheduling.schedule_types import RunReport, ScheduleRun, ScheduleRu
 from server.caller import Caller
 from server.endpoints import Endpoints
 from server.scheduling.schedules import store_of_schedule
+from server.scheduling.stores import seen_store
 from server.services import Services
 from storage.scheduling.records import OPEN_STATUSES
 from storage.stores import Store
@@ -21,7 +25,7 @@ endpoints = Endpoints("schedules")
 
 @endpoints.serves(calls.ListScheduleRuns)
 def _list_runs(services: Services, caller: Caller, call: calls.ListScheduleRuns) -> ScheduleRunList:
-    store = store_of_schedule(services, caller, call.id)
+    store = store_of_schedule(services, caller, call, call.id)
     return ScheduleRunList(
         runs=runs.run_history(store, call.id, agent=caller.agent, limit=call.limit, offset=call.offset)
     )
@@ -29,7 +33,7 @@ def _list_runs(services: Services, caller: Caller, call: calls.ListScheduleRuns)
 
 @endpoints.serves(calls.RunScheduleNow)
 def _run_now(services: Services, caller: Caller, call: calls.RunScheduleNow) -> ScheduleRun:
-    runtime, store = services.runtime, store_of_schedule(services, caller, call.id)
+    runtime, store = services.runtime, store_of_schedule(services, caller, call, call.id)
     run = runs.run_now(store, call.id, agent=caller.agent, now=runtime.now(), trace=caller.trace, run_id=call.run_id)
     if run.status in OPEN_STATUSES:
         runtime.schedules.send(caller.workspace, [ToSend(run.id, caller.trace)])
@@ -44,12 +48,12 @@ def _get_worker_key(services: Services, caller: Caller, call: calls.GetWorkerKey
 
 @endpoints.serves(calls.GetRun)
 def _get_run(services: Services, caller: Caller, call: calls.GetRun) -> ScheduleRun:
-    return runs.read_run(_store_of_run(services, caller, call.run_id), call.run_id, agent=caller.agent)
+    return runs.read_run(_store_of_run(services, caller, call, call.run_id), call.run_id, agent=caller.agent)
 
 
 @endpoints.serves(calls.CompleteRun)
 def _complete_run(services: Services, caller: Caller, call: calls.CompleteRun) -> ScheduleRun:
-    runtime, store = services.runtime, _store_of_run(services, caller, call.run_id)
+    runtime, store = services.runtime, _store_of_run(services, caller, call, call.run_id)
     return runs.complete_run(
         store,
         call.run_id,
@@ -62,13 +66,13 @@ def _complete_run(services: Services, caller: Caller, call: calls.CompleteRun) -
 
 @endpoints.serves(calls.CancelRun)
 def _cancel_run(services: Services, caller: Caller, call: calls.CancelRun) -> ScheduleRun:
-    runtime, store = services.runtime, _store_of_run(services, caller, call.run_id)
+    runtime, store = services.runtime, _store_of_run(services, caller, call, call.run_id)
     rules = runtime.settings.schedule_rules
     return runs.cancel_run(store, call.run_id, agent=caller.agent, rules=rules, now=runtime.now())
 
 
-def _store_of_run(services: Services, caller: Caller, run_id: str) -> Store:
-    store = services.existing_store(caller.workspace)
+def _store_of_run(services: Services, caller: Caller, call: OfUser[Any], run_id: str) -> Store:
+    store = seen_store(services, caller, call)
     if store is None:
         raise NotFound(f"agent {caller.agent} has no run {run_id!r}", field="run")
     return store

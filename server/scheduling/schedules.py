@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from memory.scheduling import schedules
 from memory.scheduling.filters import schedule_filter
+from reverie.calls import OfUser
 from reverie.errors import NotFound
 from reverie.scheduling import calls
 from reverie.scheduling.cadence import parse_cadence
@@ -12,15 +15,16 @@ from reverie.scheduling.schedule_types import NextRuns, Schedule, ScheduleCount,
 from reverie.types import Deleted
 from server.caller import Caller
 from server.endpoints import Endpoints
+from server.scheduling.stores import seen_store
 from server.services import Services
 from storage.stores import Store
 
 endpoints = Endpoints("schedules")
 
 
-def store_of_schedule(services: Services, caller: Caller, schedule_id: str) -> Store:
-    """Return the store that a schedule would be in. Raises `NotFound`, naming the schedule, if there is none."""
-    store = services.existing_store(caller.workspace)
+def store_of_schedule(services: Services, caller: Caller, call: OfUser[Any], schedule_id: str) -> Store:
+    """Return the store of a schedule as the call sees it. Raises `NotFound`, naming the schedule, if there is none."""
+    store = seen_store(services, caller, call)
     if store is None:
         raise NotFound(f"agent {caller.agent} has no schedule {schedule_id!r}", field="id")
     return store
@@ -28,7 +32,7 @@ def store_of_schedule(services: Services, caller: Caller, schedule_id: str) -> S
 
 @endpoints.serves(calls.ListSchedules)
 def _list_schedules(services: Services, caller: Caller, call: calls.ListSchedules) -> SchedulePage:
-    store = services.existing_store(caller.workspace)
+    store = seen_store(services, caller, call)
     if store is None:
         return SchedulePage(schedules=[], total=0)
     return schedules.search_schedules(
@@ -38,7 +42,7 @@ def _list_schedules(services: Services, caller: Caller, call: calls.ListSchedule
 
 @endpoints.serves(calls.CountSchedules)
 def _count_schedules(services: Services, caller: Caller, call: calls.CountSchedules) -> ScheduleCount:
-    store = services.existing_store(caller.workspace)
+    store = seen_store(services, caller, call)
     if store is None:
         return ScheduleCount(count=0)
     return ScheduleCount(count=schedules.count_schedules(store, schedule_filter(call), agent=caller.agent))
@@ -46,12 +50,12 @@ def _count_schedules(services: Services, caller: Caller, call: calls.CountSchedu
 
 @endpoints.serves(calls.GetSchedule)
 def _get_schedule(services: Services, caller: Caller, call: calls.GetSchedule) -> Schedule:
-    return schedules.read_schedule(store_of_schedule(services, caller, call.id), call.id, agent=caller.agent)
+    return schedules.read_schedule(store_of_schedule(services, caller, call, call.id), call.id, agent=caller.agent)
 
 
 @endpoints.serves(calls.GetNextRuns)
 def _get_next_runs(services: Services, caller: Caller, call: calls.GetNextRuns) -> NextRuns:
-    store = store_of_schedule(services, caller, call.id)
+    store = store_of_schedule(services, caller, call, call.id)
     return schedules.upcoming(store, call.id, agent=caller.agent, count=call.count, now=services.runtime.now())
 
 
@@ -64,17 +68,24 @@ def _preview_runs(services: Services, _: Caller, call: calls.PreviewRuns) -> Nex
 
 @endpoints.serves(calls.AddSchedule)
 def _add_schedule(services: Services, caller: Caller, call: calls.AddSchedule) -> Schedule:
-    runtime = services.runtime
+    runtime, store = services.runtime, services.seen_store(caller, call)
+    rules, check_url, now = runtime.settings.schedule_rules, runtime.schedules.check_url, runtime.now()
     with fields_of(call):
-        schedule = schedules.create_in_workspace(
-            runtime.stores,
-            caller.workspace,
-            schedule_draft(call, agent=caller.agent),
-            agent=caller.agent,
-            rules=runtime.settings.schedule_rules,
-            check_url=runtime.schedules.check_url,
-            now=runtime.now(),
-        )
+        draft = schedule_draft(call)
+        if store is None:
+            schedule = schedules.create_in_workspace(
+                runtime.stores,
+                caller.workspace,
+                draft,
+                agent=caller.agent,
+                rules=rules,
+                check_url=check_url,
+                now=now,
+            )
+        else:
+            schedule = schedules.create_schedule(
+                store, draft, agent=caller.agent, rules=rules, check_url=check_url, now=now
+            )
     runtime.schedules.notify_goals(caller.workspace)
     return schedule
 
@@ -84,7 +95,7 @@ def _update_schedule(services: Services, caller: Caller, call: calls.UpdateSched
     runtime = services.runtime
     with fields_of(call):
         schedule = schedules.update_schedule(
-            store_of_schedule(services, caller, call.id),
+            store_of_schedule(services, caller, call, call.id),
             call.id,
             schedule_changes(call),
             agent=caller.agent,
@@ -99,18 +110,18 @@ def _update_schedule(services: Services, caller: Caller, call: calls.UpdateSched
 
 @endpoints.serves(calls.DeleteSchedule)
 def _delete_schedule(services: Services, caller: Caller, call: calls.DeleteSchedule) -> Deleted:
-    store = services.existing_store(caller.workspace)
+    store = seen_store(services, caller, call)
     return Deleted(deleted=store is not None and schedules.delete_schedule(store, call.id, agent=caller.agent))
 
 
 @endpoints.serves(calls.PauseSchedule)
 def _pause_schedule(services: Services, caller: Caller, call: calls.PauseSchedule) -> Schedule:
-    store = store_of_schedule(services, caller, call.id)
+    store = store_of_schedule(services, caller, call, call.id)
     return schedules.pause_schedule(store, call.id, agent=caller.agent, now=services.runtime.now())
 
 
 @endpoints.serves(calls.ResumeSchedule)
 def _resume_schedule(services: Services, caller: Caller, call: calls.ResumeSchedule) -> Schedule:
-    runtime, store = services.runtime, store_of_schedule(services, caller, call.id)
+    runtime, store = services.runtime, store_of_schedule(services, caller, call, call.id)
     rules = runtime.settings.schedule_rules
     return schedules.resume_schedule(store, call.id, agent=caller.agent, rules=rules, now=runtime.now())

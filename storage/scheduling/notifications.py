@@ -13,6 +13,7 @@ from reverie.clock import new_id
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.scheduling.records import NewNotification, NotificationFilter, NotificationRecord
+from storage.viewer import of_own_schedule, of_schedule
 
 _COLUMNS: Final = select_list(NotificationRecord)
 _INSERT: Final = insert_sql("notifications", NewNotification, id=":id", agent_id=":agent", created_at=":now")
@@ -22,7 +23,7 @@ _UNCLAIMED: Final = "coalesce(claim_until, 0) <= :clock AND coalesce(not_before,
 
 
 class Notifications(AgentRepository):
-    """The notifications of one agent within one transaction."""
+    """The notifications of one agent within one transaction, as its viewer sees them."""
 
     def add(self, notification: NewNotification, *, now: int) -> str:
         """Store a notification and return its id."""
@@ -35,7 +36,7 @@ class Notifications(AgentRepository):
     ) -> tuple[list[NotificationRecord], int]:
         """Return the notifications that pass a filter, oldest first, and how many there are in all."""
         where = (
-            "agent_id = :agent AND (:user IS NULL OR user_id = :user)"
+            f"agent_id = :agent AND {of_schedule(self._viewer, 'notifications')}"
             " AND (:schedule IS NULL OR schedule_id = :schedule) AND (:channel IS NULL OR channel_id = :channel)"
         )
         where += "" if notification_filter.include_acknowledged else " AND acknowledged_at IS NULL"
@@ -50,10 +51,11 @@ class Notifications(AgentRepository):
         return found, int(self._value(f"SELECT count(*) FROM notifications WHERE {where}", **conditions))
 
     def acknowledge(self, ids: Sequence[str], *, now: int) -> list[NotificationRecord]:
-        """Mark notifications as acknowledged; returns those that were not acknowledged before."""
+        """Mark notifications of the viewer as acknowledged; returns those that were not acknowledged before."""
         return self._records(
             NotificationRecord,
             "UPDATE notifications SET acknowledged_at = :now WHERE agent_id = :agent AND acknowledged_at IS NULL"
+            f" AND {of_own_schedule(self._viewer, 'notifications')}"
             f" AND id IN (SELECT value FROM json_each(:ids)) RETURNING {_COLUMNS}",
             now=now,
             ids=ids,

@@ -15,10 +15,13 @@ OPEN_STATUSES: Final = ("pending", "running")
 
 @dataclass(frozen=True, slots=True)
 class NewSchedule:
-    """A schedule to store. `cadence` and `executor` are JSON."""
+    """A schedule to store. `cadence` and `executor` are JSON.
+
+    Without a `user`, schedules, notifications and reminders belong to the users of their session, or to nobody.
+    """
 
     id: str
-    user: str
+    user: str | None
     name: str | None
     goal: str
     cadence: str
@@ -52,7 +55,6 @@ class ScheduleRecord(NewSchedule):
 class ScheduleFilter:
     """Conditions on schedules, all of which must hold. `text` is a part of the name or the goal, in any case."""
 
-    user: str | None = None
     statuses: tuple[str, ...] = ()
     name: str | None = None
     text: str | None = None
@@ -115,6 +117,7 @@ class NewReminder:
     """A reminder to store."""
 
     id: str
+    user: str | None
     session: str
     channel: str | None
     recipient: str
@@ -150,7 +153,7 @@ class ReminderFilter:
 class NewNotification:
     """A notification to store; the store sets its id and time."""
 
-    user: str
+    user: str | None
     kind: NotificationKind
     schedule: str
     schedule_name: str | None
@@ -166,7 +169,6 @@ class NewNotification:
 class NotificationFilter:
     """Conditions on notifications, all of which must hold; acknowledged ones only if included."""
 
-    user: str | None = None
     schedule: str | None = None
     channel: str | None = None
     include_acknowledged: bool = False

@@ -13,6 +13,7 @@ from reverie.errors import NotFound
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.scheduling.records import NewReminder, ReminderFilter, ReminderRecord
+from storage.viewer import of_own_schedule, of_schedule
 
 _COLUMNS: Final = select_list(ReminderRecord)
 _INSERT: Final = insert_sql("reminders", NewReminder, agent_id=":agent", created_at=":now")
@@ -28,7 +29,15 @@ _STATUSES: Final = {
 
 
 class Reminders(AgentRepository):
-    """The reminders of one agent within one transaction."""
+    """The reminders of one agent within one transaction, as its viewer sees them."""
+
+    @property
+    def _visible(self) -> str:
+        return f"agent_id = :agent AND {of_schedule(self._viewer, 'reminders')}"
+
+    @property
+    def _own(self) -> str:
+        return f"agent_id = :agent AND {of_own_schedule(self._viewer, 'reminders')}"
 
     def add(self, reminder: NewReminder, *, now: int) -> None:
         """Store a reminder. The caller makes sure that its id is new."""
@@ -36,8 +45,17 @@ class Reminders(AgentRepository):
 
     def find(self, reminder_id: str) -> ReminderRecord | None:
         """Return one reminder."""
-        sql = f"SELECT {_COLUMNS} FROM reminders WHERE agent_id = :agent AND id = :id"
+        sql = f"SELECT {_COLUMNS} FROM reminders WHERE {self._visible} AND id = :id"
         return self._record(ReminderRecord, sql, id=reminder_id)
+
+    def is_taken(self, reminder_id: str) -> bool:
+        """Return whether the agent has a reminder with this id, whoever it belongs to."""
+        sql = "SELECT 1 FROM reminders WHERE agent_id = :agent AND id = :id"
+        return self._value(sql, id=reminder_id) is not None
+
+    def is_own(self, reminder_id: str) -> bool:
+        """Return whether the viewer may change a reminder."""
+        return self._value(f"SELECT 1 FROM reminders WHERE {self._own} AND id = :id", id=reminder_id) is not None
 
     def get(self, reminder_id: str) -> ReminderRecord:
         """Return one reminder. Raises `NotFound`."""
@@ -51,7 +69,7 @@ class Reminders(AgentRepository):
     ) -> tuple[list[ReminderRecord], int]:
         """Return the reminders that pass a filter, in the order they are due, and how many there are in all."""
         where = (
-            f"agent_id = :agent AND {_STATUSES[reminder_filter.status] if reminder_filter.status else '1'}"
+            f"{self._visible} AND {_STATUSES[reminder_filter.status] if reminder_filter.status else '1'}"
             " AND (:session IS NULL OR session_id = :session) AND (:recipient IS NULL OR recipient = :recipient)"
         )
         conditions = {**to_parameters(reminder_filter), "now": now, "clock": clock}
@@ -67,7 +85,7 @@ class Reminders(AgentRepository):
     def claim(
         self, *, recipient: str | None, now: int, clock: int, until: int, limit: int, has_notifier: bool = True
     ) -> tuple[list[ReminderRecord], int]:
-        """Claim due reminders for an agent that delivers them itself; returns them and the token of the claim.
+        """Claim due reminders of the viewer for whoever delivers them; returns them and the token of the claim.
 
         The longest due come first. Without a notifier, reminders meant to be pushed are included.
         """
@@ -75,8 +93,8 @@ class Reminders(AgentRepository):
         claimed = self._records(
             ReminderRecord,
             "UPDATE reminders SET claimed_at = :now, claim_until = :until, token = :token, attempts = attempts + 1"
-            " WHERE agent_id = :agent AND id IN (SELECT id FROM reminders WHERE agent_id = :agent"
-            f" AND {_STATUSES['due']} AND (NOT :has_notifier OR delivery IN ('auto', 'pull'))"
+            " WHERE agent_id = :agent AND id IN (SELECT id FROM reminders WHERE"
+            f" {self._own} AND {_STATUSES['due']} AND (NOT :has_notifier OR delivery IN ('auto', 'pull'))"
             " AND (:recipient IS NULL OR recipient = :recipient) ORDER BY due_at, id LIMIT :limit)"
             f" RETURNING {_COLUMNS}",
             recipient=recipient,
@@ -106,8 +124,8 @@ class Reminders(AgentRepository):
         return self._execute(sql, id=reminder_id).rowcount > 0
 
     def delete_for_session(self, session: str) -> int:
-        """Delete the reminders of a session; returns how many."""
-        sql = "DELETE FROM reminders WHERE agent_id = :agent AND session_id = :session"
+        """Delete the viewer's reminders of a session; returns how many."""
+        sql = f"DELETE FROM reminders WHERE {self._own} AND session_id = :session"
         return self._execute(sql, session=session).rowcount
 
 

@@ -15,6 +15,7 @@ from storage.repository import AgentRepository, Repository
 from storage.rows import select_list, to_parameters
 from storage.scheduling.due_schedules import add_run
 from storage.scheduling.records import NewRun, RunEnd, RunRecord, ScheduleRecord
+from storage.viewer import of_schedule
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,7 @@ class OpenRun:
     lease_until: int | None
 
 
-_SELECT: Final = f"SELECT {select_list(RunRecord)} FROM schedule_runs WHERE agent_id = :agent"
+_SELECT: Final = f"SELECT {select_list(RunRecord, 'r')} FROM schedule_runs AS r WHERE r.agent_id = :agent"
 # Both statuses are named so that SQLite uses the index of open runs; otherwise it reads every run.
 _SELECT_OPEN: Final = f"SELECT {select_list(OpenRun)} FROM schedule_runs WHERE status IN ('pending', 'running')"
 # A task sent before a run was postponed does not count as the one to send when its time has come.
@@ -39,16 +40,26 @@ _SENT_BEFORE: Final = "min(sent_at, :not_before - 1)"
 
 
 class ScheduleRuns(AgentRepository):
-    """The runs of one agent's schedules within one transaction."""
+    """The runs of one agent's schedules within one transaction: those of schedules that its viewer sees."""
+
+    @property
+    def _select(self) -> str:
+        if self._viewer is None:
+            return _SELECT
+        return (
+            f"{_SELECT} AND EXISTS (SELECT 1 FROM schedules AS s WHERE s.agent_id = r.agent_id"
+            f" AND s.id = r.schedule_id AND {of_schedule(self._viewer, 's')})"
+        )
 
     def history(self, schedule_id: str, *, limit: int, offset: int = 0) -> list[RunRecord]:
         """Return runs of a schedule, newest first."""
-        sql = f"{_SELECT} AND schedule_id = :schedule ORDER BY due_at DESC, created_at DESC LIMIT :limit OFFSET :offset"
+        order = "ORDER BY r.due_at DESC, r.created_at DESC LIMIT :limit OFFSET :offset"
+        sql = f"{self._select} AND r.schedule_id = :schedule {order}"
         return self._records(RunRecord, sql, schedule=schedule_id, limit=limit, offset=offset)
 
     def find(self, run_id: str) -> RunRecord | None:
         """Return one run."""
-        return self._record(RunRecord, f"{_SELECT} AND id = :id", id=run_id)
+        return self._record(RunRecord, f"{self._select} AND r.id = :id", id=run_id)
 
     def get(self, run_id: str) -> RunRecord:
         """Return one run. Raises `NotFound`."""
@@ -59,7 +70,7 @@ class ScheduleRuns(AgentRepository):
 
     def find_open(self, schedule_id: str) -> RunRecord | None:
         """Return the run of a schedule that has not ended."""
-        sql = f"{_SELECT} AND schedule_id = :schedule AND status IN ('pending', 'running')"
+        sql = f"{self._select} AND r.schedule_id = :schedule AND r.status IN ('pending', 'running')"
         return self._record(RunRecord, sql, schedule=schedule_id)
 
     def add(self, schedule: ScheduleRecord, run: NewRun, *, now: int, sent_at: int) -> bool:

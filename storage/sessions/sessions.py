@@ -56,6 +56,22 @@ class Sessions(AgentRepository):
             raise NotFound(f"agent {self._agent} has no session {session_id!r}", field="session")
         return found
 
+    def is_hidden(self, session_id: str) -> bool:
+        """Return whether there is a session that the viewer may not see."""
+        sql = f"SELECT 1 FROM sessions WHERE agent_id = :agent AND id = :id AND ({self._visible}) IS NOT TRUE"
+        return self._value(sql, id=session_id) is not None
+
+    def has_users(self, session_id: str) -> bool:
+        """Return whether a session belongs to a user or is a group."""
+        sql = "SELECT 1 FROM sessions WHERE agent_id = :agent AND id = :id AND user_id IS NOT NULL"
+        return self._value(sql, id=session_id) is not None
+
+    def owner(self, session_id: str) -> str | None:
+        """Return the only user of a session; None for a group, for one without a user, and if there is none."""
+        sql = "SELECT user_id FROM sessions WHERE agent_id = :agent AND id = :id AND NOT is_group"
+        owner: str | None = self._value(sql, id=session_id)
+        return owner
+
     def summary(self, row_id: int) -> str | None:
         """Return the rolling summary of a session, or None without one."""
         found = self._value("SELECT summary_text FROM sessions WHERE row_id = :row AND agent_id = :agent", row=row_id)

@@ -38,6 +38,7 @@ _NAMED: tuple[tuple[SubjectKind, str], ...] = (
         "SELECT user_id, NULL FROM sessions WHERE agent_id = :agent UNION SELECT owner_user_id, metadata ->>"
         " 'workspace' FROM memories WHERE agent_id = :agent UNION SELECT user_id, NULL FROM schedules"
         " WHERE agent_id = :agent UNION SELECT recipient, NULL FROM reminders WHERE agent_id = :agent"
+        " UNION SELECT user_id, NULL FROM reminders WHERE agent_id = :agent"
         " UNION SELECT user_id, NULL FROM notifications WHERE agent_id = :agent"
         " UNION SELECT user_id, NULL FROM session_users WHERE agent_id = :agent"
         " UNION SELECT user_id, NULL FROM files WHERE agent_id = :agent"

@@ -242,7 +242,10 @@ class ErasedRows(AgentRepository):
         return sorted({*found, *self._values(sql, names=self._named(subject, sessions))})
 
     def _reminders(self, subject: Subject, sessions: Sequence[str]) -> list[str]:
-        conditions = {"user": "recipient = :id AND created_at <= :before", "agent": "created_at <= :before"}
+        conditions = {
+            "user": "(recipient = :id OR user_id = :id) AND created_at <= :before",
+            "agent": "created_at <= :before",
+        }
         found = self._of_kind(subject, "reminders", "id", conditions)
         sql = "SELECT id FROM reminders WHERE agent_id = :agent AND session_id IN (SELECT value FROM json_each(:names))"
         return sorted({*found, *self._values(sql, names=self._named(subject, sessions))})

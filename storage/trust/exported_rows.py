@@ -148,7 +148,7 @@ _PARTS: Final[Mapping[type[ExportedRecord], _Part]] = {
         "reminders AS d",
         "d",
         ("d.id",),
-        f"d.recipient = :user OR d.session_id IN {_OWN_SESSIONS}",
+        f"d.recipient = :user OR d.user_id = :user OR d.session_id IN {_OWN_SESSIONS}",
         "d.session_id = :session",
     ),
     types.ExportedNotification: _Part(

@@ -191,24 +191,24 @@ def test_a_schedule_from_making_to_deleting(ana: Reverie) -> None:
     assert (made.agent, made.user, made.name, made.notification_policy) == ("ana", "kate", "morning", "on_failure")
     assert (made.channel, made.session, made.timeout_seconds, made.recall_limit) == ("kitchen", "s", 60, 0)
     assert made.next_run_at == next_run_for_cadence(made.cadence, made.created_at)
-    assert ana.schedule(made.id) == made
-    assert list(ana.schedules()) == [made]
-    changed = ana.update_schedule(made.id, goal="say what is late", name=None, notify="always", every=600)
+    assert ana.schedule(made.id, user="kate") == made
+    assert list(ana.schedules(user="kate")) == [made]
+    changed = ana.update_schedule(made.id, user="kate", goal="say what is late", name=None, notify="always", every=600)
     assert (changed.goal, changed.name, changed.channel) == ("say what is late", None, "kitchen")
     assert isinstance(changed.cadence, Interval)
     assert changed.executor == made.executor
-    upcoming = ana.next_runs(made.id, 2)
+    upcoming = ana.next_runs(made.id, 2, user="kate")
     assert upcoming.at[0] == changed.next_run_at == changed.updated_at + timedelta(seconds=600)
     assert upcoming.local == [format_in_timezone(at, changed.cadence) for at in upcoming.at]
-    assert len(ana.next_runs(made.id).at) == 5
-    paused = ana.pause_schedule(made.id)
+    assert len(ana.next_runs(made.id, user="kate").at) == 5
+    paused = ana.pause_schedule(made.id, user="kate")
     assert (paused.status, paused.next_run_at) == ("paused", None)
-    assert ana.next_runs(made.id).at == []
-    assert ana.resume_schedule(made.id).status == "active"
-    assert ana.delete_schedule(made.id)
-    assert not ana.delete_schedule(made.id)
+    assert ana.next_runs(made.id, user="kate").at == []
+    assert ana.resume_schedule(made.id, user="kate").status == "active"
+    assert ana.delete_schedule(made.id, user="kate")
+    assert not ana.delete_schedule(made.id, user="kate")
     with pytest.raises(NotFound, match=made.id):
-        ana.schedule(made.id)
+        ana.schedule(made.id, user="kate")
 
 
 def test_each_cadence_and_executor_can_be_had(ana: Reverie) -> None:
@@ -217,7 +217,7 @@ def test_each_cadence_and_executor_can_be_had(ana: Reverie) -> None:
     assert (once.cadence, once.next_run_at) == (Once(SOON, "Europe/Lisbon"), SOON)
     assert once.executor == TaskExecutor(task="agent.work", queue="agents")
     same = ana.add_schedule("x", at=SOON.isoformat())
-    assert (same.next_run_at, same.executor, same.user) == (SOON, LlmExecutor(), "ana")
+    assert (same.next_run_at, same.executor, same.user) == (SOON, LlmExecutor(), None)
     often = ana.add_schedule("x", every=90)
     assert often.cadence == Interval(90, "UTC", often.created_at)
     assert ana.update_schedule(once.id, llm=True).executor == LlmExecutor()
@@ -237,7 +237,6 @@ def test_schedules_are_found_and_counted_by_all_that_is_given(ana: Reverie) -> N
     ana.pause_schedule(c)
     wanted: list[tuple[dict[str, Any], list[str]]] = [
         ({}, [c, b, a]),
-        ({"user": "kate"}, [b]),
         ({"status": "paused"}, [c]),
         ({"status": ["paused", "active"]}, [c, b, a]),
         ({"status": []}, [c, b, a]),
@@ -250,10 +249,14 @@ def test_schedules_are_found_and_counted_by_all_that_is_given(ana: Reverie) -> N
         ({"due_before": "2020-01-01T00:00:00Z"}, []),
     ]
     for given, ids in wanted:
-        page = ana.schedules(**given)
-        assert ([schedule.id for schedule in page], page.total) == (ids, len(ids)), given
-        assert ana.count_schedules(**given) == len(ids), given
-    page = ana.schedules(1, 1)
+        for who in ({"user": "kate"}, {"all_users": True}):
+            page = ana.schedules(**given, **who)
+            assert ([schedule.id for schedule in page], page.total) == (ids, len(ids)), given
+            assert ana.count_schedules(**given, **who) == len(ids), given
+    for other in ({}, {"user": "luis"}):
+        assert [schedule.id for schedule in ana.schedules(**other)] == [c, a]
+        assert ana.count_schedules(**other) == 2
+    page = ana.schedules(1, 1, all_users=True)
     assert ([schedule.id for schedule in page], len(page), page.total) == ([b], 1, 3)
     for wrong in ("status", "executor", "cadence", "due_before", "due_after"):
         for call in (ana.schedules, ana.count_schedules):
@@ -506,7 +509,7 @@ def test_the_51st_schedule_of_a_user_is_one_too_many(ana: Reverie, url: str) -> 
     assert caught.value.field == "user"
     assert ana.add_schedule("x", every=600, user="kate").user == "kate"
     with Reverie("kate", url=url) as kate:
-        assert kate.add_schedule("x", every=600).user == "kate"
+        assert kate.add_schedule("x", every=600).agent == "kate"
 
 
 def test_an_operator_allows_shorter_intervals_and_private_webhooks(make_runtime: Callable[..., Runtime]) -> None:

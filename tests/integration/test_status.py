@@ -321,7 +321,7 @@ def test_reminders_are_late_only_where_they_are_pushed(
     live_worker(runtime)
     due_at = moment - 300_000_000
     with runtime.stores.workspace("default").writing() as tx:
-        tx.for_agent("ana").reminders.add(NewReminder("r", "s", None, "kate", "call", "auto", due_at), now=due_at)
+        tx.for_agent("ana").reminders.add(NewReminder("r", None, "s", None, "kate", "call", "auto", due_at), now=due_at)
     ended = reverie("status", "--check")
     assert (ended.code, "Reminders 1 due" in ended.out) == (0, True)
     monkeypatch.setenv("REVERIE_NOTIFIER_WEBHOOK_URL", "https://example.org/notify")

@@ -101,7 +101,7 @@ class Scheduled:
     def add(self, cadence: Cadence, *, agent: str = "ana", executor: Executor = HOOK, **fields: Any) -> str:
         """Create a schedule; return its id."""
         draft = ScheduleDraft(
-            **{"id": new_id(), "user": agent, "goal": "water the plants", **fields}, cadence=cadence, executor=executor
+            **{"id": new_id(), "user": None, "goal": "water the plants", **fields}, cadence=cadence, executor=executor
         )
         create_schedule(self.store, draft, agent=agent, rules=self.rules, check_url=lambda _: None, now=self.now)
         assert draft.id is not None

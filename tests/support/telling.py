@@ -95,7 +95,7 @@ def add_notification(
 ) -> str:
     """Store a notification, about a run if one is named; return its id."""
     notification = NewNotification(
-        user=agent, kind=kind, schedule=f"of {run}", schedule_name=None, run=run, run_status=run and "success",
+        user=None, kind=kind, schedule=f"of {run}", schedule_name=None, run=run, run_status=run and "success",
         channel=None, session=None, title="It is done", body="All of it.",
     )  # fmt: skip
     with store.writing() as tx:
@@ -105,7 +105,7 @@ def add_notification(
 def add_run(store: Store, run: str, *, agent: str = "ana") -> None:
     """Store a schedule with a run that nobody has been notified of."""
     made = NewSchedule(
-        id=f"of {run}", user=agent, name=None, goal="do it", cadence="{}", executor="{}", policy="always",
+        id=f"of {run}", user=None, name=None, goal="do it", cadence="{}", executor="{}", policy="always",
         timeout_seconds=60, recall_limit=5, channel=None, session=None, next_run_at=None,
     )  # fmt: skip
     with store.writing() as tx:

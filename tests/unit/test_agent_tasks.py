@@ -193,10 +193,12 @@ class Server:
     def worker_key(self) -> WorkerKey:
         return WorkerKey(key=KEY)
 
-    def schedule_run(self, run_id: str) -> Any:
+    def schedule_run(self, run_id: str, *, user: str | None, session: str | None) -> Any:
+        self.asked = (user, session)
         return SimpleNamespace(id=run_id, schedule_id="s1", status=self.status)
 
-    def complete_run(self, run_id: str, **report: Any) -> None:
+    def complete_run(self, run_id: str, *, user: str | None, **report: Any) -> None:
+        self.reported_for = user
         self.reports.append({"run_id": run_id, **report})
         answer = self.answers.pop(0) if len(self.answers) > 1 else self.answers[0]
         if answer is not None:

@@ -380,6 +380,8 @@ def test_a_task_is_handed_over(here: CarryingOut) -> None:
             "due_at": rfc3339(run.due_at),
             "timeout_seconds": 90,
             "trace": run.trace,
+            "user": None,
+            "session": None,
             **{name: fields["headers"][name] for name in ("signed_at", "signature")},
         },
         "expires_at": from_micros(here.time.clock + 90_000_000),

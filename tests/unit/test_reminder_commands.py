@@ -119,7 +119,8 @@ def test_notifications_are_listed_and_acknowledged(reverie: CommandLine, store: 
     assert notification_id in listed
     assert reverie("notifications", "list", "--json").json["notifications"][0]["schedule_id"] in listed
     assert "1 of 3 notifications" in reverie("notifications", "list", "--limit", "1").out
-    assert reverie("notifications", "list", "--user", "nobody", "--json").json["total"] == 0
+    assert reverie("notifications", "list", "--user", "kate", "--json").json["total"] == 3
+    assert reverie("notifications", "acknowledge", "--all", "--user", "kate", "--json").json == {"acknowledged": 0}
     acknowledged = reverie("notifications", "acknowledge", notification_id, "none")
     assert acknowledged.out == "1 notification acknowledged.\n"
     assert "or agent ana has none with such an id" in acknowledged.err

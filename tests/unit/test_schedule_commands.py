@@ -95,6 +95,9 @@ def test_with_a_model_or_a_webhook_nothing_is_warned_of(reverie: CommandLine, mo
     assert reverie("schedules", "add", "x", "--every", "1h").err_without_note == ""
 
 
+KATE = ("--user", "kate")
+
+
 def test_a_schedule_from_adding_to_deleting(reverie: CommandLine) -> None:
     """Given a data folder, when a schedule is added, listed, shown, changed, paused, resumed and deleted, then each
     command says so."""
@@ -104,23 +107,25 @@ def test_a_schedule_from_adding_to_deleting(reverie: CommandLine) -> None:
     schedule_id = made["id"]
     assert (made["cadence"]["seconds"], made["executor"]) == (5_400, {"type": "webhook", "url": HOOK[1]})
     assert (made["user"], made["notification_policy"], made["timeout_seconds"]) == ("kate", "on_failure", 60)
-    listed = reverie("schedules", "list").out
+    listed = reverie("schedules", "list", *KATE).out
     assert "every 90m" in listed
     assert "plants: water the plants" in listed
-    shown = reverie("schedules", "show", schedule_id)
-    assert "next_run_at: " in shown.out
-    assert done(reverie("schedules", "show", schedule_id, "--json")) == made
-    changed = done(reverie("schedules", "update", schedule_id, "--goal", "feed the cat", "--name", "", "--json"))
-    assert (changed["goal"], changed.get("name"), changed["channel"]) == ("feed the cat", None, "kitchen")
-    assert "is active and fires next" in reverie("schedules", "update", schedule_id, "--cron", "@daily").out
-    assert reverie("schedules", "pause", schedule_id).out == f"Schedule {schedule_id} is paused.\n"
-    assert done(reverie("schedules", "list", "--status", "active", "--json"))["total"] == 0
-    assert reverie("schedules", "next", schedule_id).out == f"Schedule {schedule_id} does not fire.\n"
-    assert done(reverie("schedules", "resume", schedule_id, "--json"))["status"] == "active"
-    assert NO_MODEL in reverie("schedules", "update", schedule_id, "--llm").err
-    assert reverie("schedules", "delete", schedule_id).code == 1  # nobody says yes
-    assert done(reverie("schedules", "delete", schedule_id, "--yes", "--json")) == {"deleted": True}
     assert "has no schedules" in reverie("schedules", "list").out
+    assert "water the plants" in reverie("schedules", "list", "--all-users").out
+    shown = reverie("schedules", "show", schedule_id, *KATE)
+    assert "next_run_at: " in shown.out
+    assert done(reverie("schedules", "show", schedule_id, *KATE, "--json")) == made
+    changed = done(reverie("schedules", "update", schedule_id, *KATE, "--goal", "feed the cat", "--name", "", "--json"))
+    assert (changed["goal"], changed.get("name"), changed["channel"]) == ("feed the cat", None, "kitchen")
+    assert "is active and fires next" in reverie("schedules", "update", schedule_id, *KATE, "--cron", "@daily").out
+    assert reverie("schedules", "pause", schedule_id, *KATE).out == f"Schedule {schedule_id} is paused.\n"
+    assert done(reverie("schedules", "list", *KATE, "--status", "active", "--json"))["total"] == 0
+    assert reverie("schedules", "next", schedule_id, *KATE).out == f"Schedule {schedule_id} does not fire.\n"
+    assert done(reverie("schedules", "resume", schedule_id, *KATE, "--json"))["status"] == "active"
+    assert NO_MODEL in reverie("schedules", "update", schedule_id, *KATE, "--llm").err
+    assert reverie("schedules", "delete", schedule_id, *KATE).code == 1  # nobody says yes
+    assert done(reverie("schedules", "delete", schedule_id, *KATE, "--yes", "--json")) == {"deleted": True}
+    assert "has no schedules" in reverie("schedules", "list", "--all-users").out
 
 
 def test_the_list_is_filtered_and_says_that_there_are_more(reverie: CommandLine) -> None:

@@ -66,7 +66,7 @@ def create(time: Scheduled, draft: ScheduleDraft, *, agent: str = "ana", check_u
 
 def draft(cadence: Cadence = HOURLY, *, id: str = "one", **fields: Any) -> ScheduleDraft:
     """A schedule as it is checked and sent."""
-    return ScheduleDraft(**{"goal": "water the plants", "user": "ana", **fields}, id=id, cadence=cadence)
+    return ScheduleDraft(**{"goal": "water the plants", **fields}, id=id, cadence=cadence)
 
 
 def update(time: Scheduled, schedule_id: str, *, agent: str = "ana", **changes: Any) -> Schedule:
@@ -449,7 +449,6 @@ def test_filters_apply_together(time: Scheduled) -> None:
     create(time, draft(Interval(600), id="c", executor=TaskExecutor(task="work", queue="q"), name="dentist bill"))
     pause(time, "c")
     assert found(time) == ["c", "b", "a"]
-    assert found(time, user="kate") == ["b"]
     assert found(time, status=["paused"]) == ["c"]
     assert found(time, status=["paused", "active"]) == ["c", "b", "a"]
     assert found(time, name="Plants") == ["a"]

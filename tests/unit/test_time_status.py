@@ -40,7 +40,7 @@ def status(time: Scheduled, *, after_seconds: float = 0) -> TimeStatus:
 
 def remind(time: Scheduled, name: str, *, in_seconds: float, delivery: str = "auto", error: str = "") -> None:
     due_at = time.now + round(in_seconds * SECOND)
-    new = NewReminder(name, "s", None, "kate", "call", delivery, due_at)  # type: ignore[arg-type]
+    new = NewReminder(name, None, "s", None, "kate", "call", delivery, due_at)  # type: ignore[arg-type]
     with time.store.writing() as tx:
         tx.for_agent("ana").reminders.add(new, now=time.now)
         tx.connection.execute(text("UPDATE reminders SET error = :e WHERE id = :id"), {"e": error, "id": name})

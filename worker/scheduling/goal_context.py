@@ -41,8 +41,7 @@ def _recall(runtime: Runtime, store: Store, schedule: ScheduleRecord) -> GoalCon
     request = RecallRequest(
         query=schedule.goal,
         agent=schedule.agent,
-        # A schedule of no end user belongs to its agent: it recalls as the users of its session.
-        user=schedule.user if schedule.user != schedule.agent else None,
+        user=schedule.user,  # without one, as the users of its session see it
         session=schedule.session,
         scope="account" if schedule.session is not None else None,
         mode="hybrid" if vector is not None else "keyword",

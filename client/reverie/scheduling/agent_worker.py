@@ -54,7 +54,10 @@ _T = TypeVar("_T")
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """The run that a task executes. After a crash, a run may be executed again under the same id."""
+    """The run that a task executes. After a crash, a run may be executed again under the same id.
+
+    It belongs to `user`, else to the users of `session`, else to nobody: recall as that user for it.
+    """
 
     id: str
     schedule_id: str
@@ -63,6 +66,8 @@ class Run:
     workspace: str
     due_at: datetime | None
     timeout_seconds: int
+    user: str | None = None
+    session: str | None = None
 
 
 class AgentWorker:
@@ -197,7 +202,10 @@ class Refused(Exception):
 def _check_open(reverie: Reverie, signed: SignedRun) -> None:
     """Raise `Refused` unless the server knows a run, of this schedule, that has not ended."""
     try:
-        found = _persist(lambda: reverie.schedule_run(signed.run_id), signed.timeout_seconds)
+        found = _persist(
+            lambda: reverie.schedule_run(signed.run_id, user=signed.user, session=signed.session),
+            signed.timeout_seconds,
+        )
     except NotFound:
         raise Refused("there is no such run") from None
     if found.schedule_id != signed.schedule_id:
@@ -223,13 +231,13 @@ def _persist(call: Callable[[], _T], seconds: float) -> _T:
 def _send(reverie: Reverie, run: Run, report: RunReport) -> None:
     """Send a report; if the server rejects it, report the run as failed."""
     try:
-        reverie.complete_run(run.id, **asdict(report))
+        reverie.complete_run(run.id, user=run.user, **asdict(report))
     except (Conflict, NotFound):
         raise
     except Rejected as error:
         if error.field not in report.__struct_fields__:
             raise
-        reverie.complete_run(run.id, status="failed", error=f"its return value was rejected: {error}")
+        reverie.complete_run(run.id, user=run.user, status="failed", error=f"its return value was rejected: {error}")
 
 
 def _report_of(function: Callable[..., Any], run: Run) -> RunReport:
@@ -252,7 +260,7 @@ def _signed_run(request: Any, task: str, schedule_id: str, run_id: str, goal: st
 
     if header("signature") is None:
         raise Refused("it is not signed: upgrade Reverie, if it is older than this client")
-    covered = ("agent", "workspace", "due_at", "timeout_seconds", "trace", "signed_at")
+    covered = ("agent", "workspace", "due_at", "timeout_seconds", "trace", "signed_at", "user", "session")
     arguments = {"task": task, "schedule_id": schedule_id, "run_id": run_id, "goal": goal}
     fields = arguments | {name: header(name) for name in covered}
     try:
@@ -271,4 +279,6 @@ def _to_run(signed: SignedRun) -> Run:
         workspace=signed.workspace,
         due_at=datetime.fromisoformat(signed.due_at) if signed.due_at else None,
         timeout_seconds=signed.timeout_seconds,
+        user=signed.user,
+        session=signed.session,
     )

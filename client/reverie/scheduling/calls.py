@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, TypeAlias, TypeV
 from msgspec import UNSET, Meta, UnsetType, field
 from msgspec.structs import replace
 
-from reverie.calls import Call, Resource
+from reverie.calls import Call, OfUser, Resource
 from reverie.clock import new_id
 from reverie.fields import ChannelId, Limit, Offset, OwnId, SessionId, checked, label
 from reverie.scheduling.cadence_types import Cadence
@@ -23,6 +23,7 @@ from reverie.scheduling.schedule_types import (
     Name,
     NextRuns,
     Output,
+    OwnerId,
     Policy,
     RecallLimit,
     RunSeconds,
@@ -34,8 +35,8 @@ from reverie.scheduling.schedule_types import (
     ScheduleStatus,
     Summary,
     TurnCount,
-    UserId,
 )  # fmt: skip
+from reverie.trust.scopes import Scope
 from reverie.types import Deleted
 
 _A = TypeVar("_A")
@@ -64,6 +65,16 @@ QueueName = Annotated[str, Meta(description="The queue of these workers: 1 to 63
 NextCount = Annotated[int, Meta(ge=1, le=100, description="The maximum number of times to return.")]
 
 
+class OfOneOrAll(OfUser[_A], kw_only=True, frozen=True):
+    """A call about what belongs to `user` or to nobody, or with `all_users` to anybody."""
+
+    # What a token needs for `all_users`; it must not be bound to a user.
+    all_users_scope: ClassVar[Scope] = "operate"
+    all_users: Annotated[
+        bool, Meta(description="Of all users and of nobody: for operators, and for what delivers to all users.")
+    ] = False
+
+
 class _NewSchedule(Call[Schedule], frozen=True):
     goal: Goal
 
@@ -74,10 +85,11 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
     The goal is sent with texts recalled for it (at most `recall_limit`, those of `session` first) to a `webhook`, or to
     a Celery `task` on a `queue` of your own workers, which report with `complete_run`; with neither, to the configured
     language model. A cadence or an executor can also be given as a struct. The schedule belongs to `user`, by default
-    to the agent; the number of schedules per user is limited, by default to 50. Adding it again with its id changes
-    nothing.
+    to the user of `session`, else to nobody, and recalls what that user may see. The number of schedules per user is
+    limited, by default to 50. Adding it again with its id changes nothing.
 
-    Raises `Rejected` naming the invalid argument, and `Conflict` for the `id` of another schedule.
+    Raises `Rejected` naming the invalid argument, `NotFound` for a session of other users, and `Conflict` for the `id`
+    of another schedule.
     """
 
     route: ClassVar = "POST /v1/schedules"
@@ -89,7 +101,7 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
     webhook: WebhookUrl | None = None
     task: TaskName | None = None
     queue: QueueName | None = None
-    user: UserId | None = None
+    user: OwnerId | None = None
     name: Name | None = None
     notify: Policy = field(default="always", name="notification_policy")
     channel: ChannelId | None = None
@@ -104,7 +116,7 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
         """Give the schedule an id, so that it is stored only once if it is sent again."""
         from reverie.scheduling.forms import schedule_draft  # and with it all of cron
 
-        schedule_draft(self, agent="")
+        schedule_draft(self)
         return replace(self, id=self.id or new_id())
 
     def amounts(self) -> Mapping[Resource, int]:
@@ -112,13 +124,14 @@ class AddSchedule(_NewSchedule, kw_only=True, frozen=True):
         return {"schedules": 1}
 
 
-class _OneSchedule(Call[Schedule], frozen=True):
+class _OneSchedule(OfOneOrAll[Schedule], frozen=True):
     id: ScheduleId
 
 
 class UpdateSchedule(_OneSchedule, kw_only=True, frozen=True):
     """Change a schedule and return it; fields left out stay unchanged, and None removes a name, channel or session.
 
+    A schedule of nobody becomes that of the user of its new session.
     A new cadence (with its `tz`) starts now and reactivates a schedule that had ended. `llm=True` sends the goal to the
     language model instead of a webhook or a task. Raises `Rejected` and `NotFound`.
     """
@@ -157,8 +170,7 @@ class GetSchedule(_OneSchedule, frozen=True):
     route: ClassVar = "GET /v1/schedules/{id}"
 
 
-class _ScheduleFilter(Call[_A], kw_only=True, frozen=True):
-    user: Annotated[str | None, label("Only of this end user.")] = None
+class _ScheduleFilter(OfOneOrAll[_A], kw_only=True, frozen=True):
     status: Annotated[
         ScheduleStatus | Sequence[ScheduleStatus] | None, Meta(description="Only with one of these statuses.")
     ] = None
@@ -173,7 +185,7 @@ class _ScheduleFilter(Call[_A], kw_only=True, frozen=True):
 
 
 class ListSchedules(_ScheduleFilter[SchedulePage], frozen=True):
-    """List schedules, newest first; `total` of the page is how many match."""
+    """List schedules of a user and of nobody, newest first; `total` of the page is how many match."""
 
     route: ClassVar = "GET /v1/schedules"
     limit: Limit = 50
@@ -206,7 +218,7 @@ class ResumeSchedule(_OneSchedule, frozen=True):
     required_scope: ClassVar = "schedule"
 
 
-class DeleteSchedule(Call[Deleted], frozen=True):
+class DeleteSchedule(OfOneOrAll[Deleted], frozen=True):
     """Delete a schedule and its runs permanently; return False if there was none."""
 
     route: ClassVar = "DELETE /v1/schedules/{id}"
@@ -214,7 +226,7 @@ class DeleteSchedule(Call[Deleted], frozen=True):
     id: ScheduleId
 
 
-class GetNextRuns(Call[NextRuns], frozen=True):
+class GetNextRuns(OfOneOrAll[NextRuns], frozen=True):
     """Return the next times of a schedule; none if it is not active. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/schedules/{id}/next"
@@ -222,7 +234,7 @@ class GetNextRuns(Call[NextRuns], frozen=True):
     count: NextCount = 5
 
 
-class PreviewRuns(Call[NextRuns], kw_only=True, frozen=True):
+class PreviewRuns(OfUser[NextRuns], kw_only=True, frozen=True):
     """Return the next times of a cadence, given as for `add_schedule`, without adding a schedule.
 
     Raises `Rejected` for a cadence that no schedule may have.
@@ -243,7 +255,7 @@ class PreviewRuns(Call[NextRuns], kw_only=True, frozen=True):
         return self
 
 
-class RunScheduleNow(Call[ScheduleRun], frozen=True):
+class RunScheduleNow(OfOneOrAll[ScheduleRun], frozen=True):
     """Start a run of a schedule now and return it; the next scheduled run stays unchanged.
 
     Raises `NotFound`, and `Conflict` while a run of it is in progress.
@@ -260,7 +272,7 @@ class RunScheduleNow(Call[ScheduleRun], frozen=True):
         return replace(self, run_id=self.run_id or new_id())
 
 
-class ListScheduleRuns(Call[ScheduleRunList], frozen=True):
+class ListScheduleRuns(OfOneOrAll[ScheduleRunList], frozen=True):
     """List the stored runs of a schedule, newest first. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/schedules/{id}/runs"
@@ -269,7 +281,11 @@ class ListScheduleRuns(Call[ScheduleRunList], frozen=True):
     offset: Offset = 0
 
 
-class _OneRun(Call[ScheduleRun], frozen=True):
+class _OneRun(OfOneOrAll[ScheduleRun], frozen=True):
+    run_id: RunId = field(name="run")
+
+
+class _OneRunOfUser(OfUser[ScheduleRun], frozen=True):
     run_id: RunId = field(name="run")
 
 
@@ -280,20 +296,24 @@ class GetWorkerKey(Call[WorkerKey], frozen=True):
     required_scope: ClassVar = "schedule"
 
 
-class GetRun(_OneRun, frozen=True):
+class GetRun(_OneRun, kw_only=True, frozen=True):
     """Return a run with its whole output. Raises `NotFound`."""
 
     route: ClassVar = "GET /v1/runs/{run}"
+    session: Annotated[
+        SessionId | None, Meta(description="The session of its schedule, which is asked for as its users see it.")
+    ] = None
 
 
-class _RunOutput(_OneRun, frozen=True):
+class _RunOutput(_OneRunOfUser, frozen=True):
     output: Output = ""
 
 
 class CompleteRun(_RunOutput, kw_only=True, frozen=True):
     """Report the result of a run that your own workers executed; a second report changes nothing.
 
-    The default `summary` is the first 500 characters of the output. Under the policy `conditional`, `notify` decides
+    It belongs to the user of its schedule; with `user`, only a run of that user is completed. The default `summary` is
+    the first 500 characters of the output. Under the policy `conditional`, `notify` decides
     whether the run creates a notification. Raises `Rejected`, `NotFound`, and `Conflict` for a run that has another
     executor or has already ended in another way.
     """

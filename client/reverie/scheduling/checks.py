@@ -69,15 +69,15 @@ def check_run_id(field: str, run_id: object) -> str:
     return checked
 
 
-def check_schedule(draft: ScheduleDraft, *, agent: str) -> ScheduleDraft:
-    """Return a schedule as it will be stored, with an id and a user. Raises `Rejected`."""
+def check_schedule(draft: ScheduleDraft) -> ScheduleDraft:
+    """Return a schedule as it will be stored, with an id. Raises `Rejected`."""
     draft = check_fields(draft)
     check_executor(draft.executor)
     if draft.id == _TAKEN_ID:
         raise Rejected(
             f"id {_TAKEN_ID!r} is reserved by the path /v1/schedules/{_TAKEN_ID}: choose another", field="id"
         )
-    return replace(draft, id=draft.id or new_id(), user=draft.user or agent)
+    return replace(draft, id=draft.id or new_id())
 
 
 def check_schedule_changes(changes: ScheduleChanges) -> ScheduleChanges:

@@ -56,8 +56,8 @@ class ScheduleCall(Protocol):
         """An executor as a struct."""
 
 
-def schedule_draft(call: ScheduleCall, *, agent: str) -> ScheduleDraft:
-    """Return the schedule of a call; it belongs to `agent` unless the call names a user. Raises `Rejected`."""
+def schedule_draft(call: ScheduleCall) -> ScheduleDraft:
+    """Return the schedule of a call. Raises `Rejected`."""
     with fields_of(call):
         draft = ScheduleDraft(
             **{name: getattr(call, name) for name in (*_COMMON_FIELDS, "id", "user")},
@@ -65,7 +65,7 @@ def schedule_draft(call: ScheduleCall, *, agent: str) -> ScheduleDraft:
             cadence=_cadence(call) or parse_cadence(),
             executor=_executor(call) or LlmExecutor(),
         )
-        return check_schedule(draft, agent=agent)
+        return check_schedule(draft)
 
 
 def schedule_changes(call: ScheduleCall) -> ScheduleChanges:

@@ -15,17 +15,18 @@ NotificationKind = Literal["run", "alert", "disabled"]
 class Notification(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A notification: a `run` ended, an `alert` after three failures in a row, or a schedule was `disabled`.
 
-    It is listed until it is acknowledged. `delivered_at` is when the notifier accepted it.
+    It is listed until it is acknowledged. `delivered_at` is when the notifier accepted it. It belongs to the user of
+    its schedule.
     """
 
     id: str
     agent: str
-    user: str
     kind: NotificationKind
     schedule_id: str
     title: str
     body: str
     created_at: datetime
+    user: str | None = None
     run_id: str | None = None
     schedule_name: str | None = None
     run_status: str | None = None

@@ -28,7 +28,7 @@ ReminderText = Annotated[
 class Reminder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A message to deliver to a recipient at a time. It is `claimed` while it is delivered, until the claim expires.
 
-    `attempts` counts claims. `error` is why the last push failed.
+    `attempts` counts claims. `error` is why the last push failed. Without a `user`, it belongs to those of its session.
     """
 
     id: str
@@ -39,6 +39,7 @@ class Reminder(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     due_at: datetime
     status: ReminderStatus
     created_at: datetime
+    user: str | None = None
     channel: str | None = None
     delivery: Delivery = "auto"
     claimed_at: datetime | None = None
@@ -59,6 +60,7 @@ class ReminderDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     message: ReminderText
     due_at: datetime | None = None
     in_seconds: float | None = None
+    user: str | None = None
     id: OwnId | None = None
     channel: ChannelId | None = None
     delivery: Delivery = "auto"

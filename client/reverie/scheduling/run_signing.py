@@ -45,6 +45,8 @@ class SignedRun(msgspec.Struct, frozen=True, kw_only=True, array_like=True):
     timeout_seconds: int
     trace: str
     signed_at: int
+    user: str | None = None
+    session: str | None = None
 
 
 def derive_worker_key(installation_key: bytes, workspace: str, agent: str) -> str:

@@ -38,7 +38,7 @@ Goal = Annotated[
     bounded_text("What to do, at most 16 KiB.", limit_bytes=MAX_GOAL_BYTES, blank_hint="say what to do"),
 ]
 Name = Annotated[str, label("A name for people.")]
-UserId = Annotated[str, label("The end user it belongs to; the agent by default.")]
+OwnerId = Annotated[str, label("The end user it belongs to; by default that of its session.")]
 Policy = Annotated[NotificationPolicy, Meta(description="Which finished runs create a notification.")]
 RunSeconds = Annotated[
     int, Meta(ge=1, le=MAX_TIMEOUT_SECONDS, description="The maximum number of seconds of a whole run.")
@@ -78,12 +78,12 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     An `active` schedule fires. A one-shot is `completed` once it succeeded and `failed` if all its retries failed. A
     schedule that failed five times in a row is `disabled` until it is resumed. The context is recalled for `session`
-    first; notifications belong to `channel`. `timeout_seconds` applies to a whole run.
+    first; notifications belong to `channel`. `timeout_seconds` applies to a whole run. Without a `user`, it belongs to
+    the users of its session if that is a group, else to nobody.
     """
 
     id: str
     agent: str
-    user: str
     goal: str
     cadence: Cadence
     executor: Executor
@@ -92,6 +92,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     timeout_seconds: int
     created_at: datetime
     updated_at: datetime
+    user: str | None = None
     name: str | None = None
     channel: str | None = None
     session: str | None = None
@@ -103,7 +104,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """A schedule to create. It belongs to `user`, by default to the agent.
+    """A schedule to create. It belongs to `user`, by default to the user of its session.
 
     `recall_limit` is the maximum number of recalled texts that are sent with the goal; 0 for none.
     """
@@ -112,7 +113,7 @@ class ScheduleDraft(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     cadence: Cadence
     executor: Executor = LlmExecutor()
     id: OwnId | None = None
-    user: UserId | None = None
+    user: OwnerId | None = None
     name: Name | None = None
     notification_policy: NotificationPolicy = "always"
     channel: ChannelId | None = None

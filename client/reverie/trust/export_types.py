@@ -172,7 +172,6 @@ class ExportedSchedule(ExportedRecord, frozen=True, kw_only=True, tag="schedules
 
     user_fields: ClassVar = ("user",)
     id: str
-    user: str
     goal: str
     cadence: dict[str, Any]
     executor: dict[str, Any]
@@ -182,6 +181,7 @@ class ExportedSchedule(ExportedRecord, frozen=True, kw_only=True, tag="schedules
     recall_limit: int
     created_at: datetime
     updated_at: datetime
+    user: str | None = None
     name: str | None = None
     channel: str | None = None
     session: str | None = None
@@ -218,7 +218,7 @@ class ExportedRun(ExportedRecord, frozen=True, kw_only=True, tag="runs"):
 class ExportedReminder(ExportedRecord, frozen=True, kw_only=True, tag="reminders"):
     """A reminder, delivered or not."""
 
-    user_fields: ClassVar = ("recipient",)
+    user_fields: ClassVar = ("user", "recipient")
     id: str
     session: str
     recipient: str
@@ -226,6 +226,7 @@ class ExportedReminder(ExportedRecord, frozen=True, kw_only=True, tag="reminders
     delivery: Delivery
     due_at: datetime
     created_at: datetime
+    user: str | None = None
     channel: str | None = None
     attempts: int = 0
     error: str = ""
@@ -237,12 +238,12 @@ class ExportedNotification(ExportedRecord, frozen=True, kw_only=True, tag="notif
 
     user_fields: ClassVar = ("user",)
     id: str
-    user: str
     kind: NotificationKind
     schedule: str
     title: str
     body: str
     created_at: datetime
+    user: str | None = None
     schedule_name: str | None = None
     run: str | None = None
     run_status: RunStatus | None = None
