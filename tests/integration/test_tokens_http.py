@@ -118,6 +118,53 @@ def test_a_token_of_a_user_is_for_calls_about_a_user_and_forces_theirs(send: Sen
     assert narrowed.json()["notes"] == []
 
 
+def test_a_token_of_a_user_has_schedules_and_reminders_of_its_own(send: Send, make: Callable[..., str]) -> None:
+    """Given tokens of kate and of leo, then each adds, reads and deletes their own, and learns nothing of theirs."""
+    kate, leo = make("w", "ana", user="kate"), make("w", "ana", user="leo")
+    body = {"id": "daily", "goal": "say what is due", "every": 3_600, "session": "hers"}
+    assert send(kate, "POST", "schedules", body).json()["user"] == "kate"
+    reminder = {"id": "oven", "session": "hers", "recipient": "kate", "message": "the oven is hot", "in_seconds": 0}
+    assert send(kate, "POST", "reminders", reminder).json()["user"] == "kate"
+    assert send(kate, "GET", "next-runs?every=60").status_code == 200
+    run = send(kate, "POST", "schedules/daily/run", {}).json()["id"]
+    for path in ("schedules/daily", "schedules/daily/runs", "schedules/daily/next", f"runs/{run}", "reminders/oven"):
+        assert send(kate, "GET", path).status_code == 200
+        assert send(leo, "GET", path).status_code == 404
+    for path in ("schedules/daily/pause", f"runs/{run}/cancel", f"runs/{run}/complete", "schedules/daily/run"):
+        assert send(leo, "POST", path, {}).status_code == 404
+    assert [send(token, "GET", "schedules/count").json()["count"] for token in (kate, leo)] == [1, 0]
+    assert [len(send(token, "POST", "reminders/claim", {}).json()["claimed"]) for token in (leo, kate)] == [0, 1]
+    assert refused(send(leo, "POST", "schedules", body), 409, "id").startswith("id daily is in use")
+    assert [send(token, "DELETE", "schedules/daily").json()["deleted"] for token in (leo, kate)] == [False, True]
+    assert refused(send(kate, "GET", "worker-key"), 403, "user") == "the token is for one user, and this call is not"
+
+
+def test_all_users_are_for_operators_and_for_what_delivers_to_all(send: Send, make: Callable[..., str]) -> None:
+    """Given schedules of users, then a token needs operate to see them all; delivery needs schedule; a user may not."""
+    agent, operator = make("w", "ana", scopes=("read", "schedule"), name="agent"), make("w", "ana")
+    reader, kate = make("w", "ana", scopes=("read",), name="reader"), make("w", "ana", user="kate")
+    for user in ("kate", "leo"):
+        body = {"goal": "x", "every": 3_600, "user": user}
+        assert send(agent, "POST", "schedules", body).status_code == 200
+        reminder = {"session": user, "recipient": user, "message": "x", "in_seconds": 0, "user": user}
+        assert send(agent, "POST", "reminders", reminder).status_code == 200
+    assert send(agent, "GET", "schedules").json()["total"] == 0
+    assert send(operator, "GET", "schedules?all_users=true").json()["total"] == 2
+    for path in ("schedules", "schedules/count", "reminders"):
+        refusal = refused(send(agent, "GET", f"{path}?all_users=true"), 403, "scope")
+        assert refusal == "the token lacks the scope operate"
+        assert refused(send(kate, "GET", f"{path}?all_users=true"), 403, "user") == "the token is not for this user"
+    assert refused(send(operator, "GET", "schedules?all_users=true&user=leo"), 422, "all_users")
+    assert send(agent, "GET", "notifications?all_users=true").status_code == 200
+    assert refused(send(reader, "GET", "notifications?all_users=true"), 403, "scope")
+    assert refused(send(kate, "POST", "reminders/claim", {"all_users": True}), 403, "user")
+    claimed = send(agent, "POST", "reminders/claim", {"all_users": True}).json()["claimed"]
+    assert {one["reminder"]["user"] for one in claimed} == {"kate", "leo"}
+    for one in claimed:
+        path = f"reminders/{one['reminder']['id']}/delivered"
+        assert send(agent, "POST", path, {"token": one["token"]}).json()["status"] == "delivered"
+
+
 @pytest.mark.parametrize(
     ("scope", "method", "path", "body"),
     [

@@ -179,6 +179,8 @@ class Server:
         self.reports: list[dict[str, Any]] = []
         self.made: dict[str, Any] = {}
         self.status = "running"
+        self.asked: tuple[str | None, str | None] | None = None
+        self.reported_for: str | None = None
 
     def __call__(self, **made: Any) -> Server:
         self.made = made
@@ -220,7 +222,13 @@ def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
 
 
 def execute(
-    worker: AgentWorker, server: Server, monkeypatch: pytest.MonkeyPatch, outcome: object, *, timeout_seconds: int = 90
+    worker: AgentWorker,
+    server: Server,
+    monkeypatch: pytest.MonkeyPatch,
+    outcome: object,
+    *,
+    timeout_seconds: int = 90,
+    user: str | None = None,
 ) -> Run:
     """Have a worker execute a function that returns, or raises, this; returns what the function was told."""
     runs: list[Run] = []
@@ -235,7 +243,7 @@ def execute(
     monkeypatch.setattr("reverie.client.Reverie", server)
     worker.app.tasks.pop("my_agent.shop", None)  # of an earlier call
     task = worker.task("my_agent.shop")(function)
-    run = signed_run(timeout_seconds=timeout_seconds)
+    run = signed_run(timeout_seconds=timeout_seconds, user=user)
     task.apply(kwargs=ARGUMENTS, headers=headers_of(run, sign_run(KEY, run)), throw=True)
     return runs[0]
 
@@ -247,7 +255,7 @@ def signed_run(**changes: Any) -> SignedRun:
 
 
 def headers_of(run: SignedRun, signature: object) -> dict[str, Any]:
-    names = (*MORE, "signed_at")
+    names = (*MORE, "signed_at", "user", "session")
     return {f"reverie_{name}": getattr(run, name) for name in names} | {"reverie_signature": signature}
 
 
@@ -269,6 +277,15 @@ def test_a_function_is_told_of_its_run(worker: AgentWorker, monkeypatch: pytest.
     assert [(report["run_id"], report["status"], report["output"]) for report in server.reports] == [
         ("r1", "success", "milk")
     ]
+
+
+def test_a_run_of_a_user_is_asked_for_and_reported_for_that_user(
+    worker: AgentWorker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a run of kate, then the function is told so, and the server asked and told as for her."""
+    server = Server(None)
+    assert execute(worker, server, monkeypatch, "done", user="kate").user == "kate"
+    assert (server.asked, server.reported_for) == (("kate", None), "kate")
 
 
 @pytest.mark.parametrize(

@@ -43,3 +43,36 @@ def test_an_older_store_is_migrated_with_the_users_of_its_sessions(tmp_path: Pat
     assert [audience for _, audience in read(pipe, AUDIENCES)].count("u:kate") == 2
     assert verify(pipe.store).wrong == []
     pipe.close()
+
+
+def test_schedules_of_an_older_store_get_the_users_of_their_sessions(tmp_path: Path) -> None:
+    """Given schedules and notifications of an agent for no user, then they are of their session's user or of nobody."""
+    pipe = Pipeline(tmp_path / "data")
+    pipe.say("I moved to Lisbon", session="hers", user="kate")
+    pipe.say("I came along", session="group", user="kate")
+    pipe.say("me too", session="group", user="luis")
+    pipe.settle()
+    add = (
+        "INSERT INTO schedules (id, agent_id, user_id, goal, cadence, executor, notification_policy, status,"
+        " timeout_seconds, recall_limit, session_id, created_at, updated_at)"
+        " VALUES (?, 'ana', ?, 'g', '{}', '{}', 'always', 'active', 1, 1, ?, 1, 1)"
+    )
+    report = (
+        "INSERT INTO notifications (id, agent_id, user_id, kind, schedule_id, session_id, title, body, created_at)"
+        " VALUES (?, 'ana', ?, 'run', ?, ?, 't', 'b', 1)"
+    )
+    rows = [("named", "mara", None), ("hers", "ana", "hers"), ("group", "ana", "group"), ("nobodys", "ana", None)]
+    with pipe.store.writing() as tx:
+        for name, user, session in rows:
+            tx.connection.exec_driver_sql(add, (name, user, session))
+            tx.connection.exec_driver_sql(report, (name, user, name, session))
+        tx.connection.exec_driver_sql(report, ("gone", "ana", "deleted", "hers"))
+    made_older(pipe.store.database, "0007")
+    pipe.close()
+
+    pipe = Pipeline(tmp_path / "data")
+    users = [("group", None), ("hers", "kate"), ("named", "mara"), ("nobodys", None)]
+    assert read(pipe, "SELECT id, user_id FROM schedules ORDER BY id") == users
+    assert read(pipe, "SELECT id, user_id FROM notifications ORDER BY id") == [("gone", "kate"), *users]
+    assert verify(pipe.store).wrong == []
+    pipe.close()
