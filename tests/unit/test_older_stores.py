@@ -21,7 +21,7 @@ def read(pipe: Pipeline, query: str) -> list[tuple[object, ...]]:
         return [tuple(row) for row in tx.connection.exec_driver_sql(query)]
 
 
-@pytest.mark.parametrize("version", ["0003", "0004", "0005", "0006", "0007"])
+@pytest.mark.parametrize("version", ["0003", "0004", "0005", "0006", "0007", "0008"])
 def test_an_older_store_is_migrated_with_the_users_of_its_sessions(tmp_path: Path, version: str) -> None:
     """Given a store with a user's session, when it is opened, then only that user's chunks have an audience."""
     pipe = Pipeline(tmp_path / "data")
@@ -67,7 +67,7 @@ def test_schedules_of_an_older_store_get_the_users_of_their_sessions(tmp_path: P
             tx.connection.exec_driver_sql(add, (name, user, session))
             tx.connection.exec_driver_sql(report, (name, user, name, session))
         tx.connection.exec_driver_sql(report, ("gone", "ana", "deleted", "hers"))
-    made_older(pipe.store.database, "0007")
+    made_older(pipe.store.database, "0008")
     pipe.close()
 
     pipe = Pipeline(tmp_path / "data")
