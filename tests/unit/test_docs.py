@@ -46,8 +46,9 @@ def test_the_page_of_commands_is_current() -> None:
 
 def test_every_command_is_described_with_its_options() -> None:
     """Given a command, then its section names each option, and its help says what it does."""
+    described = page()
     for path, command in commands():
-        section = page().partition(f"\n## {' '.join(path)}\n")[2].partition("\n## ")[0]
+        section = described.partition(f"\n## {' '.join(path)}\n")[2].partition("\n## ")[0]
 
         assert command.help, path
         assert command.help.splitlines()[0] in section
