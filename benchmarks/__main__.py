@@ -20,8 +20,8 @@ from benchmarks.harness.result import console, read_result, shown, verdict
 
 BENCHMARKS: Final = (
     "ingest", "accept", "lag", "recall_quality", "languages", "context_quality", "recall_speed", "consolidate",
-    "schedules", "calendar", "writers", "backups", "isolation", "footprint", "startup", "commands", "long_texts",
-    "chaos",
+    "schedules", "calendar", "writers", "backups", "isolation", "erasure", "footprint", "startup", "commands",
+    "long_texts", "chaos",
 )  # fmt: skip
 _WITH_PEERS: Final = ("ingest", "recall_speed")
 _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
@@ -74,7 +74,7 @@ def _paths(name: str, arguments: argparse.Namespace) -> dict[str, Path | None]:
         return {"locomo": arguments.locomo or arguments.data, "longmemeval": arguments.longmemeval}
     if name == "languages":
         return {"madial": arguments.madial}
-    if name == "isolation":
+    if name in ("isolation", "erasure"):
         return {}
     paths: dict[str, Path | None] = {"data": arguments.data}
     if name in _WITH_PEERS and arguments.peers.exists():

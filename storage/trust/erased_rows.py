@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Final
 
+from sqlalchemy import RowMapping
+
 from reverie.contract import chat_key
 from storage.repository import AgentRepository
 from storage.trust.erasures import SubjectKind
@@ -354,7 +356,7 @@ class ErasedRows(AgentRepository):
                 yield from _texts_of_row(json.loads(image))
 
 
-def _texts_of_row(row: Mapping[str, Any]) -> Iterator[str]:
+def _texts_of_row(row: Mapping[str, Any] | RowMapping) -> Iterator[str]:
     own = _OWN_WORDS
     if not _FAILURES.isdisjoint((row.get("status"), row.get("run_status"), row.get("kind"))):
         own |= _OWN_WORDS_OF_FAILURES
