@@ -19,8 +19,10 @@ def main() -> None:
     try:
         # Inside the try: importing takes a moment, in which Ctrl-C may come.
         from cli.application import application
+        from cli.commands import limited_to
 
-        application(standalone_mode=True)
+        # The group imports and builds the command that is used.
+        limited_to(application)(standalone_mode=True)
     except (NotFound, Conflict) as error:
         _fail(str(error), code=1)
     except Rejected as error:

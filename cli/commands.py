@@ -6,6 +6,7 @@ imports none; a test holds it to the command's own.
 
 from __future__ import annotations
 
+import copy
 import difflib
 from importlib import import_module
 from typing import Any, Final, NamedTuple
@@ -95,6 +96,18 @@ def import_command(name: str) -> None:
         import_module(f"cli.{module}")
 
 
+def limited_to(application: typer.Typer, *names: str) -> typer.Typer:
+    """Return the application with the commands of these names only. Building each of them takes time."""
+    limited = copy.copy(application)
+    limited.registered_groups = [group for group in application.registered_groups if group.name in names]
+    limited.registered_commands = [
+        command
+        for command in application.registered_commands
+        if (command.name or typer.main.get_command_name(command.callback.__name__ if command.callback else "")) in names
+    ]
+    return limited
+
+
 class LazyGroup(typer.core.TyperGroup):
     """The root of all commands. It knows their names and help from the table, and imports a command when it is used."""
 
@@ -113,7 +126,7 @@ class LazyGroup(typer.core.TyperGroup):
         from cli.common_options import add_common_options
 
         # Built anew: another module may have imported one of a group's modules before, but not the others.
-        built: Any = typer.main.get_command(application)
+        built: Any = typer.main.get_command(limited_to(application, cmd_name))
         command = built.commands[cmd_name]
         add_common_options(command)
         return command
