@@ -6,11 +6,12 @@ Reading creates neither store; the first memory stored does. An id is looked up 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Final
 
+from memory.trust.tombstones import note_forgotten
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import NotFound, Rejected, WaitTimeout
 from storage.memories.records import MemoryRecord
@@ -92,7 +93,13 @@ class AgentMemories:
         for store in self.existing_stores():
             with store.writing() as tx:
                 erased += tx.curation.forget_removed(self.agent, memory_id)
+        if erased:
+            self.note_forgotten([memory_id])
         return erased > 0
+
+    def note_forgotten(self, memory_ids: Sequence[str]) -> None:
+        """Write tombstones of memories that are about to be removed, so that no backup brings them back."""
+        note_forgotten(self.stores.data_dir, "memory", memory_ids, workspace=self.workspace, agent=self.agent)
 
     @contextmanager
     def changing(self, memory_id: str) -> Iterator[tuple[Store, AgentRepositories, MemoryRecord]]:

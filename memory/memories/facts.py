@@ -93,7 +93,7 @@ def forget_fact(memories: AgentMemories, category: str, key: str) -> bool:
         _, rows = workspace
         user = memories.viewer.user if memories.viewer is not None else None
         values = [value for value in _all_values(rows, category, key) if user in (None, value.owner_user_id)]
-        delete_permanently(rows, values)
+        delete_permanently(memories, rows, values)
     return bool(values)
 
 

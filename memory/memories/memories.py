@@ -194,15 +194,20 @@ def forget(memories: AgentMemories, memory_id: str) -> bool:
         if record is None:
             return False
         memories.check_own(record)
-        delete_permanently(rows, [record])
+        delete_permanently(memories, rows, [record])
     return True
 
 
-def delete_permanently(rows: AgentRepositories, records: list[MemoryRecord]) -> None:
-    """Delete memories, what they superseded, and every entry of the curation log that could restore them."""
+def delete_permanently(memories: AgentMemories, rows: AgentRepositories, records: list[MemoryRecord]) -> None:
+    """Delete memories, what they superseded, and every entry of the curation log that could restore them.
+
+    All of them get tombstones, so that no backup brings them back.
+    """
     row_ids = [record.row_id for record in records]
-    rows.curation.forget_memories(rows.agent, rows.memories.ids_with_superseded(row_ids))
+    ids = rows.memories.ids_with_superseded(row_ids)
+    rows.curation.forget_memories(rows.agent, ids)
     rows.memories.delete(row_ids)
+    memories.note_forgotten(ids)
 
 
 def memory_stats(memories: AgentMemories) -> MemoryStats:

@@ -91,7 +91,7 @@ def delete_note(memories: AgentMemories, note_id: str) -> bool:
         note = rows.memories.by_note(note_id)
         if note is not None:
             memories.check_own(note)
-            delete_permanently(rows, [note])
+            delete_permanently(memories, rows, [note])
     return note is not None
 
 

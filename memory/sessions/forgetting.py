@@ -6,13 +6,14 @@ from adapters.broker.inbox import WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
 from memory.memories.extraction_saving import forget_in_account
+from memory.trust.tombstones import note_forgotten
 from storage.stores import Store, Stores
 
 
 def forget_session(
-    store: Store, account: Store, inbox: WorkerInbox, working: WorkingMemory, *, agent: str, session: str
+    stores: Stores, store: Store, inbox: WorkerInbox, working: WorkingMemory, *, agent: str, session: str
 ) -> bool:
-    """Delete a session and all that came from it; False if the store had nothing of it.
+    """Delete a session and all that came from it; False if the store had nothing of it. It gets a tombstone.
 
     Messages accepted for it until now and still in the pipeline are dropped; those sent later under the same id start a
     new session. Raises `Unavailable` without a broker, before anything is deleted: the time of forgetting must come
@@ -24,7 +25,9 @@ def forget_session(
         rows = tx.for_agent(agent)
         reminders = rows.reminders.delete_for_session(session)
         found = rows.sessions.forget(session, forgotten_at=forgotten_at) or reminders > 0
-    forget_in_account(account, agent=agent, workspace=store.name, session=session)
+        if found:
+            note_forgotten(stores.data_dir, "session", [session], workspace=store.name, agent=agent)
+    forget_in_account(stores.account_store(), agent=agent, workspace=store.name, session=session)
     # Again, for what was stored and cached between the two steps.
     working.drop(store.name, [(agent, session)])
     return found
@@ -34,6 +37,8 @@ def forget_workspace(
     stores: Stores, inbox: WorkerInbox, working: WorkingMemory, recalls: RecallLog, *, workspace: str
 ) -> bool:
     """Delete a workspace with its files and everything that is queued for it; False if there was none.
+
+    It gets no tombstone: a backup may bring back what was deleted by mistake. An erasure of it is for good.
 
     Raises `Unavailable` without a broker, before anything is deleted, and `StoreUnavailable`.
     """

@@ -9,13 +9,14 @@ from __future__ import annotations
 import json
 import os
 import secrets
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from memory.trust.fragments import HashKey
+from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
 
 _FOLDER: Final = "tombstones"
@@ -25,7 +26,10 @@ _KEY_BYTES: Final = 32
 
 
 class Tombstone(msgspec.Struct, frozen=True, kw_only=True):
-    """One erasure: its kind, the hash of what was erased with its limits, and up to when (microseconds)."""
+    """One erasure: its kind, the hash of what was erased with its limits, and up to when (microseconds).
+
+    What a plain call has removed has a tombstone, too, without an `erasure`.
+    """
 
     v: int = 1
     erasure: str
@@ -52,10 +56,26 @@ def target_hash(key: HashKey, kind: str, *, workspace: str | None, agent: str | 
 
 def add_tombstone(data: Path, tombstone: Tombstone) -> None:
     """Append a tombstone and flush it to disk; one that is there already is not repeated."""
-    if any(present == tombstone for present in read_tombstones(data)):
+    if all(present != tombstone for present in read_tombstones(data)):
+        _append(data, [tombstone])
+
+
+def note_forgotten(data: Path, kind: str, ids: Iterable[str], *, workspace: str, agent: str) -> None:
+    """Write tombstones of what a plain call removes: call it just before the removal is committed.
+
+    Costs a flush to disk. Raises `StoreUnavailable`.
+    """
+    key, at = hash_key(data), now_micros()
+    hashes = [target_hash(key, kind, workspace=workspace, agent=agent, target=one) for one in ids]
+    _append(data, [Tombstone(erasure="", kind=kind, hash=hashed, at=at) for hashed in hashes])
+
+
+def _append(data: Path, tombstones: Sequence[Tombstone]) -> None:
+    """Append tombstones in one write, and flush them to disk."""
+    if not tombstones:
         return
     path = data / _FOLDER / _FILE
-    line = msgspec.json.encode(tombstone) + b"\n"
+    line = b"".join(msgspec.json.encode(tombstone) + b"\n" for tombstone in tombstones)
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:

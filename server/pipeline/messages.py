@@ -85,7 +85,8 @@ def _delete_file(services: Services, caller: Caller, call: calls.DeleteFile) -> 
     if store is None:
         return Deleted(deleted=False)
     store = store.seen_by(services.viewer(caller, call))
-    return Deleted(deleted=forget_file(store, services.runtime.inbox, agent=caller.agent, file_id=call.id))
+    runtime = services.runtime
+    return Deleted(deleted=forget_file(runtime.stores, store, runtime.inbox, agent=caller.agent, file_id=call.id))
 
 
 def _check_may_share(caller: Caller, call: calls.IngestMessages | calls.IngestFile) -> None:

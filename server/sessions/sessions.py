@@ -60,9 +60,8 @@ def _forget_session(services: Services, caller: Caller, call: calls.ForgetSessio
     store = services.store_to_forget_in(caller.workspace)
     if store is None or is_of_others(store, services.viewer(caller, call), agent=caller.agent, session=call.session):
         return Deleted(deleted=False)
-    account = runtime.stores.account_store()
     deleted = forget_session(
-        store, account, runtime.inbox, runtime.working_memory, agent=caller.agent, session=call.session
+        runtime.stores, store, runtime.inbox, runtime.working_memory, agent=caller.agent, session=call.session
     )
     return Deleted(deleted=deleted)
 

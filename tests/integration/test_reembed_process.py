@@ -20,7 +20,6 @@ import pytest
 from memory.pipeline.chunking import chunk_messages
 from memory.pipeline.indexing import index_chunks
 from memory.sessions.forgetting import forget_session
-from reverie.contract import ACCOUNT_STORE
 from storage.stores import Store
 from storage.upkeep.verify import verify
 from support.http import running_server
@@ -166,8 +165,8 @@ def test_a_killed_change_goes_on_and_a_running_server_answers_throughout(runtime
             assert verify(store).wrong == []
             assert texts(ask(url, SAID, mode="vector"))[0] == SAID
 
-            account = runtime.stores.workspace(ACCOUNT_STORE)
-            forget_session(store, account, runtime.inbox, runtime.working_memory, agent="ana", session="gone")
+            stores = runtime.stores
+            forget_session(stores, store, runtime.inbox, runtime.working_memory, agent="ana", session="gone")
             say(runtime, "zanzibar in between", session="s")
             work(runtime)
             assert verify(store).wrong == []

@@ -155,11 +155,10 @@ class Pipeline:
             pass
 
     def forget(self, session: str = "s", *, agent: str = "ana") -> bool:
-        account = self.stores.account_store()
-        return forget_session(self.store, account, self.inbox, self.working, agent=agent, session=session)
+        return forget_session(self.stores, self.store, self.inbox, self.working, agent=agent, session=session)
 
     def forget_file(self, file_id: str, *, agent: str = "ana") -> bool:
-        return forget_file(self.store, self.inbox, agent=agent, file_id=file_id)
+        return forget_file(self.stores, self.store, self.inbox, agent=agent, file_id=file_id)
 
     # --- the store ---
 

@@ -358,6 +358,5 @@ def test_the_moment_of_forgetting_is_the_brokers(pipe: Pipeline, monkeypatch: py
     """Given a host whose clock is a day behind, when it forgets, then what was accepted before is kept out."""
     monkeypatch.setattr("reverie.clock.now_micros", lambda: 1)
     pipe.say("secret")
-    account = pipe.stores.account_store()
-    forgetting.forget_session(pipe.store, account, pipe.inbox, pipe.working, agent="ana", session="s")
+    forgetting.forget_session(pipe.stores, pipe.store, pipe.inbox, pipe.working, agent="ana", session="s")
     assert pipe.ingest().forgotten == 1

@@ -118,3 +118,36 @@ def test_tombstones_tell_nothing_and_are_readable_by_their_owner_only(runtime: R
     for path in folder.iterdir():
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert b"kate" not in path.read_bytes()
+
+
+def test_what_plain_calls_removed_does_not_come_back(runtime: Runtime, ana: Reverie, tmp_path: Path) -> None:
+    """Given a backup, when a session, a file, a memory, a note and a fact with an earlier value are removed by their
+    calls and the backup is restored, then none of them comes back; and one that was stored again since stays."""
+    fill(ana, runtime)
+    ana.ingest_file("doc://lamp", f"A document: {SECRET}")
+    drain(runtime)
+    (lamp,) = ana.files()
+    kept = ana.remember("the office closes at six")
+    gone = ana.remember(f"in short: {SECRET}")
+    note = ana.add_note(f"a note: {SECRET}")
+    ana.set_fact("lamp", "place", "Cacilhas")
+    backup = tmp_path / "backup"
+    runtime.stores.close()
+    shutil.copytree(runtime.settings.data, backup)
+    ana.set_fact("lamp", "place", "Almada")  # the backup has the value before, which this one replaced
+    assert ana.forget_session("chat", user="kate")
+    assert ana.delete_file(lamp.id)
+    assert ana.forget(gone.id)
+    assert ana.delete_note(note.note_id)
+    assert ana.forget_fact("lamp", "place")
+    assert not ana.forget("unknown")
+    stones = list(read_tombstones(runtime.settings.data))
+    assert len(stones) == 6, "one for each, one for the fact's earlier value, and none for what was not there"
+    stores = restored(runtime, backup)
+    removed = apply_tombstones(stores, now=runtime.now())
+    assert removed["sessions"] == removed["files"] == 1
+    assert [session.id for session in ana.sessions(user="kate")] == []
+    assert ana.files() == []
+    assert [memory.id for memory in ana.memories()] == [kept.id]
+    assert [session.id for session in ana.sessions(user="lif")] == ["other"]
+    assert apply_tombstones(stores, now=runtime.now()) == {}
