@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from storage.memories.instructions import StandingInstructions
 from storage.memories.memories import AllMemories, Memories
+from storage.memories.provenance import Provenances
 from storage.pipeline.chunks import Chunks
 from storage.pipeline.dead_letters import DeadLetters
 from storage.pipeline.files import Files
@@ -83,6 +84,7 @@ class AgentRepositories:
     chunk_sources = _Lazy(ChunkSources)
     forward = _Lazy(ForwardIndex)
     past_memories = _Lazy(PastMemories)
+    provenances = _Lazy(Provenances)
     recalls = _Lazy(RecallHistory)
     dead_letters = _Lazy(DeadLetters)
     schedules = _Lazy(Schedules)

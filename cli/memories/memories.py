@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Annotated, Final
 
+import msgspec
 import typer
 from msgspec import UNSET
 
@@ -17,10 +18,10 @@ from cli.output import (
     confirm,
     period,
     print_deleted,
+    print_fields,
     print_json,
     print_list,
     print_result,
-    print_struct,
     print_table,
     say,
     shortened,
@@ -38,6 +39,7 @@ from reverie.memories.calls import (
     SearchMemories,
     UpdateMemory,
 )
+from reverie.memories.provenance_text import long_text
 from reverie.memories.types import FoundMemories, Memory
 from reverie.upkeep.calls import RunJob
 
@@ -103,8 +105,15 @@ def add_memory(context: typer.Context, call: Remember, as_json: AsJson = False) 
 @memory.command("show")
 @takes(GetMemory, arguments=("id",))
 def show_memory(context: typer.Context, call: GetMemory, as_json: AsJson = False) -> None:
-    """Show all fields of a memory."""
-    print_struct(invocation(context).send(call), as_json)
+    """Show all fields of a memory, and who said it, when, where, and which job made it."""
+    found = invocation(context).send(call)
+    if as_json:
+        print_json(found)
+        return
+    fields = msgspec.to_builtins(found)
+    if found.provenance is not None:
+        fields["provenance"] = long_text(found.provenance)
+    print_fields(fields)
 
 
 @memory.command("update")

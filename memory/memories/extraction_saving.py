@@ -17,6 +17,7 @@ from memory.memories.concept_tags import concept_tags
 from memory.memories.findings import Finding, normalised, with_owner
 from memory.memories.history import add_in_history
 from memory.memories.patterns.revocations import takes_back
+from reverie.memories.types import EXTRACTION
 from storage.memories.extraction import KnownMemories, KnownMemory, WaitingSession
 from storage.memories.records import USER_SOURCE, NewMemory, is_standing
 from storage.stores import Store
@@ -213,6 +214,7 @@ class FindingSaver:
             id=memory_id,
             created_at=finding.message.created_at,
             source=SOURCE,
+            made_by=EXTRACTION,
             owner_user_id=owner,
             # What an agent does for all users is not for one of them to say.
             visibility="requested" if self._waits(finding) else "private",

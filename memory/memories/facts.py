@@ -129,6 +129,7 @@ def _new_fact(call: SetFact, now: int, trace: str) -> NewMemory:
         owner_user_id=call.user,
         lifetime="long_term",
         kind="fact",
+        made_by="set-fact",
         concept_tags=concept_tags(content),
         trace=trace,
     )

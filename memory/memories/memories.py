@@ -16,6 +16,7 @@ from memory.memories.agent_memories import AgentMemories, StoredMemory
 from memory.memories.concept_tags import concept_tags
 from memory.memories.history import add_in_history
 from memory.memories.patterns.instruction_subjects import subject_of
+from memory.memories.provenance import to_memories, to_whole_memory
 from reverie.clock import to_micros
 from reverie.contract import DEFAULT_CHANNEL
 from reverie.errors import Conflict, Rejected
@@ -68,6 +69,7 @@ def remember(memories: AgentMemories, draft: MemoryDraft, *, now: int, trace: st
             channel=_channel(rows, draft, now),
             trace=trace,
             tenant=memories.stored_tenant if draft.tier == "account" else None,
+            made_by="remember",
         )
         added = _add_to_subject(rows.memories, new, now)
         if said_at < now:  # it must not decay from the day of the message
@@ -82,18 +84,22 @@ def owned(draft: _Draft, viewer: Viewer | None) -> _Draft:
 
 def read_memory(memories: AgentMemories, memory_id: str) -> Memory:
     """Return one memory, current or superseded. Raises `NotFound`."""
-    return to_memory(memories.get(memory_id).record)
+    stored = memories.get(memory_id)
+    with stored.store.reading() as tx:
+        return to_whole_memory(tx.for_agent(memories.agent), stored.record)
 
 
 def read_memories(memories: AgentMemories, memory_ids: list[str], *, superseded: bool = False) -> list[Memory]:
     """Return those of these memories that are current, or with `superseded` all, in the order of the ids."""
-    found: dict[str, MemoryRecord] = {}
+    found: dict[str, Memory] = {}
     for store in memories.existing_stores():
         with store.reading() as tx:
-            # On the same id in both stores, the workspace store wins: it is read first.
-            found = tx.for_agent(memories.agent).memories.with_ids(memory_ids) | found
-    records = [found[name] for name in memory_ids if name in found]
-    return [to_memory(record) for record in records if superseded or record.active]
+            rows = tx.for_agent(memories.agent)
+            records = rows.memories.with_ids(memory_ids).values()
+            shown = to_memories(rows, [record for record in records if superseded or record.active])
+        # On the same id in both stores, the workspace store wins: it is read first.
+        found = {memory.id: memory for memory in shown} | found
+    return [found[name] for name in memory_ids if name in found]
 
 
 def list_memories(memories: AgentMemories, call: ListMemories, *, now: int) -> list[Memory]:
@@ -108,14 +114,16 @@ def list_memories(memories: AgentMemories, call: ListMemories, *, now: int) -> l
             if tx.for_agent(memories.agent).memories.count(conditions):
                 matching.append(store)
     only_one = len(matching) < 2
-    found: list[MemoryRecord] = []
+    found: list[Memory] = []
     for store in matching:
         with store.reading() as tx:
-            found += tx.for_agent(memories.agent).memories.page(
+            rows = tx.for_agent(memories.agent)
+            page = rows.memories.page(
                 conditions, limit=limit if only_one else offset + limit, offset=offset if only_one else 0
             )
-    found.sort(key=lambda record: -record.created_at)
-    return [to_memory(record) for record in (found if only_one else found[offset : offset + limit])]
+            found += to_memories(rows, page)
+    found.sort(key=lambda memory: memory.created_at, reverse=True)
+    return found if only_one else found[offset : offset + limit]
 
 
 def update_memory(
@@ -172,12 +180,13 @@ def approve_memory(memories: AgentMemories, memory_id: str, *, now: int) -> Memo
 
 def pending_memories(memories: AgentMemories, *, limit: int, offset: int) -> list[Memory]:
     """Return the memories of both stores that wait for approval, the newest first."""
-    found: list[MemoryRecord] = []
+    found: list[Memory] = []
     for store in memories.existing_stores():
         with store.reading() as tx:
-            found += tx.for_agent(memories.agent).memories.page(_PENDING, limit=offset + limit)
-    found.sort(key=lambda record: -record.created_at)
-    return [to_memory(record) for record in found[offset : offset + limit]]
+            rows = tx.for_agent(memories.agent)
+            found += to_memories(rows, rows.memories.page(_PENDING, limit=offset + limit))
+    found.sort(key=lambda memory: memory.created_at, reverse=True)
+    return found[offset : offset + limit]
 
 
 def forget(memories: AgentMemories, memory_id: str) -> bool:

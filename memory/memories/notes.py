@@ -108,6 +108,7 @@ def _new_note(draft: NoteDraft, session: str | None, now: int, trace: str) -> Ne
         created_at=now,
         lifetime="long_term",
         kind="note",
+        made_by="add-note",
         owner_user_id=draft.user,
         concept_tags=concept_tags(draft.content),
         session=session,

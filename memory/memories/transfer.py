@@ -15,7 +15,7 @@ from memory.memories.concept_tags import concept_tags
 from memory.memories.memories import to_memory
 from reverie.clock import to_micros
 from reverie.memories.transfer import check_export, check_version
-from reverie.memories.types import Memory, MemoryExport, MemoryImport
+from reverie.memories.types import IMPORT, Memory, MemoryExport, MemoryImport
 from storage.memories.records import NewMemory
 from storage.stores import Store
 from storage.transaction import AgentRepositories
@@ -70,7 +70,7 @@ def _add(rows: AgentRepositories, memory: Memory, tenant: str | None, now: int) 
         return False
     if memory.session is not None:
         rows.sessions.ensure(memory.session, now=now)
-    new = convert(memory, NewMemory, concept_tags=concept_tags(memory.content), tenant=tenant)
+    new = convert(memory, NewMemory, concept_tags=concept_tags(memory.content), tenant=tenant, made_by=IMPORT)
     stored = rows.memories.add(new, now=now)
     rows.memories.change(
         stored.row_id,

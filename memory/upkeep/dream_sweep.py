@@ -25,6 +25,7 @@ from memory.upkeep.notebook import Notebooks, refresh
 from memory.upkeep.promotable import is_lasting, refuse_memory, refuse_message, tags_without_secrets
 from reverie.contract import DREAM_SWEEP
 from reverie.errors import StoreUnavailable
+from reverie.memories.types import DREAM_SWEEP as MADE_BY
 from storage.memories.records import MemoryRecord, NewMemory
 from storage.pipeline.records import MessageRecord
 from storage.stores import Stores
@@ -311,6 +312,7 @@ def _make(tx: Transaction, rows: AgentRepositories, candidate: Candidate, memory
                 created_at=message.created_at,
                 lifetime="long_term",
                 source="dream",
+                made_by=MADE_BY,
                 importance=message.importance,
                 owner_user_id=owner,
                 tags=tags_without_secrets(message.tags),

@@ -45,7 +45,19 @@ _INSERT: Final = (
 )
 # Fields that `change` refuses: what identifies a memory, its content, and what follows from these.
 _FIXED: Final = frozenset(
-    {"id", "content", "created_at", "session", "source_message", "note_id", "category", "key", "value", "trace"}
+    {
+        "id",
+        "content",
+        "created_at",
+        "session",
+        "source_message",
+        "note_id",
+        "category",
+        "key",
+        "value",
+        "trace",
+        "made_by",
+    }
 )
 _CHANGEABLE: Final = frozenset(field_names(NewMemory)) - _FIXED | {"access_count", "accessed_at"}
 _PAGE_ROWS: Final = 1_000

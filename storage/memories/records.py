@@ -36,7 +36,8 @@ class NewMemory:
 
     Its owner alone sees it unless its `visibility` is "shared"; "requested" waits for an operator's approval. A memory
     of the account has the `tenant` of the workspace that it came from, if that is not the local one. A note has a
-    `note_id`; a fact has `category`, `key` and `value`, and its `content` is made of the three.
+    `note_id`; a fact has `category`, `key` and `value`, and its `content` is made of the three. `made_by` is the call
+    or job that stores it; callers do not choose it.
     """
 
     id: str
@@ -65,6 +66,7 @@ class NewMemory:
     trace: str = ""
     visibility: Visibility = "private"
     tenant: str | None = None
+    made_by: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -18,6 +18,10 @@ MAX_MEMORY_BYTES: Final = 64 * 1024
 MAX_VALUE_BYTES: Final = 8 * 1024
 MAX_KEY_CHARACTERS: Final = 128
 MAX_SOURCE_CHARACTERS: Final = 64
+# What made a memory: jobs, and imports.
+EXTRACTION: Final = "extract-memories"
+DREAM_SWEEP: Final = "dream-sweep"
+IMPORT: Final = "import"
 # The version of the document that an export is.
 EXPORT_VERSION: Final = 1
 
@@ -27,12 +31,46 @@ MemoryKind = Literal["fact", "preference", "procedure", "event", "task", "note",
 FactSource = Literal["agent", "user"]
 
 
+class JobChange(msgspec.Struct, frozen=True, kw_only=True):
+    """A change that a job made to a memory, such as its promotion or a merge; `action` says which."""
+
+    job: str
+    action: str
+    at: datetime
+
+
+class Provenance(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a memory comes from: who said it, when, in which message of which session, and what made it a memory.
+
+    `made_by` is the call or job that stored it: "remember", "set-fact", "add-note", "import", "extract-memories",
+    "dream-sweep", or "unknown" for what was stored by a call before this was noted. `trust` says whose word it is: the
+    role of who said it ("user", "assistant", "tool", ...), "import", or for what a call stored the `source` that it
+    gave. `role`, `name` and `user` are those of the message for what a job made, else `user` is the owner. `message`
+    may be forgotten since, or not for this caller: then `message_readable` is false. `workspace` is where a memory of
+    the account comes from. `changes` are those by jobs, newest first; only the call for one memory returns them.
+    """
+
+    made_by: str
+    trust: str
+    said_at: datetime
+    user: str | None = None
+    role: str | None = None
+    name: str | None = None
+    session: str | None = None
+    ref_code: str | None = None
+    workspace: str | None = None
+    message: str | None = None
+    message_readable: bool = False
+    changes: list[JobChange] = []
+
+
 class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A memory. `session` and `source_message` are where it came from.
 
     A note has a `note_id`; a fact has `category`, `key` and `value`, and its content combines the three. A memory with
     `superseded_by` was replaced by that memory: it is kept, but recalled only `as_of` a time when it held. It holds
-    from `valid_from`, when it was said, until `valid_to`, when what replaced it was said.
+    from `valid_from`, when it was said, until `valid_to`, when what replaced it was said. `provenance` says where it
+    comes from; an export has none.
     """
 
     id: str
@@ -66,6 +104,7 @@ class Memory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     superseded_by: str | None = None
     valid_from: datetime | None = None
     valid_to: datetime | None = None
+    provenance: Provenance | None = None
 
 
 FactValue = Annotated[

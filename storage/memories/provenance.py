@@ -1,0 +1,75 @@
+"""Where memories come from: who said it, when, in which message of which session, and which call or job made it.
+
+What a job made says what its message says, as far as the viewer may read it. What a call stored is the word of the
+caller: the message that it names is only named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from reverie.clock import from_micros
+from reverie.memories.types import DREAM_SWEEP, EXTRACTION, IMPORT, Provenance
+from storage.repository import AgentRepository
+from storage.viewer import of_message
+
+_JOBS: Final = frozenset({EXTRACTION, DREAM_SWEEP})
+_UNKNOWN: Final = "unknown"
+# What a memory of the account came from is in another database: its metadata name the session.
+_ORIGINS: Final = """
+    SELECT m.id, m.made_by, m.source, m.owner_user_id, m.created_at, coalesce(s.id, m.metadata ->> 'session'),
+        s.ref_code, m.metadata ->> 'workspace', m.source_message, g.role, coalesce(g.name, g.tool_name), g.user_id
+    FROM json_each(:ids) AS j CROSS JOIN memories AS m ON m.agent_id = :agent AND m.id = j.value
+    LEFT JOIN sessions AS s ON s.row_id = m.session_row
+    LEFT JOIN messages AS g ON g.row_id = (SELECT g.row_id FROM messages AS g
+        JOIN sessions AS gs ON gs.row_id = g.session_row
+        WHERE g.agent_id = :agent AND g.id = m.source_message AND {readable})
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Origin:
+    id: str
+    made_by: str | None
+    source: str
+    owner: str | None
+    created_at: int
+    session: str | None
+    ref_code: str | None
+    workspace: str | None
+    message: str | None
+    role: str | None
+    name: str | None
+    user: str | None
+
+
+class Provenances(AgentRepository):
+    """Where the memories of one agent come from, within one transaction."""
+
+    def of(self, memory_ids: Iterable[str]) -> dict[str, Provenance]:
+        """Return the provenance of those of these memories that exist, by id."""
+        sql = _ORIGINS.format(readable=of_message(self._viewer, "g", "gs"))
+        rows = self._execute(sql, ids=list(memory_ids))
+        return {origin.id: _provenance(origin) for origin in (_Origin(*row) for row in rows)}
+
+
+def _provenance(origin: _Origin) -> Provenance:
+    by_job = origin.made_by in _JOBS
+    # Extraction reads what users say, and nothing else.
+    role = (origin.role or ("user" if origin.made_by == EXTRACTION else None)) if by_job else None
+    trust = (role or _UNKNOWN) if by_job else origin.source
+    return Provenance(
+        made_by=origin.made_by or _UNKNOWN,
+        trust=IMPORT if origin.made_by == IMPORT else trust,
+        said_at=from_micros(origin.created_at),
+        user=origin.owner or (origin.user if by_job else None),
+        role=role,
+        name=origin.name if by_job else None,
+        session=origin.session,
+        ref_code=origin.ref_code,
+        workspace=origin.workspace,
+        message=origin.message,
+        message_readable=origin.role is not None,
+    )
