@@ -2,8 +2,8 @@
 
 from alembic import op
 
-revision = "0008"
-down_revision = "0007"
+revision = "0010"
+down_revision = "0009"
 
 _STATEMENTS = (
     "ALTER TABLE memories ADD COLUMN made_by TEXT",
