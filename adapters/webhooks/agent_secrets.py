@@ -44,7 +44,8 @@ class AgentSecrets:
 
         Raises StoreUnavailable and StoreUnusable.
         """
-        rotation = self._read().get(agent)
+        rotations = self._read()
+        rotation = rotations.get(agent, rotations.get(self._nameless(agent)))
         if rotation is None:
             return [self._secret(agent, 0)]
         newest = [self._secret(agent, rotation.count)]
@@ -60,7 +61,8 @@ class AgentSecrets:
         try:
             with self._locked():
                 rotations = self._read()
-                stored = rotations.get(agent)
+                stored = rotations.pop(self._nameless(agent), None)
+                stored = rotations.get(agent, stored)
                 rotations[agent] = _Rotation(1 if stored is None else stored.count + 1, now.astimezone(UTC))
                 self._write(rotations)
         except OSError as error:
@@ -69,6 +71,27 @@ class AgentSecrets:
                 " its disk"
             ) from error
         return self.secrets(agent, now)
+
+    def forget_name(self, agent: str) -> bool:
+        """Name an agent that was erased by a keyed hash; return whether it was named.
+
+        The number of its rotations stays: a later agent of this name must not get a secret that was replaced. Raises
+        StoreUnavailable and StoreUnusable.
+        """
+        try:
+            with self._locked():
+                rotations = self._read()
+                if agent not in rotations:
+                    return False
+                rotations[self._nameless(agent)] = rotations.pop(agent)
+                self._write(rotations)
+        except OSError as error:
+            raise StoreUnavailable(f"{self._path} cannot be written ({error.strerror or error})") from error
+        return True
+
+    def _nameless(self, agent: str) -> str:
+        identity = msgspec.json.encode(["reverie.erased-agent.v1", self._folder.name, agent])
+        return hmac.new(self._key, identity, hashlib.sha256).hexdigest()
 
     @property
     def _path(self) -> Path:

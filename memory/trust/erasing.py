@@ -22,6 +22,7 @@ from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline.incoming import decode
+from memory.trust.erased_names import erase_names
 from memory.trust.erased_notebooks import rewrite_notebooks
 from memory.trust.erasure_rows import RowErasure, Scope, agents_in
 from memory.trust.fragments import FragmentSet, HashKey, Matcher, fragments_of
@@ -255,6 +256,16 @@ class ErasureJob:
         lines = redact_logs(self._services.data / "logs", self._key, matching)
         self._erasures.count(self._erasure.id, "logs", {"lines": lines})
 
+    def _names(self) -> None:
+        """Take the names of users and agents out of tokens and webhook secrets."""
+        scope, services = self._scope, self._services
+        current = self._erasures.find(self._erasure.id)
+        assert current is not None
+        workspaces = self._reachable_workspaces(scope)
+        erased = erase_names(self._stores, services.data, current, scope, workspaces, now=services.now())
+        for place, counts in erased.items():
+            self._erasures.count(self._erasure.id, place, counts)
+
     def _release(self) -> None:
         """Drop the marks, and the id of what was erased: nothing that was accepted before is on its way any more."""
         scope, waiting = self._scope, list[str]()
@@ -353,20 +364,8 @@ class ErasureJob:
         return sorted(name for name in names if scope.workspace in (None, name) and name != ACCOUNT_STORE)
 
     def _is_erased(self, scope: Scope, taken: Taken) -> bool:
-        item = decode(taken)
-        payload = item.payload
-        if payload is None or scope.agent not in (None, payload.agent) or taken.accepted_at > scope.before:
-            return False
-        match scope.kind:
-            case "agent" | "workspace":
-                return True
-            case "user":
-                return payload.user == scope.target
-            case "session":
-                return payload.session == scope.target
-            case "message":
-                return payload.id == scope.target
-        return False
+        payload = decode(taken).payload
+        return payload is not None and scope.covers(payload, taken.accepted_at)
 
     def _keep_payloads(self, removed: list[Taken]) -> None:
         payloads = [item.payload for item in map(decode, removed) if item.payload is not None]
@@ -390,6 +389,7 @@ _RUN: Final[dict[str, Callable[[ErasureJob], str | None]]] = {
     "quoting": ErasureJob._quoting,
     "notebooks": ErasureJob._notebooks,
     "logs": ErasureJob._logs,
+    "names": ErasureJob._names,
     "release": ErasureJob._release,
     "broker": ErasureJob._broker,
     "pages": ErasureJob._pages,

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from memory.trust.fragments import FragmentSet, HashKey, fragments_of
-from reverie.contract import ACCOUNT_STORE
+from reverie.contract import ACCOUNT_STORE, Payload
 from storage.stores import Store, Stores
 from storage.trust.erased_rows import ALL_TIMES, Selection, Subject
 from storage.trust.erasures import ErasureKind, ErasureRecord
@@ -33,6 +33,21 @@ class Scope:
         """Return the scope of an erasure that is in progress."""
         before = erasure.cutoff if erasure.cutoff is not None else ALL_TIMES
         return cls(erasure.kind, erasure.target or "", erasure.agent, erasure.workspace, before)
+
+    def covers(self, payload: Payload, accepted_at: int) -> bool:
+        """Return whether an item on its way is erased: what was accepted up to the time limit."""
+        if self.agent not in (None, payload.agent) or accepted_at > self.before:
+            return False
+        match self.kind:
+            case "agent" | "workspace":
+                return True
+            case "user":
+                return payload.user == self.target
+            case "session":
+                return payload.session == self.target
+            case "message":
+                return payload.id == self.target
+        return False
 
     def store_names(self, stores: Stores) -> list[str]:
         """Return the existing stores that the scope reaches: those of its workspaces, and the account's."""

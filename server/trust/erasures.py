@@ -6,6 +6,7 @@ import contextlib
 
 from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import list_erasures, plan_erasure, read_erasure, request_erasure
+from memory.trust.tombstones import hash_key, target_hash
 from reverie.contract import CONTINUE_ERASURES
 from reverie.errors import NotFound, Rejected, Unavailable
 from reverie.problems import Forbidden
@@ -33,13 +34,13 @@ def _erase(services: Services, caller: Caller, call: calls.Erase) -> Erasure:
 
 @endpoints.serves(calls.GetErasure)
 def _get_erasure(services: Services, caller: Caller, call: calls.GetErasure) -> Erasure:
-    return _reached(caller, read_erasure(services.runtime.stores, call.id))
+    return _reached(services, caller, read_erasure(services.runtime.stores, call.id))
 
 
 @endpoints.serves(calls.ListErasures)
 def _list_erasures(services: Services, caller: Caller, call: calls.ListErasures) -> ErasureList:
     found = list_erasures(services.runtime.stores, limit=call.limit, offset=call.offset)
-    return ErasureList(erasures=[one for one in found if _reaches(caller, one)])
+    return ErasureList(erasures=[one for one in found if _reaches(services, caller, one)])
 
 
 def _scope(caller: Caller, call: calls.Erase) -> Scope:
@@ -73,16 +74,23 @@ def _selected(call: calls.Erase) -> tuple[ErasureKind, str]:
     return ("agent", "") if call.agent is not None else ("workspace", "")
 
 
-def _reaches(caller: Caller, erasure: Erasure) -> bool:
+def _reaches(services: Services, caller: Caller, erasure: Erasure) -> bool:
     principal = caller.principal
     if principal.user is not None:
-        return erasure.requested_by == principal.name
+        return erasure.requested_by == principal.name or _is_of(services, erasure, principal.user)
     return (principal.workspace is None or principal.workspace == erasure.workspace) and (
         principal.agents is None or erasure.agent in principal.agents
     )
 
 
-def _reached(caller: Caller, erasure: Erasure) -> Erasure:
-    if not _reaches(caller, erasure):
+def _is_of(services: Services, erasure: Erasure, user: str) -> bool:
+    """Return whether an erasure is that of a user, whose name it does not hold any more."""
+    key = hash_key(services.runtime.settings.data)
+    hashed = target_hash(key, "user", workspace=erasure.workspace, agent=erasure.agent, target=user)
+    return erasure.target_hash == hashed
+
+
+def _reached(services: Services, caller: Caller, erasure: Erasure) -> Erasure:
+    if not _reaches(services, caller, erasure):
         raise NotFound(f"there is no erasure {erasure.id!r}", field="id")
     return erasure

@@ -108,6 +108,12 @@ class Erasures:
         with self._account.atomic() as connection:
             execute(connection, "UPDATE erasures SET target = NULL WHERE id = :id", id=erasure_id)
 
+    def rename_requester(self, name: str, to: str) -> None:
+        """Have erasures that a token asked for name it otherwise."""
+        with self._account.atomic() as connection:
+            sql = "UPDATE erasures SET requested_by = :to WHERE requested_by = :name"
+            execute(connection, sql, name=name, to=to)
+
     def set_error(self, erasure_id: str, error: str) -> None:
         """Note why the step could not be completed; it is tried again."""
         with self._account.atomic() as connection:

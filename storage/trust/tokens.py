@@ -8,10 +8,12 @@ from typing import Final
 
 from reverie.trust.scopes import Scope
 from storage.engine import Database
-from storage.rows import execute, insert_sql, read_row, read_rows, select_list, to_parameters
+from storage.rows import execute, insert_sql, read_row, read_rows, select_list, to_json, to_parameters
 
 # Noting when a token was used is worth no more than a moment's wait for the write lock.
 _LOCK_WAIT_SECONDS: Final = 1.0
+# Long enough to read the receipt of an erasure that one has asked for.
+_SPARED_MICROSECONDS: Final = 3_600 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +99,36 @@ class Tokens:
                 return False
             execute(connection, _INSERT, **to_parameters(token))
             return True
+
+    def forget_user(
+        self, user: str, name: str, *, workspace: str | None, agent: str | None, now: int, spared: str
+    ) -> frozenset[str]:
+        """Revoke the tokens of a user, and put a name that says nothing in the place of theirs and the user's.
+
+        With a `workspace` or an `agent`, only tokens that are for these alone. Tokens with the name `spared` read for
+        an hour instead. Returns the names that the tokens had.
+        """
+        condition = (
+            "user_id = :user AND (:workspace IS NULL OR workspace = :workspace)"
+            " AND (:agents IS NULL OR agents = :agents)"
+        )
+        values = {"user": user, "workspace": workspace, "agents": None if agent is None else to_json([agent])}
+        with self._account.atomic() as connection:
+            names = execute(connection, f"SELECT DISTINCT name FROM tokens WHERE {condition}", **values).scalars().all()
+            execute(
+                connection,
+                "UPDATE tokens SET user_id = :name, scopes = iif(name = :spared, :read, scopes),"
+                " expires_at = iif(name = :spared, min(:until, coalesce(expires_at, :until)), expires_at),"
+                " revoked_at = iif(name = :spared, revoked_at, coalesce(revoked_at, :now)), name = :name"
+                f" WHERE {condition}",
+                **values,
+                name=name,
+                spared=spared,
+                read=to_json(["read"]),
+                until=now + _SPARED_MICROSECONDS,
+                now=now,
+            )
+        return frozenset(map(str, names))
 
     def note_uses(self, used_at: Mapping[str, int]) -> None:
         """Store when tokens, by id, were last used. Raises `StoreUnavailable` if the file is locked for a second."""

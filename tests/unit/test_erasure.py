@@ -6,16 +6,21 @@ import base64
 import json
 import zlib
 from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import msgspec
 import pytest
 
+from adapters.kept_secrets import installation_key
+from adapters.webhooks import AgentSecrets
 from memory.recall.events import record_recalls
 from memory.trust import erasing
 from memory.trust.erasing import STEPS, ErasureJob, continue_erasures
 from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import plan_erasure, read_erasure, request_erasure
 from reverie import Rejected, Reverie
+from reverie.problems import Forbidden, Unauthorised
 from reverie.trust.erasure_types import Erasure
 from support.agents import until
 from support.http import running_server
@@ -267,3 +272,82 @@ def test_of_a_group_only_what_the_user_said_is_erased(runtime: Runtime, ana: Rev
     store = runtime.stores.workspace("default")
     with store.reading() as tx:
         assert tx.kept_out.agents() == []
+
+
+def _refused(call: Callable[[], object], error: type[Exception]) -> bool:
+    try:
+        call()
+    except error:
+        return True
+    return False
+
+
+def test_the_tokens_of_an_erased_user_end_and_name_nobody(runtime: Runtime, ana: Reverie) -> None:
+    """Given tokens of a user, one of which asks for the erasure, when it is done, then they are revoked and name the
+    user by a hash, the one that asked reads the receipt, and a token of another user still works."""
+    fill(runtime, ana)
+    mine, other, lifs = (
+        ana.create_token(workspace="default", agents=["ana"], user=user, scopes=["read", "write", "forget"], name=name)
+        for user, name in ((KATE, KATE), (KATE, "kates-other-token"), ("lif", "lifs"))
+    )
+    url = ana.connection.config.url
+    with Reverie("ana", url=url, token=mine.token) as kate:
+        erasure = kate.erase(user=KATE)
+        continue_erasures(runtime.erasure_services)
+        receipt = kate.erasure(erasure.id).receipt
+        assert receipt is not None
+        assert (receipt.leftovers, receipt.removed["tokens"]) == ({}, {"revoked": 2})
+        assert receipt.requested_by == f"erased-{receipt.target_hash[:16]}"
+        until(lambda: _refused(lambda: kate.forget("unknown"), Forbidden), "the token still deletes")
+        assert kate.erasure(erasure.id).receipt == receipt
+    with Reverie("ana", url=url, token=other.token) as revoked:
+        until(lambda: _refused(revoked.memories, Unauthorised), "the token still reads")
+    with Reverie("ana", url=url, token=lifs.token) as still:
+        assert still.memories()
+    listed = msgspec.json.encode(
+        runtime.stores.tokens().list(workspace=None, valid_at=None, limit=9, offset=0)
+    ).decode()
+    assert KATE not in listed
+    assert "kates-other-token" not in listed
+
+
+def test_an_erased_agent_is_not_named_with_its_webhook_secrets(runtime: Runtime, ana: Reverie) -> None:
+    """Given an agent whose webhook secret was rotated, when it is erased, then its name is gone, and an agent of that
+    name does not get the secret back that was replaced."""
+    agent = "ana-canary-90af31"
+    with Reverie(agent, url=ana.connection.config.url) as client:
+        client.remember("something")
+    folder = runtime.settings.data / "workspaces" / "default"
+    secrets = AgentSecrets(installation_key(runtime.settings.data), folder)
+    now = datetime.now(UTC)
+    first = secrets.secrets(agent, now)
+    newest = secrets.rotate(agent, now)[0]
+    done = erase(runtime, Scope("agent", "", agent, None))
+    assert done.receipt is not None, done.error
+    assert done.receipt.removed["webhook secrets"] == {"names": 1}
+    assert agent not in (folder / "webhook-secrets.json").read_text()
+    later = now + timedelta(days=8)
+    assert secrets.secrets(agent, later) == [newest]
+    assert secrets.rotate(agent, later)[0] not in [newest, *first]
+
+
+@pytest.mark.parametrize("kind", ["memory", "fact", "note"])
+def test_what_belongs_to_nobody_is_erased_by_its_id(runtime: Runtime, ana: Reverie, kind: str) -> None:
+    """Given a memory, a fact with an earlier value, or a note of nobody, when it is erased by its id, then it is gone
+    with a receipt that found nothing of it."""
+    if kind == "memory":
+        erased = ana.remember(SECRET).id
+    elif kind == "note":
+        erased = ana.add_note(SECRET).note_id
+    else:
+        ana.set_fact("lantern", "place", SECRET)
+        erased = ana.set_fact("lantern", "place", "elsewhere, they say").id
+    kept = ana.remember("the office closes at six").id
+    drain(runtime)
+    assert places_of(runtime.settings.data, SECRET)
+    done = erase(runtime, Scope("memory", erased, "ana", "default"))
+    assert done.receipt is not None, done.error
+    assert done.receipt.leftovers == {}
+    assert done.receipt.removed["default"]["memories"] == (2 if kind == "fact" else 1)
+    assert [memory.id for memory in ana.memories()] == [kept]
+    assert places_of(runtime.settings.data, SECRET) == set()

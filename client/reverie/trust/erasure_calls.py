@@ -6,9 +6,9 @@ from typing import Annotated, ClassVar, Final
 
 from msgspec import Meta
 
-from reverie.calls import Call, Paged
+from reverie.calls import Call, OfUser, Paged
 from reverie.errors import Rejected
-from reverie.fields import label
+from reverie.fields import UserId, label
 from reverie.trust.erasure_types import Erasure, ErasureList
 
 # The selectors of which one names what is erased; without any it is a whole agent or workspace.
@@ -45,14 +45,18 @@ class Erase(Call[Erasure], kw_only=True, frozen=True):
         return self
 
 
-class GetErasure(Call[Erasure], frozen=True):
-    """Return an erasure with its progress, and with its receipt when it is done. Raises `NotFound`."""
+class GetErasure(OfUser[Erasure], frozen=True):
+    """Return an erasure with its progress, and with its receipt when it is done. Raises `NotFound`.
+
+    A token for one user sees the erasures that it has asked for.
+    """
 
     route: ClassVar = "GET /v1/erasures/{id}"
     id: ErasureId
 
 
-class ListErasures(Paged[ErasureList], frozen=True):
-    """List the erasures, the newest first."""
+class ListErasures(Paged[ErasureList], kw_only=True, frozen=True):
+    """List the erasures, the newest first. A token for one user sees those that it has asked for."""
 
     route: ClassVar = "GET /v1/erasures"
+    user: UserId | None = None

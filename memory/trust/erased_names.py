@@ -1,0 +1,46 @@
+"""Erases the name of a user from tokens, and that of an agent from the record of rotated webhook secrets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Final
+
+from adapters.kept_secrets import installation_key
+from adapters.webhooks.agent_secrets import ROTATIONS_FILE, AgentSecrets
+from memory.trust.erasure_rows import Scope
+from storage.stores import Stores
+from storage.trust.erasures import ErasureRecord
+
+_SHOWN_HASH: Final = 16
+
+
+def erase_names(
+    stores: Stores, data: Path, erasure: ErasureRecord, scope: Scope, workspaces: Iterable[str], *, now: int
+) -> dict[str, dict[str, int]]:
+    """Remove the names that an erasure is about from tokens and webhook secrets; return the numbers by place.
+
+    A token that was bound to an erased user is revoked, and names the user by the hash in the receipt. The one that
+    asked for the erasure reads for an hour, as nobody, so that the receipt reaches whoever asked. Safe to repeat.
+    """
+    if scope.kind == "user":
+        revoked = stores.tokens().forget_user(
+            scope.target,
+            f"erased-{erasure.target_hash[:_SHOWN_HASH]}",
+            workspace=scope.workspace,
+            agent=scope.agent,
+            now=now,
+            spared=erasure.requested_by,
+        )
+        if erasure.requested_by in revoked:
+            stores.erasures().rename_requester(erasure.requested_by, f"erased-{erasure.target_hash[:_SHOWN_HASH]}")
+        return {"tokens": {"revoked": len(revoked)}} if revoked else {}
+    if scope.kind != "agent" or scope.agent is None:
+        return {}
+    folders = [data / "workspaces" / name for name in workspaces]
+    renamed = [
+        folder
+        for folder in folders
+        if (folder / ROTATIONS_FILE).exists() and AgentSecrets(installation_key(data), folder).forget_name(scope.agent)
+    ]
+    return {"webhook secrets": {"names": len(renamed)}} if renamed else {}
