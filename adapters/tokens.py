@@ -37,6 +37,10 @@ class TokenCounter(Protocol):
     def name(self) -> str:
         """The name of the model whose tokenizer is used, or "estimate"."""
 
+    @property
+    def lines_add_up(self) -> bool:
+        """Whether a text has as many tokens as its lines together."""
+
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text."""
 
@@ -45,6 +49,7 @@ class EstimatedTokens:
     """One token per 4 bytes of UTF-8, rounded up: for models whose tokenizer is not on this machine."""
 
     name: Final = "estimate"
+    lines_add_up: Final = False  # each line is rounded up
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the estimate for each text."""
@@ -66,6 +71,12 @@ class ModelTokens:
         self._unknown: int | None = None
         self._unreadable = False
         self._loading = threading.Lock()
+
+    @property
+    def lines_add_up(self) -> bool:
+        """Whether a text has as many tokens as its lines together: BERT's tokenizers drop blanks and split at them."""
+        tokenizer = self._loaded()
+        return tokenizer is not None and type(tokenizer.pre_tokenizer).__name__ == "BertPreTokenizer"
 
     def count(self, texts: Sequence[str]) -> list[int]:
         """Return the number of tokens of each text."""

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
+
+from adapters.embedders.base import DEFAULT_MODEL
 from adapters.kept_token_counts import KeptTokenCounts
+from adapters.tokens import build_token_counter
 
 
 class Counting:
     """Counts the words of texts, and records which texts it was asked for."""
 
     name = "words"
+    lines_add_up = False
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -53,3 +58,35 @@ def test_the_number_of_texts_is_bounded() -> None:
     kept.count([texts[-1], texts[0]])
 
     assert counting.asked == [texts[0]]
+
+
+def test_a_long_text_is_counted_by_its_lines_where_they_add_up() -> None:
+    """Given a document of lines that were counted before, then only its other lines are counted."""
+    counting = Counting()
+    counting.lines_add_up = True
+    kept = KeptTokenCounts(counting)
+    lines = [f"- line {number} {'of a document ' * 9}\n" for number in range(20)]
+    kept.count(lines)
+    counting.asked.clear()
+
+    assert kept.count(["# Heading\n\n" + "".join(lines)]) == [2 + 20 * (3 + 27)]
+    assert counting.asked == ["# Heading\n", "\n"]
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\n\n", "\u2028", "\x85"])
+def test_the_tokens_of_lines_add_up_to_those_of_the_text(end: str) -> None:
+    """Given lines in several scripts, with words without an end and unknown ones, then they add up with BERT's."""
+    bert = build_token_counter("sentence-transformers", DEFAULT_MODEL)
+    lines = [
+        "- 2026-05-03 kate: I moved to Lisbon — for the light!",
+        "",
+        "  日本語のテキスト。",
+        "naïve café №5",
+        "x" * 300,
+        "🦩" * 3,
+    ]
+    text = end.join(lines) + end
+
+    assert bert.lines_add_up
+    assert sum(bert.count(text.splitlines(keepends=True))) == bert.count([text])[0]
+    assert not build_token_counter("none", "").lines_add_up

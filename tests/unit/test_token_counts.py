@@ -16,6 +16,7 @@ class _Words:
     """Counts words, and how often it was asked."""
 
     name = "words"
+    lines_add_up = False
 
     def __init__(self) -> None:
         self.calls: list[int] = []
