@@ -52,6 +52,7 @@ from reverie.pipeline.producer import TaskSender
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.upkeep.usage import Usage
+from worker.erased_indexes import ErasedIndexes
 from worker.model_specs import embedder_spec, language_model_spec, reranker_spec
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
@@ -148,7 +149,9 @@ class Runtime:
     @cached_property
     def indexes(self) -> AgentIndexes:
         """The in-memory indexes of recently used agents."""
-        return AgentIndexes(self.settings.recall_memory_mb * 1024 * 1024)
+        indexes = AgentIndexes(self.settings.recall_memory_mb * 1024 * 1024)
+        self._closing.callback(ErasedIndexes(self.settings.data, indexes).close)
+        return indexes
 
     @cached_property
     def erasure_services(self) -> ErasureServices:

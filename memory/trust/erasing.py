@@ -22,6 +22,7 @@ from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
 from memory.pipeline.incoming import decode
+from memory.trust.erased_indexes import note_erased
 from memory.trust.erased_names import erase_names
 from memory.trust.erased_notebooks import rewrite_notebooks
 from memory.trust.erasure_rows import RowErasure, Scope, agents_in
@@ -152,10 +153,14 @@ class ErasureJob:
         return self._services.stores
 
     @property
-    def _scope(self) -> Scope:
+    def _current(self) -> ErasureRecord:
         current = self._erasures.find(self._erasure.id)
         assert current is not None
-        return Scope.of(current)
+        return current
+
+    @property
+    def _scope(self) -> Scope:
+        return Scope.of(self._current)
 
     def run_step(self) -> None:
         """Do the current step, and note the next one."""
@@ -204,8 +209,8 @@ class ErasureJob:
         for name in scope.store_names(self._stores):
             with suppress(NotFound):  # deleted meanwhile
                 store = self._stores.workspace(name, create=False)
-                for agent in agents_in(store, scope):
-                    rows.erase(store, agent, scope.subject_in(name))
+                erased = [one for one in agents_in(store, scope) if rows.erase(store, one, scope.subject_in(name))]
+                note_erased(self._services.data, [(name, agent) for agent in erased])
         if scope.kind == "workspace" and scope.workspace is not None:
             self._delete_workspace(scope.workspace)
 
@@ -242,8 +247,7 @@ class ErasureJob:
             self._lease.renew()
 
     def _notebooks(self) -> None:
-        current, wanted = self._erasures.find(self._erasure.id), self._fragments()
-        assert current is not None
+        current, wanted = self._current, self._fragments()
         quoted = self._matcher(wanted)
         rewritten = rewrite_notebooks(
             self._stores, self._services.notebooks, current, quoted, now=self._services.now(), on_step=self._lease.renew
@@ -259,10 +263,8 @@ class ErasureJob:
     def _names(self) -> None:
         """Take the names of users and agents out of tokens and webhook secrets."""
         scope, services = self._scope, self._services
-        current = self._erasures.find(self._erasure.id)
-        assert current is not None
         workspaces = self._reachable_workspaces(scope)
-        erased = erase_names(self._stores, services.data, current, scope, workspaces, now=services.now())
+        erased = erase_names(self._stores, services.data, self._current, scope, workspaces, now=services.now())
         for place, counts in erased.items():
             self._erasures.count(self._erasure.id, place, counts)
 
@@ -310,9 +312,7 @@ class ErasureJob:
         return "done"
 
     def _write_receipt(self, wanted: FragmentSet) -> None:
-        current = self._erasures.find(self._erasure.id)
-        assert current is not None
-        now = self._services.now()
+        current, now = self._current, self._services.now()
         receipt = receipt_of(current, self._found, wanted, self._explained, remote=self._services.remote, now=now)
         self._stores.audit().record(
             AuditEntry(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from collections.abc import Callable
 from typing import Final, NamedTuple
 
 import structlog
@@ -102,6 +103,14 @@ class AgentIndexes:
         with self._lock:
             for key in [key for key in self._indexes if key.workspace == workspace]:
                 del self._indexes[key]
+
+    def drop(self, holds: Callable[[str, str], bool]) -> int:
+        """Drop the indexes for which `holds(store, agent)`; return how many. Recalls in progress keep theirs."""
+        with self._lock:
+            dropped = [key for key in self._indexes if holds(key.workspace, key.agent)]
+            for key in dropped:
+                del self._indexes[key]
+        return len(dropped)
 
     def _cached(self, key: _Key, generation: Generation | None) -> AgentIndex | None:
         """Return the cached index; drop it if the store now searches other vectors."""

@@ -351,3 +351,17 @@ def test_what_belongs_to_nobody_is_erased_by_its_id(runtime: Runtime, ana: Rever
     assert done.receipt.removed["default"]["memories"] == (2 if kind == "fact" else 1)
     assert [memory.id for memory in ana.memories()] == [kept]
     assert places_of(runtime.settings.data, SECRET) == set()
+
+
+def test_indexes_in_memory_drop_what_is_erased_without_a_recall(runtime: Runtime, ana: Reverie) -> None:
+    """Given indexes of two agents in memory, when a user of one is erased, then that index is dropped and the other
+    one stays."""
+    with Reverie("bob", url=ana.connection.config.url) as bob:
+        for client, user in ((ana, KATE), (bob, "lif")):
+            client.ingest("chat", {"role": "user", "content": SECRET}, user=user)
+        drain(runtime)
+        assert ana.recall(SECRET, user=KATE)
+        assert bob.recall(SECRET, user="lif")
+    both = runtime.indexes.nbytes
+    erase(runtime, Scope("user", KATE, None, None))
+    until(lambda: 0 < runtime.indexes.nbytes < both, "the index is still in memory")
