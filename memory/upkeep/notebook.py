@@ -127,12 +127,17 @@ def _render(store: Store, agent: str, notebooks: Notebooks) -> RenderedFiles:
     with store.reading() as tx:
         rows = tx.for_agent(agent)
         ledger = rows.dreams.whole_ledger()
+        promoted = _promoted_memories(rows, ledger)
+        facts = list(rows.memories.iterate(MemoryFilter(facts=True)))
+        notes = list(rows.memories.iterate(MemoryFilter(notes=True)))
+        shown = [*(one.memory.id for one in promoted), *(one.id for one in (*facts, *notes))]
         return render(
             agent,
             ledger=ledger,
-            promoted=_promoted_memories(rows, ledger),
-            facts=list(rows.memories.iterate(MemoryFilter(facts=True))),
-            notes=list(rows.memories.iterate(MemoryFilter(notes=True))),
+            promoted=promoted,
+            facts=facts,
+            notes=notes,
+            provenances=rows.provenances.of(shown),
             memory_file_bytes=notebooks.memory_file_bytes,
         )
 

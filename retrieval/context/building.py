@@ -33,6 +33,7 @@ from retrieval.context.prompt import (
 from retrieval.context.relevance import Candidate
 from retrieval.context.selection import ContextRequest, Recall, Selection, select
 from reverie.clock import from_micros
+from reverie.memories.types import Provenance
 from reverie.recall.types import ContextMemory, LeftOut
 from storage.memories.instructions import StandingInstruction
 from storage.pipeline.records import MessageRecord
@@ -128,7 +129,7 @@ def write(
         text=draft.text,
         tokens=draft.tokens,
         messages=chronological([item.message for item in draft.items if item.message is not None]),
-        instructions=[_instruction(one) for one in instructions.shown],
+        instructions=[_instruction(one, instructions.provenances.get(one.id)) for one in instructions.shown],
         memories=[_memory(item.text, candidate) for item, candidate in zip(shown, candidates, strict=True)],
         hits=[
             Hit(candidate.chunk_id, candidate.score, candidate.store, candidate.result.relevance)
@@ -153,7 +154,7 @@ def _items(selection: Selection) -> list[Item]:
         *(turn("important", message, flagged=False) for message in conversation.important),
         *(turn("relevant", message, flagged=False) for message in conversation.relevant),
         *(
-            memory_item(candidate, selection.searched_channel)
+            memory_item(candidate, selection.session.id, selection.searched_channel)
             for candidate in selection.memories
             if not _is_told(candidate, selection)
         ),
@@ -311,10 +312,11 @@ def _memory(text: str, candidate: Candidate) -> ContextMemory:
         name=result.name,
         tags=result.tags,
         source_message=result.source_message,
+        provenance=candidate.provenance,
     )
 
 
-def _instruction(one: StandingInstruction) -> ContextMemory:
+def _instruction(one: StandingInstruction, provenance: Provenance | None) -> ContextMemory:
     return ContextMemory(
         id=one.id,
         kind="memory",
@@ -323,6 +325,7 @@ def _instruction(one: StandingInstruction) -> ContextMemory:
         created_at=from_micros(one.created_at),
         session=one.session,
         source_message=one.source_message,
+        provenance=provenance,
     )
 
 

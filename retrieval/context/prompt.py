@@ -15,6 +15,7 @@ from retrieval.context.neutral import label, lines_of, quoted
 from retrieval.context.relevance import Candidate
 from reverie.clock import from_micros, to_micros
 from reverie.counts import counted
+from reverie.memories.provenance_text import short_text
 from reverie.memories.types import MemoryKind
 from reverie.recall.types import RecallResult
 from storage.memories.records import TIERS, Tier
@@ -60,7 +61,8 @@ _HEADINGS: Final[dict[Kind, str]] = {
 class Item:
     """One entry of the document: a turn of the conversation, or a memory from elsewhere.
 
-    `searched_channel` is the channel that was searched, if it is another than the session's.
+    `searched_channel` is the channel that was searched, if it is another than the session's. `origin` says in a few
+    words where a memory comes from.
     """
 
     kind: Kind
@@ -72,6 +74,7 @@ class Item:
     message: MessageRecord | None = None
     candidate: Candidate | None = None
     searched_channel: str | None = None
+    origin: str = ""
 
     @property
     def key(self) -> Key:
@@ -118,13 +121,23 @@ def turn(kind: Kind, message: MessageRecord, *, flagged: bool) -> Item:
     return Item(kind, message.id, speaker, text, message.created_at, flagged=flagged, message=message)
 
 
-def memory_item(candidate: Candidate, searched_channel: str | None = None) -> Item:
-    """Return the item of what was recalled from elsewhere."""
+def memory_item(candidate: Candidate, session: str, searched_channel: str | None = None) -> Item:
+    """Return the item of what was recalled from elsewhere for the context of a session."""
     result = candidate.result
     speaker = _short_speaker(result.role or candidate.memory_kind or result.kind, result.name)
     created_at = to_micros(result.created_at)
     text = shown_text(result)
-    return Item("memory", result.id, speaker, text, created_at, candidate=candidate, searched_channel=searched_channel)
+    origin = short_text(candidate.provenance, clean=label, here=session) if candidate.provenance is not None else ""
+    return Item(
+        "memory",
+        result.id,
+        speaker,
+        text,
+        created_at,
+        candidate=candidate,
+        searched_channel=searched_channel,
+        origin=origin,
+    )
 
 
 def shown_text(result: RecallResult) -> str:
@@ -140,7 +153,8 @@ def item_lines(item: Item, *, number: int | None = None) -> str:
     flag = " (important)" if item.flagged else ""
     tag = f"[{number}] " if number is not None else ""
     said_at = f"{_time(item.created_at)}, " if item.candidate is None else ""
-    past = f" ({item.candidate.past})" if item.candidate is not None and item.candidate.past else ""
+    told = "; ".join(filter(None, (item.origin, item.candidate.past if item.candidate is not None else "")))
+    past = f" ({told})" if told else ""
     head = f"- {tag}{said_at}{item.speaker}{flag}"
     lines = lines_of(item.text)
     if len(lines) <= 1:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from reverie.contract import ACCOUNT_STORE
+from reverie.memories.types import Provenance
 from reverie.recall.types import RecallResult
 from storage.memories.decay import decay, hours_between
 from storage.memories.records import Tier
@@ -24,7 +25,7 @@ class Candidate:
     `fit` is the relevance that it would have whoever had said it. `store` is the store of its chunk, `last_at` the time
     of its last access or else of its creation (microseconds), `memory_kind` the kind of a memory: a fact, a preference
     and so on. `keyed` is true for the value of a category and key. `past` is what is told of its past, or of what
-    contradicts it.
+    contradicts it. `provenance` is that of a memory.
     """
 
     result: RecallResult
@@ -40,6 +41,7 @@ class Candidate:
     memory_kind: str | None = None
     keyed: bool = False
     past: str = ""
+    provenance: Provenance | None = None
 
     @property
     def number(self) -> int:
@@ -51,6 +53,18 @@ class Candidate:
         """The kind and id that it shares with copies of it: those of a memory's source message, or its own."""
         source = self.result.source_message
         return (self.result.kind, self.result.id) if source is None else ("message", source)
+
+
+def with_provenances(
+    candidates: Iterable[Candidate], own: Mapping[str, Provenance], of_account: Mapping[str, Provenance]
+) -> list[Candidate]:
+    """Return candidates, the memories with where they come from: by their ids, in the workspace and in the account."""
+    return [
+        replace(one, provenance=(of_account if one.store == ACCOUNT_STORE else own).get(one.result.id))
+        if one.result.kind == "memory"
+        else one
+        for one in candidates
+    ]
 
 
 def tier_of(chunk: ChunkAttributes, *, session: str, channel: str | None) -> Tier:

@@ -24,12 +24,13 @@ from retrieval.context.conversation import (
 from retrieval.context.dedup import distinct
 from retrieval.context.history import with_histories
 from retrieval.context.instructions import Instructions, read_instructions
-from retrieval.context.relevance import Candidate, ranked, tier_of
+from retrieval.context.relevance import Candidate, ranked, tier_of, with_provenances
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros, rfc3339
 from reverie.contract import ACCOUNT_STORE, DEFAULT_CHANNEL
 from reverie.errors import Rejected
+from reverie.memories.types import Provenance
 from reverie.recall.calls import MAX_QUERY_CHARACTERS, MAX_RESULTS, ContextRanking
 from reverie.recall.types import RecallResult
 from storage.memories.instructions import Applies
@@ -135,13 +136,14 @@ class _Recalled:
 class _AccountChunks:
     """The attributes and vectors, by chunk id, of what was found in the account's store, and the vectors' model.
 
-    `histories` are those of its memories, by their ids.
+    `histories` are those of its memories, by their ids, and `provenances` say where they come from.
     """
 
     attributes: Mapping[int, ChunkAttributes] = field(default_factory=dict)
     vectors: Mapping[int, NDArray[np.float32]] = field(default_factory=dict)
     model: str | None = None
     histories: Mapping[str, Sequence[Said]] = field(default_factory=dict)
+    provenances: Mapping[str, Provenance] = field(default_factory=dict)
 
 
 def select(store: Store, recall: Recall, request: ContextRequest, *, account: Store | None = None) -> Selection:
@@ -281,7 +283,9 @@ def _read_account(account: Store, visible: RecallOutcome, request: ContextReques
         rows, model = tx.for_agent(request.agent), _searched_model(tx)
         ids = [result.id for result in visible.response if result.tier == "account"]
         histories = rows.past_memories.histories(ids)
-        return _AccountChunks(rows.chunk_sources.attributes(chunks), _vectors(rows, chunks, model), model, histories)
+        vectors = _vectors(rows, chunks, model)
+        provenances = rows.provenances.of(ids)
+        return _AccountChunks(rows.chunk_sources.attributes(chunks), vectors, model, histories, provenances)
 
 
 def _choose_memories(
@@ -315,7 +319,9 @@ def _choose_memories(
         known_texts=[message.content for message in turns],
         known_vectors=[vectors[chunk_id] for chunk_id in turn_chunks if chunk_id in vectors],
     )
-    return with_histories(chosen, _histories(rows, chosen, account), vectors)
+    own_memories = [one.result.id for one in chosen if one.result.kind == "memory" and one.store != ACCOUNT_STORE]
+    known = with_provenances(chosen, rows.provenances.of(own_memories) if own_memories else {}, account.provenances)
+    return with_histories(known, _histories(rows, known, account), vectors)
 
 
 def _histories(

@@ -80,8 +80,8 @@ def test_what_held_before_is_told_as_the_past(pipe: Pipeline, ana: Knowing) -> N
     pipe.settle()
     built = context(pipe, "city")
     assert remembered(built) == [
-        "10 Jun 2023, fact: The city is Lisbon (profile) (since 10 Jun 2023; before that Porto)",
-        "20 Jul 2023, fact: The tram is the 28 (city)",
+        "10 Jun 2023, fact: The city is Lisbon (profile) (agent; since 10 Jun 2023; before that Porto)",
+        "20 Jul 2023, fact: The tram is the 28 (city) (agent)",
     ]
     assert built.memories[0].text == "The city is Lisbon (profile)"
 
@@ -142,8 +142,8 @@ def test_memories_that_contradict_each_other_are_both_told(pipe: Pipeline, ana: 
     pipe.settle()
     text = "The monthly rent of the old flat by the river is {} euros"
     assert remembered(context(pipe, "monthly rent of the flat")) == [
-        f"3 May 2023, fact: {text.format(900)}",
-        f"10 Jun 2023, fact: {text.format(950)} (may contradict that of 3 May 2023)",
+        f"3 May 2023, fact: {text.format(900)} (agent)",
+        f"10 Jun 2023, fact: {text.format(950)} (agent; may contradict that of 3 May 2023)",
     ]
 
 
@@ -154,7 +154,7 @@ def test_a_context_of_an_earlier_time_is_what_was_known_then(pipe: Pipeline, ana
     pipe.say({"content": "The city is loud", "created_at": JULY}, session="other")
     pipe.settle()
     built = context(pipe, "city", until=at(JUNE) - 1)
-    assert remembered(built) == ["3 May 2023, fact: The city is Porto (profile)"]
+    assert remembered(built) == ["3 May 2023, fact: The city is Porto (profile) (agent)"]
     assert [message.content for message in built.messages] == ["Hello"]
     assert "- since 3 May 2023 09:30, 1 message, the last at 09:30\n" in built.text
     assert "Lisbon" not in built.text

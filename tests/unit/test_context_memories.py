@@ -95,16 +95,16 @@ def test_each_memory_stands_in_its_own_tier_and_says_what_it_is(pipe: Pipeline) 
     assert lines == [
         "### From this conversation",
         "1 May 2026:",
-        "- task: a boat for two",
+        "- task: a boat for two (agent)",
         "### From this channel",
         "1 May 2026:",
-        "- event: the boat leaves from Porto",
+        "- event: the boat leaves from Porto (agent)",
         "### From this workspace",
         "1 May 2026:",
-        "- fact: The home harbour of the boat is Lisbon (profile)",
+        "- fact: The home harbour of the boat is Lisbon (profile) (agent)",
         "### From every workspace",
         "1 May 2026:",
-        "- preference: prefers the boat",
+        "- preference: prefers the boat (agent)",
     ]
     stores = [hit.store for hit in built.hits]
     assert stores.count("@account") == 1

@@ -144,6 +144,51 @@ def test_a_promotion_and_a_merge_are_among_the_changes(dreamer: Dreamer) -> None
     assert the_only(dreamer).changes == []
 
 
+# --- in the files ---
+
+
+def test_the_files_say_where_each_line_comes_from(dreamer: Dreamer) -> None:
+    """Given a promoted message of kate, a fact and a note, then their lines end with who, when, where and by what."""
+    (message,) = dreamer.say({"content": LISBON, "id": "m1"}, user="kate", session="chat-42")
+    memories = memories_of(dreamer)
+    set_fact(memories, SetFact(category="profile", key="city", value="Lisbon"), now=dreamer.began)
+    store_note(
+        memories_of(dreamer, "kate"), NoteDraft(note_id="n", content="Ask for Ana", user="kate"), now=dreamer.began
+    )
+    dreamer.settle()
+    chunk = dreamer.chunk_of("sqlite-vec")
+    for query in QUESTIONS:
+        dreamer.recalled(chunk, query=query, user="kate")
+    dreamer.dream()
+    day = from_micros(dreamer.began)
+    shown = f"{day.day} {day:%b} {day.year}"
+    files = dreamer.files()
+    (line,) = [line for line in files["MEMORY.md"].splitlines() if LISBON in line]
+    assert line.endswith(f" — from kate (user), {shown}, session chat-42, message {message}, made by dream-sweep")
+    assert f"- city: Lisbon — from agent, {shown}, made by set-fact\n" in files["facts.md"]
+    assert f", from kate (agent), {shown}, session memory:kate, made by add-note\n" in files["notes/n.md"]
+
+    with dreamer.store.writing() as tx:
+        tx.connection.exec_driver_sql("DELETE FROM messages WHERE id = 'm1'")
+    dreamer.dream()
+    assert "m1" not in dreamer.files()["MEMORY.md"]
+    assert LISBON in dreamer.files()["MEMORY.md"]
+
+
+def test_a_session_named_like_a_secret_is_in_no_file(dreamer: Dreamer) -> None:
+    """Given a session whose id looks like a key, then the file is written without it."""
+    key = "AKIAIOSFODNN7EXAMPLE"
+    dreamer.say("hello", user="kate", session=key)
+    dreamer.settle()
+    dreamer.remember(LISBON, owner_user_id="kate", session=key, made_by="remember")
+    chunk = dreamer.chunk_of(LISBON)
+    for query in QUESTIONS:
+        dreamer.recalled(chunk, query=query, user="kate")
+    dreamer.dream()
+    assert LISBON in dreamer.files()["MEMORY.md"]
+    assert key not in dreamer.files()["MEMORY.md"]
+
+
 def test_remember_takes_no_made_by() -> None:
     """Given the call, then no field of it says which job made the memory."""
     assert "made_by" not in Remember.__struct_fields__

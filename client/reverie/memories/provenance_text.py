@@ -9,14 +9,8 @@ from reverie.memories.types import DREAM_SWEEP, EXTRACTION, IMPORT, Provenance
 
 # Longer ids of sessions cost more tokens than a context has for them: their reference code stands for them.
 _SESSION_CHARACTERS: Final = 20
-_MADE: Final = {
-    EXTRACTION: "extracted",
-    DREAM_SWEEP: "dream",
-    IMPORT: "imported",
-    "remember": "remembered",
-    "set-fact": "set",
-    "add-note": "noted",
-}
+# What a call stored says so by whose word it is: another word would cost tokens and say no more.
+_MADE: Final = {EXTRACTION: "extracted", DREAM_SWEEP: "dream", IMPORT: "imported"}
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _USER: Final = "user"
 
@@ -56,5 +50,4 @@ def long_text(provenance: Provenance, *, clean: Callable[[str], str] = str) -> s
 
 def _trust(provenance: Provenance) -> str:
     """Return whose word it is, where it is not the user's and the rest does not say so."""
-    said_elsewhere = provenance.trust == _MADE.get(provenance.made_by) or provenance.trust == IMPORT
-    return "" if provenance.trust == _USER or said_elsewhere else provenance.trust
+    return "" if provenance.trust in (_USER, IMPORT) else provenance.trust

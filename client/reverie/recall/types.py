@@ -7,6 +7,7 @@ from typing import Literal
 
 import msgspec
 
+from reverie.memories.types import Provenance
 from reverie.sessions.types import Message
 from reverie.types import ListResult
 
@@ -84,7 +85,10 @@ class RecallResponse(ListResult[RecallResult], frozen=True, kw_only=True, omit_d
 
 
 class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A memory, message or file in a context. `tier` is the narrowest scope that contains both it and the session."""
+    """A memory, message or file in a context. `tier` is the narrowest scope that contains both it and the session.
+
+    `provenance` is that of a memory.
+    """
 
     id: str
     kind: Literal["message", "file", "memory"]
@@ -96,6 +100,7 @@ class ContextMemory(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     name: str | None = None
     tags: list[str] = []
     source_message: str | None = None
+    provenance: Provenance | None = None
 
 
 class LeftOut(msgspec.Struct, frozen=True, kw_only=True):
