@@ -70,6 +70,11 @@ def _prune(settings: Settings) -> timedelta:
     return timedelta(hours=settings.prune_interval_hours)
 
 
+def _back_up(settings: Settings) -> timedelta:
+    # How often to look whether one is due: one that failed is tried again after this time.
+    return timedelta(hours=min(settings.backup_interval_hours, 0.25))
+
+
 def _auto_gc(settings: Settings) -> bool:
     return settings.auto_gc
 
@@ -98,6 +103,7 @@ PERIODIC_JOBS: tuple[PeriodicJob, ...] = (
     PeriodicJob(contract.APPLY_RETENTION,     _upkeep,   timedelta(hours=3),    "remove summarised messages beyond the retention period"),
     PeriodicJob(contract.OPTIMIZE_STORE,      _upkeep,   timedelta(minutes=30), "vacuum, merge, checkpoint, and rebuild database files and indexes"),
     PeriodicJob(contract.CONTINUE_ERASURES,   _sweep,    timedelta(0),          "continue erasures that were interrupted or have to wait"),
+    PeriodicJob(contract.BACK_UP,             _back_up,  timedelta(minutes=10), "add a backup to `backup_folder`, if one is set and due"),
     PeriodicJob(contract.VERIFY_STORE,        _upkeep,   timedelta(hours=1),    "compare rows, chunks, full-text index and vectors"),
 )
 # fmt: on

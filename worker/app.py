@@ -27,6 +27,8 @@ from worker.supervision.processes import die_with_parent, lower_priority_now
 
 # Hard limit of a task; a stage returns after seconds. Must stay below the broker's visibility timeout.
 TASK_TIME_LIMIT_SECONDS: Final = 300
+# A backup copies every database that was written, each as a whole.
+_TIME_LIMITS_SECONDS: Final = {contract.BACK_UP: 540}
 # Long-lived connections of sqlite-vec are reported to leak memory, so pool children are replaced after this many tasks.
 TASKS_PER_CHILD: Final = 20_000
 # Threads may finish hundreds of tasks a second: report them together. The next heartbeat reports the remainder.
@@ -54,6 +56,7 @@ _TASK_MODULES: Final = (
     "tasks.scheduling.schedules",
     "tasks.sessions.close_idle",
     "tasks.sessions.summarize",
+    "tasks.upkeep.back_up",
     "tasks.upkeep.store_files",
     "tasks.trust.erase",
 )
@@ -163,7 +166,8 @@ def task(name: str) -> Callable[[Callable[..., Mapping[str, Any]]], Any]:
         run.__name__ = function.__name__
         run.__doc__ = function.__doc__
         run.__module__ = function.__module__
-        registered = app.task(name=name, bind=True)(run)  # its queue: `task_routes`
+        limit_seconds = _TIME_LIMITS_SECONDS.get(name)
+        registered = app.task(name=name, bind=True, time_limit=limit_seconds)(run)  # its queue: `task_routes`
         registered.body = function  # for `reverie run`, which needs the counts and the errors
         return registered
 

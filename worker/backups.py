@@ -17,6 +17,7 @@ from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Unavailable
 from storage.upkeep.verify import random_chunks, verify
+from storage.viewer import Viewer
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
 
@@ -42,8 +43,10 @@ class BackupCheck:
     stored_from_queue: int = 0
 
 
-def backup_source(runtime: Runtime, scratch: Path | None = None) -> BackupSource:
+def backup_source(runtime: Runtime, scratch: Path | None = None, *, with_keys: bool = False) -> BackupSource:
     """Return what is backed up: the runtime's data folder, its settings, and its inbox if the broker answers.
+
+    Its keys are in encrypted backups, and `with_keys` in others, too.
 
     Raises `Unavailable` if a broker is configured and does not answer: what is queued in it would be missing.
     """
@@ -55,7 +58,8 @@ def backup_source(runtime: Runtime, scratch: Path | None = None) -> BackupSource
             raise
         inbox = None  # type: ignore[assignment]  # the embedded broker of a stopped installation
     data = runtime.settings.data.resolve()
-    return BackupSource(data, inbox, plain_settings(runtime.settings), scratch or data, __version__, runtime.now)
+    settings = plain_settings(runtime.settings)
+    return BackupSource(data, inbox, settings, scratch or data, __version__, runtime.now, with_keys)
 
 
 def plain_settings(settings: Settings) -> dict[str, Any]:
@@ -96,7 +100,8 @@ def _recall(runtime: Runtime, workspace: str, check: BackupCheck) -> None:
         if len(words) < _LEAST_WORDS:
             continue
         request = RecallRequest(agent=chunk.agent, query=" ".join(words[:_WORDS]), limit=10)
-        results = runtime.recaller.recall(workspace, request).response.results
+        viewer = Viewer(chunk.user, group=chunk.group)
+        results = runtime.recaller.recall(workspace, request, viewer=viewer).response.results
         asked += 1
         found += any(result.text.strip() and result.text.strip() in chunk.source for result in results)
     check.asked += asked

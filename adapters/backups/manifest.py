@@ -17,6 +17,19 @@ FORMAT: Final = 1
 # A manifest names 64 bytes for each block: this is one of a terabyte.
 MAX_MANIFEST_BYTES: Final = 512 * 1024 * 1024
 
+# The first parts of the paths that a backup can have, in the data folder or in the folder of a workspace.
+_KNOWN: Final = (
+    "account.db",
+    "memory.db",
+    "git",
+    "tombstones",
+    "inbox",
+    "settings.json",
+    "installation.key",
+    "webhook.secret",
+    "webhook-secrets.json",
+)
+
 # A database; a folder as a tar file; or one file.
 FileKind = Literal["database", "folder", "file"]
 
@@ -126,6 +139,6 @@ def _check_path(path: str, name: str) -> None:
     parts = PurePosixPath(path).parts
     inside = parts[2:] if parts[:1] == ("workspaces",) and len(parts) > 2 and is_workspace_name(parts[1]) else parts
     plain = all(part not in ("", ".", "..") and "\\" not in part and "\0" not in part for part in parts)
-    known = bool(inside) and inside[0] in ("account.db", "memory.db", "git", "tombstones", "inbox", "settings.json")
+    known = bool(inside) and inside[0] in _KNOWN
     if not (plain and known and not path.startswith("/") and len(inside) <= 2):
         raise StoreUnusable(f"{name} contains the path {path!r}, which no backup has: it was changed or is damaged")

@@ -11,10 +11,10 @@ from typing import Annotated, Final
 import typer
 
 from reverie.errors import Rejected
+from worker.backup_secret import secret_in
 from worker.settings import PREFIX
 
 VARIABLE: Final = PREFIX + "BACKUP_PASSPHRASE"
-_MAX_KEY_FILE_BYTES: Final = 64 * 1024
 
 KeyFile = Annotated[
     Path | None,
@@ -42,7 +42,7 @@ def read_secret(dest: Path, key_file: Path | None, new: NewSecret) -> bytes | No
 
     header = read_header(dest)
     if key_file is not None:
-        return _of_file(key_file)
+        return secret_in(key_file)
     encrypted = new is NewSecret.ASK if header is None else header.key is not None
     if not encrypted:
         return None
@@ -52,14 +52,3 @@ def read_secret(dest: Path, key_file: Path | None, new: NewSecret) -> bytes | No
         raise Rejected(f"the backups in {dest} are encrypted: set {VARIABLE}, or use --key-file", field="passphrase")
     asked: str = typer.prompt("Passphrase", hide_input=True, err=True, confirmation_prompt=header is None)
     return asked.encode()
-
-
-def _of_file(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            content = file.read(_MAX_KEY_FILE_BYTES + 1).strip()
-    except OSError as error:
-        raise Rejected(f"the key file {path} cannot be read: {error.strerror}", field="key_file") from error
-    if not 0 < len(content) <= _MAX_KEY_FILE_BYTES:
-        raise Rejected(f"the key file {path} must have 1 to {_MAX_KEY_FILE_BYTES:,} bytes", field="key_file")
-    return content

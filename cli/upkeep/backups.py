@@ -24,6 +24,7 @@ from reverie.errors import NotFound, Rejected
 if TYPE_CHECKING:
     from adapters.backups.manifest import Manifest
     from adapters.backups.repository import Repository
+    from memory.upkeep.backup import BackupSource
 
 _INTERRUPTED: Final = 130
 
@@ -63,10 +64,16 @@ def create(
     scratch: Annotated[
         Path | None, typer.Option(help="A folder for copies of databases. Default: the data folder.")
     ] = None,
+    with_keys: Annotated[
+        bool,
+        typer.Option("--with-keys", help="Include installation.key, which encrypted backups have in any case."),
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
     """Add a backup of the data folder to a folder of backups, which is created. The word `create` may be left out."""
+    from adapters.backups.pruning import prune_repository
     from adapters.backups.repository import create_repository, locked, make_private, open_repository, read_header
+    from worker.backups import backup_source
 
     command = invocation(context)
     data = command.target.existing_data().resolve()
@@ -86,7 +93,8 @@ def create(
         # Once, not for each backup of --follow: an entry is itself a change.
         _audit(command, dest)
         while True:
-            manifest = _back_up(command, repository, scratch, only_changed=follow is not None)
+            source = backup_source(command.runtime, scratch, with_keys=with_keys)
+            manifest = _back_up(source, repository, only_changed=follow is not None)
             if manifest is not None:
                 _show(manifest, as_json)
                 if keep is not None:
@@ -166,29 +174,14 @@ def prune(
     as_json: AsJson = False,
 ) -> None:
     """Remove all but the newest backups, and the blocks that only they used."""
+    from adapters.backups.pruning import prune_repository
+
     invocation(context)
     confirm(f"Remove all backups in {dest} but the newest {keep}, for good?", yes)
     with _opened(dest, key_file) as repository:
         removed, blocks, freed = prune_repository(repository, keep)
     result = {"removed": removed, "blocks": blocks, "bytes": freed}
     print_result(result, as_json, f"{counted(len(removed), 'backup')} removed, {size(freed)} freed.")
-
-
-def prune_repository(repository: Repository, keep: int) -> tuple[list[str], int, int]:
-    """Remove the backups older than the newest `keep` complete ones; return their ids, and blocks and bytes freed.
-
-    An incomplete backup does not count, so that a store that has become damaged never loses its last good copy.
-    Raises `StoreUnusable`, and removes nothing, if a manifest is damaged.
-    """
-    manifests, damaged = repository.manifests()
-    if damaged:
-        raise Rejected(f"{damaged[0].error}: remove the file if it cannot be repaired", field="dest")
-    complete = [manifest.number for manifest in manifests if not manifest.failed]
-    oldest_kept = complete[-keep] if len(complete) >= keep else 0
-    removed = [manifest.id for manifest in manifests if manifest.number < oldest_kept]
-    for backup_id in removed:
-        repository.remove(backup_id)
-    return removed, *repository.remove_unused_blocks()
 
 
 def chosen(repository: Repository, backup_id: str | None) -> Manifest:
@@ -210,15 +203,10 @@ def _opened(dest: Path, key_file: Path | None, *, shared: bool = False) -> Itera
         yield open_repository(dest, secret)
 
 
-def _back_up(
-    command: Invocation, repository: Repository, scratch: Path | None, *, only_changed: bool
-) -> Manifest | None:
+def _back_up(source: BackupSource, repository: Repository, *, only_changed: bool) -> Manifest | None:
     """Add a backup and return its manifest; None if `only_changed` and nothing has changed."""
     from memory.upkeep.backup import BackupProgress, back_up, has_changed
-    from worker.backups import backup_source
 
-    runtime = command.runtime
-    source = backup_source(runtime, scratch)
     if only_changed and not has_changed(source, repository):
         return None
     with progress_bar("backup") as bar:

@@ -36,6 +36,7 @@ RUN_SCHEDULE: Final = "reverie.run_schedule"
 DELIVER_REMINDERS: Final = "reverie.deliver_reminders"
 EMBED_GOALS: Final = "reverie.embed_goals"
 CONTINUE_ERASURES: Final = "reverie.continue_erasures"
+BACK_UP: Final = "reverie.back_up"
 
 # Names of queues.
 QUEUE_INGEST: Final = "ingest"
@@ -70,6 +71,7 @@ TASK_QUEUES: Final[dict[str, str]] = {
     DELIVER_REMINDERS: QUEUE_SCHEDULES,
     EMBED_GOALS: QUEUE_EMBED,
     CONTINUE_ERASURES: QUEUE_MAINTENANCE,
+    BACK_UP: QUEUE_MAINTENANCE,
 }
 
 # The header that carries the caller's trace id through the queue.

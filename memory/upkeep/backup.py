@@ -10,6 +10,7 @@ from __future__ import annotations
 import tempfile
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from io import BytesIO
@@ -21,6 +22,9 @@ import msgspec
 from adapters.backups.manifest import BackupFile, FileKind, Manifest, SourceStamp, StoreState
 from adapters.backups.repository import Repository
 from adapters.broker.inbox import WorkerInbox
+from adapters.kept_secrets import KEY_FILE
+from adapters.webhooks.agent_secrets import ROTATIONS_FILE
+from adapters.webhooks.secret_file import SECRET_FILE
 from adapters.workspace_git import GitFolders
 from memory.memories.secrets import looks_secret
 from reverie.clock import from_micros
@@ -48,6 +52,8 @@ class BackupSource:
     scratch: Path
     product: str
     now: Callable[[], int]
+    # Whether the keys of the installation are in a backup that is not encrypted, too.
+    with_keys: bool = False
 
 
 @dataclass(slots=True)
@@ -93,6 +99,11 @@ def back_up(source: BackupSource, repository: Repository, progress: BackupProgre
             stores.close()
         for name in names:
             _add_memory_files(source, repository, draft, name)
+            if name != ACCOUNT_STORE:
+                _add_if_there(source, repository, draft, f"workspaces/{name}/{ROTATIONS_FILE}")
+        if repository.is_encrypted or source.with_keys:
+            for name in (KEY_FILE, SECRET_FILE):
+                _add_if_there(source, repository, draft, name)
         _add_bytes(repository, draft, SETTINGS, msgspec.json.format(msgspec.json.encode(dict(source.settings))))
         _add_tombstones(source, repository, draft)
         number = latest.number + 1 if latest is not None else 1
@@ -214,6 +225,11 @@ def _add_memory_files(source: BackupSource, repository: Repository, draft: _Draf
                 continue
             content.seek(0)
             _add(repository, draft, path, content, kind="folder")
+
+
+def _add_if_there(source: BackupSource, repository: Repository, draft: _Draft, path: str) -> None:
+    with suppress(FileNotFoundError):
+        _add_bytes(repository, draft, path, (source.data / path).read_bytes())
 
 
 def _add_tombstones(source: BackupSource, repository: Repository, draft: _Draft) -> None:

@@ -90,18 +90,25 @@ class Verdict:
 
 @dataclass(frozen=True, slots=True)
 class SampledChunk:
-    """A chunk of a message: its agent, its text, and the text of the whole message."""
+    """A chunk of a message: its agent, its text, and the text of the whole message.
+
+    Who sees it: `user`, or the users of the session `group`; everybody without either.
+    """
 
     agent: str
     text: str
     source: str
+    user: str | None
+    group: str | None
 
 
 def random_chunks(store: Store, limit: int) -> list[SampledChunk]:
     """Return up to `limit` chunks of messages, chosen at random."""
     sql = (
-        "SELECT c.agent_id AS agent, substr(c.text, c.lead + 1) AS text, m.content AS source FROM chunks AS c"
-        " JOIN message_chunks AS l ON l.chunk_id = c.id JOIN messages AS m ON m.row_id = l.message_row"
+        "SELECT c.agent_id AS agent, substr(c.text, c.lead + 1) AS text, m.content AS source,"
+        ' CASE WHEN s.is_group THEN NULL ELSE s.user_id END AS user, CASE WHEN s.is_group THEN s.id END AS "group"'
+        " FROM chunks AS c JOIN message_chunks AS l ON l.chunk_id = c.id JOIN messages AS m ON m.row_id = l.message_row"
+        " JOIN sessions AS s ON s.row_id = m.session_row"
         " WHERE c.id IN (SELECT id FROM chunks ORDER BY random() LIMIT :limit) GROUP BY c.id"
     )
     with store.reading() as tx:

@@ -15,6 +15,7 @@ import msgspec
 import pytest
 
 from adapters.backups.manifest import Manifest, encode_manifest
+from adapters.backups.pruning import prune_repository
 from adapters.backups.repository import (
     BLOCK_BYTES,
     Repository,
@@ -24,7 +25,6 @@ from adapters.backups.repository import (
     open_repository,
 )
 from adapters.workspace_git import GitFolders
-from cli.upkeep.backups import prune_repository
 from memory.memories.secrets import looks_secret
 from memory.upkeep.backup import BackupSource, back_up, has_changed
 from memory.upkeep.restore import RestoreOptions, RestoreReport, restore

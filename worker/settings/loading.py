@@ -24,6 +24,7 @@ from reverie.config import check_broker
 from reverie.errors import Rejected
 from reverie.pipeline.payload_signing import parse_keys
 from worker.own_paths import check_own
+from worker.settings.backups import BackupSettings
 from worker.settings.general import GeneralSettings
 from worker.settings.memories import MemorySettings
 from worker.settings.models import ModelSettings, check_models
@@ -36,9 +37,7 @@ from worker.settings.upkeep import UpkeepSettings
 
 PREFIX: Final = "REVERIE_"
 # Variables that are read elsewhere: by the client, the server or the supervisor.
-_OTHER_VARIABLES: Final = frozenset(
-    {"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "BACKUP_PASSPHRASE", "WORKER_KEY"}
-)
+_OTHER_VARIABLES: Final = frozenset({"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "WORKER_KEY"})
 
 
 class Settings(
@@ -50,6 +49,7 @@ class Settings(
     RecallSettings,
     RerankerSettings,
     UpkeepSettings,
+    BackupSettings,
     SchedulingSettings,
 ):
     """All settings of an installation."""

@@ -24,6 +24,7 @@ JobName = Literal[
     "close-idle-sessions",
     "apply-retention",
     "optimize-store",
+    "back-up",
     "verify-store",
     "continue-erasures",
 ]
