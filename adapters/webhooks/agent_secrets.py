@@ -72,6 +72,10 @@ class AgentSecrets:
             ) from error
         return self.secrets(agent, now)
 
+    def rotated(self) -> dict[str, datetime]:
+        """Return the names in the file, each with the time of its last rotation. Raises StoreUnusable."""
+        return {name: rotation.at for name, rotation in self._read().items()}
+
     def forget_name(self, agent: str) -> bool:
         """Name an agent that was erased by a keyed hash; return whether it was named.
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
+from adapters.kept_secrets import installation_key
+from adapters.webhooks.agent_secrets import ROTATIONS_FILE, AgentSecrets
 from adapters.workspace_git import GitFolders
 from memory.memories.secrets import looks_secret
 from memory.trust.erased_notebooks import drop_unfounded_lines
@@ -12,6 +14,7 @@ from memory.trust.erasure_rows import RowErasure
 from memory.trust.fragments import HashKey
 from memory.trust.tombstones import Tombstone, hash_key, read_tombstones, target_hash
 from memory.upkeep.notebook import Notebooks
+from reverie.clock import to_micros
 from reverie.contract import ACCOUNT_STORE
 from storage.stores import Store, Stores
 from storage.trust.candidates import Candidate
@@ -71,7 +74,20 @@ class _Restored:
             counts += removed
         if counts:
             clear_deleted(store)
+        if store.name != ACCOUNT_STORE:
+            self._forget_names(store)
         return counts
+
+    def _forget_names(self, store: Store) -> None:
+        """Take the names of erased agents out of the record of rotated webhook secrets."""
+        folder = store.database.path.parent
+        if not (folder / ROTATIONS_FILE).exists():
+            return
+        secrets = AgentSecrets(installation_key(self._stores.data_dir), folder)
+        for agent, rotated_at in secrets.rotated().items():
+            found = [self._tombstone("agent", origin, agent, "") for origin in (None, store.name)]
+            if any(tombstone is not None and to_micros(rotated_at) <= tombstone.at for tombstone in found):
+                secrets.forget_name(agent)
 
     def _subjects(self, store: Store, agent: str) -> list[Subject]:
         """Return what is to be removed of an agent."""

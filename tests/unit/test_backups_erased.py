@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from adapters.backups.repository import create_repository, locked, open_repository
+from adapters.kept_secrets import installation_key
+from adapters.webhooks.agent_secrets import ROTATIONS_FILE, AgentSecrets
 from memory.trust.erasing import continue_erasures
 from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import request_erasure
@@ -59,3 +62,27 @@ def test_an_erasure_after_the_backup_is_repeated_when_it_is_restored(
     assert b"plums are ripe" in everything
     for text in (SECRET, QUEUED):
         assert text.encode() not in everything
+
+
+def test_the_name_of_an_erased_agent_does_not_come_back_with_its_webhook_secrets(
+    make_runtime: Callable[..., Runtime], tmp_path: Path
+) -> None:
+    """Given agents with rotated secrets, when one is erased after the backup, then a restore names only the other."""
+    runtime = make_runtime()
+    data, dest = runtime.settings.data, tmp_path / "dest"
+    create_repository(dest, None)
+    repository = open_repository(dest, None)
+    with running_server(runtime) as url, locked(dest):
+        for agent in ("heron", "plover"):
+            with Reverie(agent, url=url) as client:
+                client.remember("plums are ripe")
+            AgentSecrets(installation_key(data), data / "workspaces" / "default").rotate(agent, datetime.now(UTC))
+        before = back_up(backup_source(runtime), repository)
+        heron = Scope("agent", "", "heron", None)
+        request_erasure(runtime.stores, data, heron, requested_by="tester", now=runtime.now())
+        assert continue_erasures(runtime.erasure_services) == {"finished": 1, "waiting": 0}
+        newest = back_up(backup_source(runtime), repository)
+    restore(repository, before, tmp_path / "restored", RestoreOptions(now=runtime.now, newest=newest))
+    text = (tmp_path / "restored" / "workspaces" / "default" / ROTATIONS_FILE).read_text()
+    assert "plover" in text
+    assert "heron" not in text
