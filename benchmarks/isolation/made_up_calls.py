@@ -17,14 +17,23 @@ from msgspec import inspect
 
 from benchmarks.isolation.actors import Actor, Kind
 from reverie.calls import Call, route_of, scope_of
+from reverie.scheduling.calls import PreviewRuns
+from reverie.scheduling.reminder_calls import ConfirmReminder
 from server.app import endpoints
 
 # How often a call is made, of ten; others once. Content has to come in before it can leak.
 _WEIGHTS: Final = {"IngestMessages": 60, "Recall": 40, "GetContext": 30, "Remember": 30, "SearchMemories": 15,
-                   "IngestFile": 8, "StartSession": 5, "AddSchedule": 5, "Remind": 5, "SetFact": 8, "AddNote": 8,
+                   "IngestFile": 8, "StartSession": 5, "AddSchedule": 15, "Remind": 10,
+                   "RunScheduleNow": 20, "CompleteRun": 15, "GetRun": 8, "ListScheduleRuns": 5, "ListSchedules": 5,
+                   "ListNotifications": 8, "AcknowledgeNotifications": 3, "ClaimReminders": 5, "ConfirmReminder": 5,
+                   "ListReminders": 5, "SetFact": 8, "AddNote": 8,
                    "ListMemories": 8, "RestoreSession": 5, "ListMessages": 5, "SearchSessions": 8}  # fmt: skip
 # Rare: it empties what the others need.
-_RARE: Final = {"DeleteWorkspace": 0.05, "ForgetSession": 0.5}
+_RARE: Final = {"DeleteWorkspace": 0.05, "ForgetSession": 0.5, "DeleteSchedule": 0.5, "PauseSchedule": 0.5}
+# Calls about rows that have an id, which one may take from others, whatever the method.
+_WITH_IDS: Final = frozenset({"schedules", "runs", "reminders", "notifications"})
+_EXECUTORS: Final = ("webhook", "task", "model")
+_DELIVERING: Final = frozenset({"ClaimReminders", "ListNotifications", "AcknowledgeNotifications"})
 _OPTIONAL_SHARE: Final = 0.3
 _SHARED_SHARE: Final = 0.05
 _ACCOUNT_SHARE: Final = 0.1
@@ -83,11 +92,14 @@ class Requests:
         self._kinds = [endpoint.kind for endpoint in endpoints()]
         self._weights = [float(_WEIGHTS.get(kind.__name__, _RARE.get(kind.__name__, 1.0))) for kind in self._kinds]
         self._ids: defaultdict[tuple[Actor, str], list[str]] = defaultdict(list)
+        self._claims: defaultdict[Actor, list[tuple[str, str]]] = defaultdict(list)
 
     def learn(self, actor: Actor, family: str, answer: Any) -> None:
         """Remember the ids in an answer, for later requests of this actor and of those who try its ids."""
         known = self._ids[actor, family]
         for item in _items(answer):
+            if isinstance(reminder := item.get("reminder"), Mapping):
+                self._claims[actor].append((str(reminder["id"]), str(item["token"])))
             for name in ("id", "ref_code", "run", "entry"):
                 if isinstance(value := item.get(name), (str, int)) and len(known) < 400:
                     known.append(str(value))
@@ -102,7 +114,8 @@ class Requests:
         family = route.path.split("/")[2]
         where = self._where(kind)
         # What is created under somebody else's name would be there rightly afterwards.
-        creates = scope_of(kind) not in ("read", "forget") and route.method != "PATCH"
+        of_rows = family in _WITH_IDS and (bool(route.path_fields) or "ids" in kind.__struct_fields__)
+        creates = scope_of(kind) not in ("read", "forget") and route.method != "PATCH" and not of_rows
         named = actor if victim is None or creates else victim
         values = self._values(kind, actor, where, named, family)
         path = route.path
@@ -149,8 +162,13 @@ class Requests:
             values["visibility"] = "shared"
         else:
             values.pop("visibility", None)
-        if kind.__name__ in ("AddSchedule", "UpdateSchedule"):
-            self._schedule(values)
+        if kind.__name__ in ("AddSchedule", "UpdateSchedule", "PreviewRuns"):
+            self._schedule(kind, values)
+        # What delivers to all users may ask for all of them. A token of one user may not.
+        if kind.__name__ in _DELIVERING and not actor.has_own_token:
+            values.pop("all_users", None)
+        if kind is ConfirmReminder and named is actor and (claims := self._claims[actor]):
+            values["id"], values["token"] = self._chance.choice(claims)
         return values
 
     def _value(self, member: inspect.Field, actor: Actor, where: Kind, named: Actor, family: str) -> Any:
@@ -200,12 +218,17 @@ class Requests:
             case _:
                 return None
 
-    def _schedule(self, values: dict[str, Any]) -> None:
+    def _schedule(self, kind: type[Call[Any]], values: dict[str, Any]) -> None:
         for name in ("cron", "at", "every", "tz", "cadence", "executor", "task", "queue", "llm", "webhook"):
             values.pop(name, None)
         values["every"] = self._chance.choice((60, 3_600, 86_400))
-        if self._chance.random() < 0.5:
-            values["webhook"] = self._webhook
+        if kind is PreviewRuns:
+            return
+        match self._chance.choice(_EXECUTORS):
+            case "webhook":
+                values["webhook"] = self._webhook
+            case "task":  # which nobody serves: the actors report its runs themselves
+                values.update(task="agent.work", queue="nobody")
 
     def _message(self, actor: Actor, where: Kind) -> dict[str, Any]:
         message: dict[str, Any] = {

@@ -11,7 +11,8 @@ import msgspec
 
 from benchmarks.isolation.actors import Actor, Cast, Found
 
-_ANSWER: Final = b'{"status":"success","summary":"done"}'
+# Of three runs, one fails: its error is stored and told, too.
+_FAILURES: Final = 3
 
 
 class Webhooks:
@@ -28,11 +29,12 @@ class Webhooks:
                 body = self.rfile.read(int(self.headers["Content-Length"])).decode()
                 with receiver._lock:
                     receiver._bodies.append(body)
+                answer = receiver._answer(body)
                 self.send_response(200)
                 self.send_header("Content-Type", "application/json")
-                self.send_header("Content-Length", str(len(_ANSWER)))
+                self.send_header("Content-Length", str(len(answer)))
                 self.end_headers()
-                self.wfile.write(_ANSWER)
+                self.wfile.write(answer)
 
             def log_message(self, *_: object) -> None:
                 """Do nothing: a benchmark prints its own lines."""
@@ -56,8 +58,8 @@ class Webhooks:
 
     @property
     def settings(self) -> dict[str, str]:
-        """The environment with which Reverie sends to this receiver."""
-        return {"REVERIE_WEBHOOK_ALLOW_PRIVATE": "127.0.0.1"}
+        """The environment with which Reverie sends to this receiver, also reminders and notifications."""
+        return {"REVERIE_WEBHOOK_ALLOW_PRIVATE": "127.0.0.1", "REVERIE_NOTIFIER_WEBHOOK_URL": self.url}
 
     @property
     def taken(self) -> int:
@@ -67,15 +69,29 @@ class Webhooks:
     def leaks(self) -> Iterator[tuple[str, str, list[Found]]]:
         """Yield the webhooks that contain canaries of others than the user whose schedule it is."""
         for body in self._bodies:
-            data = msgspec.json.decode(body).get("data", {})
-            viewer = self._viewer(data)
+            viewer = self._viewer(body)
             if viewer is None or (found := self._cast.leaks(body, viewer)):
                 yield "webhook", body, found if viewer is not None else list(self._cast.canaries_in(body))
 
-    def _viewer(self, data: dict[str, object]) -> Actor | None:
-        """Return whose schedule a webhook is for; the agent's own have the agent as their user."""
+    def _viewer(self, body: str) -> Actor | None:
+        """Return whose schedule or reminder a webhook is about."""
+        message = msgspec.json.decode(body)
+        data = message.get("data", {})
+        workspace = message.get("workspace") or data.get("workspace")
         for actor in self._cast.actors:
-            owner = actor.user or actor.agent
-            if (data.get("workspace"), data.get("agent"), data.get("user")) == (actor.workspace, actor.agent, owner):
+            if (workspace, data.get("agent"), data.get("user")) == (actor.workspace, actor.agent, actor.user):
                 return actor
         return None
+
+    def _answer(self, body: str) -> bytes:
+        """Return the report of a run: with a word of the user of its schedule in every text."""
+        viewer = self._viewer(body)
+        word = "" if viewer is None else viewer.canary("text")
+        failed = len(self._bodies) % _FAILURES == 0
+        report = {
+            "status": "failed" if failed else "success",
+            "output": f"done: {word}",
+            "summary": f"in short: {word}",
+            "error": f"no {word} there" if failed else "",
+        }
+        return msgspec.json.encode(report)
