@@ -21,7 +21,7 @@ _TIMEOUT_SECONDS: Final = 60.0
 _ATTACKS: Final = 0.15
 _MASKS: Final = 0.05
 _KEPT_LEAKS: Final = 20
-_EXCERPT: Final = 120
+_EXCERPT: Final = 300
 
 
 @dataclass(frozen=True)
@@ -44,6 +44,8 @@ class Tally:
     succeeded: Counter[str] = field(default_factory=Counter)
     attacks: int = 0
     leaks: int = 0
+    # Whose ids were named by callers in which workspaces: from then on they may be in its files.
+    named: set[tuple[str, Actor]] = field(default_factory=set)
     examples: list[Leak] = field(default_factory=list)
 
     def add(self, place: str, viewer: str, text: str, found: list[Found]) -> None:
@@ -115,12 +117,21 @@ class Driver:
         self.tally.statuses[response.status_code] += 1
         self.tally.succeeded[request.call] += response.is_success
         text = f"{dict(response.headers)} {response.text}"
-        found = self._cast.leaks(text, actor, asked=request.text)
+        viewer = self._viewer(request, actor)
+        found = self._cast.leaks(text, viewer, asked=request.text)
+        self.tally.named |= {(named.workspace, one.owner) for one in self._cast.canaries_in(request.text)}
         self.tally.add(f"{request.method} {request.path}", str(actor), text, found)
         answer = msgspec.json.decode(response.content) if response.content else None
         if response.is_success and named is actor:
             self._requests.learn(actor, request.family, answer)
         return answer
+
+    def _viewer(self, request: Request, actor: Actor) -> Actor:
+        """Return as whom an actor asks: without a user, one who names a session asks as the user of that session."""
+        owner = request.session_of
+        if owner is None or actor.user is not None or (owner.workspace, owner.agent) != (actor.workspace, actor.agent):
+            return actor
+        return owner
 
     def close(self) -> None:
         """Close the connections."""

@@ -17,6 +17,7 @@ from msgspec import inspect
 
 from benchmarks.isolation.actors import Actor, Kind
 from reverie.calls import Call, route_of, scope_of
+from reverie.memories.calls import UpdateMemory
 from reverie.scheduling.calls import PreviewRuns
 from reverie.scheduling.reminder_calls import ConfirmReminder
 from server.app import endpoints
@@ -76,6 +77,7 @@ class Request:
     family: str
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
+    session_of: Actor | None = None
 
     @property
     def text(self) -> str:
@@ -92,6 +94,7 @@ class Requests:
         self._kinds = [endpoint.kind for endpoint in endpoints()]
         self._weights = [float(_WEIGHTS.get(kind.__name__, _RARE.get(kind.__name__, 1.0))) for kind in self._kinds]
         self._ids: defaultdict[tuple[Actor, str], list[str]] = defaultdict(list)
+        self._shared: set[str] = set()
         self._claims: defaultdict[Actor, list[tuple[str, str]]] = defaultdict(list)
 
     def learn(self, actor: Actor, family: str, answer: Any) -> None:
@@ -100,6 +103,8 @@ class Requests:
         for item in _items(answer):
             if isinstance(reminder := item.get("reminder"), Mapping):
                 self._claims[actor].append((str(reminder["id"]), str(item["token"])))
+            if item.get("visibility") in ("shared", "requested"):
+                self._shared.add(str(item.get("id")))
             for name in ("id", "ref_code", "run", "entry"):
                 if isinstance(value := item.get(name), (str, int)) and len(known) < 400:
                     known.append(str(value))
@@ -118,15 +123,18 @@ class Requests:
         creates = scope_of(kind) not in ("read", "forget") and route.method != "PATCH" and not of_rows
         named = actor if victim is None or creates else victim
         values = self._values(kind, actor, where, named, family)
+        if kind is UpdateMemory and values["id"] in self._shared:  # it stays shared
+            values = self._values(kind, actor, "shared", named, family) | {"id": values["id"]}
+        session_of = named if "session" in values else None
         path = route.path
         for name in route.path_fields:
             path = path.replace(f"{{{name}}}", str(values.pop(name, "missing")).replace("/", "%2F"))
         if route.path.endswith(("/runs", "/run")):
             family = "runs"
         if route.has_body:
-            return Request(kind.__name__, route.method, path, family, body=values)
+            return Request(kind.__name__, route.method, path, family, body=values, session_of=session_of)
         query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
-        return Request(kind.__name__, route.method, path, family, query=query)
+        return Request(kind.__name__, route.method, path, family, query=query, session_of=session_of)
 
     def _where(self, kind: type[Call[Any]]) -> Kind:
         """Return what kind of place this call's content goes to."""

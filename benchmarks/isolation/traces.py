@@ -21,7 +21,7 @@ def look_in_files(data: Path, cast: Cast, tally: Tally) -> int:
     for path in files:
         place = str(path.relative_to(data))
         for text in _pieces(path):
-            found = [canary for canary in cast.canaries_in(text) if not _belongs(place, canary)]
+            found = [canary for canary in cast.canaries_in(text) if not _belongs(place, canary, tally)]
             tally.add(place, "whoever reads the file", text, found)
     return len(files)
 
@@ -31,13 +31,15 @@ def look_in_text(place: str, text: str, cast: Cast, tally: Tally) -> None:
     tally.add(place, "operators", text, [found for found in cast.canaries_in(text) if found.kind in _CONTENT])
 
 
-def _belongs(place: str, found: Found) -> bool:
+def _belongs(place: str, found: Found, tally: Tally) -> bool:
     """Return whether a canary may be in a file, by the path of the file within the data folder."""
     parts = place.split("/")
     if parts[0] == "logs":
         return found.kind not in _CONTENT
     if parts[0] == "workspaces":
         other_agents = [part for part in parts[2:] if part.startswith("agent-")]
+        if found.kind == "name" and (parts[1], found.owner) in tally.named:
+            return True  # whoever forgets an id has it kept out, also one that was never there
         return found.owner.workspace == parts[1] and (not other_agents or found.owner.agent in other_agents)
     # The databases of the account and the broker's file hold content of all workspaces.
     return True
