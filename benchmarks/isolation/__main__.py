@@ -28,6 +28,8 @@ from server.app import endpoints
 from worker.supervision.local_token import read_local_token
 
 _JOB_ROUNDS: Final = 4
+# The deterministic one: who sees what does not depend on it, and the model would take most of the time.
+_EMBEDDER: Final = {"REVERIE_EMBEDDING_PROVIDER": "hash"}
 _DRAIN_SECONDS: Final = 300.0
 _POLL_SECONDS: Final = 0.2
 
@@ -39,7 +41,7 @@ def main() -> None:
     result = Result(benchmark="isolation", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
     chance = random.Random(options.seed)
     cast, tell = Cast(), Progress()
-    with Webhooks(cast) as webhooks, Stack(env=webhooks.settings, keep=options.keep) as stack:
+    with Webhooks(cast) as webhooks, Stack(env=webhooks.settings | _EMBEDDER, keep=options.keep) as stack:
         credentials = {"Authorization": f"Bearer {read_local_token(stack.data)}"}
         with httpx2.Client(base_url=stack.url, timeout=_DRAIN_SECONDS, headers=credentials) as operator:
             requests, tokens = Requests(chance, webhook=webhooks.url), tokens_of(cast, operator)
