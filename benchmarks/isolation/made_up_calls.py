@@ -27,7 +27,7 @@ _WEIGHTS: Final = {"IngestMessages": 60, "Recall": 40, "GetContext": 30, "Rememb
                    "IngestFile": 8, "StartSession": 5, "AddSchedule": 15, "Remind": 10,
                    "RunScheduleNow": 20, "CompleteRun": 15, "GetRun": 8, "ListScheduleRuns": 5, "ListSchedules": 5,
                    "ListNotifications": 8, "AcknowledgeNotifications": 3, "ClaimReminders": 5, "ConfirmReminder": 5,
-                   "ListReminders": 5, "SetFact": 8, "AddNote": 8,
+                   "ListReminders": 5, "CancelRun": 5, "SetFact": 8, "AddNote": 8,
                    "ListMemories": 8, "RestoreSession": 5, "ListMessages": 5, "SearchSessions": 8}  # fmt: skip
 # Rare: it empties what the others need.
 _RARE: Final = {"DeleteWorkspace": 0.05, "ForgetSession": 0.5, "DeleteSchedule": 0.5, "PauseSchedule": 0.5}
@@ -39,6 +39,7 @@ _OPTIONAL_SHARE: Final = 0.3
 _SHARED_SHARE: Final = 0.05
 _ACCOUNT_SHARE: Final = 0.1
 _OWN_NAMES: Final = 12
+_FACT_NAMES: Final = 2
 
 _WORDS: Final = ("garden", "piano", "dentist", "train to Lisbon", "walnut cake", "greyhound", "invoice", "blue door")
 _SENTENCES: Final = (
@@ -105,7 +106,7 @@ class Requests:
                 self._claims[actor].append((str(reminder["id"]), str(item["token"])))
             if item.get("visibility") in ("shared", "requested"):
                 self._shared.add(str(item.get("id")))
-            for name in ("id", "ref_code", "run", "entry"):
+            for name in ("id", "ref_code", "run", "entry", "note_id"):
                 if isinstance(value := item.get(name), (str, int)) and len(known) < 400:
                     known.append(str(value))
 
@@ -205,6 +206,8 @@ class Requests:
             return [picked] if name == "ids" and picked else picked
         if name == "channel":  # the agent's, for all of its users
             return f"channel-{self._chance.randint(1, _OWN_NAMES)}"
+        if name in ("category", "key"):  # few, so that facts are found again
+            return f"{named.canary('name' if where == 'text' else where)}-{self._chance.randint(1, _FACT_NAMES)}"
         if name in _NAMES:
             return self._own(named, where)
         return self._by_type(member, actor, where)
