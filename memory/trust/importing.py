@@ -24,7 +24,7 @@ from reverie.trust.export_checks import check_record, described
 from reverie.trust.export_types import ExportedRecord, ImportReport, part_of
 from storage.stores import Store, Stores
 from storage.transaction import AgentRepositories
-from storage.trust.imported_rows import ImportOutcome
+from storage.trust.imported_rows import ImportOutcome, Presence
 from storage.viewer import LOCAL_TENANT
 
 # Records in one transaction: some 50 ms under the write lock.
@@ -188,14 +188,18 @@ def _place(record: ExportedRecord) -> tuple[str, str, bool]:
 def _count(stores: Stores, records: Sequence[ExportedRecord], rules: ImportRules, done: Imported) -> None:
     """Count what an import would do, without storing anything."""
     for group in _groups(records):
-        present = _Group(stores, group, rules, done).present()
-        for record, is_present in zip(group, present, strict=True):
-            (done.present if is_present else done.added)[part_of(record)] += 1
-            done.shared += not is_present and _waits_for_approval(record)
+        for record, presence in zip(group, _Group(stores, group, rules, done).presence(), strict=True):
+            (done.added if presence == "absent" else done.present)[part_of(record)] += 1
+            done.shared += presence == "absent" and _waits_for_approval(record)
 
 
 def _waits_for_approval(record: ExportedRecord) -> bool:
     return isinstance(record, types.ExportedMemory) and record.visibility == "requested"
+
+
+def _session_of(record: ExportedRecord) -> str | None:
+    """Return the session that a record is, or belongs to."""
+    return record.id if isinstance(record, types.ExportedSession) else getattr(record, "session", None)
 
 
 class _Group:
@@ -210,39 +214,36 @@ class _Group:
         self._name = ACCOUNT_STORE if self._in_account else self._workspace
 
     def check(self) -> None:
-        """Raise `Conflict` for an id that something else has, and `Rejected` for a session of others."""
+        """Raise `Conflict` for an id that something else has, and for a session of others."""
+        for record, presence in zip(self._records, self.presence(), strict=True):
+            if presence == "elsewhere":
+                what = "another session" if isinstance(record, types.ExportedMessage) else "another agent"
+                with _naming(record):
+                    raise Conflict(f"a record of {what} has this id: import into another workspace", field="id")
         store = self._existing(self._name)
-        if store is not None:
-            with store.reading() as tx:
-                rows = tx.for_agent(self._agent)
-                for record in self._records:
+        if store is None or self._rules.operator:
+            return
+        sessions = {_session_of(record): record for record in self._records}
+        with store.reading() as tx:
+            rows = tx.for_agent(self._agent)
+            for session, record in sessions.items():
+                if session is not None and rows.imported.is_of_others(session, self._rules.user):
                     with _naming(record):
-                        self._check(rows, record)
+                        raise Conflict(f"session {session!r} is there, and not one of this user's", field="session")
 
-    def present(self) -> list[bool]:
+    def presence(self) -> list[Presence]:
         """Return of each record whether it is there already."""
         store = self._existing(self._name)
         if store is None:
-            return [False] * len(self._records)
+            return ["absent"] * len(self._records)
         with store.reading() as tx:
-            rows = tx.for_agent(self._agent)
-            return [rows.imported.is_present(record) for record in self._records]
+            return tx.for_agent(self._agent).imported.presence(self._records)
 
     def store(self) -> None:
         """Store the records that are not there yet, in one transaction."""
         store, done = self._stores.workspace(self._name), self._done
-        tenant = self._stores.stored_tenant_of(self._workspace) if self._in_account else None
-        counted: list[tuple[ImportOutcome, ExportedRecord]] = []
         with store.writing() as tx:
-            rows = tx.for_agent(self._agent)
-            for record in self._records:
-                if rows.imported.is_present(record):
-                    if isinstance(record, types.ExportedMemory):
-                        rows.imported.link_successor(record)
-                    counted.append(("present", record))
-                    continue
-                outcome = rows.imported.add(record, now=self._rules.now, tenant=tenant, trusted=self._rules.trusted)
-                counted.append((outcome, record))
+            counted = self._stored(tx.for_agent(self._agent))
         for outcome, record in counted:
             if outcome == "waiting":
                 done.waiting += 1
@@ -254,12 +255,24 @@ class _Group:
                 if isinstance(record, types.ExportedMessage):
                     done.sessions.setdefault(self._name, set()).add((self._agent, record.session))
 
-    def _check(self, rows: AgentRepositories, record: ExportedRecord) -> None:
-        rows.imported.is_present(record)
-        session = record.id if isinstance(record, types.ExportedSession) else getattr(record, "session", None)
-        others = session is not None and rows.imported.is_of_others(session, self._rules.user)
-        if others and not self._rules.operator:
-            raise Conflict(f"session {session!r} is there already, and is not one of this user's", field="session")
+    def _stored(self, rows: AgentRepositories) -> list[tuple[ImportOutcome, ExportedRecord]]:
+        rules, imported = self._rules, rows.imported
+        tenant = self._stores.stored_tenant_of(self._workspace) if self._in_account else None
+        counted: list[tuple[ImportOutcome, ExportedRecord]] = []
+        messages: dict[str, types.ExportedMessage] = {}
+        for record, presence in zip(self._records, imported.presence(self._records), strict=True):
+            if presence != "absent":
+                if isinstance(record, types.ExportedMemory):
+                    imported.link_successor(record)
+                counted.append(("present", record))
+            elif isinstance(record, types.ExportedMessage):
+                counted.append(("present" if record.id in messages else "added", record))
+                messages.setdefault(record.id, record)
+            else:
+                outcome = imported.add(record, now=rules.now, tenant=tenant, trusted=rules.trusted, user=rules.user)
+                counted.append((outcome, record))
+        imported.add_messages(list(messages.values()), now=rules.now, user=rules.user)
+        return counted
 
     def _existing(self, name: str) -> Store | None:
         if name == ACCOUNT_STORE and not self._stores.database_path(name).exists():

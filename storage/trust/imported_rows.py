@@ -7,7 +7,7 @@ stored as new to the pipeline, which makes them.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Final, Literal, TypeAlias
 
@@ -15,7 +15,6 @@ from blake3 import blake3
 
 from reverie.clock import to_micros
 from reverie.contract import EXTRACT_MEMORIES
-from reverie.errors import Conflict
 from reverie.memories.types import IMPORT
 from reverie.trust import export_types as types
 from reverie.trust.export_types import ExportedRecord
@@ -27,23 +26,35 @@ from storage.upkeep.leases import JobLeases
 # "waiting": what it refers to has not been chunked yet; "left_out": what it refers to is not there.
 ImportOutcome: TypeAlias = Literal["added", "present", "left_out", "waiting"]
 
+# "elsewhere": something else has the id, which the store does not take twice.
+Presence: TypeAlias = Literal["absent", "present", "elsewhere"]
+
 _SESSION: Final = "session_row = (SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :session)"
-_PRESENT: Final[Mapping[type[ExportedRecord], str]] = {
-    types.ExportedChannel: "SELECT 1 FROM channels WHERE agent_id = :agent AND id = :id",
-    types.ExportedSession: "SELECT 1 FROM sessions WHERE agent_id = :agent AND id = :id",
-    types.ExportedFile: "SELECT 1 FROM files WHERE agent_id = :agent AND id = :id",
-    types.ExportedMemory: "SELECT 1 FROM memories WHERE agent_id = :agent AND (id = :id OR note_id = :note_id)",
+_LISTED: Final = "IN (SELECT value FROM json_each(:ids))"
+# Which of many ids are there, each with what must be the same in the record: its session, or its agent.
+_BY_ID: Final[Mapping[type[ExportedRecord], str]] = {
+    **{
+        kind: f"SELECT id, NULL FROM {kind.__struct_config__.tag} WHERE agent_id = :agent AND id {_LISTED}"
+        for kind in (
+            types.ExportedChannel,
+            types.ExportedSession,
+            types.ExportedFile,
+            types.ExportedSchedule,
+            types.ExportedReminder,
+        )
+    },
+    types.ExportedMemory: f"SELECT id, NULL FROM memories WHERE agent_id = :agent AND id {_LISTED}"
+    f" UNION ALL SELECT note_id, NULL FROM memories WHERE agent_id = :agent AND note_id {_LISTED}",
+    types.ExportedMessage: "SELECT m.id, s.id FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row"
+    f" WHERE m.agent_id = :agent AND m.id {_LISTED}",
+    types.ExportedRun: f"SELECT id, agent_id FROM schedule_runs WHERE id {_LISTED}",
+    types.ExportedNotification: f"SELECT id, agent_id FROM notifications WHERE id {_LISTED}",
+}
+_BY_KEY: Final[Mapping[type[ExportedRecord], str]] = {
     types.ExportedScratchpadList: f"SELECT 1 FROM scratchpad_lists WHERE agent_id = :agent AND {_SESSION}",
     types.ExportedScratchpadKey: f"SELECT 1 FROM scratchpads WHERE agent_id = :agent AND key = :key AND {_SESSION}",
-    types.ExportedSchedule: "SELECT 1 FROM schedules WHERE agent_id = :agent AND id = :id",
-    types.ExportedReminder: "SELECT 1 FROM reminders WHERE agent_id = :agent AND id = :id",
     types.ExportedDeadLetter: "SELECT 1 FROM dead_letters WHERE agent_id = :agent AND stage = :stage"
     " AND item_id = :item_id",
-}
-# Ids that are unique among all agents of a store.
-_OWNERS: Final[Mapping[type[ExportedRecord], str]] = {
-    types.ExportedRun: "SELECT agent_id FROM schedule_runs WHERE id = :id",
-    types.ExportedNotification: "SELECT agent_id FROM notifications WHERE id = :id",
 }
 _SOURCES: Final = {
     "message": "SELECT m.row_id, m.chunked_at, c.id FROM messages AS m LEFT JOIN chunks AS c ON c.content_hash = :hash"
@@ -60,40 +71,68 @@ _ENDED: Final = frozenset({"success", "failed", "cancelled", "timed_out"})
 class ImportedRows(AgentRepository):
     """The rows of one agent that imports write, within one transaction."""
 
-    def is_present(self, record: ExportedRecord) -> bool:
-        """Return whether a record is there already. Raises `Conflict` if something else has its id."""
-        kind = type(record)
-        values = {name: getattr(record, name, None) for name in ("id", "session", "key", "stage", "item_id", "note_id")}
-        if isinstance(record, types.ExportedMessage):
-            return self._has_message(record)
-        if isinstance(record, types.ExportedRecallEvent):
-            return self._has_event(record)
-        if kind in _OWNERS:
-            owner = self._value(_OWNERS[kind], **values)
-            if owner not in (None, self._agent):
-                raise Conflict(f"another agent has a row with id {values['id']!r}: import into another workspace")
-            return owner is not None
-        return self._value(_PRESENT[kind], **values) is not None
+    def presence(self, records: Sequence[ExportedRecord]) -> list[Presence]:
+        """Return of each record whether it is there already; with one query for each kind."""
+        there: dict[type[ExportedRecord], dict[str, str | None]] = {}
+        for kind in {type(record) for record in records} & _BY_ID.keys():
+            ids = [name for record in records if type(record) is kind for name in _ids_of(record)]
+            there[kind] = {row[0]: row[1] for row in self._execute(_BY_ID[kind], ids=ids)}
+        return [self._presence(record, there.get(type(record), {})) for record in records]
+
+    def add_messages(self, records: Sequence[types.ExportedMessage], *, now: int, user: str | None) -> None:
+        """Store messages that are not present; a session that is not there either becomes that of `user`."""
+        by_session: dict[str, list[types.ExportedMessage]] = {}
+        for record in records:
+            by_session.setdefault(record.session, []).append(record)
+        for session, group in by_session.items():
+            row = self._ensure_session(session, group[0].created_at, user)
+            taken = set(
+                self._values(
+                    "SELECT sequence FROM messages WHERE session_row = :row"
+                    " AND sequence IN (SELECT value FROM json_each(:sequences))",
+                    row=row,
+                    sequences=[record.sequence for record in group],
+                )
+            )
+            last = int(self._value("SELECT last_sequence FROM sessions WHERE row_id = :row", row=row) or 0)
+            for record in group:
+                sequence = last + 1 if record.sequence in taken else record.sequence
+                last = max(last, sequence)
+                taken.add(sequence)
+                columns: dict[str, Any] = {
+                    "session_row": row,
+                    "sequence": sequence,
+                    "accepted_at": now,
+                    "stored_at": now,
+                }
+                columns["tool_calls"] = record.tool_calls or None
+                self._insert("messages", record, exclude=("session", "sequence", "tool_calls"), **columns)
+            self._execute("UPDATE sessions SET last_sequence = :last WHERE row_id = :row", last=last, row=row)
+            sessions = Sessions(self._connection, self._agent)
+            if users := [record.user for record in group if record.user is not None]:
+                sessions.add_users(sessions.get(session), users)
 
     def add(
-        self, record: ExportedRecord, *, now: int, tenant: str | None = None, trusted: bool = False
+        self, record: ExportedRecord, *, now: int, tenant: str | None, trusted: bool, user: str | None
     ) -> ImportOutcome:
-        """Store a record that is not present. `tenant` is that of rows of the account; `now` in microseconds.
+        """Store a record that is not present, except a message. `tenant` is that of rows of the account.
 
-        With `trusted` it is promoted if it was.
+        With `trusted` it is promoted if it was. A session that it came from and that is not there becomes that of
+        `user`. `now` in microseconds.
         """
         match record:
             case types.ExportedSession():
                 return self._add_session(record, now)
-            case types.ExportedMessage():
-                return self._add_message(record, now)
             case types.ExportedFile():
                 content_hash = blake3(record.content.encode()).digest()
-                row = None if record.session is None else self._ensure_session(record.session, record.created_at)
+                row = None if record.session is None else self._ensure_session(record.session, record.created_at, user)
                 columns = {"content_hash": content_hash, "session_row": row, "accepted_at": now, "stored_at": now}
                 return self._insert("files", record, exclude=("session",), **columns)
             case types.ExportedMemory():
-                return self._add_memory(record, now, tenant, trusted)
+                outcome = self._add_memory(record, now, tenant, user)
+                if outcome == "added" and trusted:
+                    self._promote(record)
+                return outcome
             case types.ExportedScratchpadList() | types.ExportedScratchpadKey():
                 row = self._session_row(record.session)
                 table = f"{record.__struct_config__.tag}"
@@ -124,15 +163,18 @@ class ImportedRows(AgentRepository):
         users = sessions.users(found)
         return user not in users if user is not None else bool(users)
 
-    def _has_message(self, record: types.ExportedMessage) -> bool:
-        session = self._value(
-            "SELECT s.id FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row"
-            " WHERE m.agent_id = :agent AND m.id = :id",
-            id=record.id,
-        )
-        if session not in (None, record.session):
-            raise Conflict("a message of another session has this id: import into another workspace", field="id")
-        return session is not None
+    def _presence(self, record: ExportedRecord, there: Mapping[str, str | None]) -> Presence:
+        if isinstance(record, types.ExportedRecallEvent):
+            return "present" if self._has_event(record) else "absent"
+        if type(record) in _BY_KEY:
+            values = {name: getattr(record, name, None) for name in ("session", "key", "stage", "item_id")}
+            return "present" if self._value(_BY_KEY[type(record)], **values) is not None else "absent"
+        known = [name for name in _ids_of(record) if name in there]
+        if not known:
+            return "absent"
+        same = there[known[0]]
+        own = record.session if isinstance(record, types.ExportedMessage) else self._agent
+        return "present" if same in (None, own) else "elsewhere"
 
     def _has_event(self, record: types.ExportedRecallEvent) -> bool:
         _, _, chunk = self._source(record)
@@ -164,34 +206,10 @@ class ImportedRows(AgentRepository):
             JobLeases(self._connection).set(EXTRACT_MEMORIES, ref_code, record.extracted_up_to, now=now)
         return outcome
 
-    def _add_message(self, record: types.ExportedMessage, now: int) -> ImportOutcome:
-        row = self._ensure_session(record.session, record.created_at)
-        taken = self._value(
-            "SELECT 1 FROM messages WHERE session_row = :row AND sequence = :sequence",
-            row=row,
-            sequence=record.sequence,
-        )
-        last = int(self._value("SELECT last_sequence FROM sessions WHERE row_id = :row", row=row) or 0)
-        sequence = last + 1 if taken else record.sequence
-        outcome = self._insert(
-            "messages",
-            record,
-            exclude=("session", "sequence", "tool_calls"),
-            tool_calls=record.tool_calls or None,
-            session_row=row,
-            sequence=sequence,
-            accepted_at=now,
-            stored_at=now,
-        )
-        if sequence > last:
-            self._execute("UPDATE sessions SET last_sequence = :last WHERE row_id = :row", last=sequence, row=row)
-        if record.user is not None:
-            sessions = Sessions(self._connection, self._agent)
-            sessions.add_users(sessions.get(record.session), [record.user])
-        return outcome
-
-    def _add_memory(self, record: types.ExportedMemory, now: int, tenant: str | None, trusted: bool) -> ImportOutcome:
-        row = None if record.session is None else self._ensure_session(record.session, record.created_at)
+    def _add_memory(
+        self, record: types.ExportedMemory, now: int, tenant: str | None, user: str | None
+    ) -> ImportOutcome:
+        row = None if record.session is None else self._ensure_session(record.session, record.created_at, user)
         later = ("superseded_by", "superseded_at", "category", "key")
         replaced = record.superseded_by is not None
         promotion = ("promoted_at", "promotion_score", "promotion_phase")
@@ -215,7 +233,10 @@ class ImportedRows(AgentRepository):
                 key=record.key,
             )
             self.link_successor(record)
-        if outcome == "added" and trusted and record.promoted_at is not None:
+        return outcome
+
+    def _promote(self, record: types.ExportedMemory) -> None:
+        if record.promoted_at is not None:
             self._execute(
                 "INSERT OR IGNORE INTO memory_promotions (agent_id, memory_id, promoted_at, score, phase)"
                 " VALUES (:agent, :id, :at, :score, :phase)",
@@ -224,7 +245,6 @@ class ImportedRows(AgentRepository):
                 score=record.promotion_score or 0.0,
                 phase=record.promotion_phase or "",
             )
-        return outcome
 
     def _add_run(self, record: types.ExportedRun) -> ImportOutcome:
         schedule = self._value("SELECT 1 FROM schedules WHERE agent_id = :agent AND id = :id", id=record.schedule)
@@ -258,11 +278,11 @@ class ImportedRows(AgentRepository):
         row: int | None = self._value("SELECT row_id FROM sessions WHERE agent_id = :agent AND id = :id", id=session)
         return row
 
-    def _ensure_session(self, session: str, started_at: datetime) -> int:
-        """Return the row of a session, made as plain as can be if its own record is not in the import."""
+    def _ensure_session(self, session: str, started_at: datetime, user: str | None) -> int:
+        """Return the row of a session, made for a user if its own record is not in the import."""
         row = self._session_row(session)
         if row is None:
-            row = Sessions(self._connection, self._agent).ensure(session, now=to_micros(started_at)).row_id
+            row = Sessions(self._connection, self._agent).ensure(session, now=to_micros(started_at), user=user).row_id
         return row
 
     def _insert(
@@ -278,6 +298,11 @@ class ImportedRows(AgentRepository):
             **bound,
         )
         return "added" if inserted.rowcount else "present"
+
+
+def _ids_of(record: ExportedRecord) -> list[str]:
+    """Return the ids by which a record is known: its own, and that of a note."""
+    return [name for name in (getattr(record, "id", None), getattr(record, "note_id", None)) if name is not None]
 
 
 def _stored(value: Any) -> Any:

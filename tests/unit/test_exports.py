@@ -333,7 +333,7 @@ def test_an_import_may_be_for_another_user(two: tuple[Reverie, Reverie, Path], t
     assert {session.user for session in other.sessions(user="cat")} == {"cat"}
     assert other.sessions(user="kate") == []
     assert {memory.owner_user_id for memory in other.memories(user="cat")} == {"cat"}
-    assert [reminder.recipient for reminder in other.reminders()] == ["cat"]
+    assert [reminder.recipient for reminder in other.reminders(user="cat")] == ["cat"]
 
 
 def test_documents_of_the_first_version_are_imported(two: tuple[Reverie, Reverie, Path], tmp_path: Path) -> None:
