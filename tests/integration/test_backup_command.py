@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
 from storage.stores import Stores
 from storage.trust.audit import AuditFilter, AuditLog
 from storage.upkeep.verify import verify
+from support.agents import until
 from support.pipeline import WORKSPACE, Pipeline
 
 PASSPHRASE = "correct horse battery"
@@ -272,3 +274,40 @@ def test_a_folder_that_is_in_use_is_not_replaced(pipe: Pipeline, tmp_path: Path)
     finally:
         stores.close()
     assert f"in use by process {os.getpid()}" in refused.stderr
+
+
+def test_following_adds_what_is_written_keeps_the_newest_and_ends_with_ctrl_c(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given messages one after the other, then each gets into a backup, two are kept, and Ctrl-C is no error."""
+    data, dest = tmp_path / "data", tmp_path / "dest"
+    argv = command(data, "backup", str(dest), "--follow", "1", "--keep", "2", "--json")
+    process = subprocess.Popen(argv, cwd=tmp_path, stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    try:
+        held = [_next_backup(process.stdout)["stores"][WORKSPACE]["messages"]]
+        for number in (4, 5):
+            pipe.say(f"message {number}")
+            pipe.ingest()
+            while held[-1] < number:
+                held.append(_next_backup(process.stdout)["stores"][WORKSPACE]["messages"])
+        until(lambda: len(list((dest / "manifests").iterdir())) <= 2, "older backups stay")
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    finally:
+        process.kill()
+        process.wait()
+    assert (process.returncode, err) == (0, "")
+    assert held == sorted(held)
+    assert (held[0], held[-1]) == (3, 5)
+    listed = run_json(data, "backup", "list", str(dest))["backups"]
+    assert len(listed) <= 2
+    run(data, "restore", str(dest), "--data", str(tmp_path / "restored"))
+
+
+def _next_backup(lines: IO[str]) -> Any:
+    """Read what the command prints of the next backup: an object over several lines."""
+    text = ""
+    for line in lines:
+        text += line
+        if line == "}\n":
+            return json.loads(text)
+    raise AssertionError(f"the command has ended: {text}")

@@ -25,6 +25,9 @@ HEAD = (
     "Content-Type: application/json\r\n"
 )
 
+# Beyond this something hangs, however busy the machine is.
+HANGING_SECONDS = 240
+
 Serve = Callable[..., int]
 
 
@@ -60,14 +63,14 @@ def server_process(folder: Path, valkey_url: str, settings: dict[str, str]) -> I
     }
     process = subprocess.Popen([sys.executable, "-m", "server"], env={**os.environ, **variables}, cwd=ROOT)
     try:
-        deadline = time.monotonic() + 120
+        deadline = time.monotonic() + HANGING_SECONDS
         while not answers(port):
             assert process.poll() is None
             assert time.monotonic() < deadline
         yield port
     finally:
         process.send_signal(signal.SIGTERM)
-        process.communicate(timeout=60)
+        process.communicate(timeout=HANGING_SECONDS)
 
 
 def answers(port: int) -> bool:
@@ -90,7 +93,7 @@ def _all_closed() -> Iterator[None]:
 
 def connect(port: int) -> socket.socket:
     made = socket.create_connection(("127.0.0.1", port))
-    made.settimeout(60)
+    made.settimeout(HANGING_SECONDS)
     _OPENED.append(made)
     return made
 
@@ -113,17 +116,18 @@ def recall(http: httpx2.Client) -> int:
 def test_five_hundred_slow_connections_keep_nobody_waiting(serve: Serve) -> None:
     """Given 500 clients that never finish their headers, then recalls on new connections are answered meanwhile."""
     port = serve(REVERIE_REQUEST_HEADER_SECONDS="5")
-    slow = [connect(port) for _ in range(500)]
-    for one in slow:
-        one.sendall(HEAD.encode()[:20])
-    watched = selectors.DefaultSelector()
+    slow, watched = slow_ones(port), selectors.DefaultSelector()
     for one in slow:
         watched.register(one, selectors.EVENT_READ)
-    dropped: set[int] = set()
-    answered, deadline = 0, time.monotonic() + 60
-    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=HEADERS, timeout=30) as http:
-        while len(dropped) < 500:
-            assert time.monotonic() < deadline, f"{len(dropped)} dropped"
+    dropped: set[socket.socket] = set()
+    answered, deadline = 0, time.monotonic() + HANGING_SECONDS
+    with httpx2.Client(base_url=f"http://127.0.0.1:{port}", headers=HEADERS, timeout=HANGING_SECONDS) as http:
+        while len(dropped) < len(slow) or answered < 5:
+            assert time.monotonic() < deadline, f"{len(dropped)} dropped, {answered} answered"
+            if len(dropped) == len(slow):  # on a busy machine, before five were answered: the next five hundred come
+                slow += (more := slow_ones(port))
+                for one in more:
+                    watched.register(one, selectors.EVENT_READ)
             # A connection of its own for each, as if from new clients. Only within the first second, in which all slow
             # ones are new, too, one may be refused.
             answered += is_answered(port)
@@ -133,19 +137,28 @@ def test_five_hundred_slow_connections_keep_nobody_waiting(serve: Serve) -> None
                 assert isinstance(one, socket.socket)
                 everything(one)
                 watched.unregister(one)
-                dropped.add(one.fileno())
+                dropped.add(one)
             for one in slow:
-                if one.fileno() not in dropped:
+                if one not in dropped:
                     with contextlib.suppress(OSError):
                         one.sendall(b"x")
-    assert answered >= 5
     watched.close()
+
+
+def slow_ones(port: int) -> list[socket.socket]:
+    """Return 500 connections on which a part of the headers was sent."""
+    made = [connect(port) for _ in range(500)]
+    for one in made:
+        with contextlib.suppress(OSError):  # let go already, in favour of later ones
+            one.sendall(HEAD.encode()[:20])
+    return made
 
 
 def is_answered(port: int) -> bool:
     """Return whether a recall of a new client is answered; otherwise it was told to try again, or not let in."""
     try:
-        answer = httpx2.post(f"http://127.0.0.1:{port}/v1/recall", json={"query": "x"}, headers=HEADERS, timeout=30)
+        url = f"http://127.0.0.1:{port}/v1/recall"
+        answer = httpx2.post(url, json={"query": "x"}, headers=HEADERS, timeout=HANGING_SECONDS)
     except httpx2.TransportError:
         return False
     assert answer.status_code == 200 or answer.headers["Retry-After"] == "1"
@@ -155,18 +168,35 @@ def is_answered(port: int) -> bool:
 def test_headers_that_do_not_arrive_are_answered_408(serve: Serve) -> None:
     """Given half a request, or the next one on the same connection, then it is given up with a problem."""
     port = serve(REVERIE_REQUEST_HEADER_SECONDS="0.5")
-    half, silent, second = connect(port), connect(port), connect(port)
-    half.sendall(HEAD.encode())
-    second.sendall(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    received = b""
-    while not received.endswith(b"ok\n"):
-        received += second.recv(65_536)
-    second.sendall(b"GET /heal")
-    for one in (half, second):
-        head, _, body = everything(one).partition(b"\r\n\r\n")
+    whole = b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n"
+    for before, unfinished in ((b"", HEAD.encode()), (whole, b"GET /heal")):
+        head, _, body = answer_to_half(port, before, unfinished).partition(b"\r\n\r\n")
         assert head.startswith(b"HTTP/1.1 408 ")
         assert json.loads(body)["type"] == "urn:reverie:problem:too-slow"
-    assert everything(silent) == b""
+    assert everything(connect(port)) == b""
+
+
+def answer_to_half(port: int, before: bytes, unfinished: bytes) -> bytes:
+    """Return the answer to a request that is never finished, after another on the same connection if `before` is one.
+
+    On a busy machine the half second may be over before anything was sent, and the connection ends without an answer:
+    then it is tried again.
+    """
+    deadline = time.monotonic() + HANGING_SECONDS
+    while time.monotonic() < deadline:
+        connection = connect(port)
+        with contextlib.suppress(ConnectionError):
+            if before:
+                connection.sendall(before)
+                received = b""
+                while not received.endswith(b"ok\n") and (part := connection.recv(65_536)):
+                    received += part
+                if not received.endswith(b"ok\n"):
+                    continue
+            connection.sendall(unfinished)
+            if answer := everything(connection):
+                return answer
+    raise AssertionError("no unfinished request was answered")
 
 
 def test_a_body_that_does_not_arrive_is_answered_408(serve: Serve) -> None:
@@ -192,16 +222,11 @@ def test_connections_that_are_in_use_are_not_closed_for_new_ones(serve: Serve) -
     port = serve(REVERIE_MAX_CONNECTIONS="8")
     busy = [connect(port) for _ in range(8)]
     for one in busy:
-        one.sendall(f"{HEAD}Content-Length: 13\r\n\r\n".encode() + b'{"query"')
-    deadline = time.monotonic() + 30
-    while True:  # until the server has taken all eight requests up
-        refused = connect(port)
-        answer = everything(refused) if select_readable(refused) else b""
-        if answer:
-            break
-        assert time.monotonic() < deadline
-        refused.close()
-    head, _, body = answer.partition(b"\r\n\r\n")
+        one.sendall(f"{HEAD}Content-Length: 13\r\nExpect: 100-continue\r\n\r\n".encode())
+    for one in busy:  # by this the server says that it has taken the request up, and waits for the body
+        assert received_until(one, b"\r\n\r\n").startswith(b"HTTP/1.1 100 ")
+        one.sendall(b'{"query"')
+    head, _, body = everything(connect(port)).partition(b"\r\n\r\n")
     assert head.startswith(b"HTTP/1.1 503 ")
     assert b"retry-after: 1" in head
     assert json.loads(body)["type"] == "urn:reverie:problem:unavailable"
@@ -211,11 +236,14 @@ def test_connections_that_are_in_use_are_not_closed_for_new_ones(serve: Serve) -
     assert all(answer.startswith(b"HTTP/1.1 ") for answer in answers)
 
 
-def select_readable(connection: socket.socket) -> bool:
-    """Return whether the server says something at once."""
-    with selectors.DefaultSelector() as selector:
-        selector.register(connection, selectors.EVENT_READ)
-        return bool(selector.select(0.2))
+def received_until(connection: socket.socket, end: bytes) -> bytes:
+    """Return what the server sends, up to these bytes."""
+    received = b""
+    while not received.endswith(end):
+        part = connection.recv(1)
+        assert part, f"the connection has ended after {received!r}"
+        received += part
+    return received
 
 
 @pytest.mark.parametrize(
