@@ -69,6 +69,29 @@ def context_of(here: CarryingOut, schedule: str, *, agent: str = "ana") -> GoalC
     return recall_for_goal(here.here, "ws", here.time.schedule(schedule, agent=agent))
 
 
+@pytest.mark.parametrize(
+    ("fields", "expected"),
+    [
+        ({"user": "kate"}, {"kates", "group", "nobodys"}),
+        ({"user": "luis"}, {"group", "nobodys"}),
+        ({"user": "luis", "session": "kates"}, {"group", "nobodys"}),
+        ({"user": "mara"}, {"nobodys"}),
+        ({"user": "ana"}, {"nobodys"}),
+        ({"session": "group"}, {"group", "nobodys"}),
+        ({}, {"nobodys"}),
+    ],
+)
+def test_a_goal_recalls_what_the_schedule_s_user_sees(
+    here: CarryingOut, fields: dict[str, str], expected: set[str]
+) -> None:
+    """Given words of kate, of a group of kate and luis, and of nobody, each schedule recalls those of its users."""
+    for session, user in (("kates", "kate"), ("group", "kate"), ("group", "luis"), ("nobodys", None)):
+        here.pipeline.say(f"The ferns of {session} want water, says {user}", session=session, user=user)
+        here.pipeline.settle()
+    context = context_of(here, scheduled(here, **fields))
+    assert {name for name in ("kates", "group", "nobodys") if f"of {name} " in context.text} == expected
+
+
 # --- with a model ---
 
 
