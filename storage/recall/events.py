@@ -11,6 +11,7 @@ from typing import Final
 
 from storage.repository import AgentRepository, Repository
 from storage.rows import to_parameters
+from storage.viewer import LOCAL_TENANT
 
 # A chunk stored after the recall is not the one that was found: the workspace was deleted and created again.
 _RECORD: Final = """
@@ -119,6 +120,11 @@ class RecallHistory(AgentRepository):
     """The recall events of one agent within one transaction."""
 
     def recent(self, *, limit: int = 50, offset: int = 0) -> list[RecallEvent]:
-        """Return the events of the viewer's recalls, the newest first and the best result of each recall first."""
+        """Return the events of the viewer's recalls, the newest first and the best result of each recall first.
+
+        In the account's store, those that found memories of the viewer's tenant.
+        """
         of_viewer = "" if self._viewer is None else " AND e.user_id IS :viewer"
+        if self._viewer is not None and self._viewer.tenant is not None:  # all of an agent's workspaces share the store
+            of_viewer += f" AND coalesce(k.tenant, '{LOCAL_TENANT}') = :viewer_tenant"
         return self._records(RecallEvent, _RECENT.format(of_viewer=of_viewer), limit=limit, offset=offset)

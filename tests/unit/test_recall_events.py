@@ -18,10 +18,12 @@ from memory.sessions.forgetting import forget_workspace
 from memory.upkeep.store_files import optimize_stores
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros, new_id
-from storage.recall.events import RecallEvents
+from storage.recall.events import NewRecall, RecallEvents
 from storage.upkeep.verify import verify
+from storage.viewer import Viewer
 from support.pipeline import WORKSPACE, Pipeline
 from support.recalling import find
+from support.remembered import keep, settle
 from worker.settings import Settings
 
 DAY = 24 * 3_600 * 1_000_000
@@ -102,6 +104,24 @@ def test_events_are_read_newest_first_and_the_best_result_first(pipe: Pipeline) 
     explained = recent_recalls(pipe.store, agent="ana", explain=True)
     assert [event.score for event in explained] == [newer.hits[0][1], *(score for _, score in older.hits)]
     assert recent_recalls(pipe.store, agent="ana", limit=1, offset=1) == found[1:2]
+
+
+def test_recalls_of_the_account_are_seen_from_their_tenant_alone(pipe: Pipeline) -> None:
+    """Given recalls of one agent in workspaces of two tenants, then each tenant has its own queries in the account."""
+    tenants = {"local": None, "acme": "acme"}
+    for name, tenant in tenants.items():
+        keep(pipe, name, f"prefers {name}", tier="account", tenant=tenant)
+    settle(pipe)
+    account = pipe.stores.account_store()
+    with account.writing() as tx:
+        for name in tenants:
+            sql = "SELECT c.id FROM chunks AS c JOIN memories AS k ON k.row_id = c.memory_row WHERE k.id = :id"
+            chunk = tx.connection.execute(text(sql), {"id": name}).scalar_one()
+            tx.recalls.record([NewRecall("ana", new_id(), f"query of {name}", pipe.now() + DAY, ((chunk, 1.0),))])
+    for name in tenants:
+        found = recent_recalls(account.seen_by(Viewer(tenant=name)), agent="ana")
+        assert [(event.query, event.id) for event in found] == [(f"query of {name}", name)]
+    assert len(recent_recalls(account, agent="ana")) == 2
 
 
 def test_an_agent_sees_only_its_own_recalls(pipe: Pipeline) -> None:
