@@ -19,6 +19,7 @@ from memory.trust.fragments import HashKey
 from memory.trust.tombstones import hash_key, read_tombstones, target_hash
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, NotFound, Rejected
+from reverie.memories.types import IMPORT
 from reverie.trust import export_types as types
 from reverie.trust.export_checks import check_record, described
 from reverie.trust.export_types import ExportedRecord, ImportReport, part_of
@@ -145,8 +146,11 @@ def _within(record: ExportedRecord, rules: ImportRules) -> ExportedRecord | None
             return replace(record, users=[])
         case types.ExportedMessage() | types.ExportedFile() if not rules.operator:
             return replace(record, visibility=None)
-        case types.ExportedMemory(visibility="shared") if not rules.trusted:
-            return replace(record, visibility="requested")
+        case types.ExportedMemory():
+            directs_all = record.owner_user_id is None and record.kind in ("instruction", "procedure")
+            waits = (record.visibility == "shared" and not rules.trusted) or (directs_all and not rules.operator)
+            kept = record if rules.trusted else replace(record, made_by=IMPORT)
+            return replace(kept, visibility="requested") if waits else kept
         case types.ExportedSchedule(status="active") if not rules.trusted and record.executor.get("type") == "webhook":
             return replace(record, status="paused", next_run_at=None)
         case types.ExportedRecallEvent() if not rules.trusted:

@@ -15,7 +15,6 @@ from blake3 import blake3
 
 from reverie.clock import to_micros
 from reverie.contract import EXTRACT_MEMORIES
-from reverie.memories.types import IMPORT
 from reverie.trust import export_types as types
 from reverie.trust.export_types import ExportedRecord
 from storage.repository import AgentRepository
@@ -220,7 +219,6 @@ class ImportedRows(AgentRepository):
             session_row=row,
             tenant=tenant,
             stored_at=now,
-            made_by=IMPORT,
         )
         if outcome == "added" and replaced:
             # In a second step: of several rows of a fact, only a replaced one may share its key with the current one.

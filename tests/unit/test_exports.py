@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +17,10 @@ from msgspec.structs import replace
 from memory.recall.events import record_recalls
 from reverie import Conflict, Rejected, Reverie
 from reverie.problems import Forbidden
-from reverie.trust.export_files import send_import
+from reverie.trust.export_calls import ReadExport
+from reverie.trust.export_files import private_file, send_import, write_export_file
 from reverie.trust.export_reading import open_export
+from reverie.trust.export_types import ExportedMessage, ExportedSession, ExportHeader, ExportPage, Selection
 from support.agents import until
 from support.http import running_server
 from support.stages import drain
@@ -187,15 +190,44 @@ def _without_end(raw: bytes) -> bytes:
         (lambda raw: b"", "no export of Reverie"),
     ],
 )
-def test_a_damaged_file_is_refused_before_anything_is_stored(
-    two: tuple[Reverie, Reverie, Path], change: Callable[[bytes], bytes], says: str
-) -> None:
-    """Given a file that is cut off, altered, newer or in another encoding, then it is refused and nothing is stored."""
-    _, other, path = two
+def test_a_damaged_file_is_refused(tmp_path: Path, change: Callable[[bytes], bytes], says: str) -> None:
+    """Given a file that is cut off, altered, newer or in another encoding, then it is refused before anything is
+    sent, with what to do."""
+    path = tmp_path / "small.jsonl"
+    now = datetime.now(UTC)
+    place = {"workspace": "default", "agent": "ana"}
+    session = ExportedSession(**place, id="s", ref_code="0123456789a", started_at=now, updated_at=now)
+    message = ExportedMessage(
+        **place, id="m", session="s", sequence=1, role="user", content="Lif grows plums", created_at=now
+    )
+    header = ExportHeader(exported_at=now, selection=Selection(), tenants={"local": ["default"]}, reverie="1")
+    page = ExportPage(records=[session, message], header=header, counts={"sessions": 1, "messages": 1})
+    with private_file(path) as file:
+        write_export_file(lambda _: page, ReadExport(), file.write)
+    with path.open("rb") as file:
+        assert open_export(file, workspace="default", agent="ana").total == 2
     path.write_bytes(change(path.read_bytes()))
-    with pytest.raises(Rejected, match=says):
-        other.import_file(path)
-    assert not other.workspaces()
+    with path.open("rb") as file, pytest.raises(Rejected, match=says):
+        open_export(file, workspace="default", agent="ana")
+
+
+def test_an_export_that_is_interrupted_leaves_the_file_as_it_was(tmp_path: Path) -> None:
+    """Given a file of an earlier export, when the next one is interrupted, then the earlier one is there, and no other
+    file; and a new file is for its owner alone."""
+    path = tmp_path / "all.jsonl"
+    path.write_text("earlier")
+
+    def interrupted() -> None:
+        with private_file(path) as file:
+            file.write(b"half")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("all.jsonl", "earlier")]
+    with private_file(path) as file:
+        file.write(b"whole")
+    assert (path.read_text(), path.stat().st_mode & 0o777) == ("whole", 0o600)
 
 
 def signed(path: Path, change: Callable[[dict[str, Any]], Any]) -> None:

@@ -144,6 +144,7 @@ class ExportedMemory(ExportedRecord, frozen=True, kw_only=True, tag="memories"):
     superseded_by: str | None = None
     superseded_at: datetime | None = None
     trace: str = ""
+    made_by: str | None = None
     promoted_at: datetime | None = None
     promotion_score: float | None = None
     promotion_phase: str | None = None
