@@ -11,7 +11,7 @@ import pytest
 from memory.trust.principals import OPERATOR
 from memory.trust.tokens import TokenRequest, create_token
 from reverie import Reverie
-from reverie.problems import QuotaExceeded
+from reverie.problems import Forbidden, QuotaExceeded
 from reverie.trust.scopes import SCOPES
 from server.authentication import Access
 from support.http import running_server
@@ -105,6 +105,11 @@ def test_a_tenant_makes_no_more_workspaces_than_it_may(make_runtime: Any) -> Non
         assert not runtime.stores.database_path("second").exists()
         assert remember("first", TOKEN)
         assert remember("acme", token)
+        with Reverie("ana", workspace="acme", url=url, token=token) as client:
+            assert {one.name for one in client.quotas()} == {"acme"}
+            assert client.quotas(workspace="first") == []
+            with pytest.raises(Forbidden):
+                client.set_quotas("workspace", "acme", memories=0)
 
 
 def test_an_import_stops_where_a_quota_is_used_up(make_runtime: Any, tmp_path: Path) -> None:
