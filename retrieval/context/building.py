@@ -48,6 +48,8 @@ _COUNT_GROUP_CHARACTERS: Final = 65_536
 _SUMMARY_SHARE: Final = 4
 _INSTRUCTION_SHARE: Final = 4
 _FRAME_SHARE: Final = 2
+# With fewer tokens for memories, the sessions that they come from would take the place of memories.
+_PLACES_FROM_TOKENS: Final = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,8 +120,9 @@ def write(
         selection.instructions, counter, room=min(instruction_room, room // _INSTRUCTION_SHARE)
     )
     selection = replace(selection, instructions=instructions)
-    items = _items(selection)
-    draft = _draft(selection, items, counter, room, room if memory_room is None else memory_room)
+    memory_room = room if memory_room is None else memory_room
+    items = _items(selection, with_places=min(room, memory_room) >= _PLACES_FROM_TOKENS)
+    draft = _draft(selection, items, counter, room, memory_room)
     refined, why = 0, ""
     if refiner is not None:
         draft, refined, why = _refine(draft, selection.query, refiner, counter)
@@ -143,7 +146,7 @@ def write(
     )
 
 
-def _items(selection: Selection) -> list[Item]:
+def _items(selection: Selection, *, with_places: bool) -> list[Item]:
     """Return everything that was selected, most important first: the last items are dropped first."""
     conversation = selection.conversation
     return [
@@ -154,7 +157,7 @@ def _items(selection: Selection) -> list[Item]:
         *(turn("important", message, flagged=False) for message in conversation.important),
         *(turn("relevant", message, flagged=False) for message in conversation.relevant),
         *(
-            memory_item(candidate, selection.session.id, selection.searched_channel)
+            memory_item(candidate, selection.session, selection.searched_channel, with_place=with_places)
             for candidate in selection.memories
             if not _is_told(candidate, selection)
         ),

@@ -15,7 +15,7 @@ from retrieval.context.neutral import label, lines_of, quoted
 from retrieval.context.relevance import Candidate
 from reverie.clock import from_micros, to_micros
 from reverie.counts import counted
-from reverie.memories.provenance_text import short_text
+from reverie.memories.provenance_text import place_text, short_text
 from reverie.memories.types import MemoryKind
 from reverie.recall.types import RecallResult
 from storage.memories.records import TIERS, Tier
@@ -31,6 +31,7 @@ _SHOWN_CHARACTERS: Final = 640
 _PEOPLE: Final = frozenset({"user", "assistant"})
 _ROLES: Final = frozenset({"user", "assistant", "system", "tool", *get_args(MemoryKind)})
 _CALL_CHARACTERS: Final = 200
+_DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 _MAX_CALLS: Final = 8
 
 TITLE: Final = "# Memory\n\n"
@@ -62,7 +63,7 @@ class Item:
     """One entry of the document: a turn of the conversation, or a memory from elsewhere.
 
     `searched_channel` is the channel that was searched, if it is another than the session's. `origin` says in a few
-    words where a memory comes from.
+    words whose word a memory is, `place` in which session it was said.
     """
 
     kind: Kind
@@ -75,6 +76,7 @@ class Item:
     candidate: Candidate | None = None
     searched_channel: str | None = None
     origin: str = ""
+    place: str = ""
 
     @property
     def key(self) -> Key:
@@ -121,13 +123,18 @@ def turn(kind: Kind, message: MessageRecord, *, flagged: bool) -> Item:
     return Item(kind, message.id, speaker, text, message.created_at, flagged=flagged, message=message)
 
 
-def memory_item(candidate: Candidate, session: str, searched_channel: str | None = None) -> Item:
+def memory_item(
+    candidate: Candidate, session: SessionRecord, searched_channel: str | None = None, *, with_place: bool = True
+) -> Item:
     """Return the item of what was recalled from elsewhere for the context of a session."""
     result = candidate.result
     speaker = _short_speaker(result.role or candidate.memory_kind or result.kind, result.name)
     created_at = to_micros(result.created_at)
     text = shown_text(result)
-    origin = short_text(candidate.provenance, clean=label, here=session) if candidate.provenance is not None else ""
+    origin = place = ""
+    if candidate.provenance is not None:
+        origin = short_text(candidate.provenance, clean=label, user=None if session.is_group else session.user)
+        place = place_text(candidate.provenance, clean=label, here=session.id) if with_place else ""
     return Item(
         "memory",
         result.id,
@@ -137,6 +144,7 @@ def memory_item(candidate: Candidate, session: str, searched_channel: str | None
         candidate=candidate,
         searched_channel=searched_channel,
         origin=origin,
+        place=place,
     )
 
 
@@ -163,8 +171,9 @@ def item_lines(item: Item, *, number: int | None = None) -> str:
 
 
 def day_of(item: Item) -> tuple[str, str]:
-    """Return the last heading that an item is below, and the line of its day there, which all of that day share."""
-    return _headings(item)[-1], f"{date_of(item.created_at)}:\n"
+    """Return the last heading that an item is below, and the line of its day and session, which several share."""
+    place = f" ({item.place})" if item.place else ""
+    return _headings(item)[-1], f"{date_of(item.created_at)}{place}:\n"
 
 
 def assemble(frame: Frame, items: Sequence[Item], *, numbers: Mapping[Key, int] | None = None) -> str:
@@ -182,10 +191,22 @@ def assemble(frame: Frame, items: Sequence[Item], *, numbers: Mapping[Key, int] 
 
 
 def in_document_order(items: Sequence[Item]) -> list[Item]:
-    """Return memories, the narrowest tier first, and then turns, each tier and kind by time."""
+    """Return memories, the narrowest tier first, and then turns, each tier and kind by time.
+
+    Of one day, those that share the line of their session stand together.
+    """
     tiers = {tier: position for position, tier in enumerate(TIERS)}
     remembered = [item for item in items if item.tier is not None]
-    memories = sorted(remembered, key=lambda item: (tiers[item.tier or "account"], item.created_at, item.id))
+    memories = sorted(
+        remembered,
+        key=lambda item: (
+            tiers[item.tier or "account"],
+            item.created_at // _DAY_MICROS,
+            item.place,
+            item.created_at,
+            item.id,
+        ),
+    )
     turns = [item for item in items if item.tier is None]
     order = {kind: position for position, kind in enumerate(_HEADINGS)}
     return [*memories, *sorted(turns, key=lambda item: (order[item.kind], item.created_at, item.id))]

@@ -13,7 +13,7 @@ from retrieval.context.building import BuiltContext, build_context
 from retrieval.recaller import RecallOutcome
 from retrieval.request import RecallRequest
 from reverie.clock import from_micros
-from reverie.memories.provenance_text import long_text, short_text
+from reverie.memories.provenance_text import long_text, place_text, short_text
 from reverie.memories.types import Provenance
 from storage.viewer import Viewer
 from support.contexts import context_request
@@ -43,7 +43,7 @@ def pipe(tmp_path: Path) -> Iterator[Pipeline]:
     pipe.close()
 
 
-def told(pipe: Pipeline, user: str = "kate", **memory: Any) -> tuple[str, BuiltContext]:
+def told(pipe: Pipeline, user: str = "kate", room: int = 10_000, **memory: Any) -> tuple[str, BuiltContext]:
     """Keep one memory about a boat; return its line in the context of kate's session, and the context."""
     keep(pipe, "boat", "There is a boat", **{"owner_user_id": "kate", "kind": "event", **memory})
     settle(pipe)
@@ -54,35 +54,40 @@ def told(pipe: Pipeline, user: str = "kate", **memory: Any) -> tuple[str, BuiltC
     def search(asked: RecallRequest) -> RecallOutcome:
         return find(store, pipe.embedder, asked, indexes=pipe.indexes, account=account, now=request.now)
 
-    built = build_context(store, search, EstimatedTokens(), request, room=10_000, refiner=None, account=account)
+    built = build_context(store, search, EstimatedTokens(), request, room=room, refiner=None, account=account)
     (line,) = [line for line in built.text.splitlines() if "a boat" in line]
     return line, built
 
 
 @pytest.mark.parametrize(
-    ("memory", "expected"),
+    ("memory", "place", "mark"),
     [
         (
             {"made_by": "extract-memories", "source": "extraction", "source_message": "m-user", "session": "chat-42"},
-            "(kate, chat-42, extracted)",
+            "chat-42",
+            "",
         ),
         (
             {"made_by": "dream-sweep", "source": "dream", "source_message": "m-tool", "session": "mails"},
-            "(tool, kate, mails, dream)",
+            "mails",
+            " (tool, dream)",
         ),
-        ({"made_by": "dream-sweep", "source": "dream", "source_message": "gone"}, "(unknown, kate, dream)"),
-        ({"made_by": "remember", "source": "user"}, "(kate)"),
-        ({"made_by": "remember", "source": "agent", "session": "s"}, "(agent, kate)"),
-        ({"made_by": "remember", "source": "file:///list"}, "(file:///list, kate)"),
-        ({"made_by": "import", "source": "user"}, "(kate, imported)"),
-        ({"made_by": "remember", "source": "(kate) # x"}, "(kate x, kate)"),
+        ({"made_by": "dream-sweep", "source": "dream", "source_message": "gone"}, "", " (unknown, dream)"),
+        ({"made_by": "remember", "source": "user"}, "", ""),
+        ({"made_by": "remember", "source": "agent", "session": "s"}, "", " (agent)"),
+        ({"made_by": "remember", "source": "file:///list"}, "", " (file:///list)"),
+        ({"made_by": "remember", "source": "user", "owner_user_id": "mara", "visibility": "shared"}, "", " (mara)"),
+        ({"made_by": "import", "source": "user"}, "", " (imported)"),
+        ({"made_by": "remember", "source": "(kate) # x"}, "", " (kate x)"),
     ],
     ids=str,
 )
-def test_a_memory_says_who_where_and_how(pipe: Pipeline, memory: dict[str, Any], expected: str) -> None:
-    """Given a memory, then its line ends with who said it, in which session, and which job made it."""
+def test_a_memory_says_who_where_and_how(pipe: Pipeline, memory: dict[str, Any], place: str, mark: str) -> None:
+    """Given a memory, then the line of its day has the session, and its own whose word it is if not the user's."""
     line, built = told(pipe, **memory)
-    assert line == f"- event: There is a boat {expected}"
+    shown = f" ({place})" if place else ""
+    assert f"\n1 May 2026{shown}:\n- event: There is a boat{mark}\n" in built.text
+    assert line == f"- event: There is a boat{mark}"
     (found,) = [one for one in built.memories if one.kind == "memory"]
     assert found.provenance is not None
     assert found.provenance.made_by == memory["made_by"]
@@ -97,7 +102,29 @@ def test_a_long_session_id_is_told_by_its_reference_code(pipe: Pipeline) -> None
     line, built = told(pipe, made_by="extract-memories", source="extraction", session=session)
     (found,) = [one for one in built.memories if one.kind == "memory"]
     assert found.provenance is not None
-    assert line.endswith(f"(kate, {found.provenance.ref_code}, extracted)")
+    assert f"\n1 May 2026 ({found.provenance.ref_code}):\n{line}\n" in built.text
+
+
+def test_memories_of_one_day_and_session_share_its_line(pipe: Pipeline) -> None:
+    """Given memories of two sessions in turns, then each session is named once, and messages of the day come first."""
+    pipe.say({"content": "the boat is blue", "created_at": AT}, session="b", user="kate")
+    for number, session in enumerate(("chat-42", "mails", "chat-42", "mails")):
+        keep(
+            pipe, f"k{number}", f"Number {number} of the boat has {number + 3} sails", owner_user_id="kate",
+            session=session, created_at=MORNING + number, made_by="extract-memories", source="extraction",
+        )  # fmt: skip
+    _, built = told(pipe, made_by="remember", source="user")
+    headings = [line for line in built.text.splitlines() if line.startswith("1 May 2026")]
+    assert headings.count("1 May 2026 (chat-42):") == headings.count("1 May 2026 (mails):") == 1
+    assert built.text.index("the boat is blue") < built.text.index("1 May 2026 (chat-42):")
+
+
+def test_with_few_tokens_no_session_is_named(pipe: Pipeline) -> None:
+    """Given few tokens for memories, then they are for memories: only whose word it is is told."""
+    memory = {"made_by": "dream-sweep", "source": "dream", "source_message": "m-tool", "session": "mails"}
+    line, built = told(pipe, room=500, **memory)
+    assert line == "- event: There is a boat (tool, dream)"
+    assert "mails" not in built.text
 
 
 def test_messages_cost_no_more_than_before(pipe: Pipeline) -> None:
@@ -140,4 +167,7 @@ def test_the_long_form_has_everything() -> None:
         "kate Kate (user), 1 May 2026, workspace acme, session chat-42, message m1 (not readable), made by"
         " extract-memories"
     )
-    assert short_text(provenance, clean=str, here="chat-42") == "kate, extracted"
+    assert short_text(provenance, clean=str) == "kate"
+    assert short_text(provenance, clean=str, user="kate") == ""
+    assert place_text(provenance, clean=str, here="chat-42") == ""
+    assert place_text(provenance, clean=str, here="s") == "chat-42"

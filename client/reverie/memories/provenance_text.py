@@ -5,28 +5,34 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from reverie.memories.types import DREAM_SWEEP, EXTRACTION, IMPORT, Provenance
+from reverie.memories.types import DREAM_SWEEP, IMPORT, Provenance
 
 # Longer ids of sessions cost more tokens than a context has for them: their reference code stands for them.
 _SESSION_CHARACTERS: Final = 20
-# What a call stored says so by whose word it is: another word would cost tokens and say no more.
-_MADE: Final = {EXTRACTION: "extracted", DREAM_SWEEP: "dream", IMPORT: "imported"}
+# Extraction is what makes most memories, and what a call stored says so by whose word it is: more words cost tokens.
+_MADE: Final = {DREAM_SWEEP: "dream", IMPORT: "imported"}
 _MONTHS: Final = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
 _USER: Final = "user"
 
 
-def short_text(provenance: Provenance, *, clean: Callable[[str], str], here: str | None = None) -> str:
-    """Return who said it, in which session, and how it became a memory: "kate, chat-42, extracted".
+def short_text(provenance: Provenance, *, clean: Callable[[str], str], user: str | None = None) -> str:
+    """Return whose word it is and which job made it, in a few words: "tool, luis, dream".
 
-    Whose word it is comes first, if not the user's. The date is not part of it: a context has it above the line. The
-    session `here` is not named. `clean` makes stored text fit for a line.
+    What goes without saying is left out: the `user` of the document, that it is that user's own word, and that
+    extraction found it. `clean` makes stored text fit for a line.
     """
+    trust = "" if provenance.trust in (_USER, IMPORT) else provenance.trust
+    person = provenance.user or provenance.name
+    parts = [trust, person if person != user else None, _MADE.get(provenance.made_by)]
+    return ", ".join(dict.fromkeys(part for part in map(clean, filter(None, parts)) if part))
+
+
+def place_text(provenance: Provenance, *, clean: Callable[[str], str], here: str) -> str:
+    """Return the session that it was said in, by its reference code if its id is long; empty for the session `here`."""
     session = provenance.session if provenance.session != here else None
     if session is not None and len(session) > _SESSION_CHARACTERS:
         session = provenance.ref_code
-    made = _MADE.get(provenance.made_by, "")
-    parts = [_trust(provenance), provenance.user or provenance.name or "", session or "", made]
-    return ", ".join(dict.fromkeys(part for part in map(clean, filter(None, parts)) if part))
+    return clean(session) if session else ""
 
 
 def long_text(provenance: Provenance, *, clean: Callable[[str], str] = str) -> str:
@@ -46,8 +52,3 @@ def long_text(provenance: Provenance, *, clean: Callable[[str], str] = str) -> s
     return ", ".join(
         [*parts, *(f"{change.action} by {change.job} {change.at:%Y-%m-%d}" for change in provenance.changes)]
     )
-
-
-def _trust(provenance: Provenance) -> str:
-    """Return whose word it is, where it is not the user's and the rest does not say so."""
-    return "" if provenance.trust in (_USER, IMPORT) else provenance.trust
