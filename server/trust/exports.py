@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+from dataclasses import replace
 from typing import Final
 
 from memory.pipeline.chunking import chunk_messages
@@ -12,7 +13,7 @@ from memory.trust.tombstones import hash_key, target_hash
 from reverie import __version__
 from reverie.clock import to_micros
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import NotFound, Unavailable
+from reverie.errors import NotFound, Rejected, Unavailable
 from reverie.problems import Forbidden
 from reverie.trust import export_calls as calls
 from reverie.trust.export_types import ExportedRecallEvent, ExportPage, ImportReport, Selection
@@ -35,7 +36,8 @@ def _export_records(services: Services, caller: Caller, call: calls.ReadExport) 
         return next_page(runtime.stores, scope, cursor=call.cursor)
     page = first_page(runtime.stores, scope, version=__version__, now=runtime.now(), count_only=call.dry_run)
     if not call.dry_run:
-        services.audit(caller, "export", _target(services, scope.selection))
+        of = replace(caller, workspace=scope.selection.workspace or "", agent=scope.selection.agent or "")
+        services.audit(of, "export", _target(services, scope.selection))
     return page
 
 
@@ -58,7 +60,9 @@ def _import_records(services: Services, caller: Caller, call: calls.ImportRecord
     with admitted_records(services, () if call.dry_run else call.records):
         done = import_records(runtime.stores, call.records, rules)
     if call.first and not call.dry_run:
-        services.audit(caller, "import", _given_to(services, call.user))
+        workspaces = {record.workspace for record in call.records}
+        into = replace(caller, workspace=workspaces.pop() if len(workspaces) == 1 else "")
+        services.audit(into, "import", _given_to(services, call.user))
     for name in sorted(done.stores):
         runtime.notify_stage("chunk", name)
     for name, sessions in done.sessions.items():
@@ -91,8 +95,9 @@ def _chunk_what_was_found(services: Services, call: calls.ImportRecords) -> None
 
 def _scope(services: Services, caller: Caller, call: calls.ReadExport) -> ExportScope:
     """Return what to export, within what the caller may reach. Raises `Forbidden` and `NotFound`."""
-    call = call.checked()  # again: a token for one user has set the user
     principal = caller.principal
+    if call.session is not None and (call.agent is None or call.workspace is None):
+        raise Rejected("name the agent and the workspace of the session", field="session")
     if principal.user is None or call.user != principal.user:
         require_scope(principal, "operate")
     if call.workspace is not None and not principal.reaches_workspace(call.workspace):

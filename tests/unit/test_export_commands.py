@@ -67,6 +67,19 @@ def test_a_person_is_carried_from_one_folder_to_another(reverie: Reverie, tmp_pa
     assert "kate" not in json.dumps(audited)
 
 
+def test_a_session_is_exported_by_its_id(reverie: Reverie, tmp_path: Path) -> None:
+    """Given two sessions, when one is exported, then it is that of the command's agent and workspace, and no other."""
+    for session in ("chat-1", "chat-2"):
+        assert reverie("--agent", "ana", "scratchpads", "write", session, f"about {session}").code == 0
+    exported = reverie("--agent", "ana", "export", "--session", "chat-1")
+    assert exported.code == 0, exported.err
+    records = [json.loads(line) for line in exported.out.splitlines()[1:-1]]
+    assert {(one["part"], one.get("id", one.get("session"))) for one in records} == {
+        ("sessions", "chat-1"),
+        ("scratchpad_lists", "chat-1"),
+    }
+
+
 def test_a_file_that_cannot_be_used_is_named(reverie: Reverie, tmp_path: Path) -> None:
     """Given a file that is missing, and one that is no export, then the command fails and says so in one line."""
     missing = reverie("import", "nothing.jsonl")

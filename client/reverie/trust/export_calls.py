@@ -61,12 +61,6 @@ class ReadExport(Call[ExportPage], kw_only=True, frozen=True):
     cursor: Annotated[str | None, Meta(description="Go on after this page.")] = None
     dry_run: Annotated[bool, Meta(description="Only count the records.")] = False
 
-    def checked(self) -> ReadExport:
-        """Raise `Rejected` for a session whose agent or workspace is not named."""
-        if self.session is not None and (self.agent is None or self.workspace is None):
-            raise Rejected("name the agent and the workspace of the session", field="session")
-        return self
-
 
 class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
     """Store the records of an export that are not there yet, with their ids and times; send them in their order.
