@@ -2,6 +2,9 @@
 
 # Interpreters for the virtual environment; the first one that is new enough is used.
 PYTHON ?= python3 python3.11 python3.12 python3.13 python3.14
+# With LOCKED=1, as CI has it, a new environment gets what Reverie needs as requirements.lock names it, and pip refuses
+# files with other hashes. Torch, whose build depends on the index, and the tools of development come without hashes.
+LOCKED ?=
 # Arguments for `demo`, `story`, `up`, `test` and `bench`, as in: make test ARGS="-k broker"
 ARGS ?=
 
@@ -95,6 +98,11 @@ $(INSTALLED): pyproject.toml client/pyproject.toml
 	echo "Installing Reverie and its dependencies. The first time takes a few minutes, mostly for torch."; \
 	export PIP_DISABLE_PIP_VERSION_CHECK=1; \
 	$(PY) -m pip uninstall -qq --yes reverie-memory reverie-client; \
+	if [ -n "$(LOCKED)" ]; then \
+	  if $(PY) -c 'import platform as p, sys; sys.exit((sys.version_info[:2], sys.platform, p.machine(), p.libc_ver()[0]) != ((3, 11), "linux", "x86_64", "glibc"))'; then \
+	    $(PY) -m pip install -qq --no-input --progress-bar off --require-hashes --no-deps -r requirements.lock; \
+	  else echo "requirements.lock is for Python 3.11 on Linux x86-64: the newest versions are installed instead."; fi; \
+	fi; \
 	rm -rf *.egg-info client/*.egg-info; \
 	$(PY) -m pip install -qq --no-input --progress-bar off -e ./client -e '.[dev]'; \
 	touch $@; \

@@ -44,6 +44,14 @@ def test_the_lock_file_has_each_requirement_in_its_range_and_with_hashes() -> No
             assert requirement.specifier.contains(locked[name]), f"{requirement}: run `make lock`"
 
 
+def test_ci_installs_from_the_lock_file() -> None:
+    """Given what CI runs, then pip checks the hashes of the locked packages before it installs anything else."""
+    assert "LOCKED=1 check" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
+    recipe = (ROOT / "Makefile").read_text(encoding="utf-8")
+    locked = recipe.index("--require-hashes --no-deps -r requirements.lock")
+    assert locked < recipe.index("-e ./client -e '.[dev]'")
+
+
 def test_composes_broker_is_no_older_than_the_embedded_one() -> None:
     """Given the image of the broker, then its version is at least that of the program in the pinned package."""
     compose = yaml.safe_load((ROOT / "docker-compose.yml").read_text(encoding="utf-8"))
