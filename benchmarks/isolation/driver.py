@@ -123,7 +123,7 @@ class Driver:
         self.tally.add(f"{request.method} {request.path}", str(actor), text, found)
         answer = msgspec.json.decode(response.content) if response.content else None
         if response.is_success and named is actor:
-            self._requests.learn(actor, request.family, answer)
+            self._requests.learn(actor, request, answer)
         return answer
 
     def _viewer(self, request: Request, actor: Actor) -> Actor:

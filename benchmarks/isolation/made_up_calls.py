@@ -98,13 +98,14 @@ class Requests:
         self._shared: set[str] = set()
         self._claims: defaultdict[Actor, list[tuple[str, str]]] = defaultdict(list)
 
-    def learn(self, actor: Actor, family: str, answer: Any) -> None:
+    def learn(self, actor: Actor, request: Request, answer: Any) -> None:
         """Remember the ids in an answer, for later requests of this actor and of those who try its ids."""
-        known = self._ids[actor, family]
+        known = self._ids[actor, request.family]
+        shared = (request.body or {}).get("visibility") == "shared"
         for item in _items(answer):
             if isinstance(reminder := item.get("reminder"), Mapping):
                 self._claims[actor].append((str(reminder["id"]), str(item["token"])))
-            if item.get("visibility") in ("shared", "requested"):
+            if shared or item.get("visibility") in ("shared", "requested"):
                 self._shared.add(str(item.get("id")))
             for name in ("id", "ref_code", "run", "entry", "note_id"):
                 if isinstance(value := item.get(name), (str, int)) and len(known) < 400:
