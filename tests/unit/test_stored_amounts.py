@@ -82,7 +82,9 @@ def test_scratchpads_schedules_and_reminders_count(tmp_path: Path) -> None:
     store = time.store
     time.hourly()
     with store.writing() as tx:
-        tx.for_agent("ana").reminders.add(NewReminder("r", "s", None, "kate", "call", "auto", time.now), now=time.now)
+        tx.for_agent("ana").reminders.add(
+            NewReminder("r", None, "s", None, "kate", "call", "auto", time.now), now=time.now
+        )
     assert amounts(store)["schedules"] == 2
     scratchpads.write_items(store, agent="ana", session="s", items=["pack"], now=time.now)
     held = amounts(store)["bytes"]
