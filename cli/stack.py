@@ -54,6 +54,8 @@ def up(
     operator_token(settings, os.environ)
     from worker.logs import configure_logging
     from worker.supervision.embedded_broker import wait_until_ready
+    from worker.supervision.log_files import LogFiles
+    from worker.supervision.processes import private_folder
     from worker.supervision.supervisor import Supervisor
 
     _make_folder(settings.data)
@@ -62,13 +64,13 @@ def up(
     if settings.broker:
         wait_until_ready(settings.broker, _BROKER_PATIENCE_SECONDS)
     write_private_by_default()
-    configure_logging(settings, process="up")
-    if not show_logs:
-        _log_to_file(settings.data / "logs" / "up.log")
+    logs = None if show_logs else private_folder(settings.data / "logs")
+    configure_logging(settings, process="up", file=logs and _new_log(logs / "up.log"))
     printer = _EventPrinter(settings)
     specs = process_specs(settings, show_logs=show_logs)
     with registered(settings.data):
-        code = Supervisor(specs, settings.data, on_event=printer.show).run()
+        log_files = None if logs is None else LogFiles(logs, settings.log_limits)
+        code = Supervisor(specs, settings.data, on_event=printer.show, log_files=log_files).run()
     raise typer.Exit(code)
 
 
@@ -175,14 +177,21 @@ def _worker(
 
 
 def _process(settings: Settings, name: str, argv: Sequence[str], *, show_logs: bool) -> ProcessSpec:
+    from worker.logs import LOG_FILE
     from worker.supervision.supervisor import ProcessSpec
 
+    log_path = None if show_logs else (settings.data / "logs" / f"{name}.log").absolute()
     return ProcessSpec(
         name=name,
         argv=argv,
-        env={**environment_of(settings), "PYTHONUNBUFFERED": "1", PREFIX + "PROCESS": name},
+        env={
+            **environment_of(settings),
+            "PYTHONUNBUFFERED": "1",
+            PREFIX + "PROCESS": name,
+            **({} if log_path is None else {LOG_FILE: str(log_path)}),
+        },
         order=1,
-        log_path=None if show_logs else settings.data / "logs" / f"{name}.log",
+        log_path=log_path,
         # A warm shutdown would wait for a broker that stops at the same moment.
         parent_death_signal=signal.SIGKILL,
     )
@@ -288,10 +297,6 @@ def _open_stores(data: Path) -> None:
     stores.close()
 
 
-def _log_to_file(path: Path) -> None:
-    import logging
-
-    handler = logging.getLogger().handlers[0]
-    assert isinstance(handler, logging.StreamHandler)
+def _new_log(path: Path) -> Path:
     path.touch(mode=0o600)
-    handler.setStream(path.open("a", encoding="utf-8"))
+    return path

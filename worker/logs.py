@@ -6,11 +6,13 @@ Every line has the process and, within a task or a request, the trace id. Messag
 from __future__ import annotations
 
 import logging
+import logging.handlers
 import os
 import re
 import sys
 from collections.abc import MutableMapping, Sequence
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
 import structlog
 
@@ -27,8 +29,38 @@ _NOISY_LOGGERS = (
 _TOKEN = re.compile(r"rv_[A-Za-z0-9_-]{16,}")
 
 
-def configure_logging(settings: Settings, *, process: str) -> None:
-    """Send every log line through structlog, to standard error. Safe to call again in a forked child."""
+# The file that `reverie up` writes the output of a process to.
+LOG_FILE: Final = "REVERIE_LOG_FILE"
+_OUTPUTS: Final = (1, 2)
+
+
+class RotatedLog(logging.handlers.WatchedFileHandler):
+    """Writes to a log file that may be renamed at any time: the next line goes to a new file of its name.
+
+    With `owns_outputs`, standard output and error of the process follow, for what is written past the log.
+    """
+
+    def __init__(self, path: Path, *, owns_outputs: bool) -> None:
+        super().__init__(path, encoding="utf-8", errors="backslashreplace")
+        self._owns_outputs = owns_outputs
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a line. A file that cannot be opened again, as on a full disk, must not fail the caller of the log."""
+        before = self.stream
+        try:
+            super().emit(record)
+        except OSError:
+            return
+        if self._owns_outputs and self.stream is not None and self.stream is not before:
+            for output in _OUTPUTS:
+                os.dup2(self.stream.fileno(), output)
+
+
+def configure_logging(settings: Settings, *, process: str, file: Path | None = None) -> None:
+    """Send every log line through structlog, to standard error, or to a file. Safe to call again in a forked child.
+
+    The file is `file`, else the one that `reverie up` names.
+    """
     shared: Sequence[Any] = (
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
@@ -41,7 +73,11 @@ def configure_logging(settings: Settings, *, process: str) -> None:
         wrapper_class=structlog.stdlib.BoundLogger,
         cache_logger_on_first_use=True,
     )
-    handler = logging.StreamHandler(sys.stderr)
+    handler: logging.Handler = logging.StreamHandler(sys.stderr)
+    if file is not None:
+        handler = RotatedLog(file, owns_outputs=False)
+    elif LOG_FILE in os.environ:
+        handler = RotatedLog(Path(os.environ[LOG_FILE]), owns_outputs=True)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(foreign_pre_chain=shared, processors=[_drop_meta, *_renderer(settings)])
     )

@@ -57,6 +57,7 @@ _TAIL: Final = """
 characters. For the client and the command line: the token to send; without one they find that of a server of the same \
 user on this machine. |
 | `REVERIE_PROCESS` | worker, beat | Name of the process in logs and in `reverie status`. |
+| `REVERIE_LOG_FILE` | set by `reverie up` | The file that the process logs to. |
 | `REVERIE_PARENT_PID` | set by `reverie up` | Id of the parent process; when it ends, this process ends too. |
 
 The client also reads `REVERIE_BROKER`, `REVERIE_BROKER_PREFIX` and `REVERIE_WORKSPACE`, unless its arguments set

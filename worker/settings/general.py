@@ -12,6 +12,7 @@ from reverie import contract
 from reverie.calls import Resource
 from reverie.trust.quota_types import Quota
 from worker.supervision.broker_address import embedded_broker_url
+from worker.supervision.log_files import LogLimits
 
 
 class GeneralSettings(BaseSettings):
@@ -116,6 +117,19 @@ class GeneralSettings(BaseSettings):
     log_format: Literal["auto", "json", "console"] = Field(
         "auto", description="Format of log lines. `auto`: `console` on a terminal, `json` elsewhere."
     )
+
+    log_max_mb: float = Field(
+        10.0, gt=0, description="Size in MB (10^6 bytes) at which `reverie up` rotates the log file of a process."
+    )
+    log_files_kept: int = Field(5, ge=0, description="Rotated log files of each process that are kept.")
+    log_days: float = Field(
+        30.0, gt=0, description="Days for which rotated log files are kept. A file is rotated at least once a day."
+    )
+
+    @property
+    def log_limits(self) -> LogLimits:
+        """How log files are rotated."""
+        return LogLimits(max_bytes=int(self.log_max_mb * 1e6), kept=self.log_files_kept, days=self.log_days)
 
     @property
     def token_rates(self) -> dict[Resource, int]:

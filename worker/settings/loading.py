@@ -37,7 +37,9 @@ from worker.settings.upkeep import UpkeepSettings
 
 PREFIX: Final = "REVERIE_"
 # Variables that are read elsewhere: by the client, the server or the supervisor.
-_OTHER_VARIABLES: Final = frozenset({"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "WORKER_KEY"})
+_OTHER_VARIABLES: Final = frozenset(
+    {"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "LOG_FILE", "WORKER_KEY"}
+)
 
 
 class Settings(

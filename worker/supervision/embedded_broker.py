@@ -94,7 +94,8 @@ def _server_process(data_dir: Path) -> ProcessSpec:
     url = embedded_broker_url(data_dir)
     return ProcessSpec(
         name="broker",
-        argv=broker_command(data_dir),
+        # It opens its log for each line, so the file may be rotated.
+        argv=[*broker_command(data_dir), "--logfile", os.fspath(broker_log_path(data_dir.resolve()))],
         order=_ORDER,
         ready=lambda: broker_answers(url),
         ready_timeout_seconds=_READY_TIMEOUT_SECONDS,

@@ -25,7 +25,6 @@ PARENT_PID_VARIABLE = "REVERIE_PARENT_PID"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_NAME = 15
 _PARENT_POLL_SECONDS = 1.0
-_LOG_ROTATE_BYTES = 10 * 1024 * 1024  # some days of a noisy process; one older file is kept
 
 # Loaded at import: the dynamic loader must not run between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -173,8 +172,6 @@ def open_output(log_path: Path | None) -> contextlib.AbstractContextManager[IO[b
 
 def _open_log(path: Path) -> IO[bytes]:
     private_folder(path.parent)
-    if path.exists() and path.stat().st_size > _LOG_ROTATE_BYTES:
-        path.replace(path.with_name(path.name + ".1"))
     # In append mode, so that rotation from outside by copy and truncate works too.
     return os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600), "wb", buffering=0)
 

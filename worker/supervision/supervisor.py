@@ -23,6 +23,7 @@ import structlog
 
 from reverie.errors import Unavailable
 from worker.supervision.child import Child, Death, ProcessSpec, ProcessState
+from worker.supervision.log_files import LogFiles
 from worker.supervision.run_file import RunFile, hold_data_dir, write_run_file
 
 __all__ = ["ProcessEvent", "ProcessSpec", "ProcessState", "Supervisor"]
@@ -30,6 +31,7 @@ __all__ = ["ProcessEvent", "ProcessSpec", "ProcessState", "Supervisor"]
 log = structlog.get_logger(__name__)
 
 _READY_POLL_SECONDS = 0.1
+_LOGS_CHECK_SECONDS = 10.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LEVELS = {"process_died": "warning", "process_killed": "warning", "process_keeps_crashing": "error"}
 
@@ -62,10 +64,13 @@ class Supervisor:
         data_dir: Path,
         *,
         on_event: Callable[[ProcessEvent], None] | None = None,
+        log_files: LogFiles | None = None,
     ) -> None:
         self._children = [Child(spec) for spec in sorted(specs, key=lambda spec: spec.order)]
         self._data_dir = data_dir
         self._on_event = on_event
+        self._log_files = log_files
+        self._logs_due = 0.0
         self._started_at = datetime.now(UTC)
         self._stop_signal: int | None = None
         self._kill_now = False
@@ -81,6 +86,7 @@ class Supervisor:
         with hold_data_dir(self._data_dir) as lock, self._signals_caught():
             self._lock = lock
             try:
+                self._rotate_logs()
                 self._start_all()
                 self._keep_alive()
             finally:
@@ -135,8 +141,16 @@ class Supervisor:
     def _keep_alive(self) -> None:
         while self._stop_signal is None:
             self._restart_dead()
+            self._rotate_logs()
             due = [child.restart_due for child in self._children if child.restart_due is not None]
+            if self._log_files is not None:
+                due.append(self._logs_due)
             self._sleep(max(0.0, min(due) - time.monotonic()) if due else None)
+
+    def _rotate_logs(self) -> None:
+        if self._log_files is not None and time.monotonic() >= self._logs_due:
+            self._log_files.rotate()
+            self._logs_due = time.monotonic() + _LOGS_CHECK_SECONDS
 
     def _restart_dead(self) -> None:
         """Reap the processes that died and restart those that are due."""

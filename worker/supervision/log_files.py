@@ -1,0 +1,98 @@
+"""Rotates the log files of processes that keep running: by size, once a day, and until they are too old.
+
+A file is renamed, and a new one takes its name: `pipeline.log`, then `pipeline.log.1`, then `pipeline.log.2`. Its
+process notices this with its next line (`worker.logs.RotatedLog`), so no line is lost.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import pairwise
+from pathlib import Path
+from typing import Final
+
+_DAY_SECONDS: Final = 86_400
+_ROTATED: Final = re.compile(r"\.log\.([1-9][0-9]*)$")
+# The time of a line, in either format of the log.
+_TIME: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
+_HEAD_BYTES: Final = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class LogLimits:
+    """How large a file may become, how many rotated ones of each process are kept, and for how many days."""
+
+    max_bytes: int
+    kept: int
+    days: float
+
+
+class LogFiles:
+    """The log files of one folder; only one process at a time may rotate them."""
+
+    def __init__(self, folder: Path, limits: LogLimits, *, now: Callable[[], float] = time.time) -> None:
+        self._folder = folder
+        self._limits = limits
+        self._now = now
+        # When a file without a time in its first lines was first seen, in seconds since 1970.
+        self._seen: dict[Path, float] = {}
+
+    def rotate(self) -> list[Path]:
+        """Rotate the files that are too large or older than a day, remove those of too long ago; return the former.
+
+        Raises nothing: what cannot be renamed now is tried again by the next call.
+        """
+        rotated = []
+        for path in sorted(self._folder.glob("*.log")):
+            with suppress(OSError):
+                if self._is_due(path):
+                    self._shift(path)
+                    rotated.append(path)
+        self._remove_old()
+        return rotated
+
+    def _is_due(self, path: Path) -> bool:
+        size = path.stat().st_size
+        if not size:
+            self._seen.pop(path, None)
+            return False
+        if size > self._limits.max_bytes:
+            return True
+        since = self._first_time(path)
+        if since is None:
+            since = self._seen.setdefault(path, self._now())
+        return self._now() - since > _DAY_SECONDS
+
+    def _first_time(self, path: Path) -> float | None:
+        with path.open("rb") as file:
+            found = _TIME.search(file.read(_HEAD_BYTES))
+        return None if found is None else datetime.fromisoformat(found[0].decode()).timestamp()
+
+    def _shift(self, path: Path) -> None:
+        """Rename a file and those rotated before, and put an empty one in its place."""
+        older = [path.with_name(f"{path.name}.{number}") for number in range(1, self._limits.kept + 1)]
+        for source, target in reversed(list(pairwise(older))):
+            with suppress(FileNotFoundError):
+                source.replace(target)
+        if older:
+            path.replace(older[0])
+        else:
+            path.unlink()
+        self._seen.pop(path, None)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
+
+    def _remove_old(self) -> None:
+        for path in self._folder.glob("*.log.*"):
+            number = _ROTATED.search(path.name)
+            if number is None:
+                continue
+            with suppress(OSError):
+                age_seconds = self._now() - path.stat().st_mtime
+                if int(number[1]) > self._limits.kept or age_seconds > self._limits.days * _DAY_SECONDS:
+                    path.unlink()
