@@ -11,7 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from memory.jobs import ALL_DATA, BUDGET_SECONDS, JobRun, JobScope, run_on_stores
+from memory.jobs import ALL_DATA, BUDGET_SECONDS, JobRun, JobScope, RunOptions, run_on_stores
 from reverie.errors import ReverieError
 from storage.stores import FileStamp, Store, Stores
 
@@ -91,7 +91,6 @@ def run_where_due(
     """
     remembered = IdleStores() if idle_stores is None or scope.is_limited else idle_stores
     due, errors = remembered.due(job.name, stores, job.due_at, now=now, scope=scope)
-    counts = run_on_stores(
-        stores, job.name, job.work, now=now, budget_seconds=budget_seconds, dry_run=dry_run, only=due, scope=scope
-    )
+    options = RunOptions(dry_run=dry_run, scope=scope, budget_seconds=budget_seconds)
+    counts = run_on_stores(stores, job.name, job.work, now=now, options=options, only=due)
     return {**counts, **({"unreadable": errors} if errors else {})}

@@ -51,6 +51,18 @@ class JobScope:
 ALL_DATA: Final = JobScope()
 
 
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How long a run may take, whether it only plans its changes, and what it is limited to."""
+
+    dry_run: bool = False
+    scope: JobScope = ALL_DATA
+    budget_seconds: float = BUDGET_SECONDS
+
+
+ORDINARY_RUN: Final = RunOptions()
+
+
 class LeaseLost(Transient):
     """Another instance of this job took over because this one was too slow; this one writes nothing more."""
 
@@ -130,18 +142,17 @@ def run_on_stores(
     work: Callable[[JobRun], None],
     *,
     now: int,
-    budget_seconds: float = BUDGET_SECONDS,
-    dry_run: bool = False,
+    options: RunOptions = ORDINARY_RUN,
     only: Sequence[str] | None = None,
-    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """Run a job on every store, including the account's, in random order; return the counts per store and in total.
 
     A dry run also returns under `planned` what it would change, at most a hundred changes of each store.
-    `only` restricts it to these stores, `scope` to a workspace or an agent. A store on which another instance works is
+    `only` restricts it to these stores. A store on which another instance works is
     skipped, and the error of a store that cannot be used is reported under its name.
     """
-    deadline = time.monotonic() + budget_seconds
+    deadline = time.monotonic() + options.budget_seconds
+    scope, dry_run = options.scope, options.dry_run
     names = scope.store_names(stores.all_names() if only is None else only)
     lines: dict[str, Any] = {}
     total: Counter[str] = Counter()

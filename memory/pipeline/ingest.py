@@ -48,7 +48,6 @@ def drain_inbox(
     now: Callable[[], int],
     on_stored: Callable[[IngestReport], None],
     tokens: TokenCounter | None = None,
-    budget_seconds: float = STAGE_BUDGET_SECONDS,
 ) -> tuple[IngestReport, bool]:
     """Store the items of an inbox until it is empty or the time is up; return the report and whether more may wait.
 
@@ -57,7 +56,7 @@ def drain_inbox(
     arrive after this look get a task of their own.
     """
     total = IngestReport()
-    deadline = time.monotonic() + budget_seconds
+    deadline = time.monotonic() + STAGE_BUDGET_SECONDS
     looks, flag_cleared = 0, False
     while time.monotonic() < deadline:
         # Look first: a task that arrives after its workspace was deleted must not create it again.

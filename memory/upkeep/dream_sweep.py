@@ -17,7 +17,7 @@ from typing import Any, Final, Literal
 import blake3
 
 from adapters.workspace_git import Repositories
-from memory.jobs import ALL_DATA, BUDGET_SECONDS, JobRun, JobScope, run_on_stores
+from memory.jobs import ORDINARY_RUN, JobRun, RunOptions, run_on_stores
 from memory.memories.concept_tags import concept_tags
 from memory.upkeep.dreaming import DreamRules, Signals, Tally
 from memory.upkeep.known_to_several import AgentUsers
@@ -75,10 +75,8 @@ def dream_sweep(
     *,
     rules: DreamRules,
     now: int,
-    budget_seconds: float = BUDGET_SECONDS,
-    dry_run: bool = False,
+    options: RunOptions = ORDINARY_RUN,
     on_new_memories: Callable[[str], None] = lambda _: None,
-    scope: JobScope = ALL_DATA,
 ) -> dict[str, Any]:
     """Promote in every store what passes the gates, and commit the files of the agents concerned; return counts.
 
@@ -96,9 +94,7 @@ def dream_sweep(
         if notebooks.repositories is not None and not run.dry_run:
             _refresh_files(run, notebooks, notebooks.repositories)
 
-    return run_on_stores(
-        stores, DREAM_SWEEP, work, now=now, budget_seconds=budget_seconds, dry_run=dry_run, scope=scope
-    )
+    return run_on_stores(stores, DREAM_SWEEP, work, now=now, options=options)
 
 
 def sweep_agent(run: JobRun, agent: str, rules: DreamRules, users: AgentUsers) -> None:

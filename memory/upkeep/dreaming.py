@@ -13,7 +13,7 @@ import unicodedata
 from dataclasses import dataclass, field
 from typing import Final, Literal, Protocol
 
-from memory.upkeep.known_to_several import MIN_DAYS, MIN_USERS
+from memory.upkeep.relevance import MIN_DAYS, MIN_USERS
 from reverie.clock import rfc3339
 from reverie.counts import counted
 from storage.recall.words import with_few_marks

@@ -7,16 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import Final
 
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import ReverieError
 from storage.memories.sweeps import MemoryOutline, MemorySweeps
 from storage.stores import Store, Stores
-
-# The defaults of the settings.
-MIN_USERS: Final = 2
-MIN_DAYS: Final = 2
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Final, Protocol
 
-from memory.upkeep.known_to_several import MIN_DAYS, MIN_USERS
 from storage.memories.decay import RATES, decay, hours_between
 from storage.memories.records import Lifetime, Tier
+
+# Recalls that what several users see needs before it lasts: by so many users, on so many days.
+MIN_USERS: Final = 2
+MIN_DAYS: Final = 2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

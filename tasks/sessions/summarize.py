@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from memory.idle_stores import DueJob, run_where_due
-from memory.jobs import ALL_DATA, JobScope, run_on_stores
+from memory.jobs import ALL_DATA, JobScope, RunOptions, run_on_stores
 from memory.sessions import summary_jobs
 from reverie import contract
 from worker.composition import build_condenser, summary_rules
@@ -25,8 +25,7 @@ def consolidate_conversations(runtime: Runtime, *, dry_run: bool = False, scope:
             run, condenser, numbers, after_hours=settings.consolidation_after_hours
         ),
         now=runtime.now(),
-        dry_run=dry_run,
-        scope=scope,
+        options=RunOptions(dry_run, scope),
     )
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.jobs import ALL_DATA, JobScope, run_on_stores
+from memory.jobs import ALL_DATA, JobScope, RunOptions, run_on_stores
 from memory.upkeep.consolidation import consolidate
 from memory.upkeep.known_to_several import AgentUsers
 from memory.upkeep.pruning import prune_decayed
@@ -22,8 +22,7 @@ def consolidate_memories(runtime: Runtime, *, dry_run: bool = False, scope: JobS
         contract.CONSOLIDATE_MEMORIES,
         lambda run: consolidate(run, policy, AgentUsers(runtime.stores)),
         now=runtime.now(),
-        dry_run=dry_run,
-        scope=scope,
+        options=RunOptions(dry_run, scope),
     )
 
 
@@ -36,6 +35,5 @@ def prune(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA
         contract.PRUNE_DECAYED,
         lambda run: prune_decayed(run, policy),
         now=runtime.now(),
-        dry_run=dry_run,
-        scope=scope,
+        options=RunOptions(dry_run, scope),
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.jobs import ALL_DATA, JobScope
+from memory.jobs import ALL_DATA, JobScope, RunOptions
 from memory.upkeep import dream_sweep as dreams
 from reverie import contract
 from worker.job_runs import periodic_task
@@ -22,7 +22,6 @@ def dream_sweep(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = AL
         runtime.notebooks,
         rules=runtime.settings.dream_rules,
         now=runtime.now(),
-        dry_run=dry_run,
-        scope=scope,
+        options=RunOptions(dry_run, scope),
         on_new_memories=lambda name: runtime.notify_stage("chunk", name),
     )

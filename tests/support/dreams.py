@@ -9,6 +9,7 @@ from typing import Any
 from sqlalchemy import text
 
 from adapters.workspace_git import GitFolders, Repositories
+from memory.jobs import RunOptions
 from memory.memories.secrets import looks_secret
 from memory.upkeep.dream_sweep import dream_sweep
 from memory.upkeep.dreaming import DAY_MICROS, DreamRules
@@ -79,7 +80,9 @@ class Dreamer(Pipeline):
 
     def dream(self, *, dry_run: bool = False, **rules: Any) -> dict[str, Any]:
         """Run a dream sweep today and return its counts."""
-        found = dream_sweep(self.stores, self.notebooks, rules=DreamRules(**rules), now=self.today, dry_run=dry_run)
+        found = dream_sweep(
+            self.stores, self.notebooks, rules=DreamRules(**rules), now=self.today, options=RunOptions(dry_run)
+        )
         found.pop("stores", None)
         return found
 

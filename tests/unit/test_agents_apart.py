@@ -27,6 +27,7 @@ from memory.sessions.summary_jobs import consolidate_conversations, summarize_se
 from memory.sessions.summary_plan import RollingRules
 from memory.upkeep.consolidation import consolidate
 from memory.upkeep.curation import undo_all
+from memory.upkeep.known_to_several import AgentUsers
 from memory.upkeep.pruning import prune_decayed
 from memory.upkeep.relevance import DEFAULT_POLICY
 from reverie import contract
@@ -111,13 +112,13 @@ class Life:
         works: dict[str, Callable[[JobRun], None]] = {
             "extract": lambda run: extract_due(run, extractor),
             "summarize": lambda run: summarize_sessions(run, condenser, NUMBERS),
-            "consolidate": lambda run: consolidate(run, POLICY),
+            "consolidate": lambda run: consolidate(run, POLICY, AgentUsers(world.stores)),
             "conversations": lambda run: consolidate_conversations(run, condenser, NUMBERS, after_hours=24),
         }
         for job, work in works.items():
             run_on_store(world.store, job, work, now=world.today)
         world.settle()
-        world.dream()
+        world.dream(shared_min_users=0, shared_min_days=0)  # nobody in particular recalls here
         run_on_store(world.store, "prune", lambda run: prune_decayed(run, POLICY), now=world.today)
         close_idle_sessions(
             world.stores, SessionEndHooks(lambda *_: None, lambda *_: None), now=world.today, idle_hours=12

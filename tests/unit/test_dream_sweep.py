@@ -14,6 +14,7 @@ import pytest
 from sqlalchemy import text
 
 from adapters.workspace_git import GitFolders, GitRepository, RepositoriesInMemory
+from memory.jobs import RunOptions
 from memory.memories.secrets import looks_secret
 from memory.upkeep import dream_sweep as sweeping
 from memory.upkeep.dream_sweep import dream_sweep, memory_id_of
@@ -619,7 +620,9 @@ def test_without_time_for_any_store_nothing_is_promoted(dreamer: Dreamer) -> Non
     dreamer.remember(LISBON)
     dreamer.make_hot(LISBON)
 
-    counts = dream_sweep(dreamer.stores, dreamer.notebooks, rules=DreamRules(), now=dreamer.today, budget_seconds=0.0)
+    counts = dream_sweep(
+        dreamer.stores, dreamer.notebooks, rules=DreamRules(), now=dreamer.today, options=RunOptions(budget_seconds=0.0)
+    )
 
     assert counts["not_reached"] >= 1
     assert dreamer.ledger() == []

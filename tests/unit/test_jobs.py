@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from memory.jobs import LEASE_SECONDS, PLANNED_SHOWN, JobRun, LeaseLost, run_on_store, run_on_stores
+from memory.jobs import LEASE_SECONDS, PLANNED_SHOWN, JobRun, LeaseLost, RunOptions, run_on_store, run_on_stores
 from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import StoreUnavailable
@@ -107,7 +107,7 @@ def test_a_store_that_cannot_be_used_is_an_error_of_its_own_line(stores: Stores)
 
 def test_a_job_without_time_reaches_nothing_and_says_so(stores: Stores) -> None:
     """Given a budget that is spent, when the job runs, then no store is opened and all are counted as not reached."""
-    counts = run_on_stores(stores, JOB, lambda run: keep(run, "m"), now=NOW, budget_seconds=0.0)
+    counts = run_on_stores(stores, JOB, lambda run: keep(run, "m"), now=NOW, options=RunOptions(budget_seconds=0.0))
     assert counts == {"not_reached": 3}
 
 
@@ -119,7 +119,7 @@ def test_a_dry_run_names_no_more_changes_than_can_be_read(stores: Stores) -> Non
             run.plan("ana", "prune", f"m{number}", "a text")
 
     stores.workspace("one")
-    planned = run_on_stores(stores, JOB, plan, now=NOW, dry_run=True, only=["one"])["planned"]
+    planned = run_on_stores(stores, JOB, plan, now=NOW, options=RunOptions(dry_run=True), only=["one"])["planned"]
     assert len(planned) == PLANNED_SHOWN
     assert planned[0] == {"store": "one", "agent": "ana", "action": "prune", "about": "m0", "text": "a text"}
 

@@ -13,7 +13,7 @@ from msgspec.structs import replace as replace_fields
 
 from beat_schedule import PERIODIC_JOBS
 from cli.pipeline.status import _counts_text, _result
-from memory.jobs import run_on_stores
+from memory.jobs import RunOptions, run_on_stores
 from memory.upkeep.pruning import prune_decayed
 from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
 from reverie import contract
@@ -43,8 +43,9 @@ def kept(tmp_path: Path) -> Iterator[Kept]:
 
 
 def prune(kept: Kept, policy: CurationPolicy = DEFAULT_POLICY, *, dry_run: bool = False) -> dict[str, Any]:
+    options = RunOptions(dry_run=dry_run)
     return run_on_stores(
-        kept.stores, contract.PRUNE_DECAYED, lambda run: prune_decayed(run, policy), now=NOW, dry_run=dry_run
+        kept.stores, contract.PRUNE_DECAYED, lambda run: prune_decayed(run, policy), now=NOW, options=options
     )
 
 
