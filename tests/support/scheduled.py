@@ -231,7 +231,7 @@ class Scheduled:
 
     @contextmanager
     def killed_before(self, statement: int) -> Iterator[Callable[[], int]]:
-        """Raise Killed before the nth statement or commit of the block; yields a function that counts them."""
+        """Raise Killed at the nth beginning, statement or commit of the block; yields a function that counts them."""
         count = 0
 
         def step(*_: Any) -> None:
@@ -240,7 +240,11 @@ class Scheduled:
                 raise Killed
             count += 1
 
-        with self._listening("before_cursor_execute", step), self._listening("commit", step):
+        with (
+            self._listening("begin", step),
+            self._listening("before_cursor_execute", step),
+            self._listening("commit", step),
+        ):
             yield lambda: count
 
     @contextmanager

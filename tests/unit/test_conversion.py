@@ -66,14 +66,15 @@ def test_only_the_fields_that_were_given_are_set() -> None:
 @pytest.mark.parametrize(
     ("source", "target", "named"),
     [
-        (MemoryRecord, Memory, set()),
-        # No caller names the tenant: it is that of the workspace which stores the memory.
+        # Where a memory comes from is read from other rows.
+        (MemoryRecord, Memory, {"provenance"}),
+        # No caller names the tenant, which is that of the workspace, nor which call or job made the memory.
         (
             MemoryDraft,
             NewMemory,
-            {"created_at", "concept_tags", "note_id", "category", "key", "value", "trace", "tenant"},
+            {"created_at", "concept_tags", "note_id", "category", "key", "value", "trace", "tenant", "made_by"},
         ),
-        (Memory, NewMemory, {"trace", "tenant"}),
+        (Memory, NewMemory, {"trace", "tenant", "made_by"}),
         (MemoryRecord, Fact, set()),
         (MemoryRecord, Note, {"user"}),
         (MessageRecord, Message, set()),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any, ClassVar, Final, Literal
 
+import msgspec
 from msgspec import Meta
 
 from reverie.calls import Call, InSession, OfUser, Paged, Resource
@@ -268,7 +269,7 @@ class WriteScratchpad(InSession[ScratchpadList], frozen=True):
 
     def amounts(self) -> Mapping[Resource, int]:
         """Return how much the call adds."""
-        return {"bytes": sum(len(item) for item in self.items)}
+        return {"bytes": sum(len(item.encode()) for item in self.items)}
 
 
 class ClearScratchpad(InSession[Cleared], frozen=True):
@@ -300,7 +301,7 @@ class WriteScratchpadKey(InSession[ScratchpadEntry], frozen=True):
 
     def amounts(self) -> Mapping[Resource, int]:
         """Return how much the call adds."""
-        return {"bytes": len(self.key) + len(self.value)}
+        return {"bytes": len(self.key.encode()) + len(msgspec.json.encode(self.value))}
 
 
 class DeleteScratchpadKey(InSession[Deleted], frozen=True):
