@@ -23,6 +23,7 @@ from typing import Final
 from adapters.backups.manifest import BackupFile, Manifest
 from adapters.backups.moving import exchange, sync_folder
 from adapters.backups.repository import Repository, writing_errors
+from adapters.backups.unpacking import unpack
 from adapters.broker.inbox import parse_taken
 from memory.pipeline.incoming import Item, decode
 from memory.pipeline.storing import store_items
@@ -148,8 +149,7 @@ def _write_file(repository: Repository, file: BackupFile, draft: Path) -> None:
             archive.seek(0)
             try:
                 with tarfile.open(fileobj=archive, mode="r:") as tar:
-                    # Refuses links out of the folder, absolute paths and devices.
-                    tar.extractall(path, filter="data")
+                    unpack(tar, path)
             except tarfile.TarError as error:
                 raise StoreUnusable(f"{file.path} of the backup cannot be unpacked ({error})") from error
         path.chmod(0o700)
