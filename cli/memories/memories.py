@@ -74,7 +74,7 @@ def pending(context: typer.Context, call: ListPendingMemories, as_json: AsJson =
 def approve(context: typer.Context, call: ApproveMemory, as_json: AsJson = False) -> None:
     """Show a memory of one user to all users of the agent; `reverie curation undo` takes it back."""
     found = invocation(context).send(call)
-    print_result(found, as_json, f"Memory {found.id} is shown to all users now.")
+    print_result(found, as_json, f"Memory {found.id} is shown to all users now: {found.content}")
 
 
 @memory.command("search")

@@ -161,10 +161,10 @@ def visibility_after_change(record: MemoryRecord) -> Visibility:
     return "requested" if record.visibility == "shared" else record.visibility
 
 
-def approve_memory(memories: AgentMemories, memory_id: str, *, now: int) -> MemoryRecord:
+def approve_memory(memories: AgentMemories, memory_id: str, *, now: int, content: str | None = None) -> MemoryRecord:
     """Show a memory to all users of its agent, as an entry of the curation log.
 
-    Raises `NotFound`, and `Conflict` for a superseded memory.
+    Raises `NotFound`, and `Conflict` for a superseded memory, or one whose content is not `content`, if that is given.
     """
     store = memories.get(memory_id).store
     with store.writing() as tx:
@@ -172,6 +172,8 @@ def approve_memory(memories: AgentMemories, memory_id: str, *, now: int) -> Memo
         record = rows.memories.get(memory_id)
         if not record.active:
             raise Conflict(f"memory {memory_id} was replaced by {record.superseded_by}: approve that one", field="id")
+        if content not in (None, record.content):
+            raise Conflict(f"memory {memory_id} has been changed, and reads: {record.content}", field="content")
         draft = EntryDraft(f"approved for all users; it belongs to {record.owner_user_id}", memories=[memory_id])
         with tx.curation.entry(draft, job=APPROVE, agent=memories.agent, action=APPROVE, at=now):
             rows.memories.change(record.row_id, now=now, visibility="shared")

@@ -96,7 +96,7 @@ def _list_pending(services: Services, caller: Caller, call: calls.ListPendingMem
 
 @endpoints.serves(calls.ApproveMemory)
 def _approve(services: Services, caller: Caller, call: calls.ApproveMemory) -> Memory:
-    record = approve_memory(agent_memories(services, caller), call.id, now=services.runtime.now())
+    record = approve_memory(agent_memories(services, caller), call.id, content=call.content, now=services.runtime.now())
     return to_memory(record)
 
 

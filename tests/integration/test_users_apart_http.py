@@ -11,7 +11,7 @@ import pytest
 
 from memory.recall.events import record_recalls
 from reverie.client import Reverie
-from reverie.errors import NotFound, Rejected
+from reverie.errors import Conflict, NotFound, Rejected
 from support.http import running_server
 from support.stages import drain
 from worker import app as worker_app
@@ -214,7 +214,10 @@ def test_what_a_user_wants_all_to_see_waits_for_approval(url: str) -> None:
     with Reverie("ana", url=url) as ana:
         assert "m" not in [memory.id for memory in ana.memories(user="kate")]
         assert [memory.id for memory in ana.pending_memories()] == ["m"]
-        assert ana.approve_memory("m").visibility == "shared"
+        with pytest.raises(Conflict, match="has been changed, and reads: The harbour wants a toll"):
+            ana.approve_memory("m", content="The harbour wants no toll")
+        assert [memory.id for memory in ana.pending_memories()] == ["m"]
+        assert ana.approve_memory("m", content="The harbour wants a toll").visibility == "shared"
         assert ana.pending_memories() == []
         assert "m" in [memory.id for memory in ana.memories(user="kate")]
         (entry,) = ana.curation(action="approve")

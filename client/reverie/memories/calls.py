@@ -150,12 +150,15 @@ class UpdateMemory(MemoryChanges, Call[Memory], frozen=True):
 class ApproveMemory(Call[Memory], frozen=True):
     """Show a memory of one user to all users of its agent, and return it; undo it with the curation log.
 
-    Raises `NotFound`, and `Conflict` for a superseded memory.
+    Its user may change it until then: give the `content` that was read, and nothing else is approved.
+
+    Raises `NotFound`, and `Conflict` for a superseded memory, or one that has another content by now.
     """
 
     route: ClassVar = "POST /v1/memories/{id}/approve"
     required_scope: ClassVar = "operate"
     id: MemoryId
+    content: Annotated[str | None, Meta(description="The content that was read; another one is not approved.")] = None
 
 
 class ListPendingMemories(Paged[MemoryList], frozen=True):
