@@ -153,7 +153,7 @@ class Services:
             self._workspaces.add(workspace)
         try:
             yield
-        except BaseException:
+        except BaseException:  # whatever ended the call, also a cancellation: no workspace was created
             self._workspaces.discard(workspace)
             raise
 

@@ -161,13 +161,13 @@ def item_lines(item: Item, *, number: int | None = None) -> str:
     flag = " (important)" if item.flagged else ""
     tag = f"[{number}] " if number is not None else ""
     said_at = f"{_time(item.created_at)}, " if item.candidate is None else ""
-    told = "; ".join(filter(None, (item.origin, item.candidate.past if item.candidate is not None else "")))
-    past = f" ({told})" if told else ""
+    remarks = "; ".join(filter(None, (item.origin, item.candidate.past if item.candidate is not None else "")))
+    remarks = f" ({remarks})" if remarks else ""
     head = f"- {tag}{said_at}{item.speaker}{flag}"
     lines = lines_of(item.text)
     if len(lines) <= 1:
-        return f"{head}: {lines[0].strip() if lines else '(nothing)'}{past}\n"
-    return f"{head}{past}:\n" + quoted(item.text, indent="  ")
+        return f"{head}: {lines[0].strip() if lines else '(nothing)'}{remarks}\n"
+    return f"{head}{remarks}:\n" + quoted(item.text, indent="  ")
 
 
 def day_of(item: Item) -> tuple[str, str]:
