@@ -52,11 +52,12 @@ def audit(data: Path, workspace: str, load: Load, *, flushed: float | None) -> A
     found.dead_reasons = sorted({f"{stage}: {error_type}: {error}" for _, stage, error_type, error in dead})[:10]
     changed = sum(1 for item_id, content in rows if load.markers.get(item_id) != content)
     found.wrong = [f"{changed} messages are not what was sent"] if changed else []
-    found.wrong += _verified(data, workspace)
+    found.wrong += verified(data, workspace)
     return found
 
 
-def _verified(data: Path, workspace: str) -> list[str]:
+def verified(data: Path, workspace: str) -> list[str]:
+    """Return what `verify` finds wrong in a workspace, and whether every chunk is in the vector index."""
     stores = Stores(data)
     try:
         verdict = verify(stores.workspace(workspace, create=False))

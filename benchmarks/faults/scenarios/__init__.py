@@ -1,0 +1,13 @@
+"""All scenarios, in the order of the table; one module for each fault."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from benchmarks.faults.scenario import Scenario
+from benchmarks.faults.scenarios import killed_child, stopped_worker
+
+SCENARIOS: Final[tuple[Scenario, ...]] = (
+    killed_child.SCENARIO,
+    stopped_worker.SCENARIO,
+)
