@@ -1,4 +1,4 @@
-"""Take backups at random moments while a pipeline writes as fast as it can; restore each and compare it.
+"""Take backups at random moments while a pipeline writes; restore each and compare it.
 
 One process stores, chunks, embeds (by hash) and indexes messages, and writes down the ids of each batch once it is
 acknowledged. Backups are taken with pauses of random length. Each is restored: every message acknowledged before it
@@ -53,6 +53,15 @@ class Taken:
     acknowledged: int
 
 
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """How many backups are taken, how long is written without any before, and how fast (0: as fast as possible)."""
+
+    backups: int
+    alone_seconds: float
+    per_second: float
+
+
 def main() -> None:
     """Measure and write the result."""
     options = _options()
@@ -63,7 +72,7 @@ def main() -> None:
     result.settings.update(backups=backups, texts=texts.source, batch_messages=_BATCH_MESSAGES)
     folder = Path(tempfile.mkdtemp(prefix="rvb-backups-"))
     try:
-        _measure(result, folder, texts, backups, alone)
+        _measure(result, folder, texts, _Load(backups, alone, options.rate))
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     result.finish(options.output)
@@ -72,10 +81,16 @@ def main() -> None:
 def _options() -> argparse.Namespace:
     options = parser("backups", __doc__)
     options.add_argument("--backups", type=int, help="backups to take (50; 3 with --quick)")
+    options.add_argument(
+        "--rate",
+        type=float,
+        default=400.0,
+        help="messages per second that are written at most; at full speed (0) the store outgrows fifty restores",
+    )
     return options.parse_args()
 
 
-def _measure(result: Result, folder: Path, texts: Texts, backups: int, alone: float) -> None:
+def _measure(result: Result, folder: Path, texts: Texts, load: _Load) -> None:
     tell = Progress()
     data, dest = folder / "data", folder / "dest"
     stores = Stores(data)
@@ -83,16 +98,18 @@ def _measure(result: Result, folder: Path, texts: Texts, backups: int, alone: fl
     stores.close()
     context = multiprocessing.get_context("spawn")
     stop, started = context.Event(), context.Event()
-    writer = context.Process(target=_write, args=(folder, texts, started, stop), daemon=True)
+    writer = context.Process(target=_write, args=(folder, texts, load.per_second, started, stop), daemon=True)
     writer.start()
     try:
         started.wait(_START_SECONDS)
-        tell.step(f"writing without backups for {alone:g} s")
+        tell.step(f"writing without backups for {load.alone_seconds:g} s")
         first = len(_acknowledged(folder))
-        time.sleep(alone)
-        result.add("messages_per_second_without", rounded((len(_acknowledged(folder)) - first) / alone), "1/s")
-        tell.step(f"{backups} backups under load")
-        taken, per_second = _take(data, dest, folder, backups, random.Random(result.seed))
+        time.sleep(load.alone_seconds)
+        result.add(
+            "messages_per_second_without", rounded((len(_acknowledged(folder)) - first) / load.alone_seconds), "1/s"
+        )
+        tell.step(f"{load.backups} backups under load")
+        taken, per_second = _take(data, dest, folder, load.backups, random.Random(result.seed))
         result.add("messages_per_second_during", rounded(per_second), "1/s")
     finally:
         stop.set()
@@ -104,13 +121,14 @@ def _measure(result: Result, folder: Path, texts: Texts, backups: int, alone: fl
     _conclude(result, taken, compared, dest)
 
 
-def _write(folder: Path, texts: Texts, started: Event, stop: Event) -> None:
+def _write(folder: Path, texts: Texts, per_second: float, started: Event, stop: Event) -> None:
     """Take messages through all stages until told to stop; write the ids of each acknowledged batch to a file."""
     inbox, working, embedder = LocalInbox(), NoWorkingMemory(), HashEmbedder()
     hooks = EmbedHooks(lambda: None, lambda _chunks, _why: None)
     stores = Stores(folder / "data")
     store = stores.workspace(WORKSPACE)
     round_number = 0
+    began = time.monotonic()
     with (folder / "acknowledged").open("w", encoding="ascii") as acknowledged:
         while not stop.is_set():
             begin = round_number * _BATCH_MESSAGES % (len(texts.turns) - _BATCH_MESSAGES)
@@ -124,6 +142,8 @@ def _write(folder: Path, texts: Texts, started: Event, stop: Event) -> None:
             index_chunks(store, now=now_micros, on_indexed=lambda _indexed: None)
             round_number += 1
             started.set()
+            due = began + round_number * _BATCH_MESSAGES / per_second if per_second else 0.0
+            stop.wait(max(0.0, due - time.monotonic()))
     stores.close()
 
 
