@@ -15,6 +15,11 @@ from storage.trust.erasures import ErasureRecord
 _SHOWN_HASH: Final = 16
 
 
+def erased_name(target_hash: str) -> str:
+    """Return what stands in the place of an erased user's name, from the hash in the receipt."""
+    return f"erased-{target_hash[:_SHOWN_HASH]}"
+
+
 def erase_names(
     stores: Stores, data: Path, erasure: ErasureRecord, scope: Scope, workspaces: Iterable[str], *, now: int
 ) -> dict[str, dict[str, int]]:
@@ -26,14 +31,14 @@ def erase_names(
     if scope.kind == "user":
         revoked = stores.tokens().forget_user(
             scope.target,
-            f"erased-{erasure.target_hash[:_SHOWN_HASH]}",
+            erased_name(erasure.target_hash),
             workspace=scope.workspace,
             agent=scope.agent,
             now=now,
             spared=erasure.requested_by,
         )
         if erasure.requested_by in revoked:
-            stores.erasures().rename_requester(erasure.requested_by, f"erased-{erasure.target_hash[:_SHOWN_HASH]}")
+            stores.erasures().rename_requester(erasure.requested_by, erased_name(erasure.target_hash))
         return {"tokens": {"revoked": len(revoked)}} if revoked else {}
     if scope.kind != "agent" or scope.agent is None:
         return {}

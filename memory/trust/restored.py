@@ -9,9 +9,11 @@ from adapters.kept_secrets import installation_key
 from adapters.webhooks.agent_secrets import ROTATIONS_FILE, AgentSecrets
 from adapters.workspace_git import GitFolders
 from memory.memories.secrets import looks_secret
+from memory.trust.erased_names import erased_name
 from memory.trust.erased_notebooks import drop_unfounded_lines
 from memory.trust.erasure_rows import RowErasure
 from memory.trust.fragments import HashKey
+from memory.trust.tokens import REVOKED
 from memory.trust.tombstones import Tombstone, hash_key, read_tombstones, target_hash
 from memory.upkeep.notebook import Notebooks
 from reverie.clock import to_micros
@@ -20,6 +22,7 @@ from storage.stores import Store, Stores
 from storage.trust.candidates import Candidate
 from storage.trust.erased_rows import Subject
 from storage.trust.pages import clear_deleted
+from storage.trust.tokens import TokenRecord
 
 
 def apply_tombstones(stores: Stores, *, now: int) -> dict[str, int]:
@@ -41,6 +44,7 @@ def apply_tombstones(stores: Stores, *, now: int) -> dict[str, int]:
     restored = _Restored(stores, tombstones, now)
     for name in stores.all_names():
         total += restored.apply(stores.workspace(name, create=False))
+    total += restored.end_tokens()
     return dict(total)
 
 
@@ -77,6 +81,38 @@ class _Restored:
         if store.name != ACCOUNT_STORE:
             self._forget_names(store)
         return counts
+
+    def end_tokens(self) -> Counter[str]:
+        """End the tokens that were revoked or rotated, and those of erased users, and return how many.
+
+        The users' names are taken from theirs.
+        """
+        tokens = self._stores.tokens()
+        counts: Counter[str] = Counter()
+        for token in tokens.not_revoked():
+            erased = self._user_erased(token)
+            if erased is not None:
+                tokens.forget_name(token.id, erased_name(erased.hash), now=erased.at)
+            elif (revoked := self._tombstone(REVOKED, None, None, token.id)) is not None:
+                tokens.revoke(token.id, now=revoked.at)
+            else:
+                continue
+            counts["tokens"] += 1
+        return counts
+
+    def _user_erased(self, token: TokenRecord) -> Tombstone | None:
+        """Return the tombstone of the user whom a token was for, if they were erased after it was made."""
+        if token.user is None:
+            return None
+        # An erasure within a workspace or agent is about the tokens that are for these alone.
+        agents = [None, *(token.agents if token.agents is not None and len(token.agents) == 1 else ())]
+        found = [
+            self._tombstone("user", workspace, agent, token.user)
+            for workspace in (None, token.workspace)
+            for agent in agents
+        ]
+        after = [stone for stone in found if stone is not None and token.created_at <= stone.at]
+        return max(after, key=lambda stone: stone.at, default=None)
 
     def _forget_names(self, store: Store) -> None:
         """Take the names of erased agents out of the record of rotated webhook secrets."""

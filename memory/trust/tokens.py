@@ -8,6 +8,7 @@ from typing import Final, NamedTuple
 
 from memory.trust.principals import Principal
 from memory.trust.token_texts import hash_of, new_token
+from memory.trust.tombstones import note_forgotten
 from reverie.clock import new_id
 from reverie.errors import Conflict, NotFound, Rejected
 from reverie.problems import Forbidden
@@ -16,6 +17,8 @@ from storage.stores import Stores
 from storage.trust.tokens import TokenRecord
 
 SECOND_MICROS: Final = 1_000_000
+# The kind of the tombstones of tokens that were revoked: a restored backup does not make them valid again.
+REVOKED: Final = "token"
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +94,7 @@ def rotate_token(stores: Stores, name: str, *, grace_seconds: float, by: Princip
         replaces=old.id,
     )
     ends_at = now + int(grace_seconds * SECOND_MICROS) if grace_seconds else None
+    note_forgotten(stores.data_dir, REVOKED, [old.id], workspace=None, agent=None)
     if not stores.tokens().replace(old.id, record, ends_at=ends_at):
         raise _no_token(name)
     return NewToken(record, text)
@@ -98,8 +102,9 @@ def rotate_token(stores: Stores, name: str, *, grace_seconds: float, by: Princip
 
 def revoke_token(stores: Stores, name: str, *, by: Principal, now: int) -> list[TokenRecord]:
     """Revoke a token by its id, or all valid ones of a name, and return them. Raises `NotFound` if there is none."""
-    found = _visible(stores.tokens().named(name), by)
-    revoked = [token for token in found if token.is_valid(now) and stores.tokens().revoke(token.id, now=now)]
+    found = [token for token in _visible(stores.tokens().named(name), by) if token.is_valid(now)]
+    note_forgotten(stores.data_dir, REVOKED, [token.id for token in found], workspace=None, agent=None)
+    revoked = [token for token in found if stores.tokens().revoke(token.id, now=now)]
     if not revoked:
         raise _no_token(name)
     return revoked

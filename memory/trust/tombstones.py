@@ -6,6 +6,7 @@ it whatever a tombstone names. The file only grows; without the key, which lies 
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import secrets
@@ -60,7 +61,7 @@ def add_tombstone(data: Path, tombstone: Tombstone) -> None:
         _append(data, [tombstone])
 
 
-def note_forgotten(data: Path, kind: str, ids: Iterable[str], *, workspace: str, agent: str) -> None:
+def note_forgotten(data: Path, kind: str, ids: Iterable[str], *, workspace: str | None, agent: str | None) -> None:
     """Write tombstones of what a plain call removes: call it just before the removal is committed.
 
     Costs a flush to disk. Raises `StoreUnavailable`.
@@ -77,9 +78,14 @@ def _append(data: Path, tombstones: Sequence[Tombstone]) -> None:
     path = data / _FOLDER / _FILE
     line = b"".join(msgspec.json.encode(tombstone) + b"\n" for tombstone in tombstones)
     try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        descriptor = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(descriptor, line)
+            # A line that a full disk or a power cut left incomplete must not swallow this one.
+            size = os.fstat(descriptor).st_size
+            if size and os.pread(descriptor, 1, size - 1) != b"\n":
+                line = b"\n" + line
+            if os.write(descriptor, line) < len(line):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             os.fsync(descriptor)
         finally:
             os.close(descriptor)

@@ -130,6 +130,18 @@ class Tokens:
             )
         return frozenset(map(str, names))
 
+    def not_revoked(self) -> tuple[TokenRecord, ...]:
+        """Return all tokens that are not revoked, expired ones too, oldest first."""
+        with self._account.reading() as connection:
+            sql = f"{_SELECT} WHERE revoked_at IS NULL ORDER BY created_at, id"
+            return tuple(read_rows(execute(connection, sql), TokenRecord))
+
+    def forget_name(self, id: str, name: str, *, now: int) -> None:
+        """Revoke one token, and put a name that says nothing in the place of its own and its user's."""
+        sql = "UPDATE tokens SET user_id = :name, name = :name, revoked_at = coalesce(revoked_at, :now) WHERE id = :id"
+        with self._account.atomic() as connection:
+            execute(connection, sql, id=id, name=name, now=now)
+
     def note_uses(self, used_at: Mapping[str, int]) -> None:
         """Store when tokens, by id, were last used. Raises `StoreUnavailable` if the file is locked for a second."""
         with self._account.atomic(lock_wait_seconds=_LOCK_WAIT_SECONDS) as connection:

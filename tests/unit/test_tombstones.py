@@ -13,7 +13,7 @@ from memory.trust.erasing import continue_erasures
 from memory.trust.erasure_rows import Scope
 from memory.trust.erasures import request_erasure
 from memory.trust.restored import apply_tombstones
-from memory.trust.tombstones import read_tombstones
+from memory.trust.tombstones import hash_key, note_forgotten, read_tombstones, target_hash
 from reverie import Reverie
 from storage.stores import Stores
 from support.http import running_server
@@ -151,3 +151,39 @@ def test_what_plain_calls_removed_does_not_come_back(runtime: Runtime, ana: Reve
     assert [memory.id for memory in ana.memories()] == [kept.id]
     assert [session.id for session in ana.sessions(user="lif")] == ["other"]
     assert apply_tombstones(stores, now=runtime.now()) == {}
+
+
+def test_tokens_that_have_ended_do_not_come_back(runtime: Runtime, ana: Reverie, tmp_path: Path) -> None:
+    """Given a backup, when a token is revoked, one is rotated, and the user of a third is erased, and the backup is
+    restored, then none of the three is valid, the user is not named, and a fourth token still is valid."""
+    fill(ana, runtime)
+    for name in ("revoked", "rotated", "kept"):
+        ana.create_token(workspace="default", agents=["ana"], scopes=["read"], name=name)
+    ana.create_token(workspace="default", agents=["ana"], user="kate", scopes=["read"], name="kates")
+    backup = tmp_path / "backup"
+    runtime.stores.close()
+    shutil.copytree(runtime.settings.data, backup)
+    ana.revoke_token("revoked")
+    ana.rotate_token("rotated")
+    erase(runtime, Scope("user", "kate", None, None))
+    stores = restored(runtime, backup)
+
+    assert apply_tombstones(stores, now=runtime.now())["tokens"] == 3
+
+    tokens = stores.tokens().list(workspace=None, valid_at=None, limit=9, offset=0)
+    assert [token.name for token in tokens if token.is_valid(runtime.now())] == ["kept"]
+    assert not {"kate", "kates"} & {value for token in tokens for value in (token.name, token.user)}
+    assert apply_tombstones(stores, now=runtime.now()) == {}, "a second time changes nothing"
+
+
+def test_an_incomplete_line_does_not_swallow_the_next_tombstone(tmp_path: Path) -> None:
+    """Given a tombstone of which a full disk took only the beginning, when another is written, then it is read."""
+    note_forgotten(tmp_path, "session", ["one"], workspace="w", agent="a")
+    path = tmp_path / "tombstones" / "tombstones.jsonl"
+    path.write_bytes(path.read_bytes() + b'{"v":1,"erasure":"","ki')
+
+    note_forgotten(tmp_path, "session", ["two"], workspace="w", agent="a")
+
+    key = hash_key(tmp_path)
+    expected = [target_hash(key, "session", workspace="w", agent="a", target=name) for name in ("one", "two")]
+    assert [stone.hash for stone in read_tombstones(tmp_path)] == expected
