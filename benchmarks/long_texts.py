@@ -24,7 +24,7 @@ from memory.memories.concept_tags import concept_tags
 from memory.memories.patterns.finding import find_statements
 from memory.memories.patterns.sentences import MAX_MESSAGE_CHARACTERS
 from memory.memories.secrets import looks_secret
-from memory.pipeline.chunking import normalise, split
+from memory.pipeline.cutting import normalise, split
 from reverie.contract import MAX_CONTENT_BYTES
 from worker.settings import load_settings
 

@@ -9,28 +9,29 @@ from __future__ import annotations
 import json
 import re
 import time
-import unicodedata
 from collections.abc import Callable, Iterator
 from typing import Any, Final, Literal
 
 from blake3 import blake3
-from semantic_text_splitter import TextSplitter
 
+from memory.pipeline.cutting import CHUNK_CHARACTERS, normalise, split
 from memory.pipeline.questions import questions_in
 from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crash_error, run_batches
+from reverie.errors import Permanent
 from storage.pipeline.chunks import SourceKind
 from storage.pipeline.records import NewChunk, SourceText
 from storage.pipeline.work import Claim
-from storage.recall.words import with_few_marks
 from storage.stores import Store
+from storage.transaction import Transaction
 
-CHUNK_CHARACTERS: Final = 640
-OVERLAP_CHARACTERS: Final = 96
 BATCH_SOURCES: Final = 256
-# The splitter is quadratic in text without sentences: 1 MiB of one word took 8 s, in parts of this size 0.1 s.
-_PART_CHARACTERS: Final = 16_384
-# A batch is stored after this time, well before its lease ends: 1 MiB of Chinese takes 1 s to split.
-_CUT_SECONDS: Final = 5.0
+# How much text one batch reads into memory.
+_BATCH_BYTES: Final = 4 * 1024 * 1024
+# A batch is stored after this time, so that other workspaces get their turn: 1 MiB of text takes 0.01 to 0.3 s to cut.
+_CUT_SECONDS: Final = 0.5
+# Seconds of the processor, not of the clock, so that a busy machine sets nothing aside. The slowest file known, 8 MiB
+# of Chinese without punctuation, takes 2 s.
+_SOURCE_CPU_SECONDS: Final = 8.0
 
 _SourceStage = Literal["chunk", "chunk-files", "chunk-memories"]
 _KINDS: Final[dict[_SourceStage, SourceKind]] = {
@@ -39,11 +40,17 @@ _KINDS: Final[dict[_SourceStage, SourceKind]] = {
     "chunk-memories": "memory",
 }
 
-_BLANKS = re.compile(r"[ \t\r\f\v\u00a0]+")
 # One to three words that do not begin with a small letter (a to z here, others are checked where it is used), then a
 # colon and a blank.
 _LABEL = re.compile(r"((?:[^\W\d_a-z][\w.'-]{0,30})(?: [^\W\d_a-z][\w.'-]{0,30}){0,2}): \S")
-_EMPTY_LINES = re.compile(r" ?\n ?(?:\n ?)+")
+
+
+class TextNotCut(Permanent):
+    """The text takes too long to cut. It stays stored; replaying its dead letter tries again."""
+
+
+class _NextBatch(Exception):
+    """The time of a batch is up; what is being cut belongs to the next one."""
 
 
 def chunk_messages(
@@ -86,44 +93,72 @@ def _chunk_batch(
         return False
     kind = _KINDS[stage]
     with store.reading() as tx:
-        sources = tx.chunks.sources(kind, claim.items)
+        sources = tx.chunks.sources(kind, claim.items, max_bytes=_BATCH_BYTES)
     error = crash_error(claim)
     if error is not None:
         _bury_sources(store, claim, sources, error, now())
         report.buried += len(sources)
         return True
-    pieces = _cut_within(sources, _CUT_SECONDS)
-    sources = sources[: len(pieces)]
-    _store_chunks(store, claim, kind, sources, pieces, now())
-    report.done += len(sources)
-    report.traces |= {source.trace for source in sources}
-    on_batch([source.row_id for source in sources])
+    pieces, uncut = _cut_within(sources, _CUT_SECONDS)
+    cut_sources = [source for source in sources if source.row_id in pieces]
+    _store_chunks(store, claim, kind, [(source, pieces[source.row_id]) for source in cut_sources], uncut, now())
+    report.buried += len(uncut)
+    report.done += len(cut_sources)
+    report.traces |= {source.trace for source in cut_sources}
+    on_batch([source.row_id for source in cut_sources])
     return True
 
 
-def _cut_within(sources: list[SourceText], seconds: float) -> dict[int, list[NewChunk]]:
-    """Return the chunks by source, for the first sources that can be split within this time but at least one."""
+def _cut_within(
+    sources: list[SourceText], seconds: float
+) -> tuple[dict[int, list[NewChunk]], list[tuple[SourceText, TextNotCut]]]:
+    """Return the chunks by source, for the first sources that can be cut within this time but at least one.
+
+    Also returns the sources that take too long by themselves, with the error.
+    """
     deadline = time.monotonic() + seconds
     pieces: dict[int, list[NewChunk]] = {}
+    uncut: list[tuple[SourceText, TextNotCut]] = []
     for source in sources:
-        pieces[source.row_id] = cut(source)
+        began = time.thread_time()
+
+        def check(began: float = began) -> None:
+            if pieces and time.monotonic() > deadline:
+                raise _NextBatch
+            if time.thread_time() - began > _SOURCE_CPU_SECONDS:
+                raise TextNotCut(f"the text takes more than {_SOURCE_CPU_SECONDS:.0f} s of the processor to cut")
+
+        try:
+            pieces[source.row_id] = cut(source, check)
+        except _NextBatch:
+            break
+        except TextNotCut as error:
+            uncut.append((source, error))
         if time.monotonic() > deadline:
             break
-    return pieces
+    return pieces, uncut
 
 
 def _store_chunks(
-    store: Store, claim: Claim, kind: SourceKind, sources: list[SourceText], pieces: dict[int, list[NewChunk]], now: int
+    store: Store,
+    claim: Claim,
+    kind: SourceKind,
+    pieces: list[tuple[SourceText, list[NewChunk]]],
+    uncut: list[tuple[SourceText, TextNotCut]],
+    now: int,
 ) -> None:
     with store.writing() as tx:
         held = tx.work.still_claimed(claim)
-        chunked = [(source, pieces[source.row_id]) for source in sources if source.row_id in held]
+        chunked = [(source, chunks) for source, chunks in pieces if source.row_id in held]
         if kind == "message":
             tx.chunks.add_message_chunks(chunked, now=now)
         else:
             for source, parts in chunked:
                 tx.chunks.add_document_chunks(kind, source, parts, now=now)
         tx.chunks.mark_chunked(kind, [source.row_id for source, _ in chunked], now=now)
+        for source, error in uncut:
+            if source.row_id in held:
+                _bury(tx, claim, source, error, now)
         tx.work.finish(claim, claim.items)  # sources that there was no time for can be claimed again
 
 
@@ -132,20 +167,25 @@ def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: 
         held = tx.work.still_claimed(claim)
         for source in sources:
             if source.row_id in held:
-                owner = (source.agent, tx.chunks.session_id(source.session_row))
-                bury(tx, claim, source.row_id, owner=owner, error=error, now=now)
+                _bury(tx, claim, source, error, now)
 
 
-def cut(source: SourceText) -> list[NewChunk]:
+def _bury(tx: Transaction, claim: Claim, source: SourceText, error: Exception, now: int) -> None:
+    owner = (source.agent, tx.chunks.session_id(source.session_row))
+    bury(tx, claim, source.row_id, owner=owner, error=error, now=now)
+
+
+def cut(source: SourceText, check: Callable[[], None] = lambda: None) -> list[NewChunk]:
     """Return the chunks of one source; none if it has no text.
 
-    The content hash covers the role, so that a question and its repetition by another speaker stay two chunks.
+    The content hash covers the role, so that a question and its repetition by another speaker stay two chunks. `check`
+    is called every few milliseconds of work on a long text, and stops it by raising.
     """
     speaker = f"{source.name}: " if source.name else ""
     body = normalise(source_text(source.content, source.tool_calls))
     if not body:
         return []
-    pieces = split(body, CHUNK_CHARACTERS - min(len(speaker), CHUNK_CHARACTERS // 2))
+    pieces = split(body, CHUNK_CHARACTERS - min(len(speaker), CHUNK_CHARACTERS // 2), check=check)
     texts = [(speaker + piece)[:CHUNK_CHARACTERS] for piece in pieces]
     question = questions_in(normalise(source.before))
     return [
@@ -165,35 +205,6 @@ def _speaker_label(body: str) -> str | None:
     if found is None or any(word[0].islower() for word in found.group(1).split(" ")):
         return None
     return found.group(1)
-
-
-def split(text: str, capacity: int = CHUNK_CHARACTERS) -> list[str]:
-    """Split into pieces of at most `capacity` characters, at sentence and word boundaries where possible."""
-    if len(text) <= capacity:
-        return [text]
-    overlap = min(OVERLAP_CHARACTERS, capacity // 4)
-    splitter = TextSplitter(capacity, overlap=overlap, trim=True)
-    return [piece for part in _parts(text, overlap) for piece in splitter.chunks(part) if piece]
-
-
-def _parts(text: str, overlap: int) -> Iterator[str]:
-    """Split a long text into parts that overlap as chunks do, at a blank where there is one nearby."""
-    start = 0
-    while len(text) - start > _PART_CHARACTERS:
-        end = start + _PART_CHARACTERS
-        end = max(text.rfind(blank, end - CHUNK_CHARACTERS, end) for blank in " \n") + 1 or end
-        yield text[start:end]
-        start = text.find(" ", end - overlap, end - 1) + 1 or end - overlap
-    yield text[start:]
-
-
-def normalise(text: str) -> str:
-    """Normalise to NFC, single blanks, at most one empty line, and no blanks at the ends.
-
-    A letter keeps at most 30 combining marks: a megabyte of them would block the stage for minutes.
-    """
-    text = unicodedata.normalize("NFC", with_few_marks(text))
-    return _EMPTY_LINES.sub("\n\n", _BLANKS.sub(" ", text)).strip()
 
 
 def source_text(content: str, tool_calls: str | None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Any, Final, Literal
 
@@ -33,6 +34,14 @@ _MEMORY_SOURCES: Final = (
 )
 _SOURCES: Final = {"message": _MESSAGE_SOURCES, "file": _FILE_SOURCES, "memory": _MEMORY_SOURCES}
 _TABLES: Final = {"message": "messages", "file": "files", "memory": "memories"}
+_SIZE_OF_DOCUMENT: Final = "octet_length(content)"
+_SIZE_OF_MESSAGE: Final = "octet_length(content) + coalesce(octet_length(tool_calls), 0)"
+_FIRST_BYTES: Final = """
+    SELECT row_id FROM (
+        SELECT row_id, sum({size}) OVER (ORDER BY row_id) - ({size}) AS bytes_before FROM {table}
+        WHERE row_id IN (SELECT value FROM json_each(:ids)))
+    WHERE bytes_before < :max_bytes
+"""
 _INSERT_CHUNK: Final = """
     INSERT INTO chunks (id, agent_id, session_row, file_row, memory_row, text, lead, content_hash, sequence_start,
         sequence_end, created_at, stored_at)
@@ -80,10 +89,16 @@ _OF_CHUNKS: Final = """
 class Chunks(Repository):
     """Chunks of all agents of a workspace within one transaction."""
 
-    def sources(self, kind: SourceKind, row_ids: Sequence[int]) -> list[SourceText]:
-        """Return those of these claimed messages, files or memories that still wait to be chunked."""
-        sql = f"{_SOURCES[kind]} AND row_id IN (SELECT value FROM json_each(:ids)) ORDER BY row_id"
-        return self._records(SourceText, sql, ids=row_ids)
+    def sources(self, kind: SourceKind, row_ids: Sequence[int], *, max_bytes: int = sys.maxsize) -> list[SourceText]:
+        """Return the first of these claimed messages, files or memories that still wait to be chunked.
+
+        Only as many as begin within `max_bytes` of text, at least one: 256 messages may have 500 MB.
+        """
+        size = _SIZE_OF_MESSAGE if kind == "message" else _SIZE_OF_DOCUMENT
+        ids = _FIRST_BYTES.format(size=size, table=_TABLES[kind])
+        return self._records(
+            SourceText, f"{_SOURCES[kind]} AND row_id IN ({ids}) ORDER BY row_id", ids=row_ids, max_bytes=max_bytes
+        )
 
     def add_message_chunks(self, cut: Sequence[tuple[SourceText, Sequence[NewChunk]]], *, now: int) -> None:
         """Store the chunks of messages; a text that its session has already only extends that chunk's range."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import time
 import unicodedata
 from collections.abc import Iterator
-from itertools import pairwise
+from itertools import count, pairwise
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -15,16 +17,9 @@ from hypothesis import strategies as st
 from semantic_text_splitter import TextSplitter
 
 from benchmarks.harness.hostile_texts import CHUNKED, repeated
-from memory.pipeline import chunking
-from memory.pipeline.chunking import (
-    _PART_CHARACTERS,
-    CHUNK_CHARACTERS,
-    OVERLAP_CHARACTERS,
-    cut,
-    normalise,
-    source_text,
-    split,
-)
+from memory.pipeline import chunking, cutting
+from memory.pipeline.chunking import cut, source_text
+from memory.pipeline.cutting import CHUNK_CHARACTERS, OVERLAP_CHARACTERS, normalise, split
 from reverie.contract import MAX_CONTENT_BYTES
 from storage.pipeline.records import SourceText
 from support.pipeline import Pipeline
@@ -185,28 +180,51 @@ def test_chunking_twice_makes_nothing_new(pipe: Pipeline) -> None:
 
 
 @pytest.mark.parametrize("piece", CHUNKED)
-def test_the_longest_message_is_split_in_parts(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Given 1 MiB, of whatever it is, then the splitter, which is quadratic, gets parts of it, and hardly any twice.
+def test_the_longest_message_is_split_in_windows(piece: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given 1 MiB, of whatever it is, then the splitter, which is quadratic, gets a little of it at a time.
 
     How long that takes is measured by the benchmark `long_texts`.
     """
-    parts: list[str] = []
+    windows: list[str] = []
 
     class Splitter:
         def __init__(self, *arguments: Any, **options: Any) -> None:
             self._splitter = TextSplitter(*arguments, **options)
 
+        def chunk_indices(self, text: str) -> list[tuple[int, str]]:
+            windows.append(text)
+            return self._splitter.chunk_indices(text)
+
         def chunks(self, text: str) -> list[str]:
-            parts.append(text)
+            windows.append(text)
             return self._splitter.chunks(text)
 
-    monkeypatch.setattr(chunking, "TextSplitter", Splitter)
+    monkeypatch.setattr(cutting, "TextSplitter", Splitter)
     text = normalise(repeated(piece, MAX_CONTENT_BYTES))
     chunks = split(text)
-    assert max(map(len, parts), default=0) <= _PART_CHARACTERS
-    assert sum(map(len, parts)) <= len(text) * 1.01
+    assert max(map(len, windows), default=0) <= 3 * CHUNK_CHARACTERS
+    assert sum(map(len, windows)) <= len(text) * 2.5
     assert max(map(len, chunks)) <= CHUNK_CHARACTERS
     assert sum(map(len, chunks)) >= len(text) * 0.98
+
+
+@pytest.mark.parametrize(
+    "piece", ["\u3000", "\u2003", "\u0085", "\u2028", "\u2029", "\u3000\n", "\x1c\u2028", " \u0085"]
+)
+def test_no_blanks_of_any_kind_reach_the_splitter_in_long_runs(piece: str) -> None:
+    """Given blanks of Unicode between words, of which the splitter takes 7 s for 8,000, then at most an empty line."""
+    text = normalise(f"Start{piece * 4_000}end.")
+    assert text in ("Start end.", "Start\n\nend.")
+
+
+@pytest.mark.parametrize(
+    "piece", ["A sentence of it. ", "word ", "Some words, and more.\n\n", "今天我们去了公园。很好玩。"]
+)
+def test_windows_do_not_show_in_the_chunks(piece: str) -> None:
+    """Given a text of 40 chunks, then they are those that the splitter makes of the whole text."""
+    text = normalise(repeated(piece, 20_000))
+    whole = TextSplitter(CHUNK_CHARACTERS, overlap=OVERLAP_CHARACTERS, trim=True).chunks(text)
+    assert split(text)[:-1] == whole[:-1]
 
 
 @pytest.mark.parametrize("blank", [" ", "\n", ". "])
@@ -231,6 +249,44 @@ def test_what_there_is_no_time_to_cut_is_left_for_the_next(pipe: Pipeline, monke
         done += report.done
     assert done == 3
     assert (pipe.count("claims"), pipe.count("chunks")) == (0, 3)
+
+
+def test_the_deadline_holds_inside_one_text(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a short text and a long one after it, when the time ends in the long one, then the next batch has it."""
+    pipe.say("short", "long " * 3_000)
+    pipe.ingest()
+    at = count()
+    clock = SimpleNamespace(monotonic=lambda: 0.1 * next(at), thread_time=time.thread_time)
+    monkeypatch.setattr(chunking, "time", clock)
+    report = pipe.chunk()
+    assert (report.done, report.buried, report.batches) == (2, 0, 2), "what was cut is stored before the long text is"
+    monkeypatch.undo()
+    pipe.settle()
+    assert pipe.found("long")
+
+
+def test_a_text_that_cannot_be_cut_in_time_is_set_aside(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a text that takes too long, then it is a dead letter, the others are found, and a replay cuts it."""
+    pipe.say("before", "long " * 3_000, "after")
+    pipe.ingest()
+    monkeypatch.setattr("memory.pipeline.chunking._SOURCE_CPU_SECONDS", 0.0)
+    report = pipe.chunk()
+    assert (report.done, report.buried) == (2, 1)
+    assert pipe.chunk().batches == 0
+    (letter,) = pipe.dead_letters()
+    assert (letter.stage, letter.error_type) == ("chunk", "TextNotCut")
+    monkeypatch.undo()
+    pipe.settle()
+    assert (bool(pipe.found("before")), bool(pipe.found("after")), bool(pipe.found("long"))) == (True, True, False)
+
+
+def test_a_batch_reads_only_some_megabytes_at_once(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given more text than a batch may read, then it reads at least one text, and the next batch the rest."""
+    monkeypatch.setattr("memory.pipeline.chunking._BATCH_BYTES", 10)
+    pipe.say("a text of twenty two", "b", "c", "a text of twenty four")
+    pipe.ingest()
+    report = pipe.chunk()
+    assert (report.done, report.batches) == (4, 2)
 
 
 @given(TEXTS)

@@ -249,9 +249,9 @@ def test_a_worker_that_cuts_what_is_undone_meanwhile_writes_nothing(
     before = everything(pipe.store)
     entry_id = curate(pipe, rewrite)
 
-    def undone_meanwhile(source: SourceText) -> list[NewChunk]:
+    def undone_meanwhile(source: SourceText, check: Callable[[], None]) -> list[NewChunk]:
         put_back(pipe, entry_id)
-        return cut(source)
+        return cut(source, check)
 
     monkeypatch.setattr(chunking, "cut", undone_meanwhile)
     pipe.chunk()

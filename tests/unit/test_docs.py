@@ -10,7 +10,8 @@ import pytest
 from adapters.broker.inbox import GRACE_SECONDS
 from adapters.broker.monitor import ALIVE_SECONDS
 from cli.docs import commands, main, page
-from memory.pipeline.chunking import BATCH_SOURCES, CHUNK_CHARACTERS, OVERLAP_CHARACTERS
+from memory.pipeline.chunking import BATCH_SOURCES
+from memory.pipeline.cutting import CHUNK_CHARACTERS, OVERLAP_CHARACTERS
 from memory.pipeline.embedding import BATCH_CHUNKS
 from memory.pipeline.indexing import BATCH_VECTORS
 from memory.pipeline.ingest import BATCH_ITEMS

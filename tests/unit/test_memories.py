@@ -444,10 +444,10 @@ def test_what_changes_while_it_is_being_cut_is_cut_anew(
     }
     todo = [steps[change]]
 
-    def cut_late(source: SourceText) -> list[NewChunk]:
+    def cut_late(source: SourceText, check: Callable[[], None]) -> list[NewChunk]:
         if todo:
             todo.pop()()
-        return cut(source)
+        return cut(source, check)
 
     monkeypatch.setattr("memory.pipeline.chunking.cut", cut_late)
     pipe.settle()

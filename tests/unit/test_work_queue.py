@@ -102,12 +102,12 @@ def test_a_slow_chunker_whose_lease_ended_stores_no_chunk(pipe: Pipeline, monkey
     cut = chunking.cut
     overtaken: list[int] = []
 
-    def cut_slowly(source: object) -> object:
+    def cut_slowly(source: object, check: object) -> object:
         if not overtaken:
             overtaken.append(1)
             pipe.advance(30)
             pipe.chunk()
-        return cut(source)  # type: ignore[arg-type]
+        return cut(source, check)  # type: ignore[arg-type]
 
     monkeypatch.setattr(chunking, "cut", cut_slowly)
     pipe.chunk()
