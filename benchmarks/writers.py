@@ -34,6 +34,7 @@ from memory.pipeline.indexing import index_chunks
 from reverie.clock import now_micros
 from reverie.errors import ReverieError
 from storage.recall.reindex import reindex
+from storage.store import new_serial
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 from storage.upkeep.maintenance import optimize
@@ -63,7 +64,7 @@ class TimedStore(Store):
     """A store that records how long each write transaction waited for the lock, and how long it took in all."""
 
     def __init__(self, store: Store, done: Done) -> None:
-        super().__init__(store.name, store.database)
+        super().__init__(store.name, store.database, new_serial())
         self._done = done
 
     @contextmanager

@@ -7,6 +7,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 import urllib.request
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
@@ -34,6 +35,8 @@ _PIPELINE_QUEUES = (contract.QUEUE_INGEST, contract.QUEUE_INDEX)
 _PYTHON = (sys.executable, "-P", "-m")
 # Long enough for a broker that is just starting, short enough for a person who waits for the error.
 _BROKER_PATIENCE_SECONDS = 5.0
+# Enough to look at some thousand workspaces.
+_LOOKING_SECONDS = 1.0
 
 
 Open = Annotated[bool, typer.Option("--open", help="Ask for no token: everyone on this machine may do everything.")]
@@ -203,7 +206,7 @@ def _forked(target: Callable[[], None]) -> Callable[[], None] | None:
 
 
 def _prepare_forks(settings: Settings) -> None:
-    """Migrate the stores and import what the forks need, while the server starts."""
+    """Migrate the account and import what the forks need, while the server starts."""
     _open_stores(settings.data)
     if sys.platform == "linux":
         import_for_forks(settings)
@@ -284,14 +287,22 @@ def _refuse_taken_port(settings: Settings) -> None:
 
 
 def _open_stores(data: Path) -> None:
-    """Migrate every workspace to the newest schema; one that cannot be used is reported and skipped."""
+    """Migrate the account, which everything needs, and report workspaces that cannot be used.
+
+    Workspaces are migrated when they are first used, so that one that takes long delays nobody else. Those that were
+    written last are looked at, within a time that a start may take.
+    """
+    from storage.status import check_usable
     from storage.stores import Stores
 
     stores = Stores(data)
     stores.account()
-    for name in stores.names():
+    deadline = time.monotonic() + _LOOKING_SECONDS
+    for name in stores.last_written():
+        if time.monotonic() > deadline:
+            break
         try:
-            stores.workspace(name)
+            check_usable(stores.database_path(name))
         except ReverieError as error:
             say(f"  workspace {name} cannot be used: {error}")
     stores.close()

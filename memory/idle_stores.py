@@ -44,7 +44,11 @@ class IdleStores:
         errors: dict[str, str] = {}
         next_at = math.inf
         for name in scope.store_names(stores.names()):
-            stamp = stores.stamp(name)
+            try:
+                stamp = stores.stamp(name)
+            except ReverieError as error:
+                errors[name] = str(error)
+                continue
             if stamp is None:  # deleted a moment ago
                 continue
             if name in before and before[name][0] == stamp and now < before[name][1]:

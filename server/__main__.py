@@ -25,7 +25,7 @@ from worker.logs import configure_logging
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
 from worker.supervision.local_token import announced_to_clients, local_token
-from worker.supervision.processes import end_with_supervisor
+from worker.supervision.processes import end_with_supervisor, raise_file_limit
 from worker.supervision.server_file import ServerFile, announced, local_url
 
 # The supervisor allows a process 10 s to stop; calls that wait for workers are cancelled before that.
@@ -33,6 +33,9 @@ _GRACEFUL_SECONDS = 5
 _BACKLOG = 512
 # Importing torch stops all other threads for up to a second. Messages sent as soon as the server answers go first.
 _WARM_AFTER_SECONDS = 1.0
+# A store is usually open after some milliseconds; callers of one that migrates much data are told to try again, and do
+# not hold the threads that others need.
+_STORE_PATIENCE_SECONDS = 2.0
 
 # The names in the audit log of this user, and of whoever has the token in REVERIE_TOKEN.
 LOCAL_USER: Final = "local"
@@ -44,6 +47,7 @@ log = structlog.get_logger("server")
 def main() -> int:
     """Serve until SIGTERM or SIGINT. Return the exit code."""
     write_private_by_default()
+    raise_file_limit()
     try:
         settings = load_settings()
         token = operator_token(settings, os.environ)
@@ -57,6 +61,7 @@ def main() -> int:
     # A query is one short text: a second thread gains nothing, and while the embed worker is busy the two threads wait
     # for each other. Measured on two cores during ingest: recall p95 37 ms with one thread, 669 ms with two.
     runtime = Runtime(settings.model_copy(update={"embedding_threads": 1}))
+    runtime.store_patience_seconds = _STORE_PATIENCE_SECONDS
     runtime.make_all()
     _serve(settings, runtime, access, listening)
     runtime.close()

@@ -32,6 +32,9 @@ BUSY_TIMEOUT_MILLISECONDS: Final = 30_000
 _RETRY_SECONDS: Final = (0.0005, 0.003)
 # 16 MiB of page cache for each connection: the inner pages of the indexes of about 100,000 chunks.
 CACHE_KIBIBYTES: Final = 16 * 1024
+# What all page caches of a process may hold together: beyond it they reuse their pages instead of growing. The caches
+# of hundreds of open stores would otherwise take gigabytes.
+HEAP_BYTES: Final = 384 * 1024 * 1024
 
 _PRAGMAS: Final = (
     "PRAGMA journal_mode = WAL",
@@ -42,6 +45,7 @@ _PRAGMAS: Final = (
     "PRAGMA cell_size_check = ON",
     "PRAGMA mmap_size = 0",
     f"PRAGMA cache_size = -{CACHE_KIBIBYTES}",
+    f"PRAGMA soft_heap_limit = {HEAP_BYTES}",
     "PRAGMA temp_store = MEMORY",
 )
 _READ_ONLY: Final = "reverie_read_only"
@@ -94,6 +98,13 @@ class Database:
             raw = connection.connection.driver_connection
             assert raw is not None
             yield raw
+
+    @property
+    def connections(self) -> int:
+        """How many connections this process has to the file."""
+        pool = self.engine.pool
+        assert isinstance(pool, QueuePool)
+        return pool.checkedin() + pool.checkedout()
 
     def close(self) -> None:
         """Close the idle connections; closing the last one checkpoints the WAL into the file."""

@@ -17,6 +17,7 @@ from storage.engine import Database, translate_errors
 
 Kind = Literal["workspace", "account"]
 
+ACCOUNT_FILE: Final = "account.db"
 _SCRIPTS: Final = Path(__file__).parent / "migrations"
 # The lines of migrations that each kind of file has, and the table that holds the version of each. The account's file
 # has all tables of a workspace, because it has memories too, and tables of its own.
@@ -35,6 +36,11 @@ def schema_version(database: Database) -> str | None:
 def newest_version(kind: Kind) -> str:
     """Return the newest migration that this code has."""
     return _history(kind)[-1]
+
+
+def schema_of(path: Path) -> tuple[str, str]:
+    """Return the table with the version of a store's own tables, and the newest version of them."""
+    return ("memory_version" if path.name == ACCOUNT_FILE else "alembic_version"), newest_version("workspace")
 
 
 def migrate(database: Database, kind: Kind) -> list[str]:

@@ -5,26 +5,25 @@ A workspace that cannot be opened (corrupt, newer schema) is an error for that w
 
 from __future__ import annotations
 
-import copy
-import itertools
 import os
 import shutil
 import threading
-from collections import OrderedDict
-from collections.abc import Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from reverie.checks import check_workspace, is_workspace_name
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import NotFound, StoreUnavailable
+from reverie.errors import StoreUnavailable
 from storage.engine import Database
 from storage.kept_reads import KeptReads
-from storage.migrate import Kind, migrate
+from storage.migrate import ACCOUNT_FILE
+from storage.open_workspaces import OpenWorkspaces
+from storage.opening import cannot_read, open_database
 from storage.pipeline.work import Stage, is_idle_file
-from storage.private_files import make_data_folder
-from storage.transaction import Transaction
+from storage.store import Store as Store
+from storage.store import new_serial
 from storage.trust.audit import AuditLog
 from storage.trust.erasures import Erasures
 from storage.trust.quotas import QuotaRecord, Quotas
@@ -32,49 +31,12 @@ from storage.trust.tenants import Tenants
 from storage.trust.tokens import Tokens
 from storage.upkeep.jobs import JobRuns
 from storage.upkeep.usage import UsageLog
-from storage.viewer import LOCAL_TENANT, Viewer
+from storage.viewer import LOCAL_TENANT
 
-# Workspaces whose connections stay open in one process; the least recently used is closed first.
-MAX_OPEN_WORKSPACES: Final = 16
 # File times advance in timer ticks, so a file written this recently may be written again without a new time.
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 # A worker that closes a database may recreate its log while the folder is being emptied: it does so once or twice.
 _REMOVE_ATTEMPTS: Final = 5
-
-_serials = itertools.count(1)
-
-
-class Store:
-    """The database of one workspace, or of the account."""
-
-    def __init__(self, name: str, database: Database) -> None:
-        self.name = name
-        self.database = database
-        self.viewer: Viewer | None = None
-        # Differs when a workspace of the same name was deleted and created again.
-        self.serial = next(_serials)
-        self.inode = _inode(database.path)
-
-    def seen_by(self, viewer: Viewer | None) -> Store:
-        """Return this store as a viewer sees it; None sees everything, as jobs do."""
-        seen = copy.copy(self)
-        seen.viewer = viewer
-        return seen
-
-    @contextmanager
-    def writing(self, *, lock_wait_seconds: float | None = None) -> Iterator[Transaction]:
-        """Open a transaction that holds the write lock and commits whole or not at all.
-
-        Raises `StoreUnavailable` when another writer holds the lock for longer than `lock_wait_seconds` (default 30).
-        """
-        with self.database.atomic(lock_wait_seconds=lock_wait_seconds) as connection:
-            yield Transaction(connection, self.viewer)
-
-    @contextmanager
-    def reading(self) -> Iterator[Transaction]:
-        """Open a read-only transaction: a snapshot of the file, which waits for no writer."""
-        with self.database.reading() as connection:
-            yield Transaction(connection, self.viewer)
 
 
 class FileStamp(NamedTuple):
@@ -98,10 +60,17 @@ class FileStamp(NamedTuple):
 class Stores:
     """All databases of a data folder, for one process. Open it after a fork, never before."""
 
-    def __init__(self, data_dir: Path) -> None:
+    def __init__(
+        self, data_dir: Path, *, patience_seconds: float | None = None, connections: int | None = None
+    ) -> None:
+        """`patience_seconds` limits the wait for a workspace that is being opened; `connections` how many are kept."""
         self._data_dir = data_dir
         self._lock = threading.RLock()
-        self._open: OrderedDict[str, Store] = OrderedDict()
+        self._open = OpenWorkspaces(
+            lambda path: open_database(path, "workspace", data_dir),
+            patience_seconds=patience_seconds,
+            connections=connections,
+        )
         self._account: Database | None = None
         self._account_store: Store | None = None
         self._kept_tenants: KeptReads[str, str] = KeptReads(lambda: self.stamp(ACCOUNT_STORE))
@@ -115,38 +84,25 @@ class Stores:
     def workspace(self, name: str, *, create: bool = True) -> Store:
         """Return the store of a workspace, created and migrated if needed.
 
-        Raises `NotFound` when it does not exist and `create` is false.
+        Raises `NotFound` when it does not exist and `create` is false, and `StoreUnavailable` when opening it takes
+        longer than this process waits.
         """
         if name == ACCOUNT_STORE:
             return self.account_store()
-        path = self.database_path(name)
-        with self._lock:
-            store = self._open.get(name)
-            if store is not None and store.inode == _inode(path):
-                self._open.move_to_end(name)
-                return store
-            if store is not None:  # deleted, and perhaps created again, by another process
-                self._open.pop(name).database.close()
-            if not create and _inode(path) is None:
-                raise NotFound(f"there is no workspace {name!r}", field="workspace")
-            store = Store(name, _open_database(path, "workspace", self._data_dir))
-            self._open[name] = store
-            while len(self._open) > MAX_OPEN_WORKSPACES:
-                self._open.popitem(last=False)[1].database.close()
-            return store
+        return self._open.get(name, self.database_path(name), create=create)
 
     def account(self) -> Database:
         """Return the account's database, which is shared by all workspaces."""
         with self._lock:
             if self._account is None:
-                self._account = _open_database(self.database_path(ACCOUNT_STORE), "account", self._data_dir)
+                self._account = open_database(self.database_path(ACCOUNT_STORE), "account", self._data_dir)
             return self._account
 
     def account_store(self) -> Store:
         """Return the store of the account tier, whose memories are seen from every workspace."""
         with self._lock:
             if self._account_store is None:
-                self._account_store = Store(ACCOUNT_STORE, self.account())
+                self._account_store = Store(ACCOUNT_STORE, self.account(), new_serial())
             return self._account_store
 
     def jobs(self) -> JobRuns:
@@ -203,22 +159,36 @@ class Stores:
         account = [ACCOUNT_STORE] if self.database_path(ACCOUNT_STORE).exists() else []
         return [*account, *self.names()]
 
+    def last_written(self) -> list[str]:
+        """Return the names of all workspaces, those that were written last first, those without rights last."""
+        written: dict[str, int] = {}
+        for name in self.names():
+            with suppress(StoreUnavailable):
+                stamp = self.stamp(name)
+                written[name] = 0 if stamp is None else stamp.written_ns
+        return sorted(written, key=lambda name: -written[name])
+
     def database_path(self, name: str) -> Path:
         """Return the path of a store's database. Raises `Rejected` for a name that could leave the data folder."""
         if name == ACCOUNT_STORE:
-            return self._data_dir / "account.db"
+            return self._data_dir / ACCOUNT_FILE
         return self._data_dir / "workspaces" / check_workspace(name) / "memory.db"
 
     def stamp(self, name: str) -> FileStamp | None:
-        """Return when a store was last written, at the cost of two file lookups; None when it does not exist."""
-        path = self.database_path(name)
+        """Return when a store was last written, at the cost of two file lookups; None when it does not exist.
+
+        Raises `StoreUnavailable` for a folder without rights.
+        """
+        path = str(self.database_path(name))
         try:
-            main = path.stat()
-        except FileNotFoundError:
+            main = os.stat(path)  # noqa: PTH116 - sweeps look at thousands: a Path costs as much as the call
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        except OSError as error:
+            raise cannot_read(path, error) from error
         try:
-            log = path.with_name(f"{path.name}-wal").stat()
-        except FileNotFoundError:
+            log = os.stat(f"{path}-wal")  # noqa: PTH116
+        except OSError:  # there is none
             return FileStamp(main.st_size, main.st_mtime_ns, 0, 0)
         # An empty log counts as none: opening and closing the file creates and removes it.
         return FileStamp(main.st_size, main.st_mtime_ns, log.st_size, log.st_mtime_ns if log.st_size else 0)
@@ -228,9 +198,8 @@ class Stores:
 
         False for a store that is open in this process: the caller can query that one directly.
         """
-        with self._lock:
-            if name in self._open or (name == ACCOUNT_STORE and self._account is not None):
-                return False
+        if name in self._open or (name == ACCOUNT_STORE and self._account is not None):
+            return False
         return is_idle_file(self.database_path(name), stages)
 
     def delete_workspace(self, name: str) -> bool:
@@ -239,21 +208,16 @@ class Stores:
         Raises `StoreUnavailable` when its folder cannot be removed.
         """
         folder = self.database_path(name).parent
-        with self._lock:
-            store = self._open.pop(name, None)
-            if store is not None:
-                store.database.close()
-            if not folder.exists():
-                return False
-            _remove(folder)
-            return True
+        self._open.forget(name)
+        if not folder.exists():
+            return False
+        _remove(folder)
+        return True
 
     def close(self) -> None:
         """Close every connection of this process."""
+        self._open.close_all()
         with self._lock:
-            for store in self._open.values():
-                store.database.close()
-            self._open.clear()
             if self._account is not None:
                 self._account.close()
                 self._account = self._account_store = None
@@ -270,43 +234,3 @@ def _remove(folder: Path) -> None:
                 return
             if not attempts_left:
                 raise StoreUnavailable(f"{folder} cannot be removed ({error}): try again") from error
-
-
-def _inode(path: Path) -> int | None:
-    """Return the inode of a file, or None if there is none. Raises `StoreUnavailable` for a folder without rights."""
-    try:
-        return path.stat().st_ino
-    except (FileNotFoundError, NotADirectoryError):
-        return None
-    except OSError as error:
-        raise StoreUnavailable(
-            f"{path} cannot be read ({error.strerror}): check the permissions of its folder, and which user runs this"
-        ) from error
-
-
-def _open_database(path: Path, kind: Kind, data_dir: Path) -> Database:
-    """Create what is missing, readable by this user alone, and bring the schema up to date."""
-    try:
-        if not path.exists():
-            make_data_folder(data_dir)
-        for folder in [*reversed(path.parent.parents), path.parent]:  # mkdir(parents=True) ignores the mode of parents
-            if not folder.exists():
-                folder.mkdir(mode=0o700, exist_ok=True)
-        if not path.exists():
-            # SQLite would create it readable for all; its log and shared-memory files inherit the mode of this one.
-            os.close(os.open(path, os.O_CREAT | os.O_WRONLY, 0o600))
-    except OSError as error:
-        raise _cannot_create(path, error) from error
-    database = Database(path)
-    with ExitStack() as on_error:
-        on_error.callback(database.close)
-        try:
-            migrate(database, kind)
-        except OSError as error:  # of the lock file
-            raise _cannot_create(path, error) from error
-        on_error.pop_all()
-    return database
-
-
-def _cannot_create(path: Path, error: OSError) -> StoreUnavailable:
-    return StoreUnavailable(f"{path} cannot be created ({error}): check free space and permissions of its disk")

@@ -14,7 +14,6 @@ from hypothesis import HealthCheck, settings
 import support.environment  # noqa: F401 - first, because it sets what libraries read when they are imported
 from reverie.clock import now_micros
 from support.broker import running_valkey
-from support.migrated_once import migrator
 from worker.runtime import Runtime
 from worker.settings import Settings
 
@@ -36,15 +35,6 @@ def _no_stack_from_outside(tmp_path_factory: pytest.TempPathFactory) -> Iterator
     """A Reverie that runs on this machine must not be found by what is tested, nor one of these tests by its user."""
     patch = pytest.MonkeyPatch()
     patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-    yield
-    patch.undo()
-
-
-@pytest.fixture(autouse=True, scope="session")
-def _migrations_run_once(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Most tests open new stores, and the migrations would be most of what they do."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr("storage.stores.migrate", migrator(tmp_path_factory.mktemp("migrated")))
     yield
     patch.undo()
 

@@ -10,7 +10,7 @@ from typing import Final
 from reverie import contract
 from storage.private_files import write_private_by_default
 from worker.settings import PREFIX, Settings
-from worker.supervision.processes import end_with_supervisor, lower_priority
+from worker.supervision.processes import end_with_supervisor, lower_priority, raise_file_limit
 
 # Jobs have the lowest priority and a worker of their own: otherwise a few jobs that wait for a language model would
 # take every process from incoming messages.
@@ -58,6 +58,7 @@ def share_memory() -> None:
 def run_worker(settings: Settings, queues: Sequence[str], concurrency: int | None) -> None:
     """Run a worker for these queues until it is stopped; schedules alone are run by threads, others by processes."""
     write_private_by_default()
+    raise_file_limit()
     pass_on(settings)
     end_with_supervisor(os.environ)
     # Unique on a host, so that `reverie status` tells workers of the same queues apart.

@@ -104,6 +104,8 @@ class Runtime:
         self.embedder_made: GuardedEmbedder | None = None
         self.language_models_made: list[GuardedLanguageModel] = []
         self.schedule_parts: ScheduleParts = {}
+        # How long a caller waits for a workspace that is being opened or migrated; None for as long as it takes.
+        self.store_patience_seconds: float | None = None
         self._closing = ExitStack()
         for name, part in parts.items():
             setattr(self, name, part)  # takes the place of the cached property
@@ -111,7 +113,7 @@ class Runtime:
     @cached_property
     def stores(self) -> Stores:
         """The databases."""
-        stores = Stores(self.settings.data)
+        stores = Stores(self.settings.data, patience_seconds=self.store_patience_seconds)
         self._closing.callback(stores.close)
         return stores
 

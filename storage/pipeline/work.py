@@ -21,6 +21,7 @@ from typing import Final, Literal
 import pysqlite3
 
 from storage.engine import check_sqlite_version
+from storage.migrate import schema_of
 from storage.repository import Repository
 
 Stage = Literal["chunk", "chunk-files", "chunk-memories", "embed", "index"]
@@ -200,12 +201,18 @@ def backlog_sql(stage: Stage) -> tuple[str, str]:
 
 
 def is_idle_file(path: Path, stages: Sequence[Stage]) -> bool:
-    """Return whether a database has no work left, over a short connection of its own; False when it cannot be read."""
+    """Return whether a database has no work left, over a short connection of its own.
+
+    False when it cannot be read, and when its schema is older: opening it reports the first and mends the second.
+    """
     check_sqlite_version()
     try:
         raw = pysqlite3.connect(f"{path.absolute().as_uri()}?mode=rw", uri=True, timeout=1.0)
         try:
             raw.execute("PRAGMA query_only = ON")
+            table, newest = schema_of(path)
+            if raw.execute(f"SELECT version_num FROM {table}").fetchone() != (newest,):
+                return False
             return not any(raw.execute(_unfinished_sql(stage), {"stage": stage}).fetchone() for stage in stages)
         finally:
             raw.close()

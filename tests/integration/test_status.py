@@ -334,7 +334,7 @@ def test_reading_the_status_opens_no_store_and_makes_no_workspace(runtime: Runti
     for number in range(20):
         say(runtime, "one", workspace=f"w{number}")
         store_inbox(runtime, f"w{number}")
-    before = list(runtime.stores._open)
+    before = runtime.stores._open.names()
     status = read(runtime)
     assert status.stages["chunk"].waiting == 20
-    assert list(runtime.stores._open) == before
+    assert runtime.stores._open.names() == before

@@ -173,7 +173,7 @@ def test_an_index_that_is_done_too_late_takes_no_newer_ones_place(
     indexes = AgentIndexes(max_foreground_chunks=5, patience_seconds=0)
     go_on = held_up(monkeypatch)
     assert snapshot(pipe, indexes, "ana") is None
-    pipe.stores._open.pop(WORKSPACE)  # as when sixteen others were opened; its file stays open for the maker
+    pipe.stores._open.forget(WORKSPACE)  # as when it is deleted; its file stays open for the maker
     monkeypatch.setattr(indexes, "_max_foreground_chunks", 50_000)
     others = Pipeline(pipe.store.database.path.parents[2])
     try:

@@ -25,6 +25,7 @@ PARENT_PID_VARIABLE = "REVERIE_PARENT_PID"
 _PR_SET_PDEATHSIG = 1  # linux/prctl.h
 _PR_SET_NAME = 15
 _PARENT_POLL_SECONDS = 1.0
+_OPEN_FILES = 4_096
 
 # Loaded at import: the dynamic loader must not run between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
@@ -34,6 +35,19 @@ def parent_pid_from(environ: Mapping[str, str]) -> int | None:
     """Return the pid of the supervisor that started this process, or None if none did."""
     text = environ.get(PARENT_PID_VARIABLE, "")
     return int(text) if text.isdecimal() else None
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may, up to 4,096: open stores and connections need hundreds."""
+    try:
+        import resource
+    except ImportError:  # not a Unix
+        return
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = _OPEN_FILES if hard == resource.RLIM_INFINITY else min(_OPEN_FILES, hard)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        with contextlib.suppress(OSError, ValueError):
+            resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
 
 
 def die_with_parent(expected_parent_pid: int | None = None, signal: int = signals.SIGTERM) -> None:
