@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Final
 
 from reverie.counts import counted
-from reverie.errors import Permanent
+from reverie.errors import Permanent, ReverieError, StoreUnusable, Transient
 from storage.pipeline.records import NewDeadLetter
-from storage.pipeline.work import Claim
+from storage.pipeline.work import Claim, Stage
+from storage.stores import Store
 from storage.transaction import Transaction
 
 # Long enough for the slowest batch (256 chunks in float32 on two cores take 5 s, a remote endpoint times out after
@@ -28,6 +30,10 @@ MAX_CRASHES: Final = 3
 STAGE_BUDGET_SECONDS: Final = 0.25
 _RETRY_FIRST_SECONDS: Final = 1.0
 _RETRY_MAX_SECONDS: Final = 300.0
+# A batch whose result cannot be written now, because the disk is full, is tried again after this time.
+GIVEN_UP_SECONDS: Final = 5.0
+# Giving a batch up must not wait for a lock for long: what it stands for is noted, and written later.
+_GIVE_UP_LOCK_SECONDS: Final = 1.0
 
 
 class WorkerCrashed(Permanent):
@@ -75,6 +81,37 @@ def run_batches(
             report.more = True
             break
     return report
+
+
+def claim_batch(
+    store: Store, stage: Stage, *, now: int, limit: int, seconds: float = STAGE_LEASE_SECONDS
+) -> Claim | None:
+    """Claim up to `limit` rows of a stage for some seconds; None when nothing is due. Times are microseconds."""
+    noted = store.given_up.own()
+    with store.writing() as tx:
+        claim = tx.work.claim(stage, now=now, lease_seconds=seconds, limit=limit, given_up=store.given_up)
+    for token in noted:
+        store.given_up.forget(token)
+    return claim
+
+
+@contextmanager
+def released_on_failure(store: Store, claim: Claim, now: Callable[[], int]) -> Iterator[None]:
+    """Give a claim back if its work fails for a reason that may pass, such as a full disk; raises what the work raises.
+
+    That is no crash, however often it happens. If not even this can be written, it is noted and written later.
+    """
+    try:
+        yield
+    except (Transient, StoreUnusable) as error:
+        try:
+            with store.writing(lock_wait_seconds=_GIVE_UP_LOCK_SECONDS) as tx:
+                held = sorted(tx.work.still_claimed(claim))
+                at = now() + int(GIVEN_UP_SECONDS * 1_000_000)
+                tx.work.retry(claim, held, at=at, error=str(error))
+        except ReverieError:
+            store.given_up.note(claim.token)
+        raise
 
 
 def retry_at(now: int, attempts: int) -> int:

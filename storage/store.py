@@ -9,6 +9,7 @@ from contextlib import contextmanager
 
 from storage.engine import Database
 from storage.opening import inode_of
+from storage.pipeline.held_claims import HeldClaims
 from storage.transaction import Transaction
 from storage.viewer import Viewer
 
@@ -33,6 +34,10 @@ class Store:
         self.viewer: Viewer | None = None
         self.serial = serial
         self.inode = inode_of(database.path)
+        noted = database.path.with_name(f"{database.path.name}.held")
+        # Claims of rows that this process has given up, and of runs whose outcome it still has to write.
+        self.given_up = HeldClaims(noted)
+        self.unsaved_runs = HeldClaims(noted)
 
     def seen_by(self, viewer: Viewer | None) -> Store:
         """Return this store as a viewer sees it; None sees everything, as jobs do."""

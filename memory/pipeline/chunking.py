@@ -16,7 +16,7 @@ from blake3 import blake3
 
 from memory.pipeline.cutting import CHUNK_CHARACTERS, normalise, split
 from memory.pipeline.questions import questions_in
-from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crash_error, run_batches
+from memory.stage import StageReport, bury, claim_batch, crash_error, released_on_failure, run_batches
 from reverie.errors import Permanent
 from storage.pipeline.chunks import SourceKind
 from storage.pipeline.records import NewChunk, SourceText
@@ -87,10 +87,20 @@ def _chunk_batch(
     on_batch: Callable[[list[int]], None],
     report: StageReport,
 ) -> bool:
-    with store.writing() as tx:
-        claim = tx.work.claim(stage, now=now(), lease_seconds=STAGE_LEASE_SECONDS, limit=BATCH_SOURCES)
+    claim = claim_batch(store, stage, now=now(), limit=BATCH_SOURCES)
     if claim is None:
         return False
+    with released_on_failure(store, claim, now):
+        rows = _chunk_claimed(store, claim, stage, now, report)
+    if rows is not None:
+        on_batch(rows)
+    return True
+
+
+def _chunk_claimed(
+    store: Store, claim: Claim, stage: _SourceStage, now: Callable[[], int], report: StageReport
+) -> list[int] | None:
+    """Chunk claimed sources; return the rows that were chunked, None if all became dead letters at once."""
     kind = _KINDS[stage]
     with store.reading() as tx:
         sources = tx.chunks.sources(kind, claim.items, max_bytes=_BATCH_BYTES)
@@ -98,15 +108,14 @@ def _chunk_batch(
     if error is not None:
         _bury_sources(store, claim, sources, error, now())
         report.buried += len(sources)
-        return True
+        return None
     pieces, uncut = _cut_within(sources, _CUT_SECONDS)
     cut_sources = [source for source in sources if source.row_id in pieces]
     _store_chunks(store, claim, kind, [(source, pieces[source.row_id]) for source in cut_sources], uncut, now())
     report.buried += len(uncut)
     report.done += len(cut_sources)
     report.traces |= {source.trace for source in cut_sources}
-    on_batch([source.row_id for source in cut_sources])
-    return True
+    return [source.row_id for source in cut_sources]
 
 
 def _cut_within(

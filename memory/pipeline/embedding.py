@@ -11,7 +11,16 @@ from numpy.typing import NDArray
 
 from adapters.embedders.base import Embedder, EmbedderUnavailable
 from memory.pipeline.questions import text_to_embed
-from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crash_error, retry_at, run_batches
+from memory.stage import (
+    STAGE_LEASE_SECONDS,
+    StageReport,
+    bury,
+    claim_batch,
+    crash_error,
+    released_on_failure,
+    retry_at,
+    run_batches,
+)
 from reverie.errors import Permanent
 from storage.pipeline.records import PendingChunk
 from storage.pipeline.work import Claim
@@ -69,14 +78,14 @@ def embed_chunks(
     lease_seconds = STAGE_LEASE_SECONDS * max(1.0, batch_size / BATCH_CHUNKS)
 
     def batch(report: StageReport) -> bool:
-        with store.writing() as tx:
-            claim = tx.work.claim("embed", now=now(), lease_seconds=lease_seconds, limit=batch_size)
+        claim = claim_batch(store, "embed", now=now(), limit=batch_size, seconds=lease_seconds)
         if claim is None:
             return False
-        with store.reading() as tx:
-            chunks = tx.chunks.pending(claim.items)
-            report.traces |= set(tx.chunks.traces(claim.items))
-        return _embed_batch(store, embedder, claim, chunks, now, hooks, report)
+        with released_on_failure(store, claim, now):
+            with store.reading() as tx:
+                chunks = tx.chunks.pending(claim.items)
+                report.traces |= set(tx.chunks.traces(claim.items))
+            return _embed_batch(store, embedder, claim, chunks, now, hooks, report)
 
     return run_batches(batch, budget_seconds=_EMBED_BUDGET_SECONDS)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memory.stage import STAGE_LEASE_SECONDS, StageReport, bury, crash_error, run_batches
+from memory.stage import StageReport, bury, claim_batch, crash_error, released_on_failure, run_batches
 from storage.pipeline.records import ReadyMessage
 from storage.pipeline.work import Claim
 from storage.stores import Store
@@ -27,12 +27,11 @@ def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[
     """Index all new vectors; call `on_indexed` after each commit. Vectors and state are committed together."""
 
     def batch(report: StageReport) -> bool:
-        with store.writing() as tx:
-            claim = tx.work.claim("index", now=now(), lease_seconds=STAGE_LEASE_SECONDS, limit=BATCH_VECTORS)
+        claim = claim_batch(store, "index", now=now(), limit=BATCH_VECTORS)
         if claim is None:
             return False
         # Commit the claim before the work, so that an item that kills its worker is counted.
-        with store.writing() as tx:
+        with released_on_failure(store, claim, now), store.writing() as tx:
             indexed = _index(tx, claim, now(), report)
         on_indexed(indexed)
         return True

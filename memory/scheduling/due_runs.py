@@ -115,18 +115,24 @@ def recover_runs(
     """
     lost_before = clock - lost_after * 1_000_000
     with store.reading() as tx:
-        abandoned = tx.open_runs.abandoned(clock=clock, limit=_BATCH)
+        abandoned = _abandoned(store, tx, clock)
         waiting = tx.open_runs.to_send(clock=clock, lost_before=lost_before, limit=_BATCH)
     if not abandoned and not waiting:
         return []
     with store.writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
         # Read again: a worker that was only slow may have ended its run, or put it back, meanwhile.
-        for run in tx.open_runs.abandoned(clock=clock, limit=_BATCH):
+        for run in _abandoned(store, tx, clock):
             _recover(tx, run, rules, now, clock)
         waiting = tx.open_runs.to_send(clock=clock, lost_before=lost_before, limit=_BATCH)
         for run in waiting:
             tx.open_runs.mark_sent(run.id, at=clock)
     return [ToSend(run.id, run.trace) for run in waiting]
+
+
+def _abandoned(store: Store, tx: Transaction, clock: int) -> list[OpenRun]:
+    """Return the runs whose worker died, and those past their deadline, unless their outcome is about to be saved."""
+    runs = tx.open_runs.abandoned(clock=clock, limit=_BATCH)
+    return [run for run in runs if run.token is None or not store.unsaved_runs.is_noted(run.token)]
 
 
 def due_at(store: Store, *, now: int, clock: int, lost_after: int = LOST_AFTER_SECONDS) -> int | None:

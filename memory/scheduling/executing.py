@@ -26,6 +26,8 @@ LEASE_MARGIN_SECONDS: Final = 10
 # A database that another process locks for longer delays its own runs, and no others.
 LOCK_WAIT_SECONDS: Final = 2.0
 _TRANSIENT_WAIT_SECONDS: Final = 5.0
+# An outcome that cannot be written, because the disk is full, is kept this long: without it the run is made again.
+UNSAVED_SECONDS: Final = 1_800.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,15 +110,30 @@ def execute_run(store: Store, run_id: str, execute: Execute, settings: Execution
         outcome = RetryAfter(str(error), _TRANSIENT_WAIT_SECONDS)
     except Exception as error:  # noqa: BLE001 - the boundary of the run: a bug fails it, and the schedule continues
         outcome = RunResult("failed", error=f"{type(error).__name__}: {error}")
-    retry_until = time.monotonic() + LEASE_MARGIN_SECONDS
-    while True:
-        try:
-            with settings.slots:
-                return _save(store, execution, token, outcome, settings)
-        except StoreUnavailable:  # a disk that is full for a moment must not cause a second execution
-            if time.monotonic() > retry_until:
-                raise
-        time.sleep(_TRANSIENT_WAIT_SECONDS / 10)
+    return _save_at_last(store, execution, token, outcome, settings)
+
+
+def _save_at_last(
+    store: Store, execution: Execution, token: int, outcome: Outcome, settings: ExecutionSettings
+) -> dict[str, int]:
+    """Save an outcome as soon as the store can be written: a full disk must not cause a second execution.
+
+    Meanwhile the run is noted as this process's, so that its lease does not end. Raises `StoreUnavailable` if it
+    cannot be saved within half an hour.
+    """
+    retry_until = time.monotonic() + UNSAVED_SECONDS
+    try:
+        while True:
+            try:
+                with settings.slots:
+                    return _save(store, execution, token, outcome, settings)
+            except StoreUnavailable:
+                store.unsaved_runs.note(token)
+                if time.monotonic() > retry_until:
+                    raise
+            time.sleep(_TRANSIENT_WAIT_SECONDS / 10)
+    finally:
+        store.unsaved_runs.forget(token)
 
 
 def _begin(store: Store, run_id: str, settings: ExecutionSettings) -> tuple[Execution, int] | str:

@@ -8,6 +8,8 @@ its token replaced and commits nothing. Every method runs in the caller's transa
                        |--retry--> due later --claim--> claimed
                        |--lease expires--> suspect (crashes + 1) --claim, few at once--> claimed
                        '--bury--> dead letter (never due)
+
+A lease that ended counts as a crash, unless a process that lives has noted that it gave the claim up.
 """
 
 from __future__ import annotations
@@ -22,6 +24,7 @@ import pysqlite3
 
 from storage.engine import check_sqlite_version
 from storage.migrate import schema_of
+from storage.pipeline.held_claims import HeldClaims
 from storage.repository import Repository
 
 Stage = Literal["chunk", "chunk-files", "chunk-memories", "embed", "index"]
@@ -36,10 +39,20 @@ _WAITING: Final[dict[Stage, tuple[str, str, str]]] = {
 }
 STAGES: Final[tuple[Stage, ...]] = tuple(_WAITING)
 
-_RETRYABLE: Final = """
+# A lease of the embed stage grows with the batch size; no setting makes it longer.
+_LONGEST_LEASE_SECONDS: Final = 600.0
+# A lease that ends later than a lease can, or a next attempt that is further away than the failures so far explain, was
+# written before the clock was set back: it has ended, or is due. Retries wait 2 to the power of the earlier attempts in
+# seconds, up to 300, with 10 % of jitter, and at least 5 s if nothing could be written.
+_ENDED: Final = "token IS NOT NULL AND (lease_until <= :now OR lease_until > :now + 2 * :lease)"
+_DUE: Final = (
+    "token IS NULL AND (next_attempt_at <= :now"
+    " OR next_attempt_at > :now + 1200000 * max(5, min(300, 1 << min(attempts, 9))))"
+)
+_RETRYABLE: Final = f"""
     SELECT item_id, attempts, crashes + (token IS NOT NULL) FROM claims
     WHERE stage = :stage
-        AND ((token IS NOT NULL AND lease_until <= :now) OR (token IS NULL AND next_attempt_at <= :now))
+        AND (({_ENDED}) OR ({_DUE}))
     ORDER BY 3 DESC, next_attempt_at LIMIT :limit
 """
 _FRESH: Final = """
@@ -52,6 +65,10 @@ _CLAIM: Final = """
     VALUES (:stage, :item, :token, :until, :attempts, :crashes)
     ON CONFLICT (stage, item_id) DO UPDATE SET token = :token, lease_until = :until, attempts = :attempts,
         crashes = :crashes, next_attempt_at = NULL
+"""
+_RELEASE_NOTED: Final = """
+    UPDATE claims SET token = NULL, lease_until = NULL, attempts = attempts + 1, next_attempt_at = :now
+    WHERE token IN (SELECT value FROM json_each(:tokens))
 """
 _OWN_CLAIMS: Final = "stage = :stage AND token = :token AND item_id IN (SELECT value FROM json_each(:items))"
 _STILL_CLAIMED: Final = f"SELECT item_id FROM claims WHERE {_OWN_CLAIMS}"
@@ -86,9 +103,16 @@ class StageBacklog:
 class WorkQueue(Repository):
     """The work of one workspace within one transaction. It crosses agents: for workers only. Times are microseconds."""
 
-    def claim(self, stage: Stage, *, now: int, lease_seconds: float, limit: int) -> Claim | None:
-        """Claim up to `limit` rows, first those to be tried again, then fresh ones; None when nothing is due."""
-        found = self._retryable(stage, now, limit)
+    def claim(
+        self, stage: Stage, *, now: int, lease_seconds: float, limit: int, given_up: HeldClaims | None = None
+    ) -> Claim | None:
+        """Claim up to `limit` rows, first those to be tried again, then fresh ones; None when nothing is due.
+
+        Claims that were noted in `given_up` are due again, and no crash is counted for them.
+        """
+        if given_up is not None:
+            self._release_noted(stage, given_up, now, lease_seconds)
+        found = self._retryable(stage, now, limit, lease_seconds)
         if found and found[0][2]:
             crashes = found[0][2]
             found = [row for row in found if row[2] == crashes][: _suspects_at_once(crashes, limit)]
@@ -103,6 +127,18 @@ class WorkQueue(Repository):
         shared = {"stage": stage, "token": claim.token, "until": claim.lease_until}
         self._execute_many(_CLAIM, [{**shared, "item": item, **previous.get(item, fresh)} for item in items])
         return claim
+
+    def _release_noted(self, stage: Stage, given_up: HeldClaims, now: int, lease_seconds: float) -> None:
+        """Release the claims of this process that it could not release, and those of others whose lease has ended."""
+        ended = self._values(
+            f"SELECT DISTINCT token FROM claims WHERE stage = :stage AND {_ENDED}",
+            stage=stage,
+            now=now,
+            lease=int(lease_seconds * 1_000_000),
+        )
+        noted = given_up.own() | {token for token in ended if given_up.is_noted(token)}
+        if noted:
+            self._execute(_RELEASE_NOTED, tokens=sorted(noted), now=now)
 
     def still_claimed(self, claim: Claim, items: Sequence[int] | None = None) -> set[int]:
         """Return which rows of a claim are still this worker's: only those may be changed."""
@@ -119,11 +155,12 @@ class WorkQueue(Repository):
     def retry(self, claim: Claim, items: Sequence[int], *, at: int, error: str) -> None:
         """Give rows back after a transient failure: with one more attempt, due again at `at`."""
         self._execute(
-            "UPDATE claims SET token = NULL, lease_until = NULL, attempts = attempts + 1, next_attempt_at = :at,"
-            f" error = :error WHERE {_OWN_CLAIMS}",
+            "UPDATE claims SET token = NULL, lease_until = NULL, attempts = max(attempts, :attempts) + 1,"
+            f" next_attempt_at = :at, error = :error WHERE {_OWN_CLAIMS}",
             at=at,
             error=error[:500],
             stage=claim.stage,
+            attempts=claim.attempts,
             token=claim.token,
             items=items,
         )
@@ -155,7 +192,7 @@ class WorkQueue(Repository):
 
     def is_waiting(self, stage: Stage, *, now: int) -> bool:
         """Return whether a task of this stage would find something to do now."""
-        return bool(self._retryable(stage, now, 1) or self.fresh(stage, 1))
+        return bool(self._retryable(stage, now, 1, _LONGEST_LEASE_SECONDS) or self.fresh(stage, 1))
 
     def is_idle(self, stages: Sequence[Stage]) -> bool:
         """Return whether nothing is left at these stages, due now or later; dead letters do not count."""
@@ -174,9 +211,10 @@ class WorkQueue(Repository):
         sql = _FRESH.format(table=table, key=key, condition=condition)
         return tuple(self._values(sql, stage=stage, limit=limit))
 
-    def _retryable(self, stage: Stage, now: int, limit: int) -> list[tuple[int, int, int]]:
+    def _retryable(self, stage: Stage, now: int, limit: int, lease_seconds: float) -> list[tuple[int, int, int]]:
         """Return rows whose lease expired or that are due again: item, attempts, crashes."""
-        rows = self._execute(_RETRYABLE, stage=stage, now=now, limit=limit)
+        lease = int(lease_seconds * 1_000_000)
+        rows = self._execute(_RETRYABLE, stage=stage, now=now, limit=limit, lease=lease)
         return [(int(row[0]), int(row[1]), int(row[2])) for row in rows]
 
 

@@ -30,6 +30,7 @@ class OpenRun:
     crashes: int
     deadline: int | None
     lease_until: int | None
+    token: int | None
 
 
 _SELECT: Final = f"SELECT {select_list(RunRecord, 'r')} FROM schedule_runs AS r WHERE r.agent_id = :agent"

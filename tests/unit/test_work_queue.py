@@ -158,8 +158,28 @@ def test_a_buried_row_is_never_due_and_a_revived_one_is_fresh(pipe: Pipeline) ->
     assert change(pipe, lambda tx: tx.work.revive("chunk", 1))
     assert not change(pipe, lambda tx: tx.work.revive("chunk", 1))
     assert not change(pipe, lambda tx: tx.work.revive("chunk", 2)), "held, not buried"
-    again = claim(pipe, at=1, limit=1)
+    again = claim(pipe, at=10**6 + 1, limit=1)
     assert (again.items, again.attempts, again.crashes) == ((1,), 0, 0)
+
+
+@pytest.mark.parametrize("back_seconds", [300, 2_400, 365 * 86_400])
+def test_a_lease_from_before_the_clock_was_set_back_has_ended(pipe: Pipeline, back_seconds: int) -> None:
+    """Given a worker that died, when the clock is set back, then its rows are claimed as soon as a lease could end."""
+    claim(pipe, at=10**9, limit=10)
+    assert try_claim(pipe, at=10**9 + 5) is None
+    assert claim(pipe, at=10**9 - back_seconds).crashes == 1
+
+
+@pytest.mark.parametrize(("attempts", "back_seconds"), [(1, 300), (3, 300), (20, 2_400), (20, 365 * 86_400)])
+def test_a_retry_from_before_the_clock_was_set_back_is_due(pipe: Pipeline, attempts: int, back_seconds: int) -> None:
+    """Given a retry after some failures, when the clock is set back by more than its wait, then it is tried at once."""
+    for failed in range(attempts):
+        held = claim(pipe, at=10**9 + 1_000 * failed, limit=10)
+        at = retry_at((10**9 + 1_000 * failed) * SECOND, held.attempts)
+        change(pipe, lambda tx, held=held, at=at: tx.work.retry(held, held.items, at=at, error="down"))
+    last = 10**9 + 1_000 * (attempts - 1)
+    assert try_claim(pipe, at=last) is None, "the clock was not set back: it has to wait"
+    assert claim(pipe, at=last - back_seconds).attempts == attempts
 
 
 def test_retries_come_at_growing_intervals_up_to_five_minutes() -> None:
@@ -178,7 +198,7 @@ def test_every_way_to_ask_whether_a_workspace_is_idle_says_the_same(pipe: Pipeli
     def bring_about(tx: Transaction) -> None:
         assert held is not None
         if state == "retrying":
-            tx.work.retry(held, held.items, at=10**15, error="down")
+            tx.work.retry(held, held.items, at=2 * SECOND, error="down")
         elif state == "buried":
             tx.work.bury(held, held.items, error="never")
         elif state == "done":

@@ -1,0 +1,92 @@
+"""Claims whose holder lives but cannot write that it has given them up, because the disk is full.
+
+A lease that ends is counted as the death of its worker. A worker whose last write failed is not dead: it notes the
+tokens of its claims here, and every process can ask whether a token is noted by one that lives. A note is a lock on one
+byte of a file, at the position of the token: it needs no space on the disk, and the kernel removes it when the process
+ends.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import struct
+import threading
+from pathlib import Path
+from typing import Final
+
+# `struct flock` of Linux and macOS differ, and locks that belong to an open file exist on Linux only. Elsewhere notes
+# are known to their own process.
+_SET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_SETLK", None)
+_GET_LOCK: Final[int | None] = getattr(fcntl, "F_OFD_GETLK", None)
+_FLOCK: Final = struct.Struct("@hhqqi4x")
+
+
+class HeldClaims:
+    """The noted claims on one database. Thread-safe. Open it after a fork, never before."""
+
+    def __init__(self, path: Path) -> None:
+        """`path` is the file to lock, which is created with the first note."""
+        self._path = path
+        self._tokens: set[int] = set()
+        self._descriptor: int | None = None
+        self._guard = threading.Lock()
+
+    def note(self, token: int) -> None:
+        """Note that this process has given up the claim of a token, or will settle it by itself."""
+        with self._guard:
+            self._tokens.add(token)
+            # Without a lock file the lease ends like that of a dead worker, which three times in a row is unlikely.
+            with contextlib.suppress(OSError):
+                if self._descriptor is None:
+                    self._descriptor = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+                self._lock(self._descriptor, fcntl.F_WRLCK, token)
+
+    def forget(self, token: int) -> None:
+        """Remove a note of this process, after what it stands for was written."""
+        with self._guard:
+            if token not in self._tokens:
+                return
+            self._tokens.discard(token)
+            if self._descriptor is None:
+                return
+            with contextlib.suppress(OSError):
+                self._lock(self._descriptor, fcntl.F_UNLCK, token)
+            if not self._tokens:
+                os.close(self._descriptor)
+                self._descriptor = None
+
+    def own(self) -> frozenset[int]:
+        """Return the tokens that this process has noted."""
+        with self._guard:
+            return frozenset(self._tokens)
+
+    def is_noted(self, token: int) -> bool:
+        """Return whether a process that lives has noted a token."""
+        with self._guard:
+            if token in self._tokens:
+                return True
+        if _GET_LOCK is None:
+            return False
+        try:
+            descriptor = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
+        except OSError:  # there is none: nobody has noted anything
+            return False
+        try:
+            asked = _FLOCK.pack(fcntl.F_WRLCK, os.SEEK_SET, token, 1, 0)
+            return bool(_FLOCK.unpack(fcntl.fcntl(descriptor, _GET_LOCK, asked))[0] != fcntl.F_UNLCK)
+        except OSError:
+            return False
+        finally:
+            os.close(descriptor)
+
+    def close(self) -> None:
+        """Remove all notes of this process."""
+        for token in self.own():
+            self.forget(token)
+
+    @staticmethod
+    def _lock(descriptor: int, kind: int, token: int) -> None:
+        if _SET_LOCK is not None:
+            fcntl.fcntl(descriptor, _SET_LOCK, _FLOCK.pack(kind, os.SEEK_SET, token, 1, 0))
