@@ -34,7 +34,7 @@ class Connection:
             from reverie.pipeline.payload_signing import parse_keys
             from reverie.pipeline.producer import Producer
 
-            self.broker = connect(config.broker)
+            self.broker = connect(config.broker, timeout_seconds=config.timeout_seconds)
             self._producer = Producer(
                 config.broker,
                 workspace=config.workspace,

@@ -74,6 +74,9 @@ TASK_QUEUES: Final[dict[str, str]] = {
     BACK_UP: QUEUE_MAINTENANCE,
 }
 
+# How long one call waits for the broker. A script that puts 4 MB into an inbox takes some 10 ms.
+BROKER_TIMEOUT_SECONDS: Final = 5.0
+
 # The header that carries the caller's trace id through the queue.
 TRACE_HEADER: Final = "reverie_trace"
 

@@ -215,7 +215,7 @@ def path_segment(text: str) -> str:
 
 def _post(transport: HttpTransport, part: Submission, wait: WaitFor, timeout_seconds: float) -> Receipt:
     call = _ingest_call(part, wait, timeout_seconds)
-    limit = (timeout_seconds if wait != "queued" else 30.0) + _MARGIN_SECONDS
+    limit = None if wait == "queued" else timeout_seconds + _MARGIN_SECONDS
     try:
         return transport.send(call, trace=part.trace, timeout_seconds=limit)
     except Rejected as error:

@@ -1,27 +1,169 @@
-"""Connect to the broker, and translate its errors to `Unavailable`."""
+"""Connect to the broker, bound every call to it, and translate its errors to `Unavailable`.
+
+A broker that hangs (a stopped process, a dead network) accepts connections and answers nothing. So each step of a call
+has a timeout, and once a call of this process got no answer, the others fail at once instead of waiting for theirs:
+one of them tries again every second, until it is answered.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Any
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import redis
+from redis.connection import parse_url
 
+from reverie.contract import BROKER_TIMEOUT_SECONDS
 from reverie.errors import Unavailable
 
+_PROBE_SECONDS: Final = 1.0
+# A caller who gives the broker less time says nothing about the broker by not getting an answer.
+_TELLING_SECONDS: Final = 1.0
 
-def connect(url: str, *, timeout_seconds: float = 5.0) -> redis.Redis:
-    """Return a connection pool; nothing is sent before the first call, so it is safe to use in forked children."""
-    return redis.Redis.from_url(url, socket_connect_timeout=timeout_seconds, health_check_interval=30)
+_limit: ContextVar[float | None] = ContextVar("reverie_broker_deadline", default=None)
+
+_T = TypeVar("_T")
 
 
-def call_broker(call: Callable[[], Any]) -> Any:
+def connect(url: str, *, timeout_seconds: float = BROKER_TIMEOUT_SECONDS) -> redis.Redis:
+    """Return a connection pool; nothing is sent before the first call, so it is safe to use in forked children.
+
+    No call waits longer than `timeout_seconds` for the broker to accept a connection or to answer.
+    """
+    timeout_seconds = min(timeout_seconds, BROKER_TIMEOUT_SECONDS)
+    options: dict[str, Any] = {
+        "socket_timeout": timeout_seconds,
+        "socket_connect_timeout": timeout_seconds,
+        "health_check_interval": 30,
+        **parse_url(url),
+    }
+    base = options.pop("connection_class", redis.Connection)
+    bounded = type("BoundedConnection", (_Bounded, base), {"gate": Gate(), "longest_seconds": timeout_seconds})
+    return redis.Redis.from_pool(redis.ConnectionPool(connection_class=bounded, **options))
+
+
+@contextmanager
+def within(seconds: float) -> Iterator[None]:
+    """Have the calls to the broker in this block wait for at most so many seconds together."""
+    token = _limit.set(time.monotonic() + seconds)
+    try:
+        yield
+    finally:
+        _limit.reset(token)
+
+
+def call_broker(call: Callable[[], _T]) -> _T:
     """Return what `call` returns. Raises `Unavailable`, with what to do, for errors of the broker or the network."""
     try:
         return call()
-    except redis.ConnectionError as error:  # includes TimeoutError of the connection and BusyLoadingError
-        raise Unavailable(f"the broker does not answer ({error}): is it running? Start it with `reverie up`") from error
+    except redis.BusyLoadingError as error:
+        raise Unavailable(f"the broker is reading its file ({error}): try again in a moment") from error
     except redis.TimeoutError as error:
-        raise Unavailable(f"the broker did not answer in time ({error})") from error
+        raise Unavailable(
+            f"the broker did not answer in time ({error}): is it stopped, or its machine busy?"
+        ) from error
+    except redis.ConnectionError as error:
+        raise Unavailable(f"the broker does not answer ({error}): is it running? Start it with `reverie up`") from error
+    except redis.ReadOnlyError as error:
+        raise Unavailable(
+            f"the broker takes no writes ({error}): it is a replica; connect to the primary server"
+        ) from error
     except redis.ResponseError as error:
         raise Unavailable(f"the broker refused ({error}): check its memory limit and the space on its disk") from error
+
+
+class Gate:
+    """Remembers that the broker hangs, for all connections of a pool. Safe to share between threads."""
+
+    def __init__(self, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._monotonic = monotonic
+        self._lock = threading.Lock()
+        self._silent_since: float | None = None
+        self._probe: object = None
+        self._probe_at = 0.0
+
+    def enter(self, caller: object, timeout_seconds: float) -> None:
+        """Let a call pass. Raises `redis.TimeoutError` while the broker hangs, except for one call a second."""
+        if self._silent_since is None:
+            return
+        with self._lock:
+            if self._silent_since is None or caller is self._probe:
+                return
+            now = self._monotonic()
+            # A probe that never reports back was abandoned with its thread.
+            running = self._probe is not None and now - self._probe_at < 2 * timeout_seconds
+            if running or now - self._silent_since < _PROBE_SECONDS:
+                raise redis.TimeoutError("it did not answer the calls before this one")
+            self._probe, self._probe_at = caller, now
+
+    def leave(self, *, silent: bool) -> None:
+        """Note that a call was answered, or that it was not."""
+        if self._silent_since is None and not silent:
+            return
+        with self._lock:
+            self._silent_since = self._monotonic() if silent else None
+            self._probe = None
+
+
+if TYPE_CHECKING:
+    _Base = redis.Connection
+else:
+    _Base = object
+
+
+class _Bounded(_Base):
+    """A connection whose steps take no longer than `longest_seconds`, nor than what `within` leaves."""
+
+    gate: Gate
+    longest_seconds: float
+
+    def connect_check_health(self, check_health: bool = True, retry_socket_connect: bool = True) -> None:
+        """Connect, unless it is connected."""
+        if self._sock is None:
+            with self._step(answers=True):
+                super().connect_check_health(check_health, retry_socket_connect)
+
+    def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        """Send a command. A broker that hangs still takes it."""
+        with self._step(answers=False):
+            super().send_packed_command(command, check_health)
+
+    def read_response(self, *arguments: Any, **options: Any) -> Any:
+        """Read the answer to a command."""
+        with self._step(answers=True):
+            return super().read_response(*arguments, **options)
+
+    @contextmanager
+    def _step(self, *, answers: bool) -> Iterator[None]:
+        """Pass the gate, bound the step, and report to the gate. `answers` says that its end shows a broker alive."""
+        timeout_seconds = self._bound()
+        try:
+            yield
+        except redis.TimeoutError:
+            if timeout_seconds >= min(_TELLING_SECONDS, self.longest_seconds):
+                self.gate.leave(silent=True)
+            raise
+        except redis.RedisError:  # an answer, or a broker that has ended: nobody waits for that
+            self.gate.leave(silent=False)
+            raise
+        if answers:
+            self.gate.leave(silent=False)
+
+    def _bound(self) -> float:
+        """Set the timeout of the next step and return it.
+
+        Raises `redis.TimeoutError` if no time is left, or the broker hangs.
+        """
+        limit = _limit.get()
+        left = self.longest_seconds if limit is None else min(self.longest_seconds, limit - time.monotonic())
+        if left <= 0:
+            raise redis.TimeoutError("the time of the call is over")
+        self.gate.enter(self, self.longest_seconds)
+        self.socket_timeout = self.socket_connect_timeout = left
+        # Also on an open connection: redis-py resets its timeout to that of its first use with each look for data.
+        self.update_current_socket_timeout(-1)
+        return left

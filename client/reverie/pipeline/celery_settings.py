@@ -27,7 +27,9 @@ def celery_settings(prefix: str) -> dict[str, Any]:
             # 100th.
             "unacked_restore_interval": 10,
             "unacked_restore_throttle": 1,
-            "socket_connect_timeout": 5,
+            # Without these, a broker that hangs blocks whoever sends or receives a task for as long as it hangs.
+            "socket_connect_timeout": contract.BROKER_TIMEOUT_SECONDS,
+            "socket_timeout": contract.BROKER_TIMEOUT_SECONDS,
         },
         "visibility_timeout": contract.VISIBILITY_TIMEOUT_SECONDS,
         "result_backend_transport_options": {"visibility_timeout": contract.VISIBILITY_TIMEOUT_SECONDS},

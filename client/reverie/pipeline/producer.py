@@ -19,7 +19,7 @@ from reverie.clock import new_id
 from reverie.contract import Outcome, Payload, WaitFor
 from reverie.counts import counted
 from reverie.errors import Unavailable, WaitTimeout
-from reverie.pipeline.broker import connect
+from reverie.pipeline.broker import connect, within
 from reverie.pipeline.celery_settings import celery_settings, celery_url
 from reverie.pipeline.inbox import Inbox
 
@@ -110,7 +110,8 @@ class Producer:
         done = 0
         for batch in _batches(payloads):
             try:
-                _, notify = self._inbox.accept(self.workspace, batch, reply_to=reply_to, wait=wait)
+                with within(timeout_seconds):
+                    _, notify = self._inbox.accept(self.workspace, batch, reply_to=reply_to, wait=wait)
             except Unavailable as error:
                 unconfirmed = tuple(payload.id for payload in payloads[done:])
                 raise Unavailable(str(error), unconfirmed=unconfirmed) from error
