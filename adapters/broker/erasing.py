@@ -103,31 +103,31 @@ class BrokerErasure:
             return
         # Compressed values could not be searched.
         call_broker(lambda: self._broker.config_set("rdbcompression", "no"))
-        started = self._info("aof_rewrites")
-        self._begin_rewrite()
         deadline = time.monotonic() + _REWRITE_SECONDS
-        while (
-            self._info("aof_rewrite_in_progress")
-            or self._info("aof_rewrite_scheduled")
-            or (self._info("aof_rewrites") == started)
-        ):
-            if time.monotonic() > deadline:
-                raise Unavailable("the broker has not written its file anew in time: see logs/broker.log")
-            time.sleep(_POLL_SECONDS)
+        # One that was begun before may write what was deleted since.
+        while not self._rewrite_begun():
+            _pause_before(deadline)
+        while self._info("aof_rewrite_in_progress") or self._info("aof_rewrite_scheduled"):
+            _pause_before(deadline)
+        if self._info("aof_last_bgrewrite_status") != "ok":
+            raise Unavailable("the broker could not write its file anew: is its disk full? See logs/broker.log")
 
-    def _begin_rewrite(self) -> None:
+    def _rewrite_begun(self) -> bool:
+        """Have the broker rewrite its file; return False if it is at it already."""
         try:
             call_broker(self._broker.bgrewriteaof)
-        except redis.ResponseError as error:
+        except Unavailable as error:
             if "already in progress" not in str(error):
-                raise Unavailable(f"the broker does not write its file anew ({error})") from error
+                raise
+            return False
+        return True
 
-    def _info(self, name: str) -> int:
-        info: dict[str, Any] = call_broker(lambda: self._broker.info("everything"))
-        return int(info.get(name, 0))
+    def _info(self, name: str) -> object:
+        info: dict[str, Any] = call_broker(lambda: self._broker.info("persistence"))
+        return info.get(name)
 
     def _kind(self, key: bytes) -> str:
-        kind: bytes = call_broker(lambda: self._broker.type(key))
+        kind = call_broker(lambda: cast("bytes", self._broker.type(key)))
         return kind.decode()
 
     def _keys(self) -> list[bytes]:
@@ -175,6 +175,12 @@ class BrokerErasure:
 
     def _run(self, script: str, keys: Sequence[str], arguments: Sequence[Any]) -> Any:
         return call_broker(lambda: self._broker.eval(script, len(keys), *keys, *arguments))
+
+
+def _pause_before(deadline: float) -> None:
+    if time.monotonic() > deadline:
+        raise Unavailable("the broker has not written its file anew in time: see logs/broker.log")
+    time.sleep(_POLL_SECONDS)
 
 
 def _escaped(prefix: str) -> str:

@@ -39,7 +39,7 @@ def connect(url: str, *, timeout_seconds: float = BROKER_TIMEOUT_SECONDS) -> red
         "socket_timeout": timeout_seconds,
         "socket_connect_timeout": timeout_seconds,
         "health_check_interval": 30,
-        **parse_url(url),
+        **parse_url(url),  # type: ignore[no-untyped-call]
     }
     base = options.pop("connection_class", redis.Connection)
     bounded = type("BoundedConnection", (_Bounded, base), {"gate": Gate(), "longest_seconds": timeout_seconds})
@@ -130,7 +130,7 @@ class _Bounded(_Base):
     def send_packed_command(self, command: Any, check_health: bool = True) -> None:
         """Send a command. A broker that hangs still takes it."""
         with self._step(answers=False):
-            super().send_packed_command(command, check_health)
+            super().send_packed_command(command, check_health)  # type: ignore[no-untyped-call]
 
     def read_response(self, *arguments: Any, **options: Any) -> Any:
         """Read the answer to a command."""
