@@ -44,7 +44,7 @@ def main() -> None:
     with Webhooks(cast) as webhooks, Stack(env=webhooks.settings | _EMBEDDER, keep=options.keep) as stack:
         credentials = {"Authorization": f"Bearer {read_local_token(stack.data)}"}
         with httpx2.Client(base_url=stack.url, timeout=_DRAIN_SECONDS, headers=credentials) as operator:
-            requests, tokens = Requests(chance, webhook=webhooks.url), tokens_of(cast, operator)
+            requests, tokens = Requests(chance, cast=cast, webhook=webhooks.url), tokens_of(cast, operator)
             play = Driver(cast, requests, chance, url=stack.url, tokens=tokens)
             for number in range(operations):
                 play.step()

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 from itertools import product
 from typing import Final, Literal
 
-# Where a canary was put: in content, in ids and names that the actor chose, in memories of the account tier, or in
-# memories that were shared with all users of the agent.
-Kind = Literal["text", "name", "account", "shared"]
-KINDS: Final[tuple[Kind, ...]] = ("text", "name", "account", "shared")
+# Where a canary was put: in content, in ids and names that the actor chose, in memories of the account tier, in
+# memories that were shared with all users of the agent, or in a session of several users.
+Kind = Literal["text", "name", "account", "shared", "group"]
+KINDS: Final[tuple[Kind, ...]] = ("text", "name", "account", "shared", "group")
+# The session that the first two users of an agent have together; the third is not in it.
+GROUP: Final = "group-of-two"
+_IN_GROUP: Final = ("user-0", "user-1")
 
-_CANARY: Final = re.compile(r"zq(\d\d)([tnas])xk", re.IGNORECASE)
+_CANARY: Final = re.compile(r"zq(\d\d)([tnasg])xk", re.IGNORECASE)
 _KIND_OF: Final[dict[str, Kind]] = {kind[0]: kind for kind in KINDS}
 
 
@@ -35,6 +38,11 @@ class Actor:
         """Whether its token is for this user alone. Those of other users are for their agent, which names the user."""
         return self.user == "user-0"
 
+    @property
+    def in_group(self) -> bool:
+        """Whether it is one of the users who have a session together."""
+        return self.user in _IN_GROUP
+
     def canary(self, kind: Kind) -> str:
         """Return this actor's word for a kind of place."""
         return f"zq{self.number:02d}{kind[0]}xk"
@@ -42,12 +50,16 @@ class Actor:
     def may_see(self, other: Actor, kind: Kind) -> bool:
         """Return whether this actor may be shown a canary of another.
 
-        Content without an owner is for all users of its agent. The account tier is for all agents of a tenant.
+        Content without an owner is for all users of its agent. The account tier is for all agents of a tenant. What
+        is said in a group is for the users in it.
         """
         owned = other.user is None or other.user == self.user
         if kind == "account":
             return self.workspace == other.workspace and owned
-        return (self.workspace, self.agent) == (other.workspace, other.agent) and (owned or kind == "shared")
+        together = kind == "group" and self.in_group
+        return (self.workspace, self.agent) == (other.workspace, other.agent) and (
+            owned or together or kind == "shared"
+        )
 
     def __str__(self) -> str:
         return f"{self.user or '(no user)'} of {self.agent} in {self.workspace}"
@@ -64,7 +76,7 @@ class Found:
 class Cast:
     """All actors of a run: each tenant has the same agents, and each agent the same users and none."""
 
-    def __init__(self, *, tenants: int = 2, agents: int = 2, users: int = 2) -> None:
+    def __init__(self, *, tenants: int = 2, agents: int = 2, users: int = 3) -> None:
         # The same names of agents and users in every tenant: only the workspace tells them apart.
         names = product(
             (f"tenant-{number}" for number in range(tenants)),
@@ -75,7 +87,14 @@ class Cast:
 
     def agent_of(self, actor: Actor) -> Actor:
         """Return the actor that is the agent itself, without a user."""
-        names = (actor.workspace, actor.agent, None)
+        return self._of_agent(actor, None)
+
+    def in_group_of(self, actor: Actor) -> Actor:
+        """Return the first user of the group that this actor's agent has."""
+        return self._of_agent(actor, _IN_GROUP[0])
+
+    def _of_agent(self, actor: Actor, user: str | None) -> Actor:
+        names = (actor.workspace, actor.agent, user)
         return next(one for one in self.actors if (one.workspace, one.agent, one.user) == names)
 
     def canaries_in(self, text: str) -> Iterator[Found]:

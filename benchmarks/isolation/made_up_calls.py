@@ -15,7 +15,7 @@ from typing import Any, Final
 import msgspec
 from msgspec import inspect
 
-from benchmarks.isolation.actors import Actor, Kind
+from benchmarks.isolation.actors import GROUP, Actor, Cast, Kind
 from reverie.calls import Call, route_of, scope_of
 from reverie.memories.calls import UpdateMemory
 from reverie.scheduling.calls import PreviewRuns
@@ -37,9 +37,11 @@ _EXECUTORS: Final = ("webhook", "task", "model")
 _DELIVERING: Final = frozenset({"ClaimReminders", "ListNotifications", "AcknowledgeNotifications"})
 _OPTIONAL_SHARE: Final = 0.3
 _SHARED_SHARE: Final = 0.05
+_GROUP_SHARE: Final = 0.08
 _ACCOUNT_SHARE: Final = 0.1
 _OWN_NAMES: Final = 12
 _FACT_NAMES: Final = 2
+_RECORDS: Final = 20
 
 _WORDS: Final = ("garden", "piano", "dentist", "train to Lisbon", "walnut cake", "greyhound", "invoice", "blue door")
 _SENTENCES: Final = (
@@ -89,17 +91,21 @@ class Request:
 class Requests:
     """Makes random requests, and learns the ids that answers contain."""
 
-    def __init__(self, chance: random.Random, *, webhook: str) -> None:
+    def __init__(self, chance: random.Random, *, cast: Cast, webhook: str) -> None:
         self._chance = chance
+        self._cast = cast
         self._webhook = webhook
         self._kinds = [endpoint.kind for endpoint in endpoints()]
         self._weights = [float(_WEIGHTS.get(kind.__name__, _RARE.get(kind.__name__, 1.0))) for kind in self._kinds]
         self._ids: defaultdict[tuple[Actor, str], list[str]] = defaultdict(list)
         self._shared: set[str] = set()
         self._claims: defaultdict[Actor, list[tuple[str, str]]] = defaultdict(list)
+        self._records: defaultdict[Actor, list[Mapping[str, Any]]] = defaultdict(list)
 
     def learn(self, actor: Actor, request: Request, answer: Any) -> None:
         """Remember the ids in an answer, for later requests of this actor and of those who try its ids."""
+        if request.call == "ReadExport":
+            self._records[actor] = [*answer["records"][:_RECORDS], *self._records[actor]][:_RECORDS]
         known = self._ids[actor, request.family]
         shared = (request.body or {}).get("visibility") == "shared"
         for item in _items(answer):
@@ -119,7 +125,7 @@ class Requests:
         """Return a request of an actor for one call; with a victim, one that names ids of the victim."""
         route = route_of(kind)
         family = route.path.split("/")[2]
-        where = self._where(kind)
+        where = self._where(kind, actor)
         # What is created under somebody else's name would be there rightly afterwards.
         of_rows = family in _WITH_IDS and (bool(route.path_fields) or "ids" in kind.__struct_fields__)
         creates = scope_of(kind) not in ("read", "forget") and route.method != "PATCH" and not of_rows
@@ -127,7 +133,11 @@ class Requests:
         values = self._values(kind, actor, where, named, family)
         if kind is UpdateMemory and values["id"] in self._shared:  # it stays shared
             values = self._values(kind, actor, "shared", named, family) | {"id": values["id"]}
+        if "session" in values and victim is not None and not creates and self._chance.random() < _GROUP_SHARE:
+            values["session"] = GROUP  # which those who are not in it try to read
         session_of = named if "session" in values else None
+        if where == "group" or values.get("session") == GROUP:
+            session_of = self._cast.in_group_of(actor)  # of its own agent: all agents have one of that name
         path = route.path
         for name in route.path_fields:
             path = path.replace(f"{{{name}}}", str(values.pop(name, "missing")).replace("/", "%2F"))
@@ -138,9 +148,12 @@ class Requests:
         query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
         return Request(kind.__name__, route.method, path, family, query=query, session_of=session_of)
 
-    def _where(self, kind: type[Call[Any]]) -> Kind:
+    def _where(self, kind: type[Call[Any]], actor: Actor) -> Kind:
         """Return what kind of place this call's content goes to."""
         fields = kind.__struct_fields__
+        # Whoever says something in a group is in it from then on: only those who may be in it do.
+        if "session" in fields and actor.in_group and self._chance.random() < _GROUP_SHARE:
+            return "group"
         if "visibility" in fields and kind.route.startswith("POST") and self._chance.random() < _SHARED_SHARE:
             return "shared"
         if kind.__name__ == "Remember" and self._chance.random() < _ACCOUNT_SHARE:
@@ -168,6 +181,10 @@ class Requests:
             values.pop("tier")
         if "provider" in values:
             values["chat_id"] = self._own(named, where)
+        if where == "group":
+            values["session"] = GROUP
+            for name in ("channel", "provider", "chat_id", "parent"):
+                values.pop(name, None)
         if where == "shared":
             values["visibility"] = "shared"
         else:
@@ -197,6 +214,8 @@ class Requests:
             return [self._message(actor, where) for _ in range(self._chance.randint(1, 3))]
         if name == "memories":
             return []
+        if name == "records":  # of its own export, or of another's as far as it was shown one
+            return self._records[named] or self._records[actor]
         if name in ("query", "text"):
             return f"what about the {self._chance.choice(_WORDS)}?"
         if name in _FROM_ANSWERS or (name in ("id", "note_id", "reminder_id") and family != "files"):

@@ -10,7 +10,7 @@ from benchmarks.isolation.actors import Cast, Found
 from benchmarks.isolation.driver import Tally
 
 # Content of users. Ids that callers choose may stand in logs.
-_CONTENT: Final = ("text", "account", "shared")
+_CONTENT: Final = ("text", "account", "shared", "group")
 _READ_BYTES: Final = 8 * 1024 * 1024
 _OVERLAP_BYTES: Final = 64
 

@@ -57,7 +57,7 @@ def played(make_runtime: Callable[..., Runtime], *, seed: int) -> Tally:
             running_server(runtime, access=Access({"operator": OPERATORS})) as url,
             httpx2.Client(base_url=url, headers={"Authorization": f"Bearer {OPERATORS}"}, trust_env=False) as operator,
         ):
-            requests = MostlyScheduling(chance, webhook=webhooks.url)
+            requests = MostlyScheduling(chance, cast=cast, webhook=webhooks.url)
             play = Driver(cast, requests, chance, url=url, tokens=tokens_of(cast, operator))
             for actor in cast.actors:  # so that there is something of everybody from the start
                 for kind in (AddSchedule, Remind, RunScheduleNow, CompleteRun, IngestMessages):

@@ -28,6 +28,18 @@ def installation(make_runtime: Make, data: Path) -> Iterator[tuple[Runtime, Reve
         yield runtime, client
 
 
+@contextmanager
+def filled_and_empty(make_runtime: Make, folder: Path) -> Iterator[tuple[Reverie, Reverie, Path]]:
+    """Yield ana's clients of a filled installation and of an empty one, and the whole export of the first."""
+    with (
+        installation(make_runtime, folder / "one") as (runtime, ana),
+        installation(make_runtime, folder / "two") as (_, other),
+    ):
+        fill(runtime, ana)
+        ana.export_file(folder / "all.jsonl")
+        yield ana, other, folder / "all.jsonl"
+
+
 def fill(runtime: Runtime, ana: Reverie) -> None:
     """Store something of every kind, of kate, of lif, of both and of nobody."""
     ana.ingest(

@@ -23,20 +23,15 @@ from reverie.trust.export_types import (
     Selection,
 )
 from storage.upkeep.verify import verify
-from support.exports import ALL, Make, fill, installation, lines_of, records_of
+from support.exports import ALL, Make, fill, filled_and_empty, installation, lines_of, records_of
 from support.stages import drain
 
 
 @pytest.fixture
 def two(make_runtime: Make, tmp_path: Path) -> Iterator[tuple[Reverie, Reverie, Path]]:
     """Ana's clients of a filled installation and of an empty one, and the whole export of the first."""
-    with (
-        installation(make_runtime, tmp_path / "one") as (runtime, ana),
-        installation(make_runtime, tmp_path / "two") as (_, other),
-    ):
-        fill(runtime, ana)
-        ana.export_file(tmp_path / "all.jsonl")
-        yield ana, other, tmp_path / "all.jsonl"
+    with filled_and_empty(make_runtime, tmp_path) as both:
+        yield both
 
 
 def found(ana: Reverie, query: str, user: str | None = None) -> list[tuple[str, str]]:

@@ -17,20 +17,15 @@ from reverie.trust.export_types import (
     ExportedMessage,
 )
 from support.agents import until
-from support.exports import Make, fill, installation, lines_of, signed
+from support.exports import Make, filled_and_empty, installation, lines_of, signed
 from support.stages import drain
 
 
 @pytest.fixture
 def two(make_runtime: Make, tmp_path: Path) -> Iterator[tuple[Reverie, Reverie, Path]]:
     """Ana's clients of a filled installation and of an empty one, and the whole export of the first."""
-    with (
-        installation(make_runtime, tmp_path / "one") as (runtime, ana),
-        installation(make_runtime, tmp_path / "two") as (_, other),
-    ):
-        fill(runtime, ana)
-        ana.export_file(tmp_path / "all.jsonl")
-        yield ana, other, tmp_path / "all.jsonl"
+    with filled_and_empty(make_runtime, tmp_path) as both:
+        yield both
 
 
 def test_what_is_not_trusted_is_not_approved(two: tuple[Reverie, Reverie, Path]) -> None:
