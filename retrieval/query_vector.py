@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import Embedder
+from adapters.embedders.base import Embedder, relearn_dimension
 from retrieval.request import RecallRequest
 from reverie.errors import Permanent, Rejected, Unavailable
 from storage.recall.index import Generation
@@ -32,6 +32,7 @@ def query_vector(
     try:
         embedder.load()
         if (embedder.model, embedder.dimension) != (generation.model, generation.dim):
+            relearn_dimension(embedder)
             return (
                 None,
                 f"keyword only: the store has vectors of {generation.model}, but the settings select {embedder.model}",

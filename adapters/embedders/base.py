@@ -37,6 +37,10 @@ class EmbeddingRefused(Permanent):
     """The input will never get a vector from this embedder: it was refused, or the response was unusable."""
 
 
+# A text that every model accepts. If even this one is refused, the embedder is at fault and not the text.
+KNOWN_TEXT: Final = "The cat sat on the mat."
+
+
 class Embedder(Protocol):
     """Turns texts into unit vectors. Safe to use from several threads.
 
@@ -90,6 +94,26 @@ class EmbedderSpec:
     timeout_seconds: float = 15
     threads: int = 0
     other_urls: tuple[str, ...] = ()
+
+
+def refusal_of_all(embedder: Embedder, error: Permanent) -> EmbedderUnavailable | None:
+    """Return the error to raise for a refusal, if the embedder refuses a known text, too; None if it embeds that one.
+
+    An endpoint that refuses everything, or answers everything with unusable vectors, is as good as away: what it was
+    asked is to be tried again. Raises EmbedderUnavailable if it does not answer.
+    """
+    try:
+        embedder.embed([KNOWN_TEXT])
+    except Permanent:
+        return EmbedderUnavailable(f"{embedder.model} refuses every text: {error}")
+    return None
+
+
+def relearn_dimension(embedder: Embedder) -> None:
+    """Have an embedder that learned its dimension from its endpoint ask for it again; others stay as they are."""
+    relearn = getattr(embedder, "relearn", None)
+    if relearn is not None:
+        relearn()
 
 
 def require_text(texts: Sequence[str]) -> list[str]:

@@ -1,6 +1,7 @@
 """An embedder behind a circuit breaker.
 
-While the breaker is open, calls fail at once, so recall falls back to keywords without waiting.
+While the breaker is open, calls fail at once, so recall falls back to keywords without waiting. It opens, too, when the
+embedder refuses everything.
 """
 
 from __future__ import annotations
@@ -9,13 +10,20 @@ import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 
 from adapters.breaker import CircuitBreaker, GuardedService
-from adapters.embedders.base import Embedder, EmbedderUnavailable
+from adapters.embedders.base import Embedder, EmbedderUnavailable, refusal_of_all
 from adapters.embedders.wrapper import EmbedderWrapper
+from reverie.errors import Permanent
+
+# To find one refused text in a batch takes several calls that are refused: the known text is not sent with each.
+_KNOWN_TO_WORK_SECONDS: Final = 5.0
+
+T = TypeVar("T")
 
 
 class GuardedEmbedder(GuardedService, EmbedderWrapper):
@@ -25,6 +33,8 @@ class GuardedEmbedder(GuardedService, EmbedderWrapper):
         super().__init__(inner)
         self._breaker = CircuitBreaker(inner.model, EmbedderUnavailable, clock=clock)
         self._loading_thread: int | None = None
+        self._clock = clock
+        self._worked_at: float | None = None
 
     @contextlib.contextmanager
     def loading_here(self) -> Iterator[None]:
@@ -44,12 +54,25 @@ class GuardedEmbedder(GuardedService, EmbedderWrapper):
     def embed(self, texts: Sequence[str]) -> NDArray[np.float32]:
         """Embed with the inner embedder. Raises EmbedderUnavailable, at once while the breaker is open."""
         self._refuse_while_loading()
-        return self._breaker.call(lambda: self.inner.embed(texts))
+        return self._breaker.call(lambda: self._unless_all_refused(lambda: self.inner.embed(texts)))
 
     def embed_query(self, text: str) -> NDArray[np.float32]:
         """Embed with the inner embedder. Raises EmbedderUnavailable, at once while the breaker is open."""
         self._refuse_while_loading()
-        return self._breaker.call(lambda: self.inner.embed_query(text))
+        return self._breaker.call(lambda: self._unless_all_refused(lambda: self.inner.embed_query(text)))
+
+    def _unless_all_refused(self, call: Callable[[], T]) -> T:
+        """Call, and raise EmbedderUnavailable in place of a refusal if the embedder refuses every text now."""
+        try:
+            return call()
+        except Permanent as error:
+            if self._worked_at is None or self._clock() - self._worked_at > _KNOWN_TO_WORK_SECONDS:
+                away = refusal_of_all(self.inner, error)
+                if away is not None:
+                    self._worked_at = None
+                    raise away from error
+                self._worked_at = self._clock()
+            raise
 
     def _refuse_while_loading(self) -> None:
         if self._loading_thread not in (None, threading.get_ident()):

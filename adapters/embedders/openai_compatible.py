@@ -7,6 +7,7 @@ Temporary errors are EmbedderUnavailable, lasting ones EmbeddingRefused.
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from typing import Final
 
@@ -15,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.embedders.base import (
+    KNOWN_TEXT,
     EmbedderSpec,
     EmbedderUnavailable,
     EmbeddingRefused,
@@ -27,6 +29,8 @@ from adapters.endpoint import Endpoint, EndpointErrors
 BATCH_INPUTS: Final = 128
 # 128 vectors of 4,096 numbers as JSON text are 12 MB; five times that must be a mistake.
 MAX_RESPONSE_BYTES: Final = 64 * 1024 * 1024
+# Recalls that find the wrong dimension do not each ask the endpoint again.
+RELEARN_SECONDS: Final = 10.0
 
 
 class _Row(msgspec.Struct):
@@ -56,12 +60,30 @@ class OpenAICompatibleEmbedder:
         self._url = spec.base_url.rstrip("/") + "/embeddings"
         self._endpoint = Endpoint(self._url, key=spec.api_key, timeout_seconds=spec.timeout_seconds, errors=_ERRORS)
         self._loading = threading.Lock()
+        self._dimension_is_set = bool(spec.dimension)
+        self._learned_at = 0.0
 
     def load(self) -> None:
-        """Learn the dimension from the vector of a short text, unless it is set. Raises as `embed` does."""
+        """Learn the dimension from the vector of a short text, unless it is set.
+
+        Raises EmbedderUnavailable, also if the endpoint refuses this text, which every model accepts.
+        """
         with self._loading:
             if not self.dimension:
-                self.dimension = self._request(["dimension"]).shape[1]
+                try:
+                    self.dimension = self._request([KNOWN_TEXT]).shape[1]
+                except EmbeddingRefused as error:
+                    raise EmbedderUnavailable(f"{self.model} refuses every text: {error}") from error
+                self._learned_at = time.monotonic()
+
+    def relearn(self) -> None:
+        """Ask for the dimension again with the next `load`, unless it is set, or was asked for a moment ago.
+
+        For an endpoint that had another model behind it when this process began.
+        """
+        with self._loading:
+            if not self._dimension_is_set and time.monotonic() - self._learned_at > RELEARN_SECONDS:
+                self.dimension = 0
 
     def close(self) -> None:
         """Close the connections; the next call opens them again."""

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import Embedder
+from adapters.embedders.base import Embedder, relearn_dimension
 
 
 class EmbedderWrapper:
@@ -35,6 +35,10 @@ class EmbedderWrapper:
     def dtype(self) -> str:
         """Return the inner embedder's dtype."""
         return self.inner.dtype
+
+    def relearn(self) -> None:
+        """Have the inner embedder ask for its dimension again, if it was not set."""
+        relearn_dimension(self.inner)
 
     def load(self) -> None:
         """Load the inner embedder. Raises EmbedderUnavailable."""

@@ -29,6 +29,11 @@ from reverie.errors import ReverieError
 from reverie.inert import inert
 
 _TOKENS_PER_PRICE: Final = 1_000_000
+# A prompt that every model answers. If even this one is refused, the model is at fault and not the prompt.
+_KNOWN_SYSTEM: Final = "Answer with one word."
+_KNOWN_PROMPT: Final = "Say hello."
+_KNOWN_TOKENS: Final = 16
+_KNOWN_TO_WORK_SECONDS: Final = 60.0
 
 T = TypeVar("T")
 
@@ -92,6 +97,8 @@ class GuardedLanguageModel(GuardedService):
         self._prices = prices or Prices()
         self._record = record
         self._breaker = CircuitBreaker(inner.name, LanguageModelUnavailable, clock=clock)
+        self._clock = clock
+        self._worked_at: float | None = None
         self._unrecorded: dict[Purpose, ModelUsage] = {}
         self._lock = threading.Lock()
 
@@ -138,12 +145,31 @@ class GuardedLanguageModel(GuardedService):
             answer = call()
         except LanguageModelRefused as error:
             self._record_usage(self._usage(sent, error.completion, failed=True))
+            if error.completion is None and self._refuses_all(sent.purpose):
+                raise LanguageModelUnavailable(f"{self.name} refuses every prompt: {error}") from error
             raise
         except LanguageModelUnavailable:
             self._record_usage(self._usage(sent, None, failed=True))
             raise
         self._record_usage(self._usage(sent, get_completion(answer), failed=False))
         return answer
+
+    def _refuses_all(self, purpose: Purpose) -> bool:
+        """Return whether the model refuses a known prompt, too; asked again only after a minute once it did not.
+
+        Raises LanguageModelUnavailable if it does not answer.
+        """
+        if self._worked_at is not None and self._clock() - self._worked_at < _KNOWN_TO_WORK_SECONDS:
+            return False
+        try:
+            answer = self.inner.complete(_KNOWN_SYSTEM, _KNOWN_PROMPT, _KNOWN_TOKENS, purpose=purpose)
+        except LanguageModelRefused as error:
+            self._record_usage(self._usage(_Sent(_KNOWN_PROMPT, purpose), error.completion, failed=True))
+            self._worked_at = None
+            return error.completion is None
+        self._record_usage(self._usage(_Sent(_KNOWN_PROMPT, purpose), answer, failed=False))
+        self._worked_at = self._clock()
+        return False
 
     def _usage(self, sent: _Sent, answer: Completion | None, *, failed: bool) -> ModelUsage:
         input_tokens = output_tokens = 0

@@ -83,6 +83,21 @@ def _outcome(store: Store, letter: DeadLetter) -> ReplayOutcome:
     return ReplayOutcome("succeeded" if done else "queued", letter)
 
 
+def take_up_refused(store: Store) -> int:
+    """Have workers embed again what an embedder refused, and remove the dead letters of it; returns how many chunks.
+
+    What is refused again becomes a dead letter again.
+    """
+    with store.reading() as tx:
+        if not tx.work.has_buried("embed"):
+            return 0
+    with store.writing() as tx:
+        chunks = tx.work.revive_all("embed")
+        tx.chunks.set_embedding_error(chunks, None)
+        tx.dead_letters.remove_of_stage("embed")
+    return len(chunks)
+
+
 def drop(store: Store, letter_id: int, *, agent: str | None = None) -> DeadLetter:
     """Delete a dead letter and return it; the row it refers to (a chunk without a vector) stays as it is."""
     with store.writing() as tx:

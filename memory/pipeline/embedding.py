@@ -9,7 +9,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from adapters.embedders.base import Embedder, EmbedderUnavailable
+from adapters.embedders.base import Embedder, EmbedderUnavailable, refusal_of_all, relearn_dimension
 from memory.pipeline.questions import text_to_embed
 from memory.stage import (
     STAGE_LEASE_SECONDS,
@@ -127,17 +127,41 @@ def _embed_batch(
 def vectors_of_chunks(
     embedder: Embedder, chunks: Sequence[PendingChunk]
 ) -> tuple[list[tuple[int, bytes]], dict[int, Permanent]]:
-    """Return the vectors of chunks, and the errors of refused ones: a refused batch is halved to find them."""
+    """Return the vectors of chunks, and the errors of refused ones: a refused batch is halved to find them.
+
+    Raises `EmbedderUnavailable` if the embedder is away, which it is, too, while it refuses every text.
+    """
     try:
-        matrix = embedder.embed([text_to_embed(chunk.lead, chunk.text, chunk.speaker) for chunk in chunks])
+        return _vectors(embedder, chunks), {}
     except Permanent as error:
-        if len(chunks) == 1:
-            return [], {chunks[0].id: error}
-        half = len(chunks) // 2
-        left, left_refused = vectors_of_chunks(embedder, chunks[:half])
-        right, right_refused = vectors_of_chunks(embedder, chunks[half:])
-        return left + right, left_refused | right_refused
-    return [(chunk.id, to_blob(vector)) for chunk, vector in zip(chunks, matrix, strict=True)], {}
+        away = refusal_of_all(embedder, error)
+        if away is not None:
+            raise away from error
+        return _halved(embedder, chunks, error)
+
+
+def _halved(
+    embedder: Embedder, chunks: Sequence[PendingChunk], error: Permanent
+) -> tuple[list[tuple[int, bytes]], dict[int, Permanent]]:
+    """Return what `vectors_of_chunks` does, for chunks that were refused together with this error."""
+    if len(chunks) == 1:
+        return [], {chunks[0].id: error}
+    vectors: list[tuple[int, bytes]] = []
+    refused: dict[int, Permanent] = {}
+    half = len(chunks) // 2
+    for part in (chunks[:half], chunks[half:]):
+        try:
+            vectors += _vectors(embedder, part)
+        except Permanent as part_error:
+            more, part_refused = _halved(embedder, part, part_error)
+            vectors += more
+            refused |= part_refused
+    return vectors, refused
+
+
+def _vectors(embedder: Embedder, chunks: Sequence[PendingChunk]) -> list[tuple[int, bytes]]:
+    matrix = embedder.embed([text_to_embed(chunk.lead, chunk.text, chunk.speaker) for chunk in chunks])
+    return [(chunk.id, to_blob(vector)) for chunk, vector in zip(chunks, matrix, strict=True)]
 
 
 def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tuple[int, bytes]], now: int) -> int:
@@ -197,6 +221,7 @@ def _blocked(store: Store, embedder: Embedder) -> str:
         generation = tx.index.active("vector")
     if generation is None or (generation.model, generation.dim) == (embedder.model, embedder.dimension):
         return ""
+    relearn_dimension(embedder)
     return (
         f"workspace {store.name} has vectors of {generation.model} ({generation.dim}), but the settings select"
         f" {embedder.model} ({embedder.dimension}): new chunks wait until the settings select the store's model again,"

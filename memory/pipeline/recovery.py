@@ -16,6 +16,7 @@ from adapters.broker.inbox import GRACE_SECONDS, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from adapters.tokens import TokenCounter
 from memory.jobs import ALL_DATA, JobScope
+from memory.pipeline import dead_letters
 from memory.pipeline.ingest import ingest_batch
 from reverie.checks import check_workspace
 from reverie.errors import Rejected, ReverieError
@@ -88,12 +89,14 @@ def backfill(
     embed: Callable[[str], Mapping[str, Any]],
     budget_seconds: float = _BACKFILL_BUDGET_SECONDS,
     scope: JobScope = ALL_DATA,
+    take_up_refused: bool = False,
 ) -> dict[str, Any]:
     """Embed chunks without a vector, workspace by workspace in random order, within a time budget.
 
-    `embed` gets the name of a workspace and returns its counts. An error in one workspace does not stop the others.
+    `embed` gets the name of a workspace and returns its counts. With `take_up_refused` also what an embedder refused
+    before. An error in one workspace does not stop the others.
     """
-    done = 0
+    done = taken_up = 0
     errors: dict[str, str] = {}
     deadline = time.monotonic() + budget_seconds
     names = scope.store_names(stores.all_names())
@@ -101,11 +104,14 @@ def backfill(
         if time.monotonic() > deadline:
             break
         try:
+            if take_up_refused:
+                taken_up += dead_letters.take_up_refused(stores.workspace(workspace, create=False))
             if not stores.is_idle(workspace, ("embed",)):
                 done += embed(workspace).get("done", 0)
         except ReverieError as error:
             errors[workspace] = str(error)
-    return {"done": done, **({"errors": errors} if errors else {})}
+    counts = {"done": done, **({"taken_up": taken_up} if taken_up else {})}
+    return {**counts, **({"errors": errors} if errors else {})}
 
 
 class StageSweep:

@@ -16,6 +16,7 @@ import msgspec
 
 from adapters.embedders.base import Embedder, EmbedderUnavailable, EmbeddingRefused
 from adapters.embedders.record import EmbedderRecord
+from memory.pipeline.dead_letters import take_up_refused
 from memory.pipeline.embedding import BATCH_CHUNKS, vectors_of_chunks
 from reverie.errors import Conflict, Permanent
 from storage.pipeline.records import PendingChunk
@@ -124,6 +125,7 @@ def reembed(
         report.finished = _Change(store, target.embedder, start.change, report, control).run()
     if report.finished:
         report.old_vectors_removed = remove_leftovers(store)
+        report.left_to_workers += take_up_refused(store)
     return report
 
 

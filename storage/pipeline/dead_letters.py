@@ -55,6 +55,11 @@ class DeadLetters(Repository):
         )
         return self._execute(sql, id=letter.id, created_at=letter.created_at).rowcount > 0
 
+    def remove_of_stage(self, stage: str) -> int:
+        """Delete the dead letters of a stage, whose items are worked on again; returns how many."""
+        sql = "DELETE FROM dead_letters WHERE stage = :stage AND coalesce(:agent, agent_id) = agent_id"
+        return self._execute(sql, stage=stage).rowcount
+
     def count(self) -> int:
         """Return the number of dead letters."""
         return int(self._value("SELECT count(*) FROM dead_letters WHERE coalesce(:agent, agent_id) = agent_id"))

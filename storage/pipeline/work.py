@@ -185,6 +185,18 @@ class WorkQueue(Repository):
         )
         return revived.rowcount > 0
 
+    def has_buried(self, stage: Stage) -> bool:
+        """Return whether a stage has rows that became dead letters."""
+        sql = "SELECT 1 FROM claims WHERE stage = :stage AND token IS NULL AND next_attempt_at IS NULL LIMIT 1"
+        return self._value(sql, stage=stage) is not None
+
+    def revive_all(self, stage: Stage) -> list[int]:
+        """Make all buried rows of a stage fresh again, and return them."""
+        return self._values(
+            "DELETE FROM claims WHERE stage = :stage AND token IS NULL AND next_attempt_at IS NULL RETURNING item_id",
+            stage=stage,
+        )
+
     def is_done(self, stage: Stage, item: int) -> bool:
         """Return whether a row does not wait at a stage any more."""
         table, key, condition = _WAITING[stage]

@@ -37,8 +37,11 @@ def sweep_stages(runtime: Runtime) -> dict[str, Any]:
 
 
 @periodic_task(contract.BACKFILL_EMBEDDINGS)
-def backfill_embeddings(runtime: Runtime, *, workspace: str | None = None) -> dict[str, Any]:
-    """Embed chunks without a vector, in small batches; do nothing without an embedder."""
+def backfill_embeddings(runtime: Runtime, *, manual: bool = False, workspace: str | None = None) -> dict[str, Any]:
+    """Embed chunks without a vector, in small batches; do nothing without an embedder.
+
+    Started manually, it also takes up the chunks that an embedder refused, whose dead letters are removed.
+    """
     if runtime.embedder is None:
         return {}
     size = runtime.settings.backfill_batch_size
@@ -46,4 +49,5 @@ def backfill_embeddings(runtime: Runtime, *, workspace: str | None = None) -> di
         runtime.stores,
         embed=lambda name: embed_workspace(runtime, name, batch_size=size),
         scope=JobScope(workspace),
+        take_up_refused=manual,
     )
