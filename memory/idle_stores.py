@@ -1,22 +1,34 @@
 """Skip the stores in which a job had nothing to do since they were last written and in which nothing became due.
 
-A workspace without activity costs two file lookups per run. It is opened only where something may be due, and its
-lease, which is a write, is taken only where something is due.
+A workspace without activity costs nothing per run, however many there are: only those that were written lately, and
+those in which something has become due, are looked at. A store is opened only where something may be due, and its
+lease, which is a write, is taken only where something is due. What is known survives the process (`IdleFiles`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any
+import time
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from typing import Any, Final
 
 from memory.jobs import ALL_DATA, BUDGET_SECONDS, JobRun, JobScope, RunOptions, run_on_stores
+from reverie.contract import ACCOUNT_STORE
 from reverie.errors import ReverieError
-from storage.stores import FileStamp, Store, Stores
+from storage.idle_files import IdleFiles, IdleMark
+from storage.stores import Store, Stores
 
 # Returns when something in a store becomes due (microseconds), or None when nothing will before the next write.
 DueAt = Callable[[Store], int | None]
+
+# A store that cannot be read is tried again this much later; meanwhile its error is reported.
+_TRY_AGAIN_SECONDS: Final = 30.0
+# No mark holds for longer: what a job goes by may change without a write of the store.
+LONGEST_IDLE_MICROS: Final = 7 * 24 * 3_600 * 1_000_000
+# How far the time may lie behind that of the last run: beyond it what was found then is not believed.
+_STEP_BACK_MICROS: Final = 60 * 1_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,54 +40,135 @@ class DueJob:
     due_at: DueAt
 
 
+@dataclass(slots=True)
+class _Known:
+    """What is known for one job: the idle stores, those to look at again, and those that could not be read."""
+
+    marks: dict[str, IdleMark]
+    at: int
+    restless: set[str] = field(default_factory=set)
+    unreadable: dict[str, tuple[float, str]] = field(default_factory=dict)
+    moment: float | None = None
+    next_at: float = -math.inf
+
+    def put(self, name: str, mark: IdleMark) -> None:
+        self.marks[name] = mark
+        self.next_at = min(self.next_at, mark.until)
+
+    def overdue(self, now: int) -> set[str]:
+        """Return the stores whose time has come."""
+        if now < self.next_at:
+            return set()
+        found = {name for name, mark in self.marks.items() if mark.until <= now}
+        self.next_at = min((mark.until for name, mark in self.marks.items() if name not in found), default=math.inf)
+        return found
+
+
 class IdleStores:
     """The stores in which a job had nothing to do: as of which file state, and until when. One per process."""
 
-    def __init__(self) -> None:
-        self._idle: dict[str, dict[str, tuple[FileStamp, float]]] = {}
-        self._next: dict[str, float] = {}
+    def __init__(self, files: IdleFiles | None = None, *, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._files = files
+        self._monotonic = monotonic
+        self._jobs: dict[str, _Known] = {}
 
     def due(
         self, job: str, stores: Stores, due_at: DueAt, *, now: int, scope: JobScope = ALL_DATA
     ) -> tuple[list[str], dict[str, str]]:
         """Return the workspaces in which a job has something to do, and the errors of those that cannot be read."""
-        before, idle = self._idle.get(job, {}), {}
+        known = self._known(job, stores, now)
         due: list[str] = []
-        errors: dict[str, str] = {}
-        next_at = math.inf
-        for name in scope.store_names(stores.names()):
+        for name in self._to_look_at(known, stores, now, scope):
+            known.restless.discard(name)
+            known.unreadable.pop(name, None)
             try:
                 stamp = stores.stamp(name)
-            except ReverieError as error:
-                errors[name] = str(error)
-                continue
-            if stamp is None:  # deleted a moment ago
-                continue
-            if name in before and before[name][0] == stamp and now < before[name][1]:
-                idle[name] = before[name]
-                next_at = min(next_at, before[name][1])
-                continue
-            try:
+                mark = known.marks.pop(name, None)
+                if stamp is None:  # deleted a moment ago
+                    continue
+                if mark is not None and mark.stamp == stamp and now < mark.until:
+                    known.put(name, mark)
+                    continue
                 at = due_at(stores.workspace(name, create=False))
             except ReverieError as error:  # affects only this workspace
-                errors[name] = str(error)
+                known.unreadable[name] = (self._monotonic() + _TRY_AGAIN_SECONDS, str(error))
                 continue
             if at is not None and at <= now:
                 due.append(name)
-                continue
-            idle_until = math.inf if at is None else at
-            next_at = min(next_at, idle_until)
-            if stamp.is_settled(now):
-                idle[name] = (stamp, idle_until)
-        self._idle[job], self._next[job] = idle, next_at
-        return due, errors
+            elif stamp.is_settled(now):
+                known.put(name, IdleMark(stamp, math.inf if at is None else at))
+            if name not in known.marks:
+                known.restless.add(name)
+                if at is not None:
+                    known.next_at = min(known.next_at, at)
+        if self._files is not None:
+            self._files.keep(job, known.marks, now=now)
+        return due, {name: error for name, (_, error) in known.unreadable.items()}
+
+    def changed(self, job: str, stores: Stores, *, now: int) -> list[str]:
+        """Return the workspaces that have no mark of a job any more: they were written since, or its time has come."""
+        known = self._known(job, stores, now)
+        changed = []
+        for name in self._to_look_at(known, stores, now, ALL_DATA):
+            mark = known.marks.pop(name, None)
+            try:
+                is_idle = mark is not None and mark.stamp == stores.stamp(name) and now < mark.until
+            except ReverieError:  # the job reports it
+                is_idle = False
+            if mark is not None and is_idle:
+                known.put(name, mark)
+                known.restless.discard(name)
+            else:
+                known.restless.add(name)
+                changed.append(name)
+        return changed
+
+    def mark(self, job: str, stores: Stores, name: str, *, until: float, now: int) -> None:
+        """Note that a job has nothing to do in a workspace as it is now, until a time (microseconds) or the next write.
+
+        The files tell no writes apart that are less than two seconds old: `changed` returns the workspace once more.
+        """
+        known = self._known(job, stores, now)
+        stamp = stores.stamp(name)
+        if stamp is not None:
+            known.put(name, IdleMark(stamp, min(until, now + LONGEST_IDLE_MICROS)))
+            known.restless.discard(name)
+
+    def keep(self, job: str, *, now: int) -> None:
+        """Write what is known for a job to its file, if that was not done a moment ago."""
+        if self._files is not None and job in self._jobs:
+            self._files.keep(job, self._jobs[job].marks, now=now)
 
     def next_at(self, job: str) -> float:
         """Return when something becomes due in the stores that were idle at the last call of `due`, infinity if never.
 
         In microseconds. A later write may change it.
         """
-        return self._next.get(job, math.inf)
+        known = self._jobs.get(job)
+        return math.inf if known is None else known.next_at
+
+    def _known(self, job: str, stores: Stores, now: int) -> _Known:
+        known = self._jobs.get(job)
+        if known is None or now < known.at - _STEP_BACK_MICROS:  # the clock was ahead: its marks are worth nothing
+            marks = self._files.read(job, stores.names(), now=now) if self._files is not None and known is None else {}
+            known = self._jobs[job] = _Known(marks, now)
+        known.at = now
+        return known
+
+    def _to_look_at(self, known: _Known, stores: Stores, now: int, scope: JobScope) -> list[str]:
+        written, known.moment = stores.written.since(known.moment)
+        names = scope.store_names(stores.names())
+        overdue = known.overdue(now)  # also sets when the next one is due
+        if written is None:
+            return list(names)
+        present, moment = set(names), self._monotonic()
+        if len(known.marks) > len(present):  # some were deleted
+            for gone in known.marks.keys() - present:
+                del known.marks[gone]
+        for gone in known.unreadable.keys() - present:
+            del known.unreadable[gone]
+        again = {name for name, (at, _) in known.unreadable.items() if at <= moment}
+        return sorted((written | overdue | known.restless | again) & present)
 
 
 def run_where_due(
@@ -98,3 +191,47 @@ def run_where_due(
     options = RunOptions(dry_run=dry_run, scope=scope, budget_seconds=budget_seconds)
     counts = run_on_stores(stores, job.name, job.work, now=now, options=options, only=due)
     return {**counts, **({"unreadable": errors} if errors else {})}
+
+
+# Returns when a job may have something to do in a store again that it has just finished and that is not written.
+NextAt = Callable[[Store], float]
+
+
+def run_where_changed(
+    stores: Stores,
+    job: str,
+    work: Callable[[JobRun], None],
+    *,
+    now: int,
+    idle_stores: IdleStores | None,
+    next_at: NextAt,
+    options: RunOptions,
+) -> dict[str, Any]:
+    """Run a job on the account and on the workspaces that were written since it had nothing to do there.
+
+    Where it changed nothing, it is not run again until `next_at`, or until the workspace is written. A dry run, and a
+    run that is limited, works on all of them.
+    """
+    if idle_stores is None or options.dry_run or options.scope.is_limited:
+        return run_on_stores(stores, job, work, now=now, options=options)
+    idle = idle_stores
+    before = {name: stores.stamp(name) for name in idle.changed(job, stores, now=now)}
+
+    def note(store: Store, counts: Counter[str]) -> None:
+        stamp = before.get(store.name)
+        if stamp is not None and stamp.is_settled(now) and not _changes(counts):
+            idle.mark(job, stores, store.name, until=next_at(store), now=now)
+
+    only: Iterable[str] = [*(name for name in stores.all_names() if name == ACCOUNT_STORE), *before]
+    counts = run_on_stores(stores, job, work, now=now, options=options, only=list(only), on_done=note)
+    idle.keep(job, now=now)
+    return counts
+
+
+def _changes(counts: Counter[str]) -> int:
+    """Return how much a run changed or left to do."""
+    return sum(number for name, number in counts.items() if name not in NO_CHANGES)
+
+
+# The counts of jobs that say what was looked at, or left as it is.
+NO_CHANGES: Final = frozenset({"looked_at", "candidates", "left_out_little_known", "refused"})

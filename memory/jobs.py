@@ -144,12 +144,13 @@ def run_on_stores(
     now: int,
     options: RunOptions = ORDINARY_RUN,
     only: Sequence[str] | None = None,
+    on_done: Callable[[Store, Counter[str]], None] = lambda _, __: None,
 ) -> dict[str, Any]:
     """Run a job on every store, including the account's, in random order; return the counts per store and in total.
 
     A dry run also returns under `planned` what it would change, at most a hundred changes of each store.
-    `only` restricts it to these stores. A store on which another instance works is
-    skipped, and the error of a store that cannot be used is reported under its name.
+    `only` restricts it to these stores. `on_done` is called after each store with its counts. A store on which another
+    instance works is skipped, and the error of a store that cannot be used is reported under its name.
     """
     deadline = time.monotonic() + options.budget_seconds
     scope, dry_run = options.scope, options.dry_run
@@ -164,6 +165,7 @@ def run_on_stores(
         try:
             store = stores.workspace(name, create=False)
             report = run_on_store(store, job, work, now=now, deadline=deadline, dry_run=dry_run, agent=scope.agent)
+            on_done(store, report.counts)
         except ReverieError as error:
             lines[name] = {"error": str(error)}
             total["errors"] += 1

@@ -35,7 +35,7 @@ _BACKLOG = 512
 _WARM_AFTER_SECONDS = 1.0
 # A store is usually open after some milliseconds; callers of one that migrates much data are told to try again, and do
 # not hold the threads that others need.
-_STORE_PATIENCE_SECONDS = 2.0
+_STORE_PATIENCE_SECONDS = 5.0
 
 # The names in the audit log of this user, and of whoever has the token in REVERIE_TOKEN.
 LOCAL_USER: Final = "local"

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -67,9 +67,11 @@ def check_sqlite_version(version: tuple[int, ...] = tuple(pysqlite3.sqlite_versi
 class Database:
     """One SQLite file and its connections, at most five in this process. Open it after a fork, never before."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, on_write: Callable[[], None] = lambda: None) -> None:
+        """`on_write` is called before each transaction that writes."""
         check_sqlite_version()
         self.path = path
+        self._on_write = on_write
         self.engine = _engine(path)
 
     @contextmanager
@@ -78,6 +80,7 @@ class Database:
 
         Raises `StoreUnavailable` when the lock is not free within `lock_wait_seconds` (the busy timeout by default).
         """
+        self._on_write()
         with translate_errors(self.path), self.engine.connect() as connection:
             writer = connection.execution_options(**{_LOCK_WAIT: lock_wait_seconds})
             with writer.begin():
@@ -94,6 +97,7 @@ class Database:
     @contextmanager
     def autocommit(self) -> Iterator[Any]:
         """Yield the raw connection outside any transaction, for checkpoint and vacuum."""
+        self._on_write()
         with translate_errors(self.path), self.engine.connect() as connection:
             raw = connection.connection.driver_connection
             assert raw is not None

@@ -60,7 +60,8 @@ class OpenWorkspaces:
         self._max_connections = max_connections() if connections is None else connections
         self._lock = threading.Lock()
         self._open: OrderedDict[str, Store] = OrderedDict()
-        self._opening: dict[str, Future[Store]] = {}
+        # By name: the result of an opening, and since when it runs.
+        self._opening: dict[str, tuple[Future[Store], float]] = {}
         # By name: the inode and the identity of the file that was opened last, and the serial of its store.
         self._known: dict[str, tuple[int | None, int, int]] = {}
         self._counted_at = 0.0
@@ -90,12 +91,14 @@ class OpenWorkspaces:
                 closing = []
                 if store is not None:  # deleted, and perhaps created again, by another process
                     replaced, store = self._open.pop(name), None
-                opening, is_mine = self._begin(name, exists=inode is not None, create=create)
+                (opening, since), is_mine = self._begin(name, exists=inode is not None, create=create)
         for other in [*closing, *([replaced] if replaced is not None else [])]:
             other.database.close()
         if store is not None:
             return store
-        return self._opened(name, path, opening, is_mine=is_mine)
+        if is_mine:
+            self._start(name, path, opening)
+        return self._opened(name, opening, since)
 
     def close(self, name: str) -> None:
         """Close a workspace; nothing happens when it is not open."""
@@ -118,29 +121,33 @@ class OpenWorkspaces:
         for store in stores:
             store.database.close()
 
-    def _begin(self, name: str, *, exists: bool, create: bool) -> tuple[Future[Store], bool]:
-        """Return the opening of a store, and whether the caller is the one to open it. Called with the lock held."""
+    def _begin(self, name: str, *, exists: bool, create: bool) -> tuple[tuple[Future[Store], float], bool]:
+        """Return the opening of a store, and whether the caller is the one to start it. Called with the lock held."""
         opening = self._opening.get(name)
         if opening is not None:
             return opening, False
         if not exists and not create:
             raise NotFound(f"there is no workspace {name!r}", field="workspace")
-        opening = self._opening[name] = Future()
+        opening = self._opening[name] = (Future(), time.monotonic())
         return opening, True
 
-    def _opened(self, name: str, path: Path, opening: Future[Store], *, is_mine: bool) -> Store:
-        if is_mine and self._patience_seconds is None:
+    def _start(self, name: str, path: Path, opening: Future[Store]) -> None:
+        """Open a store: in this thread if every caller waits for it anyway."""
+        if self._patience_seconds is None:
             self._open_one(name, path, opening)
-        elif is_mine:
-            threading.Thread(
-                target=self._open_one, args=(name, path, opening), name=f"open-{name}", daemon=True
-            ).start()
+        else:
+            work = (name, path, opening)
+            threading.Thread(target=self._open_one, args=work, name=f"open-{name}", daemon=True).start()
+
+    def _opened(self, name: str, opening: Future[Store], since: float) -> Store:
+        """Wait for an opening. Once it has taken as long as callers wait, nobody waits for it any more."""
+        patience = self._patience_seconds
         try:
-            return opening.result(self._patience_seconds)
+            return opening.result(None if patience is None else max(0.0, since + patience - time.monotonic()))
         except TimeoutError:
             raise StoreUnavailable(
-                f"workspace {name!r} is being opened, which takes longer than {self._patience_seconds:g} s"
-                " (a migration, or a slow disk): try again in a moment"
+                f"workspace {name!r} is being opened, which takes longer than {patience:g} s (a migration, or a slow"
+                " disk): try again in a moment"
             ) from None
 
     def _open_one(self, name: str, path: Path, opening: Future[Store]) -> None:

@@ -10,6 +10,7 @@ import os
 import secrets
 import tempfile
 import threading
+from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
@@ -44,8 +45,11 @@ def cannot_read(path: Path | str, error: OSError) -> StoreUnavailable:
     )
 
 
-def open_database(path: Path, kind: Kind, data_dir: Path) -> Database:
-    """Create what is missing, readable by this user alone, and bring the schema up to date."""
+def open_database(path: Path, kind: Kind, data_dir: Path, *, on_write: Callable[[], None] = lambda: None) -> Database:
+    """Create what is missing, readable by this user alone, and bring the schema up to date.
+
+    `on_write` is called before each transaction that writes.
+    """
     try:
         if not path.exists():
             make_data_folder(data_dir)
@@ -56,7 +60,7 @@ def open_database(path: Path, kind: Kind, data_dir: Path) -> Database:
             _create(path, kind)
     except OSError as error:
         raise _cannot_create(path, error) from error
-    database = Database(path)
+    database = Database(path, on_write)
     with ExitStack() as on_error:
         on_error.callback(database.close)
         try:
@@ -73,8 +77,8 @@ def identity_of(database: Database) -> int:
     It is written into the header of the file when it is first opened. File systems give the inode of a deleted file to
     the next one.
     """
-    with database.autocommit() as raw:
-        found = int(raw.execute("PRAGMA application_id").fetchone()[0])
+    with database.reading() as connection:
+        found = int(connection.exec_driver_sql("PRAGMA application_id").scalar() or 0)
     if found:
         return found
     with suppress(ReverieError), database.atomic() as connection:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from reverie.checks import check_workspace, is_workspace_name
+from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import StoreUnavailable
 from storage.engine import Database
@@ -32,6 +32,8 @@ from storage.trust.tokens import Tokens
 from storage.upkeep.jobs import JobRuns
 from storage.upkeep.usage import UsageLog
 from storage.viewer import LOCAL_TENANT
+from storage.workspace_names import WorkspaceNames
+from storage.written import WrittenStores
 
 # File times advance in timer ticks, so a file written this recently may be written again without a new time.
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
@@ -66,14 +68,17 @@ class Stores:
         """`patience_seconds` limits the wait for a workspace that is being opened; `connections` how many are kept."""
         self._data_dir = data_dir
         self._lock = threading.RLock()
+        self._names = WorkspaceNames(data_dir / "workspaces")
+        self.written = WrittenStores(data_dir, self.names, self.stamp)
         self._open = OpenWorkspaces(
-            lambda path: open_database(path, "workspace", data_dir),
+            self._open_workspace,
             patience_seconds=patience_seconds,
             connections=connections,
         )
         self._account: Database | None = None
         self._account_store: Store | None = None
         self._kept_tenants: KeptReads[str, str] = KeptReads(lambda: self.stamp(ACCOUNT_STORE))
+        self._kept_all_tenants: KeptReads[None, dict[str, str]] = KeptReads(lambda: self.stamp(ACCOUNT_STORE))
         self._kept_quotas: KeptReads[None, list[QuotaRecord]] = KeptReads(lambda: self.stamp(ACCOUNT_STORE))
 
     @property
@@ -90,6 +95,14 @@ class Stores:
         if name == ACCOUNT_STORE:
             return self.account_store()
         return self._open.get(name, self.database_path(name), create=create)
+
+    def _open_workspace(self, path: Path) -> Database:
+        name = path.parent.name
+        is_new = not path.exists()
+        database = open_database(path, "workspace", self._data_dir, on_write=lambda: self.written.note(name))
+        if is_new:
+            self.written.note(name)
+        return database
 
     def account(self) -> Database:
         """Return the account's database, which is shared by all workspaces."""
@@ -127,7 +140,12 @@ class Stores:
 
     def tenants(self) -> Tenants:
         """Return the tenants of the workspaces."""
-        return Tenants(self.account(), self._kept_tenants.forget)
+
+        def forget() -> None:
+            self._kept_tenants.forget()
+            self._kept_all_tenants.forget()
+
+        return Tenants(self.account(), forget)
 
     def quotas(self) -> Quotas:
         """Return the quotas that were set for workspaces and tenants."""
@@ -136,6 +154,13 @@ class Stores:
     def known_quotas(self) -> list[QuotaRecord]:
         """Return the quotas that were set, a change by another process at most half a second late."""
         return self._kept_quotas.get(None, lambda: self.quotas().all())
+
+    def known_tenants(self) -> dict[str, str]:
+        """Return the tenants by workspace, a change by another process at most half a second late.
+
+        A workspace that is missing belongs to the local one.
+        """
+        return self._kept_all_tenants.get(None, lambda: self.tenants().all())
 
     def tenant_of(self, workspace: str) -> str:
         """Return the tenant of a workspace, whose memories of the account are seen from it.
@@ -151,8 +176,7 @@ class Stores:
 
     def names(self) -> list[str]:
         """Return the names of all workspaces; a folder with an invalid name (a manual copy) is left out."""
-        found = (path.parent.name for path in (self._data_dir / "workspaces").glob("*/memory.db"))
-        return sorted(name for name in found if is_workspace_name(name))
+        return self._names.all()
 
     def all_names(self) -> list[str]:
         """Return the names of all stores: the account's, once it exists, and the workspaces'."""

@@ -34,7 +34,7 @@ TASKS_PER_CHILD: Final = 20_000
 # Threads may finish hundreds of tasks a second: report them together. The next heartbeat reports the remainder.
 _THREADS_REPORT_SECONDS: Final = 0.25
 # A store is usually open after some milliseconds; one that migrates much data would hold the only child of the pool.
-STORE_PATIENCE_SECONDS: Final = 1.0
+STORE_PATIENCE_SECONDS: Final = 5.0
 # Embedding takes longest: the short steps of other workers, and recalls, have priority.
 _EMBED_NICENESS: Final = 10
 # Maximum number of trace ids in a log line; the line also has their total count.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
 from typing import Any, Final
@@ -17,6 +17,8 @@ from worker.settings import Settings
 # Periods are a little shorter than the interval: two ticks of one beat, the first of them a little late, must not fall
 # into the same period, or a sweep would be skipped.
 _PERIOD_SHARE: Final = 0.8
+# Workspaces that the record of one run names.
+MOST_NAMED: Final = 20
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ def periodic_task(
         @task(name)
         @wraps(function)
         def run(*, manual: bool = False, **options: Any) -> dict[str, Any]:
-            return job.run(current_runtime(), manual=manual, **options)
+            return bounded(job.run(current_runtime(), manual=manual, **options))
 
         return run
 
@@ -104,5 +106,24 @@ def run_job(
         jobs.finish(job, period=period, now=runtime.now(), error=f"{type(error).__name__}: {error}")
         raise
     counts["seconds"] = round(time.monotonic() - started, 3)
-    jobs.finish(job, period=period, now=runtime.now(), counts=counts)
+    jobs.finish(job, period=period, now=runtime.now(), counts=bounded(counts))
     return counts
+
+
+def bounded(counts: Mapping[str, Any]) -> dict[str, Any]:
+    """Return counts with at most twenty entries of what is counted by workspace, those with errors first.
+
+    Otherwise the runs of a job, each with a line for 10,000 workspaces, would fill the account's database and the log.
+    """
+
+    def trouble_last(entry: tuple[str, Any]) -> bool:
+        return not (isinstance(entry[1], str) or (isinstance(entry[1], dict) and entry[1].keys() & {"error", "wrong"}))
+
+    result: dict[str, Any] = {}
+    for name, value in counts.items():
+        if isinstance(value, dict) and len(value) > MOST_NAMED:
+            result[name] = dict(sorted(value.items(), key=trouble_last)[:MOST_NAMED])
+            result[f"{name}_not_named"] = len(value) - MOST_NAMED
+        else:
+            result[name] = value
+    return result

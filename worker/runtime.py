@@ -9,6 +9,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import asdict, replace
 from functools import cached_property
+from hashlib import blake2b
 from typing import Final, TypedDict, Unpack
 
 import redis
@@ -43,12 +44,14 @@ from memory.upkeep.notebook import Notebooks
 from retrieval.index.cache import AgentIndexes
 from retrieval.recaller import Recaller
 from retrieval.reranking import Reranking
-from reverie import contract
+from reverie import __version__, contract
 from reverie.clock import now_micros
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import connect
 from reverie.pipeline.payload_signing import parse_keys
 from reverie.pipeline.producer import TaskSender
+from storage.idle_files import IdleFiles
+from storage.migrate import newest_version
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.upkeep.usage import Usage
@@ -71,6 +74,12 @@ STAGE_TASKS: Final[dict[str, str]] = {
 }
 
 log = structlog.get_logger(__name__)
+
+
+def fingerprint(settings: Settings) -> str:
+    """Return what changes with the version, the schema and the settings: what was found under others may not hold."""
+    parts = f"{__version__} {newest_version('workspace')} {settings.model_dump_json()}"
+    return blake2b(parts.encode(), digest_size=16).hexdigest()
 
 
 class RuntimeParts(TypedDict, total=False):
@@ -258,7 +267,8 @@ class Runtime:
     @cached_property
     def idle_stores(self) -> IdleStores:
         """The stores in which frequent jobs had nothing to do since they were last written."""
-        return IdleStores()
+        folder = self.settings.data / "run" / "idle"
+        return IdleStores(IdleFiles(folder, fingerprint(self.settings)))
 
     @cached_property
     def store_embedders(self) -> StoreEmbedders:

@@ -15,10 +15,13 @@ from typing import Any, Final
 from adapters.broker.inbox import GRACE_SECONDS, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from adapters.tokens import TokenCounter
+from memory.idle_stores import LONGEST_IDLE_MICROS, IdleStores
 from memory.jobs import ALL_DATA, JobScope
 from memory.pipeline import dead_letters
 from memory.pipeline.ingest import ingest_batch
+from reverie import contract
 from reverie.checks import check_workspace
+from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Rejected, ReverieError
 from storage.pipeline.work import Stage
 from storage.stores import FileStamp, Stores
@@ -26,6 +29,7 @@ from storage.stores import FileStamp, Stores
 _SWEEP_BUDGET_SECONDS: Final = 10.0
 # There is only one embed worker: new messages wait at most this long for the backfill.
 _BACKFILL_BUDGET_SECONDS: Final = 10.0
+_BACKFILL: Final = contract.BACKFILL_EMBEDDINGS
 
 
 @dataclass(slots=True)
@@ -87,6 +91,8 @@ def backfill(
     stores: Stores,
     *,
     embed: Callable[[str], Mapping[str, Any]],
+    idle_stores: IdleStores | None = None,
+    now: int = 0,
     budget_seconds: float = _BACKFILL_BUDGET_SECONDS,
     scope: JobScope = ALL_DATA,
     take_up_refused: bool = False,
@@ -94,20 +100,28 @@ def backfill(
     """Embed chunks without a vector, workspace by workspace in random order, within a time budget.
 
     `embed` gets the name of a workspace and returns its counts. With `take_up_refused` also what an embedder refused
-    before. An error in one workspace does not stop the others.
+    before. An error in one workspace does not stop the others. `idle_stores` remembers those in which every chunk has a
+    vector; `now` in microseconds.
     """
     done = taken_up = 0
     errors: dict[str, str] = {}
     deadline = time.monotonic() + budget_seconds
-    names = scope.store_names(stores.all_names())
+    names = list(scope.store_names(stores.all_names()))
+    idle = None if scope.is_limited else idle_stores
+    if idle is not None:
+        changed = {ACCOUNT_STORE, *idle.changed(_BACKFILL, stores, now=now)}
+        names = [name for name in names if name in changed]
     for workspace in random.sample(names, len(names)):
         if time.monotonic() > deadline:
             break
         try:
             if take_up_refused:
                 taken_up += dead_letters.take_up_refused(stores.workspace(workspace, create=False))
+            stamp = stores.stamp(workspace)
             if not stores.is_idle(workspace, ("embed",)):
                 done += embed(workspace).get("done", 0)
+            elif idle is not None and workspace != ACCOUNT_STORE and stamp is not None and stamp.is_settled(now):
+                idle.mark(_BACKFILL, stores, workspace, until=now + LONGEST_IDLE_MICROS, now=now)
         except ReverieError as error:
             errors[workspace] = str(error)
     counts = {"done": done, **({"taken_up": taken_up} if taken_up else {})}
@@ -120,27 +134,41 @@ class StageSweep:
     def __init__(self, stages: Sequence[Stage]) -> None:
         self._stages = tuple(stages)
         self._idle: dict[str, FileStamp] = {}
+        self._restless: set[str] = set()
+        self._moment: float | None = None
 
     def run(self, stores: Stores, *, now: int, notify: Callable[[Stage, str], None]) -> SweepReport:
         """Notify each stage that has work due in a workspace."""
         report = SweepReport()
-        for workspace in stores.all_names():
-            stamp = stores.stamp(workspace)
-            if stamp is None or self._idle.get(workspace) == stamp:
-                continue
-            report.looked_at += 1
+        for workspace in self._to_look_at(stores):
+            self._restless.discard(workspace)
             try:
+                stamp = stores.stamp(workspace)
+                if stamp is None or self._idle.get(workspace) == stamp:
+                    continue
+                report.looked_at += 1
                 idle = stores.is_idle(workspace, self._stages) or self._notify_due(
                     stores, workspace, now, notify, report
                 )
             except ReverieError as error:
                 report.errors[workspace] = str(error)
+                self._restless.add(workspace)
                 continue
             if idle and stamp.is_settled(now):
                 self._idle[workspace] = stamp
             else:
                 self._idle.pop(workspace, None)
+                self._restless.add(workspace)
         return report
+
+    def _to_look_at(self, stores: Stores) -> list[str]:
+        """Return the stores that may have changed since the last run, and those that had work left."""
+        written, self._moment = stores.written.since(self._moment)
+        names = stores.all_names()
+        if written is None:
+            return names
+        changed = {ACCOUNT_STORE} | written | self._restless
+        return [name for name in names if name in changed]
 
     def _notify_due(
         self, stores: Stores, workspace: str, now: int, notify: Callable[[Stage, str], None], report: SweepReport

@@ -6,6 +6,7 @@ And the summary of one session on demand, for an agent whose context window is f
 from __future__ import annotations
 
 import json
+import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -153,6 +154,15 @@ def consolidate_conversations(run: JobRun, condenser: Condenser, rules: SummaryR
         run.counts["looked_at"] += 1
         sweep.summarise(name, _condense_all)
     _record_stop(run, start, 0)
+
+
+def next_over(store: Store, *, now: int, after_hours: float) -> float:
+    """Return when a conversation of a store is over at the latest if nobody writes, in microseconds; infinity if all
+    are, or have a summary.
+    """
+    with store.reading() as tx:
+        still_open = tx.summaries.inactive_unsummarised(before=now + 1, after=0, limit=1)
+    return now + after_hours * _HOUR_MICROS if still_open else math.inf
 
 
 def _ended_sessions(run: JobRun, *, before: int, after: int) -> Iterator[tuple[int, SessionName]]:

@@ -63,6 +63,7 @@ class Quotas:
         self._inbox = inbox
         self._defaults = {name: Limit(amount) for name, amount in defaults.items() if amount}
         self._lock = threading.Lock()
+        self._moment: float | None = None
         # What calls in progress are about to store, by holder and resource.
         self._held: Counter[tuple[str, Resource]] = Counter()
         self._seen: dict[str, _Seen] = {}
@@ -146,7 +147,8 @@ class Quotas:
 
     def workspaces_of(self, tenant: str) -> int:
         """Return how many workspaces of a tenant exist."""
-        return sum(self._stores.tenant_of(name) == tenant for name in self._stores.names())
+        tenants = self._stores.known_tenants()
+        return sum(tenants.get(name, LOCAL_TENANT) == tenant for name in self._stores.names())
 
     def used(self, workspace: str, *, waiting: bool = False) -> dict[Resource, int]:
         """Return what a workspace holds, with `waiting` including the messages in its inbox."""
@@ -194,13 +196,16 @@ class Quotas:
             return {}
         changed, self._swept_for = records != self._swept_for, records
         errors: dict[str, str] = {}
+        written, self._moment = self._stores.written.since(self._moment)
         for name in self._stores.names():
             seen = self._seen.get(name)
-            if changed or seen is None or seen.full or seen.stamp != self._stores.stamp(name):
-                try:
+            if not changed and seen is not None and not seen.full and written is not None and name not in written:
+                continue
+            try:
+                if changed or seen is None or seen.full or seen.stamp != self._stores.stamp(name):
                     self.refresh(name)
-                except ReverieError as error:
-                    errors[name] = str(error)
+            except ReverieError as error:
+                errors[name] = str(error)
         return errors
 
     def _full(self, workspace: str, limits: Mapping[Resource, int]) -> QuotaExceeded | None:

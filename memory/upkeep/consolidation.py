@@ -6,6 +6,7 @@ completed by the next one; a run that finds nothing to do changes nothing.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from typing import Final
@@ -25,12 +26,14 @@ from memory.upkeep.consolidation_plan import (
 from memory.upkeep.consolidation_steps import carry_out
 from memory.upkeep.duplicates import find_duplicates, mergeable_scopes
 from memory.upkeep.known_to_several import AgentUsers, little_known
-from memory.upkeep.relevance import CurationPolicy
+from memory.upkeep.relevance import CurationPolicy, hours_until_pruned
 from storage.memories.sweeps import MemoryOutline, MemorySweeps
+from storage.stores import Store
 from storage.transaction import Transaction
 
 # Comparing larger scopes takes seconds: 5 for 50,000 memories.
 _LARGE_SCOPE: Final = 5_000
+_HOUR_MICROS: Final = 3_600 * 1_000_000
 
 
 def consolidate(run: JobRun, policy: CurationPolicy, users: AgentUsers) -> None:
@@ -82,6 +85,19 @@ def read_memories(run: JobRun, agent: str, policy: CurationPolicy) -> Planner:
             return little_known(sweeps, memories, min_users=policy.shared_min_users, min_days=policy.shared_min_days)
 
     return Planner(rows, run.now, policy, exclusions, held_back)
+
+
+def next_pruning(store: Store, policy: CurationPolicy) -> float:
+    """Return when the next memory of a store expires or has decayed, in microseconds; infinity if none ever does."""
+    next_at = math.inf
+    with store.reading() as tx:
+        for agent in tx.memories.agents():
+            for memory in MemorySweeps(tx.connection, agent).outlines():
+                if memory.expires_at is not None:
+                    next_at = min(next_at, memory.expires_at)
+                hours = hours_until_pruned(memory, policy=policy)
+                next_at = min(next_at, memory.accessed_at + hours * _HOUR_MICROS + 1)
+    return next_at
 
 
 def agents(run: JobRun) -> Iterator[str]:

@@ -9,6 +9,7 @@ that the next sweep completes one that was killed.
 from __future__ import annotations
 
 import itertools
+import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,7 +18,8 @@ from typing import Any, Final, Literal
 import blake3
 
 from adapters.workspace_git import Repositories
-from memory.jobs import ORDINARY_RUN, JobRun, RunOptions, run_on_stores
+from memory.idle_stores import IdleStores, run_where_changed
+from memory.jobs import ORDINARY_RUN, JobRun, RunOptions
 from memory.memories.concept_tags import concept_tags
 from memory.upkeep.dreaming import DreamRules, Signals, Tally
 from memory.upkeep.known_to_several import AgentUsers
@@ -77,11 +79,13 @@ def dream_sweep(
     now: int,
     options: RunOptions = ORDINARY_RUN,
     on_new_memories: Callable[[str], None] = lambda _: None,
+    idle_stores: IdleStores | None = None,
 ) -> dict[str, Any]:
     """Promote in every store what passes the gates, and commit the files of the agents concerned; return counts.
 
     `now` is in microseconds. `on_new_memories` is called with the name of each store with new memories, which the
-    pipeline has to index. The next sweep does what this one has no time for, and retries repositories that failed.
+    pipeline has to index; `idle_stores` remembers the workspaces that have not changed since. The next sweep does what
+    this one has no time for, and retries repositories that failed.
     """
 
     def work(run: JobRun) -> None:
@@ -94,7 +98,9 @@ def dream_sweep(
         if notebooks.repositories is not None and not run.dry_run:
             _refresh_files(run, notebooks, notebooks.repositories)
 
-    return run_on_stores(stores, DREAM_SWEEP, work, now=now, options=options)
+    return run_where_changed(
+        stores, DREAM_SWEEP, work, now=now, options=options, idle_stores=idle_stores, next_at=lambda _: math.inf
+    )
 
 
 def sweep_agent(run: JobRun, agent: str, rules: DreamRules, users: AgentUsers) -> None:

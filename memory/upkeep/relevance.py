@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, Protocol
@@ -76,6 +77,17 @@ def relevance(memory: DecayingMemory, *, now: int, rates: Mapping[Tier, float]) 
         hours=hours_between(memory.accessed_at, now),
         rates=rates,
     )
+
+
+def hours_until_pruned(memory: DecayingMemory, *, policy: CurationPolicy) -> float:
+    """Return how many hours after its last recall a memory becomes prunable; infinity if it never does."""
+    rate = policy.rates[memory.tier]
+    at_first = memory.importance * (1.0 + math.log1p(memory.access_count))
+    if memory.protected or memory.tier == "conversation" or policy.prune_relevance <= 0 or rate >= 1:
+        return math.inf
+    if at_first < policy.prune_relevance or rate <= 0:
+        return 0.0
+    return math.log(policy.prune_relevance / at_first) / math.log(rate)
 
 
 def is_promotable(memory: DecayingMemory, *, now: int, policy: CurationPolicy) -> bool:

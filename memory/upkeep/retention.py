@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from adapters.broker.working_memory import WorkingMemory
-from memory.idle_stores import DueJob, run_where_due
+from memory.idle_stores import DueJob, IdleStores, run_where_due
 from memory.jobs import ALL_DATA, JobRun, JobScope
 from reverie import contract
 from storage.stores import Store, Stores
@@ -27,6 +27,7 @@ def apply_retention(
     keep_days: float | None,
     dry_run: bool = False,
     scope: JobScope = ALL_DATA,
+    idle_stores: IdleStores | None = None,
 ) -> dict[str, Any]:
     """Delete summarised messages older than `keep_days`, with chunks of them alone; return counts.
 
@@ -39,12 +40,13 @@ def apply_retention(
 
     def due_at(store: Store) -> int | None:
         with store.reading() as tx:
-            return now if tx.retention.expired(before=before, limit=1, agent=scope.agent) else None
+            return now if tx.retention.expired(before=before, limit=1, agent=scope.agent) else now + _DAY_MICROS
 
     return run_where_due(
         stores,
         DueJob(contract.APPLY_RETENTION, lambda run: _remove_old(run, working, before), due_at),
         now=now,
+        idle_stores=idle_stores,
         dry_run=dry_run,
         scope=scope,
     )

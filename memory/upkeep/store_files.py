@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any, Final
 
+from memory.idle_stores import LONGEST_IDLE_MICROS, IdleStores
 from memory.jobs import ALL_DATA, JobScope
 from memory.recall.events import prune_recalls
 from memory.upkeep.curation import prune_log
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, ReverieError
 from storage.recall.reindex import reindex
-from storage.stores import Store, Stores
+from storage.stores import FileStamp, Store, Stores
 from storage.upkeep.maintenance import half_empty_vector_index, optimize
 from storage.upkeep.verify import verify
 
@@ -30,10 +32,12 @@ def optimize_stores(
     curation_log_days: float = 90.0,
     audit_log_days: float = 365.0,
     scope: JobScope = ALL_DATA,
+    seen: SeenStores | None = None,
 ) -> dict[str, Any]:
     """Delete old recall events and entries of the logs, optimise each database, rebuild half-empty vector indexes.
 
-    `recall_events_days`, `curation_log_days` and `audit_log_days` are the days for which each is kept.
+    `recall_events_days`, `curation_log_days` and `audit_log_days` are the days for which each is kept. With
+    `seen`, only stores that changed are optimised, and each at least once a week.
     """
 
     def optimize_one(store: Store) -> dict[str, Any]:
@@ -50,7 +54,7 @@ def optimize_stores(
                 counts["not_reindexed"] = str(error)
         return counts
 
-    return _for_each_store(stores, optimize_one, scope)
+    return _for_each_store(stores, optimize_one, scope, seen)
 
 
 def _prune_audit_log(stores: Stores, *, before: int) -> None:
@@ -59,27 +63,54 @@ def _prune_audit_log(stores: Stores, *, before: int) -> None:
         pass
 
 
-def verify_stores(stores: Stores, *, scope: JobScope = ALL_DATA) -> dict[str, Any]:
-    """Verify each database; the counts name what is wrong."""
+def verify_stores(stores: Stores, *, scope: JobScope = ALL_DATA, seen: SeenStores | None = None) -> dict[str, Any]:
+    """Verify each database; the counts name what is wrong. With `seen`, only those that changed, and each in a week."""
 
     def verify_one(store: Store) -> dict[str, Any]:
         # Without the comparison word by word, which blocks writers: `reverie db verify` does that.
         verdict = verify(store, block_writers=False)
         return {**verdict.counts, **({"wrong": verdict.wrong} if verdict.wrong else {})}
 
-    return _for_each_store(stores, verify_one, scope)
+    return _for_each_store(stores, verify_one, scope, seen)
 
 
-def _for_each_store(stores: Stores, work: Callable[[Store], dict[str, Any]], scope: JobScope) -> dict[str, Any]:
+def _for_each_store(
+    stores: Stores, work: Callable[[Store], dict[str, Any]], scope: JobScope, seen: SeenStores | None
+) -> dict[str, Any]:
+    """Work on every store that was not worked on in its present state; the counts are by store."""
     counts: dict[str, Any] = {}
     deadline = time.monotonic() + _BUDGET_SECONDS
-    names = scope.store_names(stores.all_names())
+    names = scope.store_names(stores.all_names()) if seen is None or scope.is_limited else seen.changed(stores)
     for name in random.sample(names, len(names)):  # random: each run reaches other stores in time
         if time.monotonic() > deadline:
             break
         try:
+            before = stores.stamp(name)
             counts[name] = work(stores.workspace(name, create=False))
+            if seen is not None and before is not None:
+                seen.note(stores, name, before, counts[name])
         except ReverieError as error:
             counts[name] = {"error": str(error)}
     left = len(names) - len(counts)
     return {"workspaces": counts, **({"not_reached": left} if left else {})}
+
+
+@dataclass(frozen=True, slots=True)
+class SeenStores:
+    """What a job of this module remembers of the stores between its runs. `now` is in microseconds."""
+
+    idle: IdleStores
+    job: str
+    now: int
+
+    def changed(self, stores: Stores) -> list[str]:
+        """Return the account, and the workspaces that were written since they were worked on, or a week ago."""
+        account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
+        return [*account, *self.idle.changed(self.job, stores, now=self.now)]
+
+    def note(self, stores: Stores, name: str, before: FileStamp, counts: Mapping[str, Any]) -> None:
+        """Note that a workspace was worked on, unless it was written a moment before, or something is wrong with it."""
+        if name == ACCOUNT_STORE or not before.is_settled(self.now) or "wrong" in counts:
+            return
+        self.idle.mark(self.job, stores, name, until=self.now + LONGEST_IDLE_MICROS, now=self.now)
+        self.idle.keep(self.job, now=self.now)

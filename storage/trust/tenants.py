@@ -27,6 +27,12 @@ class Tenants:
             tenant: str | None = execute(connection, sql, workspace=workspace).scalar()
             return tenant
 
+    def all(self) -> dict[str, str]:
+        """Return the tenants by workspace; a workspace that is missing belongs to the local one."""
+        with self._account.reading() as connection:
+            rows = execute(connection, "SELECT workspace, tenant FROM tenants")
+            return {str(workspace): str(tenant) for workspace, tenant in rows}
+
     def set(self, workspace: str, tenant: str) -> None:
         """Make a workspace belong to a tenant."""
         with self._account.atomic() as connection:

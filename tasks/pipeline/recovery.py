@@ -48,6 +48,8 @@ def backfill_embeddings(runtime: Runtime, *, manual: bool = False, workspace: st
     return recovery.backfill(
         runtime.stores,
         embed=lambda name: embed_workspace(runtime, name, batch_size=size),
+        idle_stores=None if manual else runtime.idle_stores,
+        now=runtime.now(),
         scope=JobScope(workspace),
         take_up_refused=manual,
     )

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from memory.idle_stores import DueJob, run_where_due
-from memory.jobs import ALL_DATA, JobScope, RunOptions, run_on_stores
+from memory.idle_stores import DueJob, run_where_changed, run_where_due
+from memory.jobs import ALL_DATA, JobScope, RunOptions
 from memory.sessions import summary_jobs
 from reverie import contract
 from worker.composition import build_condenser, summary_rules
@@ -14,17 +14,20 @@ from worker.runtime import Runtime
 
 
 @periodic_task(contract.CONSOLIDATE_CONVERSATIONS)
-def consolidate_conversations(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
+def consolidate_conversations(
+    runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA, manual: bool = False
+) -> dict[str, Any]:
     """Summarise every conversation that is over."""
     settings = runtime.settings
     condenser, numbers = build_condenser(runtime), summary_rules(settings)
-    return run_on_stores(
+    hours = settings.consolidation_after_hours
+    return run_where_changed(
         runtime.stores,
         contract.CONSOLIDATE_CONVERSATIONS,
-        lambda run: summary_jobs.consolidate_conversations(
-            run, condenser, numbers, after_hours=settings.consolidation_after_hours
-        ),
+        lambda run: summary_jobs.consolidate_conversations(run, condenser, numbers, after_hours=hours),
         now=runtime.now(),
+        idle_stores=None if manual else runtime.idle_stores,
+        next_at=lambda store: summary_jobs.next_over(store, now=runtime.now(), after_hours=hours),
         options=RunOptions(dry_run, scope),
     )
 

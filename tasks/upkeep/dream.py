@@ -15,7 +15,9 @@ from worker.runtime import Runtime
     contract.DREAM_SWEEP,
     enabled=lambda settings: settings.dream_enabled,
 )
-def dream_sweep(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
+def dream_sweep(
+    runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA, manual: bool = False
+) -> dict[str, Any]:
     """Promote what was recalled often enough, and commit the memory files of the agents concerned."""
     return dreams.dream_sweep(
         runtime.stores,
@@ -23,5 +25,6 @@ def dream_sweep(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = AL
         rules=runtime.settings.dream_rules,
         now=runtime.now(),
         options=RunOptions(dry_run, scope),
+        idle_stores=None if manual else runtime.idle_stores,
         on_new_memories=lambda name: runtime.notify_stage("chunk", name),
     )

@@ -19,6 +19,7 @@ def apply_retention(runtime: Runtime, *, dry_run: bool = False, scope: JobScope 
         runtime.working_memory,
         now=runtime.now(),
         keep_days=runtime.settings.message_retention_days,
+        idle_stores=runtime.idle_stores,
         dry_run=dry_run,
         scope=scope,
     )

@@ -6,13 +6,14 @@ from typing import Any
 
 from memory.jobs import JobScope
 from memory.upkeep import store_files
+from memory.upkeep.store_files import SeenStores
 from reverie import contract
 from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
 @periodic_task(contract.OPTIMIZE_STORE)
-def optimize_store(runtime: Runtime, *, workspace: str | None = None) -> dict[str, Any]:
+def optimize_store(runtime: Runtime, *, workspace: str | None = None, manual: bool = False) -> dict[str, Any]:
     """Vacuum, merge the full-text index, truncate the log, and rebuild indexes that are half empty."""
     return store_files.optimize_stores(
         runtime.stores,
@@ -21,10 +22,12 @@ def optimize_store(runtime: Runtime, *, workspace: str | None = None) -> dict[st
         curation_log_days=runtime.settings.curation_log_days,
         audit_log_days=runtime.settings.audit_log_days,
         scope=JobScope(workspace),
+        seen=None if manual else SeenStores(runtime.idle_stores, contract.OPTIMIZE_STORE, runtime.now()),
     )
 
 
 @periodic_task(contract.VERIFY_STORE)
-def verify_store(runtime: Runtime, *, workspace: str | None = None) -> dict[str, Any]:
+def verify_store(runtime: Runtime, *, workspace: str | None = None, manual: bool = False) -> dict[str, Any]:
     """Compare rows, chunks, the full-text index and vectors with each other."""
-    return store_files.verify_stores(runtime.stores, scope=JobScope(workspace))
+    seen = None if manual else SeenStores(runtime.idle_stores, contract.VERIFY_STORE, runtime.now())
+    return store_files.verify_stores(runtime.stores, scope=JobScope(workspace), seen=seen)

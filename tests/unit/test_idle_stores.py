@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from memory.idle_stores import DueJob, IdleStores, run_where_due
-from memory.jobs import JobRun
+from memory.idle_stores import DueJob, IdleStores, run_where_changed, run_where_due
+from memory.jobs import ORDINARY_RUN, JobRun
 from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.summary_jobs import has_new
 from reverie import contract
+from reverie.contract import ACCOUNT_STORE
+from storage.idle_files import IdleFiles
 from storage.stores import Store, Stores
-from support.pipeline import Pipeline
+from support.pipeline import WORKSPACE, Pipeline
 
 HOUR = 3_600
 
@@ -119,3 +122,86 @@ def test_a_workspace_in_which_nothing_was_said_is_not_looked_through_for_summari
         tx.leases.advance(contract.SUMMARIZE_SESSIONS, "messages", after=1, to=2, now=pipe.now())
         tx.leases.advance(contract.SUMMARIZE_SESSIONS, '["ana", "s"]', after=0, to=1, now=pipe.now())
     assert has_new(pipe.store)
+
+
+def test_a_job_runs_again_where_something_changed_or_its_time_has_come(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a job that found nothing to do, then it takes no lease until the store is written or its time comes."""
+    idle_stores, ran = IdleStores(), list[str]()
+    at = pipe.now() + 24 * HOUR * 1_000_000
+
+    def run() -> list[str]:
+        ran.clear()
+        run_where_changed(
+            pipe.stores,
+            "job",
+            lambda run: ran.append(run.store.name),
+            now=pipe.now(),
+            idle_stores=idle_stores,
+            next_at=lambda _: at,
+            options=ORDINARY_RUN,
+        )
+        return [name for name in ran if name != ACCOUNT_STORE]
+
+    pipe.advance(60)
+    assert run() == [WORKSPACE]
+    stamp = pipe.stores.stamp(WORKSPACE)
+    pipe.advance(HOUR)
+    assert run() == []
+    assert pipe.stores.stamp(WORKSPACE) == stamp, "no lease was written"
+    pipe.say("and now?")
+    pipe.settle()
+    pipe.advance(60)
+    assert run() == [WORKSPACE]
+    assert run() == []
+    pipe.advance(24 * HOUR)
+    assert run() == [WORKSPACE]
+
+
+def test_what_is_idle_is_known_to_the_next_process(pipe: Pipeline, tmp_path: Path) -> None:
+    """Given marks that were kept, then a process with the same settings opens no store, and one with others does."""
+    passed = itertools.count(0, 400)
+
+    def idle_stores(fingerprint: str) -> IdleStores:
+        return IdleStores(IdleFiles(tmp_path / "idle", fingerprint, monotonic=lambda: float(next(passed))))
+
+    def asked(idle: IdleStores, now: int) -> list[str]:
+        names = list[str]()
+        idle.due("job", pipe.stores, lambda store: names.append(store.name), now=now)
+        return names
+
+    pipe.advance(60)
+    now = pipe.now()
+    first = idle_stores("one")
+    assert asked(first, now) == [WORKSPACE]
+    assert asked(first, now) == []
+    assert asked(idle_stores("one"), now) == []
+    assert asked(idle_stores("two"), now) == [WORKSPACE]
+    assert asked(idle_stores("two"), now - HOUR * 1_000_000) == [WORKSPACE], "kept by a clock that was ahead"
+
+
+def test_a_damaged_store_concerns_no_other_and_its_error_is_told_meanwhile(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a garbage file, then every run names it, tries it again only after a while, and looks at the others."""
+    path = pipe.stores.database_path("garbage")
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"no database" * 1_000)
+    moment = [0.0]
+    idle = IdleStores(monotonic=lambda: moment[0])
+    pipe.advance(60)
+    asked = list[str]()
+
+    def due() -> dict[str, str]:
+        return idle.due("job", pipe.stores, lambda store: asked.append(store.name), now=pipe.now())[1]
+
+    assert "damaged" in due()["garbage"]
+    with pipe.stores.workspace("sound").database.autocommit() as raw:
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+    path.write_bytes(pipe.stores.database_path("sound").read_bytes())
+    monkeypatch.setattr(pipe.stores.written, "since", lambda _: (set(), 0.0))
+    assert "damaged" in due()["garbage"], "not tried again yet"
+    moment[0] = 31.0
+    assert due() == {}
+    assert asked[0] == WORKSPACE

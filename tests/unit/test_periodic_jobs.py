@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from celery.beat import ScheduleEntry
@@ -18,6 +19,7 @@ from storage.upkeep.jobs import ABANDONED_AFTER_SECONDS, RUNS_KEPT_PER_JOB, JobR
 from worker.app import app
 from worker.app import settings as app_settings
 from worker.beat import CatchUpScheduler, first_due
+from worker.job_runs import MOST_NAMED, bounded
 
 NOW = datetime(2026, 5, 1, 9, 30, tzinfo=UTC)
 HOUR = timedelta(hours=1)
@@ -159,3 +161,14 @@ def test_a_clock_that_was_set_back_holds_up_no_job() -> None:
     assert now <= beat.schedule["ahead"].last_run_at <= datetime.now(UTC)
     assert beat.schedule["as usual"].last_run_at == now - timedelta(seconds=2)
     assert beat._heap is None, "the order in which jobs are due is made anew"
+
+
+def test_the_record_of_a_run_names_few_workspaces_and_those_with_trouble_first() -> None:
+    """Given a run over 10,000 workspaces, then its record stays small, and what is wrong is in it."""
+    lines: dict[str, Any] = {f"w{number}": {"looked_at": 1} for number in range(10_000)}
+    lines["w9000"] = {"error": "w9000/memory.db is damaged"}
+    kept = bounded({"looked_at": 10_000, "stores": lines, "unreadable": {"a": "why"}})
+    assert len(kept["stores"]) == MOST_NAMED
+    assert kept["stores"]["w9000"] == lines["w9000"]
+    assert kept["stores_not_named"] == 10_000 - MOST_NAMED
+    assert (kept["looked_at"], kept["unreadable"]) == (10_000, {"a": "why"})

@@ -1,0 +1,121 @@
+"""Which workspaces were written: told by every process to every other, without looking at each file."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from storage.stores import Stores
+from storage.written import LOOK_SECONDS, WrittenStores
+
+
+class Moment:
+    def __init__(self) -> None:
+        self.now = 1_000.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def stores(tmp_path: Path) -> Iterator[Stores]:
+    stores = Stores(tmp_path)
+    for name in ("a", "b", "c"):
+        stores.workspace(name)
+    yield stores
+    stores.close()
+
+
+def reader(stores: Stores, moment: Moment) -> WrittenStores:
+    return WrittenStores(stores.data_dir, stores.names, stores.stamp, monotonic=moment)
+
+
+def quiet(written: WrittenStores, moment: Moment) -> float:
+    """Let so much time pass that nothing is told to be written any more."""
+    _, at = written.since(None)
+    moment.now += 200
+    _, at = written.since(at)
+    assert written.since(at)[0] == set()
+    return at
+
+
+def write(stores: Stores, name: str, session: str) -> None:
+    with stores.workspace(name).writing() as tx:
+        tx.for_agent("ana").sessions.ensure(session, now=1)
+
+
+def test_the_first_call_leaves_out_nothing_and_later_ones_what_was_not_written(stores: Stores, tmp_path: Path) -> None:
+    """Given writes of another process, then they are told, and told again as long as they may go on."""
+    moment = Moment()
+    written = reader(stores, moment)
+    assert written.since(None)[0] is None
+    at = quiet(written, moment)
+    theirs = Stores(tmp_path)
+    write(theirs, "b", "s")
+    theirs.close()
+    moment.now += 1
+    found, at = written.since(at)
+    assert found == {"b"}
+    moment.now += 100
+    found, at = written.since(at)
+    assert found == {"b"}, "a transaction that was begun before the last call may end after it"
+    moment.now += 200
+    _, at = written.since(at)
+    assert written.since(at)[0] == set()
+
+
+def test_what_was_written_by_other_means_is_found_by_looking(stores: Stores) -> None:
+    """Given a file that changed without a note, then it is found within ten minutes."""
+    moment = Moment()
+    written = reader(stores, moment)
+    at = quiet(written, moment)
+    path = stores.database_path("c")
+    path.write_bytes(path.read_bytes() + bytes(4096))
+    assert written.since(at)[0] == set()
+    moment.now += LOOK_SECONDS
+    assert written.since(at)[0] == {"c"}
+
+
+def test_a_file_that_was_begun_anew_loses_no_note(stores: Stores, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a file that is full, when it is begun anew, then what was noted in the old one and the new one is told."""
+    moment = Moment()
+    written = reader(stores, moment)
+    at = quiet(written, moment)
+    monkeypatch.setattr("storage.written._MAX_FILE_BYTES", 8)
+    noting = reader(stores, moment)
+    for number, name in enumerate(("a", "b", "a", "c")):
+        moment.now += 40
+        write(stores, name, f"s{number}")  # its own notes were made a moment ago: they are left out
+        noting.note(name)
+    found, _ = written.since(at)
+    assert found is not None
+    assert found >= {"a", "b", "c"}
+
+
+def test_names_that_are_no_workspaces_any_more_are_not_told(stores: Stores) -> None:
+    moment = Moment()
+    written = reader(stores, moment)
+    at = quiet(written, moment)
+    write(stores, "a", "s")
+    stores.delete_workspace("a")
+    assert written.since(at)[0] == set()
+
+
+def test_names_are_listed_again_only_when_a_workspace_came_or_went(
+    stores: Stores, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a listing of a folder that has not changed for a while, then it is kept until it changes."""
+    import os
+
+    folder = stores.data_dir / "workspaces"
+    os.utime(folder, (1, 1))
+    assert stores.names() == ["a", "b", "c"]
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "scandir", lambda _: pytest.fail("listed again"))
+        assert stores.names() == ["a", "b", "c"]
+    stores.workspace("d")
+    assert stores.names() == ["a", "b", "c", "d"]
+    stores.delete_workspace("b")
+    assert stores.names() == ["a", "c", "d"]
