@@ -99,6 +99,7 @@ class GuardedLanguageModel(GuardedService):
         self._breaker = CircuitBreaker(inner.name, LanguageModelUnavailable, clock=clock)
         self._clock = clock
         self._worked_at: float | None = None
+        self._refusals = 0
         self._unrecorded: dict[Purpose, ModelUsage] = {}
         self._lock = threading.Lock()
 
@@ -152,13 +153,17 @@ class GuardedLanguageModel(GuardedService):
             self._record_usage(self._usage(sent, None, failed=True))
             raise
         self._record_usage(self._usage(sent, get_completion(answer), failed=False))
+        self._refusals = 0
         return answer
 
     def _refuses_all(self, purpose: Purpose) -> bool:
-        """Return whether the model refuses a known prompt, too; asked again only after a minute once it did not.
+        """Return whether the model refuses a known prompt, too: asked after the second refusal in a row, once a minute.
 
         Raises LanguageModelUnavailable if it does not answer.
         """
+        self._refusals += 1
+        if self._refusals == 1:  # one prompt may be at fault
+            return False
         if self._worked_at is not None and self._clock() - self._worked_at < _KNOWN_TO_WORK_SECONDS:
             return False
         try:

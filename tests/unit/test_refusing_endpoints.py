@@ -194,9 +194,12 @@ def chat(clock: Clock) -> Iterator[tuple[Endpoint, GuardedLanguageModel]]:
 def test_a_language_model_that_refuses_every_prompt_is_away(
     chat: tuple[Endpoint, GuardedLanguageModel], clock: Clock, away: Answer
 ) -> None:
-    """Given a model that refuses a known prompt, too, then it is down until it answers."""
+    """Given a model that refuses again, and a known prompt, too, then it is down until it answers."""
     endpoint, model = chat
     endpoint.answer = away
+    with pytest.raises((LanguageModelRefused, LanguageModelUnavailable)):
+        model.complete("s", "one prompt may be at fault", 10, purpose="schedule")
+    clock.seconds += 60
     with pytest.raises(LanguageModelUnavailable):
         model.complete("s", "p", 10, purpose="schedule")
     assert model.state == "down"
