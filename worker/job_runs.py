@@ -96,8 +96,9 @@ def run_job(
         return work()
     jobs = runtime.stores.jobs()
     now = runtime.now()
-    period = now if manual else now // int(_PERIOD_SHARE * every_seconds * 1_000_000)
-    if not jobs.claim(job, period=period, now=now):
+    within = int(_PERIOD_SHARE * every_seconds * 1_000_000)
+    period = now if manual else now // within
+    if not jobs.claim(job, period=period, now=now, within=None if manual else within):
         return {"skipped": 1}
     started = time.monotonic()
     try:

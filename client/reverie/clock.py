@@ -1,4 +1,7 @@
-"""Times in microseconds since 1970 UTC, strictly increasing within a process, and new ids."""
+"""Times in microseconds since 1970 UTC, and new ids.
+
+Times increase strictly within a process, until the machine's clock is set back by more than a moment.
+"""
 
 from __future__ import annotations
 
@@ -9,15 +12,22 @@ from datetime import UTC, datetime, timedelta
 import uuid_utils
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+# Steps back by which clocks are kept right, and bursts of calls, are smaller.
+_LARGEST_SLEW_MICROS = 2_000_000
 _lock = threading.Lock()
 _last_micros = 0
 
 
 def now_micros() -> int:
-    """Return the current time in microseconds; each call returns a larger number than the one before."""
+    """Return the current time in microseconds; each call returns a larger number than the one before.
+
+    Except after the machine's clock was set back by more than two seconds: times then go on from there. Otherwise a
+    clock that was a year ahead for a moment would stand still in this process for a year.
+    """
     global _last_micros
     with _lock:
-        _last_micros = max(time.time_ns() // 1_000, _last_micros + 1)
+        now = time.time_ns() // 1_000
+        _last_micros = now if now < _last_micros - _LARGEST_SLEW_MICROS else max(now, _last_micros + 1)
         return _last_micros
 
 

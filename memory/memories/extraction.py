@@ -14,6 +14,7 @@ from memory.jobs import ALL_DATA, JobRun, JobScope
 from memory.memories.extraction_reading import Extractor, SessionReader
 from memory.memories.extraction_window import ExtractionRules, Positions, progress_of
 from reverie import contract
+from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.memories.extraction import RECHECK_MICROS, ExtractionProgress, WaitingSession
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
@@ -44,7 +45,7 @@ def extract_memories(
 
     def due_at(store: Store) -> int | None:
         with store.reading() as tx:
-            if progress_of(tx).oldest_waiting() is None:
+            if progress_of(tx).oldest_waiting(now=now) is None:
                 return None
             # Where none is due yet, the next sweep checks again.
             return now if _due_sessions(tx, extractor.rules, now, scope.agent) else now + 1
@@ -105,7 +106,8 @@ def _due_sessions(tx: Transaction, rules: ExtractionRules, now: int, agent: str 
 
 def _is_due(progress: ExtractionProgress, session: WaitingSession, rules: ExtractionRules, now: int) -> bool:
     silence = int(rules.debounce_seconds * _SECOND)
-    if now - session.updated_at >= silence:
+    # One that was written in the future was written before the clock was set back.
+    if now - session.updated_at >= silence or session.updated_at > now + max(silence, CLOCK_TOLERANCE_MICROS):
         return True
     return now - progress.first_waiting_since(session) >= NEVER_SILENT * silence
 
@@ -113,7 +115,7 @@ def _is_due(progress: ExtractionProgress, session: WaitingSession, rules: Extrac
 def _move_watermark(run: JobRun) -> None:
     """Move the watermark up to the session that has waited longest; rarely, because it is a commit."""
     with run.store.reading() as tx:
-        oldest, watermark = progress_of(tx).oldest_waiting(), progress_of(tx).watermark()
+        oldest, watermark = progress_of(tx).oldest_waiting(now=run.now), progress_of(tx).watermark(run.now)
     up_to = min(run.now, run.now if oldest is None else oldest) - RECHECK_MICROS
     if up_to - watermark > RECHECK_MICROS:
         with run.writing() as tx:

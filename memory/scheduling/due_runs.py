@@ -75,6 +75,7 @@ def fire_due(
         lost_after = LOST_IN_QUEUE_AFTER_SECONDS if tasks_wait() else LOST_AFTER_SECONDS
 
         def fire_in(store: Store, run: LoopRun) -> None:
+            run.counts["brought_back"] += bring_back(store, now=loop.now(), clock=loop.clock())
             recovered = recover_runs(store, rules=rules, now=loop.now(), clock=loop.clock(), lost_after=lost_after)
             run.counts["resent"] += send(store.name, recovered)
             for batch in claim_due(store, now=loop.now(), clock=loop.clock()):
@@ -86,6 +87,35 @@ def fire_due(
         return LoopJob(name, partial(due_at, lost_after=lost_after), fire_in, max_rounds=_MAX_ROUNDS)
 
     return loop.run(next_job, wait_seconds=wait_seconds)
+
+
+def bring_back(store: Store, *, now: int, clock: int) -> int:
+    """Repair what was written while the clock was ahead: times of open runs, next times of schedules; returns how many.
+
+    A schedule that fired ahead of time fires again when its time comes; a one-shot that has fired does not.
+    """
+    with store.reading() as tx:
+        if not tx.due_schedules.has_future(now=now) and not tx.open_runs.has_future(clock=clock):
+            return 0
+    repaired = 0
+    with store.writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
+        repaired += tx.open_runs.bring_back(clock=clock)
+        for schedule in tx.due_schedules.of_future(now=now, limit=_BATCH):
+            tx.due_schedules.bring_back(schedule, next_run_at=_next_time(schedule, now), now=now)
+            repaired += 1
+    return repaired
+
+
+def _next_time(schedule: ScheduleRecord, now: int) -> int | None:
+    """Return when a schedule fires next by a clock that was set right; its present time if that cannot be computed."""
+    if schedule.next_run_at is None or schedule.next_run_at <= now:
+        return schedule.next_run_at
+    try:
+        cadence = read_cadence(schedule)
+        upcoming = None if isinstance(cadence, Once) else next_run_for_cadence(cadence, from_micros(now))
+    except (ReverieError, msgspec.MsgspecError, ArithmeticError, ValueError):  # disabled when it is due
+        return schedule.next_run_at
+    return schedule.next_run_at if upcoming is None else min(schedule.next_run_at, to_micros(upcoming))
 
 
 def claim_due(store: Store, *, now: int, clock: int) -> Iterator[list[ToSend]]:
@@ -141,8 +171,10 @@ def due_at(store: Store, *, now: int, clock: int, lost_after: int = LOST_AFTER_S
     `lost_after` as for `recover_runs`.
     """
     with store.reading() as tx:
+        if tx.due_schedules.has_future(now=now):
+            return now
         due = tx.due_schedules.next_due_at()
-        open_at = tx.open_runs.next_at(lost_after=lost_after * 1_000_000)
+        open_at = tx.open_runs.next_at(clock=clock, lost_after=lost_after * 1_000_000)
     times = [] if due is None else [due]
     if open_at is not None:
         times.append(now + max(0, open_at - clock))

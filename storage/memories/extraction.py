@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from sqlalchemy import Connection
 
+from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list
 from storage.upkeep.leases import JobLeases
@@ -101,7 +102,8 @@ _WAITING: Final = f"""
     SELECT {_SESSION_COLUMNS}
     {_FROM_AGENTS}
     LEFT JOIN job_progress AS r ON r.job = :job AND r.item = 'retry ' || s.ref_code
-    WHERE s.last_sequence > coalesce(p.position, 0) AND coalesce(r.position, 0) <= :now
+    WHERE s.last_sequence > coalesce(p.position, 0)
+    AND (coalesce(r.position, 0) <= :now OR r.at > :now + {CLOCK_TOLERANCE_MICROS})
     AND coalesce(:agent, s.agent_id) = s.agent_id
     ORDER BY s.updated_at, s.row_id LIMIT :limit
 """
@@ -137,11 +139,11 @@ class ExtractionProgress(Repository):
 
         With `agent` only that agent's.
         """
-        return self._records(WaitingSession, _WAITING, since=self.watermark(), now=now, limit=limit, agent=agent)
+        return self._records(WaitingSession, _WAITING, since=self.watermark(now), now=now, limit=limit, agent=agent)
 
-    def oldest_waiting(self) -> int | None:
+    def oldest_waiting(self, *, now: int) -> int | None:
         """Return the earliest `updated_at` of sessions with new messages, postponed or not; None without any."""
-        oldest: int | None = self._value(_OLDEST_WAITING, since=self.watermark())
+        oldest: int | None = self._value(_OLDEST_WAITING, since=self.watermark(now))
         return oldest
 
     def waiting_session(self, agent: str, session: str) -> WaitingSession | None:
@@ -187,9 +189,13 @@ class ExtractionProgress(Repository):
         pause = min(2 * int(last), int(longest_seconds * 1e6)) if last else int(first_seconds * 1e6)
         self._progress.set(self._job, item, now + pause, now=now)
 
-    def watermark(self) -> int:
-        """Return the time up to which no session was last written that still waits."""
-        return self._progress.progress(self._job, _WATERMARK)
+    def watermark(self, now: int) -> int:
+        """Return the time up to which no session was last written that still waits.
+
+        0 for one that lies in the future: it was set before the clock was set back.
+        """
+        watermark = self._progress.progress(self._job, _WATERMARK)
+        return 0 if watermark > now else watermark
 
     def set_watermark(self, *, up_to: int, now: int) -> None:
         """Note that every session that still waits was last written at this time or later."""

@@ -10,6 +10,7 @@ from typing import Final
 
 from sqlalchemy import Connection
 
+from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.repository import Repository
 from storage.rows import execute, insert_sql, to_parameters
 from storage.scheduling.records import NewRun, ScheduleRecord
@@ -51,6 +52,53 @@ class DueSchedules(Repository):
             f"SELECT s.next_run_at FROM schedules AS s WHERE {_WITHOUT_OPEN_RUN} ORDER BY s.next_run_at LIMIT 1"
         )
         return due_at
+
+    def has_future(self, *, now: int) -> bool:
+        """Return whether a run or a change of a schedule was made in the future, before the clock was set back."""
+        limit = now + CLOCK_TOLERANCE_MICROS
+        sql = (
+            "SELECT EXISTS (SELECT 1 FROM schedule_runs WHERE created_at > :limit)"
+            " OR EXISTS (SELECT 1 FROM schedules WHERE updated_at > :limit)"
+        )
+        return bool(self._value(sql, limit=limit))
+
+    def of_future(self, *, now: int, limit: int) -> list[ScheduleRecord]:
+        """Return schedules that have a run, or were changed, in the future."""
+        sql = (
+            f"{SELECT_SCHEDULES} WHERE s.updated_at > :future OR EXISTS (SELECT 1 FROM schedule_runs AS r"
+            " WHERE r.agent_id = s.agent_id AND r.schedule_id = s.id AND r.created_at > :future) LIMIT :limit"
+        )
+        return self._records(ScheduleRecord, sql, future=now + CLOCK_TOLERANCE_MICROS, limit=limit)
+
+    def bring_back(self, schedule: ScheduleRecord, *, next_run_at: int | None, now: int) -> None:
+        """Give a schedule its next time, and make what is recorded of it in the future count as of `now`.
+
+        Its runs keep their order. They no longer count as those of due times that are still to come.
+        """
+        self._execute(
+            "UPDATE schedules SET next_run_at = :next, updated_at = min(updated_at, :now),"
+            " last_run_at = min(last_run_at, :now), revision = revision + 1 WHERE agent_id = :agent AND id = :id",
+            next=next_run_at,
+            now=now,
+            agent=schedule.agent,
+            id=schedule.id,
+        )
+        runs = self._values(
+            "SELECT id FROM schedule_runs WHERE agent_id = :agent AND schedule_id = :id"
+            " AND (created_at > :now OR due_at > :now) ORDER BY due_at DESC",
+            agent=schedule.agent,
+            id=schedule.id,
+            now=now,
+        )
+        for number, run in enumerate(runs):
+            self._execute(
+                "UPDATE OR IGNORE schedule_runs SET due_at = :now - :number, first_due_at = min(first_due_at, :now),"
+                " created_at = min(created_at, :now), started_at = min(started_at, :now),"
+                " finished_at = min(finished_at, :now) WHERE id = :run",
+                now=now,
+                number=number,
+                run=run,
+            )
 
     def claim(self, due: ScheduleRecord, run: NewRun, *, next_run_at: int | None, now: int, sent_at: int) -> bool:
         """Create the run of a due schedule and set its next time; False when the schedule was changed meanwhile.

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from reverie.clock import new_id
+from storage.clock_steps import is_over
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.scheduling.records import NewNotification, NotificationFilter, NotificationRecord
@@ -19,7 +20,10 @@ _COLUMNS: Final = select_list(NotificationRecord)
 _INSERT: Final = insert_sql("notifications", NewNotification, id=":id", agent_id=":agent", created_at=":now")
 # As in the index `notifications_to_push`.
 _TO_PUSH: Final = "delivered_at IS NULL AND acknowledged_at IS NULL"
-_UNCLAIMED: Final = "coalesce(claim_until, 0) <= :clock AND coalesce(not_before, 0) <= :clock"
+# A claim is for the timeout of one push, a pause after a failed push at most an hour.
+_CLAIM_OVER: Final = is_over("claim_until", longest_seconds=600)
+_PAUSE_OVER: Final = is_over("not_before", longest_seconds=3_700)
+_UNCLAIMED: Final = f"{_CLAIM_OVER} AND {_PAUSE_OVER}"
 
 
 class Notifications(AgentRepository):

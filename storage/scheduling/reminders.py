@@ -10,6 +10,7 @@ import secrets
 from typing import Final
 
 from reverie.errors import NotFound
+from storage.clock_steps import is_over
 from storage.repository import AgentRepository, Repository
 from storage.rows import insert_sql, select_list, to_parameters
 from storage.scheduling.records import NewReminder, ReminderFilter, ReminderRecord
@@ -17,13 +18,16 @@ from storage.viewer import of_own_schedule, of_schedule
 
 _COLUMNS: Final = select_list(ReminderRecord)
 _INSERT: Final = insert_sql("reminders", NewReminder, agent_id=":agent", created_at=":now")
-_UNCLAIMED: Final = "delivered_at IS NULL AND coalesce(claim_until, 0) <= :clock"
+# A claim is for the timeout of one push, a pause after a failed push at most an hour.
+_CLAIM_OVER: Final = is_over("claim_until", longest_seconds=600)
+_PAUSE_OVER: Final = is_over("not_before", longest_seconds=3_700)
+_UNCLAIMED: Final = f"delivered_at IS NULL AND {_CLAIM_OVER}"
 # As in the index `reminders_to_push`.
 _TO_PUSH: Final = "delivered_at IS NULL AND delivery <> 'pull'"
 _STATUSES: Final = {
     "waiting": f"{_UNCLAIMED} AND due_at > :now",
     "due": f"{_UNCLAIMED} AND due_at <= :now",
-    "claimed": "delivered_at IS NULL AND claim_until > :clock",
+    "claimed": f"delivered_at IS NULL AND NOT {_CLAIM_OVER}",
     "delivered": "delivered_at IS NOT NULL",
 }
 
@@ -138,7 +142,7 @@ class AllReminders(Repository):
             ReminderRecord,
             "UPDATE reminders SET claimed_at = :now, claim_until = :until, token = :token, attempts = attempts + 1"
             f" WHERE (agent_id, id) = (SELECT agent_id, id FROM reminders WHERE {_TO_PUSH}"
-            " AND due_at <= :now AND coalesce(claim_until, 0) <= :clock AND coalesce(not_before, 0) <= :clock"
+            f" AND due_at <= :now AND {_CLAIM_OVER} AND {_PAUSE_OVER}"
             f" ORDER BY due_at, id LIMIT 1) RETURNING {_COLUMNS}",
             now=now,
             clock=clock,
@@ -166,8 +170,8 @@ class AllReminders(Repository):
         """
         push_at: int | None = self._value(
             f"SELECT min(at) FROM (SELECT min(due_at) AS at FROM reminders WHERE {_TO_PUSH} AND due_at > :now"
-            " UNION ALL SELECT :now + min(max(0, coalesce(claim_until, 0) - :clock,"
-            f" coalesce(not_before, 0) - :clock)) FROM reminders WHERE {_TO_PUSH} AND due_at <= :now)",
+            f" UNION ALL SELECT :now + min(max(0, iif({_CLAIM_OVER}, 0, claim_until - :clock),"
+            f" iif({_PAUSE_OVER}, 0, not_before - :clock))) FROM reminders WHERE {_TO_PUSH} AND due_at <= :now)",
             now=now,
             clock=clock,
         )

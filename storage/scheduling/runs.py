@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from reverie.errors import NotFound
+from storage.clock_steps import CLOCK_TOLERANCE_MICROS
 from storage.repository import AgentRepository, Repository
 from storage.rows import select_list, to_parameters
 from storage.scheduling.due_schedules import add_run
@@ -38,6 +39,8 @@ _SELECT: Final = f"SELECT {select_list(RunRecord, 'r')} FROM schedule_runs AS r 
 _SELECT_OPEN: Final = f"SELECT {select_list(OpenRun)} FROM schedule_runs WHERE status IN ('pending', 'running')"
 # A task sent before a run was postponed does not count as the one to send when its time has come.
 _SENT_BEFORE: Final = "min(sent_at, :not_before - 1)"
+
+_NEVER: Final = 2**62
 
 
 class ScheduleRuns(AgentRepository):
@@ -226,19 +229,41 @@ class OpenRuns(Repository):
             sent_at=sent_at,
         )
 
-    def next_at(self, *, lost_after: int) -> int | None:
+    def next_at(self, *, lost_after: int, clock: int = _NEVER) -> int | None:
         """Return when the sweep next has to check an open run, by the machine's clock; None without any.
 
-        A task counts as lost `lost_after` microseconds after it was sent.
+        A task counts as lost `lost_after` microseconds after it was sent. A run that was sent in the future is to be
+        brought back at once.
         """
         check_at: int | None = self._value(
-            "SELECT min(CASE WHEN status = 'running' THEN coalesce(lease_until, deadline)"
+            "SELECT min(CASE WHEN sent_at > :clock + :tolerance THEN :clock"
+            " WHEN status = 'running' THEN coalesce(lease_until, deadline)"
             " WHEN sent_at < not_before THEN min(not_before, coalesce(deadline, not_before))"
             " ELSE min(sent_at + :lost_after, coalesce(deadline, sent_at + :lost_after)) END)"
             " FROM schedule_runs WHERE status IN ('pending', 'running')",
             lost_after=lost_after,
+            clock=clock,
+            tolerance=CLOCK_TOLERANCE_MICROS,
         )
         return check_at
+
+    def has_future(self, *, clock: int) -> bool:
+        """Return whether an open run was sent in the future, before the clock was set back."""
+        sql = "SELECT 1 FROM schedule_runs WHERE status IN ('pending', 'running') AND sent_at > :limit LIMIT 1"
+        return self._value(sql, limit=clock + CLOCK_TOLERANCE_MICROS) is not None
+
+    def bring_back(self, *, clock: int) -> int:
+        """Move the times of open runs that were sent in the future, before the clock was set back; returns how many.
+
+        Lease, deadline and pause keep their distance from the time at which the task was sent.
+        """
+        return self._execute(
+            "UPDATE schedule_runs SET lease_until = lease_until - (sent_at - :clock),"
+            " deadline = deadline - (sent_at - :clock), not_before = not_before - (sent_at - :clock), sent_at = :clock"
+            " WHERE status IN ('pending', 'running') AND sent_at > :clock + :tolerance",
+            clock=clock,
+            tolerance=CLOCK_TOLERANCE_MICROS,
+        ).rowcount
 
     def _change(self, sql: str, **values: Any) -> bool:
         return self._execute(sql, **values).rowcount > 0

@@ -6,6 +6,8 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final
 
+from sqlalchemy import Connection
+
 from storage.engine import Database
 from storage.rows import execute, read_rows, select_list
 
@@ -33,9 +35,20 @@ class JobRuns:
     def __init__(self, account: Database) -> None:
         self._account = account
 
-    def claim(self, job: str, *, period: int, now: int) -> bool:
-        """Claim a run of a job for a period; False when another caller has it."""
+    def claim(self, job: str, *, period: int, now: int, within: int | None = None) -> bool:
+        """Claim a run of a job for a period; False when another caller has it.
+
+        With `within`, the number of the period does not decide, which the clock may show again after it was set back:
+        the claim fails if the last run that was not started manually began less than `within` microseconds before or
+        after `now`.
+        """
         with self._account.atomic() as connection:
+            if within is not None:
+                if _is_too_soon(connection, job, now, within):
+                    return False
+                execute(
+                    connection, "DELETE FROM job_runs WHERE job = :job AND period = :period", job=job, period=period
+                )
             claimed = execute(
                 connection,
                 "INSERT INTO job_runs (job, period, started_at) VALUES (:job, :period, :now)"
@@ -75,7 +88,21 @@ class JobRuns:
         """Return the newest run of each job."""
         sql = (
             f"SELECT {select_list(JobRun)} FROM job_runs AS r"
-            " WHERE started_at = (SELECT max(started_at) FROM job_runs WHERE job = r.job) ORDER BY job"
+            " WHERE id = (SELECT max(id) FROM job_runs WHERE job = r.job) ORDER BY job"
         )
         with self._account.reading() as connection:
             return {run.job: run for run in read_rows(execute(connection, sql), JobRun)}
+
+
+def _is_too_soon(connection: Connection, job: str, now: int, within: int) -> bool:
+    """Return whether the last scheduled run of a job is near `now`; the period of a manual run is its time."""
+    row = execute(
+        connection,
+        "SELECT started_at, finished_at FROM job_runs WHERE job = :job AND period <> started_at"
+        " ORDER BY id DESC LIMIT 1",
+        job=job,
+    ).one_or_none()
+    if row is None or abs(now - row.started_at) >= within:
+        return False
+    was_killed = row.finished_at is None and now - row.started_at > ABANDONED_AFTER_SECONDS * 1_000_000
+    return not was_killed

@@ -11,14 +11,19 @@ class JobLeases(Repository):
     """The leases and the progress of jobs within one transaction. Times are microseconds of the machine's clock."""
 
     def acquire(self, job: str, *, now: int, seconds: float) -> int | None:
-        """Return the fencing token of a lease on a job; None while another holds one that has not expired."""
+        """Return the fencing token of a lease on a job; None while another holds one that has not expired.
+
+        A lease that ends later than a lease can was taken before the clock was set back: it counts as expired.
+        """
         token = secrets.randbits(62)
         acquired = self._execute(
             "INSERT INTO job_leases (job, token, lease_until) VALUES (:job, :token, :until)"
-            " ON CONFLICT (job) DO UPDATE SET token = :token, lease_until = :until WHERE lease_until <= :now",
+            " ON CONFLICT (job) DO UPDATE SET token = :token, lease_until = :until"
+            " WHERE lease_until <= :now OR lease_until > :now + 2 * :length",
             job=job,
             token=token,
             until=now + int(seconds * 1_000_000),
+            length=int(seconds * 1_000_000),
             now=now,
         )
         return token if acquired.rowcount else None

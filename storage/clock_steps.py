@@ -1,0 +1,16 @@
+"""What times in a store tell about a clock that was ahead when they were written, and was set right since."""
+
+from __future__ import annotations
+
+from typing import Final
+
+# Times this far in the future are not explained by the small steps by which clocks are kept right.
+CLOCK_TOLERANCE_MICROS: Final = 60_000_000
+
+
+def is_over(column: str, *, longest_seconds: int, clock: str = ":clock") -> str:
+    """Return the condition that a lease or pause has ended, or lies further ahead than the longest of its kind.
+
+    NULL has ended, too. The column and the clock are microseconds.
+    """
+    return f"(coalesce({column}, 0) <= {clock} OR {column} > {clock} + {longest_seconds * 1_000_000})"
