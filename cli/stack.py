@@ -181,9 +181,11 @@ def _worker(
 
 def _process(settings: Settings, name: str, argv: Sequence[str], *, show_logs: bool) -> ProcessSpec:
     from worker.logs import LOG_FILE
+    from worker.supervision.alive_signs import ALIVE_FILE
     from worker.supervision.supervisor import ProcessSpec
 
     log_path = None if show_logs else (settings.data / "logs" / f"{name}.log").absolute()
+    alive_path = (settings.data / "run" / f"{name}.alive").absolute() if settings.hang_seconds else None
     return ProcessSpec(
         name=name,
         argv=argv,
@@ -191,10 +193,13 @@ def _process(settings: Settings, name: str, argv: Sequence[str], *, show_logs: b
             **environment_of(settings),
             "PYTHONUNBUFFERED": "1",
             PREFIX + "PROCESS": name,
+            **({} if alive_path is None else {ALIVE_FILE: str(alive_path)}),
             **({} if log_path is None else {LOG_FILE: str(log_path)}),
         },
         order=1,
         log_path=log_path,
+        alive_path=alive_path,
+        hang_seconds=settings.hang_seconds,
         # A warm shutdown would wait for a broker that stops at the same moment.
         parent_death_signal=signal.SIGKILL,
     )
@@ -231,6 +236,8 @@ class _EventPrinter:
         if event.kind == "process_died":
             reason = event.signal or f"exit code {event.exit_code}"
             say(f"  {event.name} died ({reason}); restarting it in {event.restart_in_seconds or 0:.1f} s")
+        elif event.kind == "process_hangs":
+            say(f"  {event.name} gave no sign for {self._settings.hang_seconds:g} s; killing it")
         elif event.kind == "process_keeps_crashing":
             say(f"  {event.name} keeps crashing; see its log {event.log_path}")
             for line in event.last_lines:

@@ -23,6 +23,7 @@ from worker.heartbeat import HEARTBEAT_SECONDS, TaskReporter, send_heartbeat
 from worker.logs import configure_logging
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
+from worker.supervision.alive_signs import give_alive_signs
 from worker.supervision.processes import die_with_parent, lower_priority_now
 
 # Hard limit of a task; a stage returns after seconds. Must stay below the broker's visibility timeout.
@@ -237,6 +238,7 @@ def _count_task(**_: Any) -> None:
 def _start_heartbeat(sender: Any = None, **_: Any) -> None:
     queues = sorted(str(queue) for queue in sender.app.amqp.queues.consume_from)
     threading.Thread(target=_send_heartbeats, args=(queues,), name="heartbeat", daemon=True).start()
+    give_alive_signs(os.environ)
 
 
 def _send_heartbeats(queues: list[str]) -> None:

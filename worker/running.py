@@ -10,6 +10,7 @@ from typing import Final
 from reverie import contract
 from storage.private_files import write_private_by_default
 from worker.settings import PREFIX, Settings
+from worker.supervision.alive_signs import give_alive_signs
 from worker.supervision.processes import end_with_supervisor, lower_priority, raise_file_limit
 
 # Jobs have the lowest priority and a worker of their own: otherwise a few jobs that wait for a language model would
@@ -89,6 +90,7 @@ def run_beat(settings: Settings) -> None:
     write_private_by_default()
     pass_on(settings)
     end_with_supervisor(os.environ)
+    give_alive_signs(os.environ)
     os.environ.setdefault(PREFIX + "PROCESS", "beat")
     from worker.app import app
 

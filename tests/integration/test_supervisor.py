@@ -49,9 +49,10 @@ data_dir, with_broker, specs = Path(sys.argv[1]), sys.argv[2] == "broker", json.
 def tell(event):
     print(json.dumps(dataclasses.asdict(event), default=str), flush=True)
 
-def spec(name, argv=(), code=None, ready_file=None, log_path=None, touch=None, **more):
+def spec(name, argv=(), code=None, ready_file=None, log_path=None, touch=None, alive=None, **more):
     ready = Path(ready_file).exists if ready_file else None
     target = (lambda: exec(code, {})) if code else None
+    more |= {"alive_path": Path(alive), "hang_seconds": 1.0} if alive else {}
     more |= {"while_starting": Path(touch).touch} if touch else {}
     return ProcessSpec(name=name, argv=argv, target=target, ready=ready, log_path=log_path and Path(log_path), **more)
 
@@ -321,6 +322,24 @@ def test_a_crash_loop_is_told_once_with_its_last_lines_and_goes_on(run_up: RunUp
     assert stat.S_IMODE(log_path.stat().st_mode) == 0o600
     up.until("process_died", "bad")
     assert up.kinds("process_keeps_crashing") == ["bad"]
+
+
+def test_a_process_that_gives_no_sign_any_more_is_killed_and_restarted(run_up: RunUp, data_dir: Path) -> None:
+    """Given one process that stops giving signs of life, one that goes on, and one that never gave any, when time
+    passes, then only the first is killed, with a message, and it is back."""
+    touches = ["sh", "-c", 'touch "$0"; exec sleep 600', str(data_dir / "hangs.alive")]
+    goes_on = ["sh", "-c", 'while touch "$0"; do sleep 0.1; done', str(data_dir / "works.alive")]
+    up = run_up(
+        {"name": "hangs", "argv": touches, "alive": str(data_dir / "hangs.alive")},
+        {"name": "works", "argv": goes_on, "alive": str(data_dir / "works.alive")},
+        {"name": "silent", "argv": FOREVER, "alive": str(data_dir / "silent.alive")},
+    )
+    first = up.until("process_started", "hangs")["pid"]
+    up.until("process_started", "silent")
+    assert up.until("process_hangs", "hangs")["pid"] == first
+    assert up.until("process_died", "hangs")["signal"] == "SIGKILL"
+    assert up.until("process_started", "hangs")["pid"] != first
+    assert set(up.kinds("process_died")) == set(up.kinds("process_hangs")) == {"hangs"}
 
 
 def test_what_a_killed_process_had_started_is_gone_before_it_is_back(run_up: RunUp, data_dir: Path) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import ClassVar, Final, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
+from pydantic_core import PydanticCustomError
 from pydantic_settings import BaseSettings
 
 from reverie import contract
@@ -13,6 +14,8 @@ from reverie.calls import Resource
 from reverie.trust.quota_types import Quota
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.log_files import LogLimits
+
+_SHORTEST_HANG_SECONDS: Final = 10.0
 
 
 class GeneralSettings(BaseSettings):
@@ -113,6 +116,12 @@ class GeneralSettings(BaseSettings):
         description="Origins of web pages that may use the HTTP server, separated by commas, as in"
         " `https://app.example.com`. Requests of other pages than the server's own are refused.",
     )
+    hang_seconds: float = Field(
+        120.0,
+        ge=0,
+        description="Seconds without a sign of life after which `reverie up` kills and restarts a process; at least 10,"
+        " or 0 for never.",
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field("info", description="Lowest level that is logged.")
     log_format: Literal["auto", "json", "console"] = Field(
         "auto", description="Format of log lines. `auto`: `console` on a terminal, `json` elsewhere."
@@ -125,6 +134,14 @@ class GeneralSettings(BaseSettings):
     log_days: float = Field(
         30.0, gt=0, description="Days for which rotated log files are kept. A file is rotated at least once a day."
     )
+
+    @field_validator("hang_seconds")
+    @classmethod
+    def _long_enough(cls, seconds: float) -> float:
+        # Processes give a sign every two seconds, later on a busy machine.
+        if 0 < seconds < _SHORTEST_HANG_SECONDS:
+            raise PydanticCustomError("too_short", f"Input should be 0, or at least {_SHORTEST_HANG_SECONDS:g}")
+        return seconds
 
     @property
     def log_limits(self) -> LogLimits:

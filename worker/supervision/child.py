@@ -16,6 +16,7 @@ from pathlib import Path
 
 import psutil
 
+from worker.supervision.alive_signs import AliveWatch
 from worker.supervision.forked import ForkedProcess, fork
 from worker.supervision.processes import has_exited, kill_group, spawn
 from worker.supervision.run_file import RunFileEntry
@@ -41,6 +42,8 @@ class ProcessSpec:
     `before_start` runs once, before the first start, and `while_starting` once, after it and before `ready` is polled;
     an exception in either ends the supervisor.
     `log_path` receives its output; None: the supervisor's own output.
+    `alive_path` is a file that the process touches every few seconds once it works; it is killed if it has not done so
+    for `hang_seconds`.
     `parent_death_signal` is the signal that the kernel sends when the supervisor is killed (Linux).
     """
 
@@ -56,6 +59,8 @@ class ProcessSpec:
     log_path: Path | None = None
     before_start: Callable[[], None] | None = None
     while_starting: Callable[[], None] | None = None
+    alive_path: Path | None = None
+    hang_seconds: float = 120.0
     parent_death_signal: int = signal.SIGTERM
 
 
@@ -92,6 +97,7 @@ class Child:
         self._created: float | None = None
         self._deaths_in_a_row = 0
         self._short_lives_in_a_row = 0
+        self._watch = None if spec.alive_path is None else AliveWatch(spec.alive_path, spec.hang_seconds)
 
     @property
     def pid(self) -> int | None:
@@ -112,6 +118,8 @@ class Child:
             self.restarts += 1
         self.restart_due = None
         self.started_at, self._started = datetime.now(UTC), time.monotonic()
+        if self._watch is not None:
+            self._watch.restart()
         spec = self.spec
         if spec.target is None:
             self._process = spawn(spec.argv, spec.env, spec.log_path, spec.parent_death_signal)
@@ -130,6 +138,10 @@ class Child:
     def has_exited(self) -> bool:
         """Return whether the process has exited and is not reaped yet."""
         return self._process is not None and has_exited(self._process)
+
+    def hangs(self) -> bool:
+        """Return whether the process has given no sign for too long; call it every few seconds."""
+        return self._watch is not None and self._process is not None and self._watch.hangs(time.monotonic())
 
     def terminate(self) -> None:
         """Send SIGTERM to the process only: it ends its own group, as a Celery worker does with its pool."""

@@ -22,6 +22,7 @@ from typing import Any
 import structlog
 
 from reverie.errors import Unavailable
+from worker.supervision.alive_signs import SIGN_SECONDS
 from worker.supervision.child import Child, Death, ProcessSpec, ProcessState
 from worker.supervision.log_files import LogFiles
 from worker.supervision.run_file import RunFile, hold_data_dir, write_run_file
@@ -33,7 +34,12 @@ log = structlog.get_logger(__name__)
 _READY_POLL_SECONDS = 0.1
 _LOGS_CHECK_SECONDS = 10.0
 _STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_LEVELS = {"process_died": "warning", "process_killed": "warning", "process_keeps_crashing": "error"}
+_LEVELS = {
+    "process_died": "warning",
+    "process_killed": "warning",
+    "process_hangs": "error",
+    "process_keeps_crashing": "error",
+}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -41,7 +47,8 @@ class ProcessEvent:
     """An event that `reverie up` shows.
 
     kind: process_started, process_ready, process_died (will be restarted), process_keeps_crashing (once for each crash
-    loop), process_stopping, process_killed (its grace period was over), process_stopped.
+    loop), process_hangs (it is killed and restarted), process_stopping, process_killed (its grace period was over),
+    process_stopped.
     """
 
     kind: str
@@ -70,7 +77,7 @@ class Supervisor:
         self._data_dir = data_dir
         self._on_event = on_event
         self._log_files = log_files
-        self._logs_due = 0.0
+        self._logs_due = self._signs_due = 0.0
         self._started_at = datetime.now(UTC)
         self._stop_signal: int | None = None
         self._kill_now = False
@@ -142,10 +149,23 @@ class Supervisor:
         while self._stop_signal is None:
             self._restart_dead()
             self._rotate_logs()
+            self._kill_hanging()
             due = [child.restart_due for child in self._children if child.restart_due is not None]
             if self._log_files is not None:
                 due.append(self._logs_due)
+            if any(child.spec.alive_path is not None for child in self._children):
+                due.append(self._signs_due)
             self._sleep(max(0.0, min(due) - time.monotonic()) if due else None)
+
+    def _kill_hanging(self) -> None:
+        """Kill the processes that give no sign any more; `_restart_dead` restarts them."""
+        if time.monotonic() < self._signs_due:
+            return
+        self._signs_due = time.monotonic() + SIGN_SECONDS
+        for child in self._children:
+            if child.hangs():
+                self._emit("process_hangs", child, pid=child.pid)
+                child.kill()
 
     def _rotate_logs(self) -> None:
         if self._log_files is not None and time.monotonic() >= self._logs_due:
