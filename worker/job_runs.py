@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import inspect
+import math
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cached_property, wraps
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from beat_schedule import PERIODIC_JOBS
+from reverie.errors import Unavailable
 from worker.app import current_runtime, task
 from worker.runtime import Runtime
 from worker.settings import Settings
@@ -17,6 +19,12 @@ from worker.settings import Settings
 # Periods are a little shorter than the interval: two ticks of one beat, the first of them a little late, must not fall
 # into the same period, or a sweep would be skipped.
 _PERIOD_SHARE: Final = 0.8
+
+# What a job does by the clock that cannot be taken back.
+Settles = Literal["removing", "firing"]
+# How long the clock must be steady after a jump; None is the setting. A clock that is ahead for a moment must not fire
+# all reminders of a year, and one that was set right must not delay them for long.
+_SETTLE_SECONDS: Final[dict[Settles, float | None]] = {"removing": None, "firing": 60.0}
 # Workspaces that the record of one run names.
 MOST_NAMED: Final = 20
 
@@ -28,6 +36,7 @@ class PeriodicTask:
     name: str
     function: Callable[..., dict[str, Any]]
     enabled: Callable[[Settings], bool]
+    settles: Settles | None = None
 
     @cached_property
     def options(self) -> frozenset[str]:
@@ -38,6 +47,12 @@ class PeriodicTask:
         """Run the job, if it is enabled and its period has not been claimed, and return its counts."""
         if not self.enabled(runtime.settings):
             return {"disabled": 1}
+        if self.settles is not None and not options.get("dry_run"):
+            wait_seconds = runtime.clock_watch.seconds_to_wait(_SETTLE_SECONDS[self.settles])
+            if wait_seconds and manual:
+                raise Unavailable(_jumped(runtime, self.name, wait_seconds))
+            if wait_seconds:
+                return {"waits_for_clock_seconds": math.ceil(wait_seconds)}
         if "manual" in self.options:
             options["manual"] = manual
         return run_job(
@@ -50,6 +65,14 @@ class PeriodicTask:
         )
 
 
+def _jumped(runtime: Runtime, name: str, wait_seconds: float) -> str:
+    hours = runtime.clock_watch.look().jumped_by / 3_600_000_000
+    return (
+        f"the machine's clock has just jumped {hours:.1f} hours ahead: {name} does not go by it for another"
+        f" {wait_seconds / 60:.0f} minutes. Set the clock right, or wait if it is right now (`clock_settle_minutes`)"
+    )
+
+
 _periods: Final = {job.task: job.period for job in PERIODIC_JOBS}
 
 # By the name of the task. A module of `tasks/` registers its jobs when it is imported.
@@ -57,15 +80,17 @@ registered_jobs: Final[dict[str, PeriodicTask]] = {}
 
 
 def periodic_task(
-    name: str, *, enabled: Callable[[Settings], bool] = lambda _: True
+    name: str, *, enabled: Callable[[Settings], bool] = lambda _: True, settles: Settles | None = None
 ) -> Callable[[Callable[..., dict[str, Any]]], Any]:
     """Register a job of the table in `beat_schedule` as a task: a function that takes the runtime and returns counts.
 
     The task takes `manual` and the options of the function. Where `enabled` is false it returns `{"disabled": 1}`.
+    A job that `settles` does not work while the machine's clock has just jumped: if it removes something by its age, or
+    fires something that is due.
     """
 
     def register(function: Callable[..., dict[str, Any]]) -> Any:
-        job = registered_jobs[name] = PeriodicTask(name, function, enabled)
+        job = registered_jobs[name] = PeriodicTask(name, function, enabled, settles)
 
         @task(name)
         @wraps(function)

@@ -55,6 +55,7 @@ from storage.migrate import newest_version
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.upkeep.usage import Usage
+from worker.clock_watch import ClockWatch, steady_micros
 from worker.erased_indexes import ErasedIndexes
 from worker.model_specs import embedder_spec, language_model_spec, reranker_spec
 from worker.scheduling.services import ScheduleParts, ScheduleServices
@@ -89,6 +90,7 @@ class RuntimeParts(TypedDict, total=False):
     """
 
     clock: Callable[[], int]
+    steady_clock: Callable[[], int]
     stores: Stores
     broker: redis.Redis
     inbox: WorkerInbox
@@ -109,6 +111,8 @@ class Runtime:
         self.pid = os.getpid()
         self.worker_name = f"{os.environ.get('REVERIE_PROCESS', 'process')}@{socket.gethostname()}"
         self.clock: Callable[[], int] = now_micros
+        # A clock that is given cannot be compared with the machine's: it is taken for one that nobody sets.
+        self.steady_clock: Callable[[], int] = parts.get("clock", steady_micros)
         # The models that this process has made so far, for the report of its state.
         self.embedder_made: GuardedEmbedder | None = None
         self.language_models_made: list[GuardedLanguageModel] = []
@@ -265,6 +269,14 @@ class Runtime:
         return reranker
 
     @cached_property
+    def clock_watch(self) -> ClockWatch:
+        """What is known of the machine's clock: whether it has just jumped."""
+        settle_seconds = self.settings.clock_settle_minutes * 60
+        return ClockWatch(
+            self.settings.data, now=lambda: self.now(), steady=lambda: self.steady(), settle_seconds=settle_seconds
+        )
+
+    @cached_property
     def idle_stores(self) -> IdleStores:
         """The stores in which frequent jobs had nothing to do since they were last written."""
         folder = self.settings.data / "run" / "idle"
@@ -321,6 +333,10 @@ class Runtime:
     def now(self) -> int:
         """Return the current time in microseconds since the epoch."""
         return self.clock()
+
+    def steady(self) -> int:
+        """Return microseconds of a clock that nobody sets, with any beginning."""
+        return self.steady_clock()
 
     def notify_stage(self, stage: str, workspace: str, *, trace: str = "") -> None:
         """Send the task of a stage unless one is on its way. Broker errors are suppressed: the sweep sends it later."""

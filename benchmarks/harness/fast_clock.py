@@ -68,6 +68,7 @@ def run_by(clock: FastClock) -> None:
         return settled_by(self, now_micros())  # file times come from the machine
 
     Runtime.now = now  # type: ignore[method-assign]
+    Runtime.steady = now  # type: ignore[method-assign]  # its days are real: nothing has jumped
     FileStamp.is_settled = settled  # type: ignore[method-assign]
 
 

@@ -10,7 +10,7 @@ from worker.runtime import Runtime
 from worker.scheduling.jobs import deliver
 
 
-@periodic_task(contract.DELIVER_REMINDERS)
+@periodic_task(contract.DELIVER_REMINDERS, settles="firing")
 def deliver_reminders(runtime: Runtime, *, manual: bool = False) -> dict[str, Any]:
     """Push the reminders and notifications that are due, and those that become due before the next run."""
     return deliver(runtime, manual=manual)

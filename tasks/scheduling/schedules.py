@@ -12,7 +12,7 @@ from worker.runtime import Runtime
 from worker.scheduling.jobs import execute, fire_due
 
 
-@periodic_task(contract.RUN_DUE_SCHEDULES)
+@periodic_task(contract.RUN_DUE_SCHEDULES, settles="firing")
 def run_due_schedules(runtime: Runtime, *, manual: bool = False) -> dict[str, Any]:
     """Create and send the runs that are due, and those that become due before the next sweep."""
     return fire_due(runtime, wait_seconds=0.0 if manual else runtime.schedules.wait_seconds)

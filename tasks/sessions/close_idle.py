@@ -12,7 +12,7 @@ from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
-@periodic_task(contract.CLOSE_IDLE_SESSIONS)
+@periodic_task(contract.CLOSE_IDLE_SESSIONS, settles="removing")
 def close_idle_sessions(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
     """Close sessions without messages for long: extract once more, clear conversation memories, commit to git."""
     return lifecycle.close_idle_sessions(

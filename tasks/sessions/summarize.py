@@ -13,7 +13,7 @@ from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
-@periodic_task(contract.CONSOLIDATE_CONVERSATIONS)
+@periodic_task(contract.CONSOLIDATE_CONVERSATIONS, settles="removing")
 def consolidate_conversations(
     runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA, manual: bool = False
 ) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
-@periodic_task(contract.CONSOLIDATE_MEMORIES)
+@periodic_task(contract.CONSOLIDATE_MEMORIES, settles="removing")
 def consolidate_memories(
     runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA, manual: bool = False
 ) -> dict[str, Any]:
@@ -31,7 +31,7 @@ def consolidate_memories(
     )
 
 
-@periodic_task(contract.PRUNE_DECAYED)
+@periodic_task(contract.PRUNE_DECAYED, settles="removing")
 def prune(
     runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA, manual: bool = False
 ) -> dict[str, Any]:

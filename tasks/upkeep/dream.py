@@ -14,6 +14,7 @@ from worker.runtime import Runtime
 @periodic_task(
     contract.DREAM_SWEEP,
     enabled=lambda settings: settings.dream_enabled,
+    settles="removing",
 )
 def dream_sweep(
     runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA, manual: bool = False

@@ -11,7 +11,7 @@ from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
-@periodic_task(contract.APPLY_RETENTION)
+@periodic_task(contract.APPLY_RETENTION, settles="removing")
 def apply_retention(runtime: Runtime, *, dry_run: bool = False, scope: JobScope = ALL_DATA) -> dict[str, Any]:
     """Remove summarised messages older than `message_retention_days`; do nothing where that is not set."""
     return retention.apply_retention(

@@ -12,7 +12,7 @@ from worker.job_runs import periodic_task
 from worker.runtime import Runtime
 
 
-@periodic_task(contract.OPTIMIZE_STORE)
+@periodic_task(contract.OPTIMIZE_STORE, settles="removing")
 def optimize_store(runtime: Runtime, *, workspace: str | None = None, manual: bool = False) -> dict[str, Any]:
     """Vacuum, merge the full-text index, truncate the log, and rebuild indexes that are half empty."""
     return store_files.optimize_stores(

@@ -42,12 +42,14 @@ def deliver(runtime: Runtime, *, manual: bool) -> dict[str, Any]:
     Unless `manual`, also push what becomes due before the next run.
     """
     settings, services = runtime.settings, runtime.schedules
-    pruned = prune_delivered(
-        runtime.stores,
-        idle_stores=runtime.idle_stores,
-        now=runtime.now(),
-        keep_seconds=settings.notification_days * _DAY_SECONDS,
-    )
+    pruned: dict[str, Any] = {}
+    if not runtime.clock_watch.seconds_to_wait():
+        pruned = prune_delivered(
+            runtime.stores,
+            idle_stores=runtime.idle_stores,
+            now=runtime.now(),
+            keep_seconds=settings.notification_days * _DAY_SECONDS,
+        )
     notifier = services.notifier
     if notifier is None or not notifier.is_available:
         return pruned

@@ -107,6 +107,12 @@ class UpkeepSettings(BaseSettings):
     curation_log_days: float = Field(
         90.0, gt=0, description="Days for which changes made by jobs are logged and can be undone."
     )
+    clock_settle_minutes: float = Field(
+        60.0,
+        ge=0,
+        description="Minutes for which the machine's clock must be steady, after it jumped ahead by more than one,"
+        " before anything is pruned, expired, closed or deleted by it. Schedules and reminders wait for one minute.",
+    )
     workspace_git: bool = Field(
         True, description="Keep each agent's MEMORY.md, DREAMS.md and notes as files in a git repository."
     )

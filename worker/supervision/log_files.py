@@ -17,11 +17,15 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
+from worker.clock_watch import ClockState, next_state, steady_micros
+
 _DAY_SECONDS: Final = 86_400
 _ROTATED: Final = re.compile(r"\.log\.([1-9][0-9]*)$")
 # The time of a line, in either format of the log.
 _TIME: Final = re.compile(rb"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d+)?(?:Z|[+-]\d\d:\d\d)")
 _HEAD_BYTES: Final = 4_096
+# How long a clock that jumped ahead must be steady before files are removed by their age.
+_SETTLE_SECONDS: Final = 3_600
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,12 +40,23 @@ class LogLimits:
 class LogFiles:
     """The log files of one folder; only one process at a time may rotate them."""
 
-    def __init__(self, folder: Path, limits: LogLimits, *, now: Callable[[], float] = time.time) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        limits: LogLimits,
+        *,
+        now: Callable[[], float] | None = None,
+        steady: Callable[[], int] | None = None,
+    ) -> None:
+        """`now` returns seconds since 1970, `steady` microseconds of a clock that nobody sets."""
         self._folder = folder
         self._limits = limits
-        self._now = now
+        self._now: Callable[[], float] = time.time if now is None else now
+        # A time that is given is taken as it is.
+        self._steady = steady or (steady_micros if now is None else lambda: int(self._now() * 1e6))
         # When a file without a time in its first lines was first seen, in seconds since 1970.
         self._seen: dict[Path, float] = {}
+        self._clock: ClockState | None = None
 
     def rotate(self) -> list[Path]:
         """Rotate the files that are too large or older than a day, remove those of too long ago; return the former.
@@ -88,11 +103,17 @@ class LogFiles:
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600))
 
     def _remove_old(self) -> None:
+        """Remove the files that are too many, and those that are too old, unless the clock has just jumped."""
+        steady = self._steady()
+        self._clock = next_state(
+            self._clock, now=int(self._now() * 1e6), steady=steady, boot="", settle=_SETTLE_SECONDS * 1_000_000
+        )
+        too_old = self._limits.days * _DAY_SECONDS if self._clock.jumped_by <= 0 else float("inf")
         for path in self._folder.glob("*.log.*"):
             number = _ROTATED.search(path.name)
             if number is None:
                 continue
             with suppress(OSError):
                 age_seconds = self._now() - path.stat().st_mtime
-                if int(number[1]) > self._limits.kept or age_seconds > self._limits.days * _DAY_SECONDS:
+                if int(number[1]) > self._limits.kept or age_seconds > too_old:
                     path.unlink()
