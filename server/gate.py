@@ -26,7 +26,6 @@ from worker.access import is_loopback
 
 _TRACE: Final = TRACE_HEADER.lower().encode()
 # By these headers a proxy says for whom it asks.
-_PROXIED: Final = frozenset({b"forwarded", b"x-forwarded-for", b"x-real-ip"})
 
 log = structlog.get_logger(__name__)
 
@@ -107,21 +106,13 @@ class Gate:
             return  # browsers ask without a token whether they may send one
         if scope["path"].startswith("/v1/") or scope["method"] not in ("GET", "HEAD"):
             check_site(headers, self._allowed_origins)
-        if self._is_protected(scope, headers) and (authorization is not None or not self._authentication.is_open):
+        protected = scope["path"] == "/metrics" or scope["path"].startswith("/v1/")
+        if protected and (authorization is not None or not self._authentication.is_open):
             principal = await self._authentication.principal(authorization, origin=scope["reverie.origin"])
             scope["reverie.principal"] = principal
         elif self._local_names_only and not _is_loopback_name(headers.get(b"host", b"").decode("latin-1")):
             # Otherwise a web page whose name resolves to 127.0.0.1 (DNS rebinding) could read everything.
             raise Rejected("without a token this server answers only as localhost, 127.0.0.1 or [::1]", field="host")
-
-    def _is_protected(self, scope: Scope, headers: dict[bytes, bytes]) -> bool:
-        """Return whether a path needs a token: all calls, and the metrics for whoever is not on this machine.
-
-        Behind a proxy on this machine everybody seems to be.
-        """
-        if scope["path"] != "/metrics":
-            return bool(scope["path"].startswith("/v1/"))
-        return not is_loopback(scope["reverie.origin"]) or not _PROXIED.isdisjoint(headers)
 
 
 class _Reply:
