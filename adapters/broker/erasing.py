@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import redis
 
 from adapters.broker.inbox import Taken, WorkerInbox, parse_taken
+from adapters.broker.inbox_scripts import REMOVE_WAITING
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import call_broker
 
@@ -18,19 +19,6 @@ _PAGE: Final = 500
 _REWRITE_SECONDS: Final = 120.0
 _POLL_SECONDS: Final = 0.05
 
-# An item that a worker holds stays: the worker finds its mark in the store, and settles it.
-_REMOVE_WAITING: Final = """
-local removed = 0
-for i = 2, #ARGV do
-  if not redis.call('ZSCORE', KEYS[3], ARGV[i]) and redis.call('HDEL', KEYS[1], ARGV[i]) == 1 then
-    redis.call('ZREM', KEYS[2], ARGV[i])
-    redis.call('HDEL', KEYS[4], ARGV[i])
-    removed = removed + 1
-  end
-end
-if redis.call('HLEN', KEYS[1]) == 0 then redis.call('SREM', KEYS[5], ARGV[1]) end
-return removed
-"""
 _OLDEST: Final = """
 local oldest = false
 local function look(field)
@@ -63,7 +51,8 @@ class BrokerErasure:
         removed = 0
         for first in range(0, len(found), _PAGE):
             fields = [taken.field for taken in found[first : first + _PAGE]]
-            removed += int(self._run(_REMOVE_WAITING, [*keys, f"{self._prefix}inboxes"], [workspace, *fields]))
+            counts = (f"{self._prefix}inboxes", f"{self._prefix}inboxes:state")
+            removed += int(self._run(REMOVE_WAITING, [*keys, *counts], [workspace, *fields]))
         return found, len(found) - removed
 
     def oldest_accepted(self, workspace: str) -> int | None:

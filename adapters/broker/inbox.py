@@ -6,16 +6,34 @@ after the database has committed them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import contextlib
+from collections import deque
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final, NamedTuple, cast
 
 import msgspec
+import redis
 
+from adapters.broker.inbox_scripts import (
+    BEGIN,
+    FORGET,
+    NUMBER,
+    RELEASE,
+    REPLY,
+    SETTLE,
+    STAMP_DIGITS,
+    STATS,
+    TAKE,
+)
+from reverie.clock import new_id
 from reverie.contract import Outcome
+from reverie.errors import Unavailable
 from reverie.pipeline.broker import call_broker
-from reverie.pipeline.inbox import NOTIFICATION_SECONDS, REPLY_SECONDS, Inbox, inbox_field
+from reverie.pipeline.inbox import REPLY_SECONDS, Inbox, InboxLimits, inbox_field
 from reverie.pipeline.payload_signing import refusal, split_payload
 
+# No JSON begins with it, and no signature.
+_TIME_MARK: Final = b"@"
 # The recovery sweep takes items that no worker took within this time.
 GRACE_SECONDS: Final = 20
 # A worker that does not settle its items within this time loses them to the next one.
@@ -24,127 +42,16 @@ LEASE_SECONDS: Final = 10
 # The sweep says every few seconds again that a workspace is full. If it does not run, producers stay refused this long.
 FULL_SECONDS: Final = 600
 
-# Microseconds need no more digits before the year 5138; a longer number would not fit the columns for times.
-_STAMP_DIGITS: Final = 17
-
-# Lua: the acceptance time of an item, 0 when its value has another format; `parse_taken` reads it in the same way.
-_ACCEPTED: Final = f"""
-local function accepted(value)
-  local stamp = string.match(value, '^(%d+) ')
-  return stamp and #stamp <= {_STAMP_DIGITS} and stamp or 0
-end
-"""
-
-# Only one worker at a time takes from a workspace, oldest first: so sequences follow the order of acceptance, and a
-# caller who requires strict order is not refused because two workers raced. Writes to one database are serial anyway.
-_TAKE = (
-    _ACCEPTED
-    + """
-if redis.call('EXISTS', KEYS[5]) == 1 then return {} end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local ended = redis.call('ZRANGEBYSCORE', KEYS[3], '-inf', now)
-for _, field in ipairs(ended) do
-  local value = redis.call('HGET', KEYS[1], field)
-  redis.call('ZREM', KEYS[3], field)
-  if value then redis.call('ZADD', KEYS[2], accepted(value), field) end
-end
-if redis.call('ZCARD', KEYS[3]) > 0 then return {} end
-local fields = redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)
-local result = {}
-local size = 0
-for _, field in ipairs(fields) do
-  local value = redis.call('HGET', KEYS[1], field)
-  redis.call('ZREM', KEYS[2], field)
-  if value then
-    local tries = redis.call('HINCRBY', KEYS[4], field, 1)
-    redis.call('ZADD', KEYS[3], now + ARGV[2], field)
-    result[#result + 1] = field
-    result[#result + 1] = value
-    result[#result + 1] = tries
-    size = size + #value
-    if size > tonumber(ARGV[3]) then break end
-  end
-end
-return result
-"""
-)
-
-_SETTLE = """
-for i = 2, #ARGV do
-  redis.call('HDEL', KEYS[1], ARGV[i])
-  redis.call('ZREM', KEYS[2], ARGV[i])
-  redis.call('ZREM', KEYS[3], ARGV[i])
-  redis.call('HDEL', KEYS[4], ARGV[i])
-end
-if redis.call('HLEN', KEYS[1]) == 0 then redis.call('SREM', KEYS[5], ARGV[1]) end
-return #ARGV - 1
-"""
-
-_RELEASE = (
-    _ACCEPTED
-    + """
-for i = 2, #ARGV do
-  if redis.call('ZREM', KEYS[3], ARGV[i]) == 1 then
-    local value = redis.call('HGET', KEYS[1], ARGV[i]) or ''
-    redis.call('ZADD', KEYS[2], accepted(value), ARGV[i])
-    redis.call('HINCRBY', KEYS[4], ARGV[i], -1)
-  end
-end
-redis.call('SET', KEYS[5], '1', 'PX', ARGV[1])
-return #ARGV - 1
-"""
-)
-
-_COUNT = """
-for i = 2, #ARGV do
-  if redis.call('ZSCORE', KEYS[1], ARGV[i]) then redis.call('HINCRBY', KEYS[2], ARGV[i], ARGV[1]) end
-end
-return #ARGV - 1
-"""
-
-_STATS = """
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-local oldest = now
-for _, key in ipairs({KEYS[2], KEYS[3]}) do
-  local first = redis.call('ZRANGE', key, 0, 0)[1]
-  local value = first and redis.call('HGET', KEYS[1], first)
-  if value then oldest = math.min(oldest, tonumber(string.match(value, '^(%d+) ')) or now) end
-end
-return {redis.call('HLEN', KEYS[1]), now - oldest}
-"""
-
-# A reply goes to producers that wait for this state or an earlier one; every state but 'stored' ends the wait.
-# All outcomes for one producer make one element of its list: it fetches them in one round trip.
-_REPLY = """
-local sent = 0
-local replies = {}
-for i = 3, #ARGV, 2 do
-  local remaining = ''
-  for reply, state in string.gmatch(redis.call('HGET', KEYS[1], ARGV[i]) or '', '(%S+) ([^;]+);') do
-    if state == ARGV[1] or ARGV[1] ~= 'stored' then
-      if not replies[reply] then replies[reply] = {} end
-      table.insert(replies[reply], ARGV[i + 1])
-      sent = sent + 1
-    else
-      remaining = remaining .. reply .. ' ' .. state .. ';'
-    end
-  end
-  if remaining == '' then redis.call('HDEL', KEYS[1], ARGV[i]) else redis.call('HSET', KEYS[1], ARGV[i], remaining) end
-end
-for reply, outcomes in pairs(replies) do
-  redis.call('RPUSH', reply, '[' .. table.concat(outcomes, ',') .. ']')
-  redis.call('EXPIRE', reply, ARGV[2])
-end
-return sent
-"""
+# Items that could not be given back, because the broker did not answer, are given back with the next take.
+_MAX_OWED: Final = 100
 
 
 class Taken(NamedTuple):
-    """One item leased to this worker. `accepted_at` is in microseconds, 0 when the value has another format.
+    """One item leased to this worker. `accepted_at` is its number, 0 when the value has another format.
 
     `payload` is without its `signature`. `refusal` says why it must not be stored: none of the keys has signed it.
+    `tries` includes this one. `token` shows that this worker holds it. `waits_since` is the time of acceptance
+    (microseconds), which is not the number when the broker's clock was set back before.
     """
 
     field: bytes
@@ -153,17 +60,47 @@ class Taken(NamedTuple):
     tries: int
     signature: bytes = b""
     refusal: str = ""
+    token: str = ""
+    waits_since: int = 0
 
 
 class InboxStats(NamedTuple):
-    """The number of items in an inbox and the age of the oldest one."""
+    """The number of items in an inbox, the age of the oldest one, and their size.
+
+    `clock_set_back` says that the age cannot be known: an item was accepted before the broker's clock was set back.
+    """
 
     size: int
     oldest_age_seconds: float
+    bytes: int = 0
+    clock_set_back: bool = False
+
+
+class InboxTotals(NamedTuple):
+    """What waits in all inboxes, and how much may."""
+
+    items: int
+    bytes: int
+    limits: InboxLimits
+
+
+class _Owed(NamedTuple):
+    """What is to be given back: `begun` counts as not tried; without `given`, all that the token holds."""
+
+    workspace: str
+    token: str
+    given: Sequence[bytes] | None
+    begun: Sequence[bytes]
+    delay_seconds: float
 
 
 class WorkerInbox(Inbox):
     """The inboxes of one broker, as workers use them. Every method raises `Unavailable` without a broker."""
+
+    def __init__(self, broker: redis.Redis, *, prefix: str, keys: Sequence[bytes] = ()) -> None:
+        """Take the `keys` that sign payloads, as `Inbox` does."""
+        super().__init__(broker, prefix=prefix, keys=keys)
+        self._owed: deque[_Owed] = deque(maxlen=_MAX_OWED)
 
     def take(self, workspace: str, *, limit: int, max_bytes: int = 32 * 1024 * 1024) -> list[Taken]:
         """Take at most `limit` of the oldest items under a lease of 10 s, items with an expired lease included.
@@ -171,34 +108,96 @@ class WorkerInbox(Inbox):
         Return an empty list when there are none, while another worker holds items, and during a pause. No further item
         is taken once the values exceed `max_bytes`.
         """
-        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause")
-        flat = cast("list[Any]", self._run(_TAKE, keys, [limit, LEASE_SECONDS * 1_000_000, max_bytes]))
+        self._pay()
+        token = new_id()
+        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause", ":holder")
+        try:
+            flat = cast("list[Any]", self._run(TAKE, keys, [limit, LEASE_SECONDS * 1_000_000, max_bytes, token]))
+        except Unavailable:  # the broker may have done it, or do it later
+            self._owed.append(_Owed(workspace, token, None, (), 0.0))
+            raise
         items = [parse_taken(flat[i], flat[i + 1], int(flat[i + 2])) for i in range(0, len(flat), 3)]
-        return [self._verified(workspace, item) for item in items]
+        return [self._verified(workspace, item)._replace(token=token) for item in items]
 
     def _verified(self, workspace: str, item: Taken) -> Taken:
         """Return an item with the reason why it must not be stored, if there is one."""
         why = refusal(self._sign_keys, workspace, item.field, item.signature, item.payload)
         return item._replace(refusal=why) if why else item
 
-    def settle(self, workspace: str, fields: Sequence[bytes]) -> None:
-        """Remove items for good. Call this only after the database has committed them (or their dead letters)."""
-        if fields:
-            keys = [*self._keys(workspace, "", ":due", ":taken", ":tries"), self._workspaces_key]
-            self._run(_SETTLE, keys, [workspace, *fields])
+    def begin(self, workspace: str, items: Sequence[Taken]) -> bool:
+        """Count a try of these items, all of one take, and renew their lease; False if another worker holds them now.
 
-    def release(self, workspace: str, fields: Sequence[bytes], *, delay_seconds: float) -> None:
-        """Put items back in their old order without counting this try; nothing is taken until the delay is over."""
-        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":pause")
-        self._run(_RELEASE, keys, [int(delay_seconds * 1_000), *fields])
-
-    def count_tries(self, workspace: str, fields: Sequence[bytes], by: int) -> None:
-        """Add `by` to the tries of items: an item that was taken in a batch but not yet processed was not tried.
-
-        Items whose lease has ended are left unchanged: another worker has settled or released them.
+        What was taken and not begun with was not tried: it cannot be what killed a worker.
         """
-        if fields:
-            self._run(_COUNT, self._keys(workspace, ":taken", ":tries"), [by, *fields])
+        if not items:
+            return True
+        keys = self._keys(workspace, ":taken", ":tries", ":holder")
+        fields = [item.field for item in items]
+        return bool(self._run(BEGIN, keys, [items[0].token, LEASE_SECONDS * 1_000_000, *fields]))
+
+    def settle(
+        self, workspace: str, items: Sequence[Taken], outcomes: Mapping[bytes, Outcome] | None = None
+    ) -> list[bytes]:
+        """Remove items of one take for good and, in the same step, tell producers that wait for their `outcomes`.
+
+        Call this only after the database has committed them (or their dead letters). Items that another worker holds
+        by now are left to it. Return the fields that producers still wait for, until they are searchable.
+        """
+        if not items:
+            return []
+        keys = [*self._keys(workspace, "", ":due", ":taken", ":tries"), self._workspaces_key]
+        keys += [*self._keys(workspace, ":waiting", ":holder"), self._state_key]
+        arguments: list[Any] = [workspace, items[0].token, REPLY_SECONDS]
+        for item in items:
+            outcome = (outcomes or {}).get(item.field)
+            told = (outcome.state, msgspec.json.encode(outcome)) if outcome is not None else ("", "")
+            arguments += (item.field, *told)
+        return cast("list[bytes] | None", self._run(SETTLE, keys, arguments)) or []
+
+    def release(
+        self, workspace: str, items: Sequence[Taken], *, delay_seconds: float, begun: Sequence[Taken] = ()
+    ) -> None:
+        """Put items of one take back in their old order; nothing is taken until the delay is over.
+
+        Those that were `begun` with count as not tried. What another worker holds by now is left to it. Never raises:
+        without a broker it is done with the next take.
+        """
+        if items:
+            fields, tried = [item.field for item in items], [item.field for item in begun]
+            self._owed.append(_Owed(workspace, items[0].token, fields, tried, delay_seconds))
+            with contextlib.suppress(Unavailable):
+                self._pay()
+
+    def _pay(self) -> None:
+        """Give back what could not be given back before. Raises `Unavailable`, and keeps the rest."""
+        while self._owed:
+            owed = self._owed[0]
+            keys = self._keys(owed.workspace, "", ":due", ":taken", ":tries", ":pause", ":holder")
+            given = -1 if owed.given is None else len(owed.given)
+            arguments = [owed.token, int(owed.delay_seconds * 1_000), given, *(owed.given or ()), *owed.begun]
+            self._run(RELEASE, keys, arguments)
+            with contextlib.suppress(IndexError):  # another thread was here, too: it is harmless to do it twice
+                self._owed.popleft()
+
+    def next_number(self) -> int:
+        """Return a number after those of all items accepted so far, and before those of all later ones.
+
+        It is the broker's time in microseconds, or more than that if its clock was set back.
+        """
+        return int(cast("bytes", self._run(NUMBER, [self._state_key], [])))
+
+    def set_limits(self, limits: InboxLimits) -> None:
+        """Tell producers how much may wait."""
+        mapping = cast("Any", msgspec.structs.asdict(limits))
+        call_broker(lambda: self._broker.hset(self._limits_key, mapping=mapping))
+
+    def totals(self) -> InboxTotals:
+        """Return what waits in all inboxes, and the limits that producers keep to."""
+        used = call_broker(lambda: cast("list[Any]", self._broker.hmget(self._state_key, ["items", "bytes"])))
+        told = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
+        limits = InboxLimits(**{name.decode(): int(value) for name, value in told.items()})
+        items, size = (max(0, int(value or 0)) for value in used)
+        return InboxTotals(items, size, limits)
 
     def peek(self, workspace: str) -> Iterator[tuple[bytes, bytes]]:
         """Yield each item's field and value without taking it: every item that is there from start to end, and perhaps
@@ -227,17 +226,15 @@ class WorkerInbox(Inbox):
 
     def forget_workspace(self, workspace: str) -> None:
         """Delete the inbox of a workspace that has been deleted."""
-        keys = self._keys(workspace, "", ":due", ":taken", ":tries", ":waiting", ":pause", ":full")
-        # In one transaction: an item accepted between the two would be in an inbox that no sweep looks at.
-        with self._broker.pipeline(transaction=True) as pipeline:
-            pipeline.delete(*keys)
-            pipeline.srem(self._workspaces_key, workspace)
-            call_broker(pipeline.execute)
+        keys = [*self._keys(workspace, ""), self._workspaces_key, self._state_key]
+        keys += self._keys(workspace, ":due", ":taken", ":tries", ":waiting", ":pause", ":full", ":holder")
+        self._run(FORGET, keys, [workspace])
 
     def stats(self, workspace: str) -> InboxStats:
         """Return the size and age of a workspace's inbox."""
-        size, age = cast("list[int]", self._run(_STATS, self._keys(workspace, "", ":due", ":taken"), []))
-        return InboxStats(size, max(0.0, age / 1_000_000))
+        keys = [*self._keys(workspace, "", ":due", ":taken"), self._state_key]
+        size, age, used, set_back = cast("list[int]", self._run(STATS, keys, [workspace]))
+        return InboxStats(size, max(0.0, age / 1_000_000), max(0, used), bool(set_back))
 
     def anyone_waiting(self, workspace: str) -> bool:
         """Return whether any producer waits for an outcome. Check this before `reply`: usually none does."""
@@ -252,12 +249,7 @@ class WorkerInbox(Inbox):
             arguments: list[Any] = [state, REPLY_SECONDS]
             for agent, outcome in items:
                 arguments += (inbox_field(agent, outcome.id), msgspec.json.encode(outcome))
-            self._run(_REPLY, self._keys(workspace, ":waiting"), arguments)
-
-    def claim_notification(self, task: str, workspace: str) -> bool:
-        """Set the notification flag; return whether the caller must send the task, False while one is on its way."""
-        key = self._notification_key(task, workspace)
-        return bool(call_broker(lambda: self._broker.set(key, "1", nx=True, px=NOTIFICATION_SECONDS * 1_000)))
+            self._run(REPLY, self._keys(workspace, ":waiting"), arguments)
 
     def clear_notification(self, task: str, workspace: str) -> None:
         """Clear the notification flag. A task does so before it looks for work: later work needs a task of its own."""
@@ -267,7 +259,12 @@ class WorkerInbox(Inbox):
 def parse_taken(field: bytes, value: bytes, tries: int) -> Taken:
     """Return the item of a field and value of an inbox."""
     stamp, space, payload = value.partition(b" ")
-    if not space or not stamp.isdigit() or len(stamp) > _STAMP_DIGITS:
+    if not space or not stamp.isdigit() or len(stamp) > STAMP_DIGITS:
         return Taken(field, 0, value, tries)
+    waits_since = stamp
+    if payload.startswith(_TIME_MARK):
+        found, _, rest = payload.removeprefix(_TIME_MARK).partition(b" ")
+        if found.isdigit() and len(found) <= STAMP_DIGITS:
+            waits_since, payload = found, rest
     signature, payload = split_payload(payload)
-    return Taken(field, int(stamp), payload, tries, signature)
+    return Taken(field, int(stamp), payload, tries, signature, waits_since=int(waits_since))

@@ -12,6 +12,7 @@ from reverie.errors import Unavailable
 from reverie.http import HttpTransport, post_submission
 from reverie.pipeline.submission import Submission, enqueue
 from reverie.pipeline.types import Receipt
+from reverie.problems import InboxFull
 
 if TYPE_CHECKING:
     import redis
@@ -59,6 +60,8 @@ class Connection:
         if self._producer is not None:
             try:
                 return enqueue(self._producer, submission, wait=wait, timeout_seconds=timeout_seconds)
+            except InboxFull:
+                raise  # the server puts messages into the same inbox
             except Unavailable as error:
                 if not self.config.url_given:
                     raise
@@ -67,6 +70,8 @@ class Connection:
             # With the same ids, so that items that the broker has accepted are not stored twice.
             remaining = max(0.1, round(deadline - time.monotonic(), 3))
             return post_submission(self._http, submission, wait=wait, timeout_seconds=remaining)
+        except InboxFull:
+            raise
         except Unavailable as error:
             hint = "" if self._producer else "; set REVERIE_URL, or REVERIE_BROKER to enqueue without a server"
             raise Unavailable(f"{broker_failure}{error}{hint}", unconfirmed=error.unconfirmed) from error

@@ -18,7 +18,7 @@ from reverie.errors import Permanent, Rejected, Rejection, ReverieError, Unavail
 from reverie.pipeline.calls import IngestFile, IngestMessages
 from reverie.pipeline.submission import Submission, checked_receipt, split_submission
 from reverie.pipeline.types import Receipt
-from reverie.problems import CONTENT_TYPE, Problem, QuotaExceeded, error_of
+from reverie.problems import CONTENT_TYPE, InboxFull, Problem, QuotaExceeded, error_of
 from reverie.trust.local_servers import local_server
 from reverie.trust.scopes import TOKEN_PREFIX
 
@@ -101,8 +101,8 @@ class HttpTransport:
         while True:
             response = self._authorised(method, path, timeout=timeout, **request)
             seconds = _seconds_to_wait(response)
-            if seconds is not None and isinstance(self._error(response), QuotaExceeded):
-                return response  # waiting makes no room
+            if seconds is not None and isinstance(self._error(response), QuotaExceeded | InboxFull):
+                return response  # waiting makes no room, or not within the time of a call
             if seconds is None or time.monotonic() + seconds > deadline:
                 return response
             time.sleep(seconds)
@@ -188,7 +188,7 @@ def post_submission(
             continue
         except Unavailable as error:
             done = len(accepted) if not late else 0
-            raise Unavailable(str(error), unconfirmed=submission.ids[done:]) from error
+            raise type(error)(str(error), unconfirmed=submission.ids[done:]) from error
         accepted += receipt.accepted
         rejected += (_in_call(part, rejection) for rejection in receipt.rejected)
         degraded = degraded or receipt.degraded

@@ -23,6 +23,9 @@ CONTENT_TYPE: Final = "application/problem+json"
 # Room comes when something is deleted, by a person or by a job, or when a quota is raised: not within seconds.
 QUOTA_RETRY_SECONDS: Final = 300
 
+# Workers that run again store thousands of messages a second.
+INBOX_RETRY_SECONDS: Final = 10
+
 
 class TooLarge(Rejected):
     """The body of a request is larger than the server accepts."""
@@ -71,6 +74,15 @@ class QuotaExceeded(Limited):
     """The workspace or tenant is full: something must be deleted, or an operator must raise the quota `field`."""
 
 
+class InboxFull(Unavailable):
+    """So much waits to be stored that the broker accepts no more; what it has accepted is kept.
+
+    `retry_after_seconds` is when it is worth trying again.
+    """
+
+    retry_after_seconds = INBOX_RETRY_SECONDS
+
+
 class Malformed(Rejected):
     """The body of a request is not valid JSON."""
 
@@ -109,6 +121,7 @@ _KINDS: Final[tuple[tuple[type[ReverieError], str, int, str], ...]] = (
     (TooLarge, "too-large", 413, "The body is too large"),
     (Rejected, "rejected", 422, "The request is not valid"),
     (WaitTimeout, "wait-timeout", 504, "Accepted, but not in the requested state in time"),
+    (InboxFull, "inbox-full", 429, "Too much waits to be stored"),
     (Transient, "unavailable", 503, "Temporarily unavailable"),
     (Internal, "internal", 500, "The server failed"),
     (Permanent, "permanent", 500, "It cannot succeed"),
@@ -135,8 +148,9 @@ def problem_of(error: ReverieError, *, trace: str = "") -> Problem:
 def error_of(problem: Problem) -> ReverieError:
     """Return the error that a problem describes, or the nearest that this version knows."""
     slug = problem.type.removeprefix(TYPE_PREFIX)
-    if slug == "unavailable":
-        return Unavailable(problem.detail, unconfirmed=tuple(problem.unconfirmed))
+    if slug in ("unavailable", "inbox-full"):
+        kind_of_it = InboxFull if slug == "inbox-full" else Unavailable
+        return kind_of_it(problem.detail, unconfirmed=tuple(problem.unconfirmed))
     if slug == "wait-timeout":
         return WaitTimeout(problem.detail, accepted=tuple(problem.accepted))
     if slug == "rejected":

@@ -13,10 +13,10 @@ def forget_file(stores: Stores, store: Store, inbox: WorkerInbox, *, agent: str,
     It gets a tombstone.
 
     What was accepted of it until now and is still in the pipeline is dropped; the same source can be handed in again
-    later. Raises `Unavailable` without a broker, before anything is deleted: the time of forgetting must come from the
-    clock that stamps accepted items.
+    later. Raises `Unavailable` without a broker, before anything is deleted: what was accepted before
+    is told by a number that the broker gives.
     """
-    forgotten_at = inbox.now_micros()
+    forgotten_at = inbox.next_number()
     with store.writing() as tx:
         found = tx.for_agent(agent).files.forget(file_id, forgotten_at=forgotten_at)
         if found:

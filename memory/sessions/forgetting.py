@@ -16,10 +16,10 @@ def forget_session(
     """Delete a session and all that came from it; False if the store had nothing of it. It gets a tombstone.
 
     Messages accepted for it until now and still in the pipeline are dropped; those sent later under the same id start a
-    new session. Raises `Unavailable` without a broker, before anything is deleted: the time of forgetting must come
-    from the clock that stamps accepted messages.
+    new session. Raises `Unavailable` without a broker, before anything is deleted: what was accepted before
+    is told by a number that the broker gives.
     """
-    forgotten_at = inbox.now_micros()
+    forgotten_at = inbox.next_number()
     working.drop(store.name, [(agent, session)])
     with store.writing() as tx:
         rows = tx.for_agent(agent)

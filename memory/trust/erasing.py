@@ -175,7 +175,7 @@ class ErasureJob:
         erasure, scope = self._erasure, self._scope
         self._add_names(scope)
         for name in self._reachable_workspaces(scope):
-            at = self._services.inbox.now_micros()
+            at = self._services.inbox.next_number()
             with self._stores.workspace(name).writing() as tx:
                 tx.kept_out.add(scope.subject_in(name), scope.agent, at=at)
         self._erasures.set_cutoff(erasure.id, self._services.now())
@@ -200,7 +200,7 @@ class ErasureJob:
         """Remove the rows of every store, keeping hashes of their texts."""
         scope = self._scope
         rows = RowErasure(
-            forgotten_at=self._services.inbox.now_micros,
+            forgotten_at=self._services.inbox.next_number,
             drop_cached=self._services.working.drop,
             on_removed=self._count,
             key=self._key,
@@ -275,7 +275,7 @@ class ErasureJob:
             with suppress(NotFound):
                 store = self._stores.workspace(name, create=False)
                 oldest = self._services.broker.oldest_accepted(name)
-                up_to = (oldest - 1) if oldest is not None else self._services.inbox.now_micros()
+                up_to = (oldest - 1) if oldest is not None else self._services.inbox.next_number()
                 with store.writing() as tx:
                     tx.kept_out.drop(up_to=up_to)
                     waiting += [name] if tx.kept_out.any() else []

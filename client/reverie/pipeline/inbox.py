@@ -2,19 +2,23 @@
 
 Layout, per workspace `W` (every key begins with the configured prefix):
 
-    inbox:W          hash   field -> "<accepted_at µs> <payload JSON>"     the payloads themselves; signed
-                            ones have "#1 <signature> " before the JSON
-    inbox:W:due      zset   field by acceptance time
+    inbox:W          hash   field -> "<number> <payload JSON>"   the payloads themselves; signed ones have
+                            "#1 <signature> " before the JSON, and "@<µs> " comes first if the number is not the time
+    inbox:W:due      zset   field by number
     inbox:W:taken    zset   field by the end of its lease
-    inbox:W:tries    hash   field -> number of times a worker took it without finishing
+    inbox:W:holder   string token of the worker that has taken them
+    inbox:W:tries    hash   field -> number of times a worker began with it and did not finish
     inbox:W:pause    string set while the store of W cannot be written: nothing is taken
     inbox:W:full     string set while a quota of W is used up, "<quota> <reason>": nothing is accepted
     inbox:W:waiting  hash   field -> "<reply list> <state>;" for each producer that waits
     inboxes          set    workspaces whose inbox is not empty, for the recovery sweep
+    inboxes:state    hash   "number", the last one given; "items" and "bytes" in all inboxes, "bytes:W" in one
+    inboxes:limits   hash   how much may wait, by the names of `InboxLimits`; workers write it
     wake:TASK:W      string notification flag: set while a task of this name is on its way
 
 A field is the agent and the item id, joined by U+001F. Each step is one Lua script, so it happens whole or not at
-all; times are the broker's own, the same for all hosts. An item leaves the inbox only after the database has committed
+all; times are the broker's own, the same for all hosts. A number is the time of acceptance in microseconds, except that
+it never goes back: see `inbox_scripts`. An item leaves the inbox only after the database has committed
 it, so whichever process is killed, the item is either still in the inbox or already in the database.
 """
 
@@ -28,13 +32,18 @@ from typing import Any, Final, cast
 import msgspec
 import redis
 
-from reverie.contract import INGEST_MESSAGES, Outcome, Payload, WaitFor
+from reverie.contract import INGEST_MESSAGES, TASK_QUEUES, Outcome, Payload, WaitFor
 from reverie.pipeline.broker import call_broker
+from reverie.pipeline.inbox_scripts import ACCEPT, CLOCK, RAISE_FLAG
 from reverie.pipeline.payload_signing import sign_payload
-from reverie.problems import QUOTA_RETRY_SECONDS, QuotaExceeded
+from reverie.problems import QUOTA_RETRY_SECONDS, InboxFull, QuotaExceeded
 
 # While this flag lives, no second notification is sent; it expires by itself in case the task was lost.
 NOTIFICATION_SECONDS: Final = 10
+# Until the sender has confirmed that the task is on its way, for a sender that was killed or got no answer.
+NOTIFYING_SECONDS: Final = 2
+# A task takes some 600 bytes in the broker.
+_MAX_QUEUED_TASKS: Final = 10_000
 # A waiting producer gives up long before; the broker then expires its reply list and the note that it waits.
 REPLY_SECONDS: Final = 900
 # Wait in turns: redis-py drops a connection that is silent for its socket timeout of 5 s.
@@ -42,30 +51,21 @@ _REPLY_TURN_SECONDS: Final = 2.0
 
 _SEPARATOR: Final = "\x1f"
 
-_ACCEPT = """
-if ARGV[5] == '0' then
-  local full = redis.call('GET', KEYS[6])
-  if full then return {-1, full} end
-end
-local time = redis.call('TIME')
-local now = time[1] * 1000000 + time[2]
-if ARGV[5] ~= '0' then now = tonumber(ARGV[5]) end
-local added = 0
-for i = 6, #ARGV, 2 do
-  local at = now + added
-  if redis.call('HSETNX', KEYS[1], ARGV[i], string.format('%.0f ', at) .. ARGV[i + 1]) == 1 then
-    redis.call('ZADD', KEYS[2], at, ARGV[i])
-    added = added + 1
-  end
-  if ARGV[3] ~= '' then
-    redis.call('HSET', KEYS[5], ARGV[i], (redis.call('HGET', KEYS[5], ARGV[i]) or '') .. ARGV[3] .. ';')
-  end
-end
-if ARGV[3] ~= '' then redis.call('EXPIRE', KEYS[5], ARGV[4]) end
-redis.call('SADD', KEYS[3], ARGV[1])
-local notify = redis.call('SET', KEYS[4], '1', 'NX', 'PX', ARGV[2])
-return {added, notify and 1 or 0}
-"""
+_LIMITS: Final = ("workspace_items", "workspace_bytes", "items", "bytes")
+_WHOSE: Final = ("workspace {workspace}", "workspace {workspace}", "all workspaces", "all workspaces")
+_UNITS: Final = ("items", "bytes", "items", "bytes")
+
+
+class InboxLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much may wait in the inbox of each workspace, and in all of them: items, and bytes of their payloads.
+
+    The defaults hold where no worker has told the broker the settings, as after it lost its content.
+    """
+
+    workspace_items: int = 200_000
+    workspace_bytes: int = 256 * 1024 * 1024
+    items: int = 500_000
+    bytes: int = 512 * 1024 * 1024
 
 
 def inbox_field(agent: str, item_id: str) -> str:
@@ -100,14 +100,16 @@ class Inbox:
     ) -> tuple[int, bool]:
         """Put payloads into the inbox in their order; an item with an id that is already there stays unchanged.
 
-        `reply_to` names the list that outcomes are sent to, from the state `wait` on. `accepted_at` (microseconds) is
-        given for items that were accepted before: a session that was forgotten since then stays forgotten, and no quota
-        refuses them.
+        `reply_to` names the list that outcomes are sent to, from the state `wait` on. `accepted_at` is the number of
+        items that were accepted before: a session that was forgotten since then stays forgotten, and neither a quota
+        nor a limit refuses them.
 
-        Return how many were new, and whether the caller must send the ingest task. Raises `QuotaExceeded`.
+        Return how many were new, and whether the caller must send the ingest task, and then confirm it. Raises
+        `QuotaExceeded`, and `InboxFull`; then none of them was accepted.
         """
-        arguments: list[Any] = [workspace, NOTIFICATION_SECONDS * 1_000]
-        arguments += (f"{self._reply_key(reply_to)} {wait}" if reply_to else "", REPLY_SECONDS, accepted_at)
+        reply = f"{self._reply_key(reply_to)} {wait}" if reply_to else ""
+        arguments: list[Any] = [workspace, NOTIFYING_SECONDS * 1_000, reply, REPLY_SECONDS, accepted_at]
+        arguments += (_MAX_QUEUED_TASKS, *msgspec.structs.astuple(InboxLimits()))
         for payload in payloads:
             field, value = inbox_field(payload.agent, payload.id), msgspec.json.encode(payload)
             if self._sign_keys:
@@ -115,11 +117,27 @@ class Inbox:
             arguments += (field, value)
         keys = [*self._keys(workspace, "", ":due"), self._workspaces_key]
         keys += [self._notification_key(INGEST_MESSAGES, workspace), *self._keys(workspace, ":waiting", ":full")]
-        added, more = cast("list[Any]", self._run(_ACCEPT, keys, arguments))
-        if added < 0:
-            quota, _, reason = more.decode().partition(" ")
+        keys += [self._state_key, self._limits_key, self._prefix + TASK_QUEUES[INGEST_MESSAGES]]
+        added, *more = cast("list[Any]", self._run(ACCEPT, keys, arguments))
+        if added == -1:
+            quota, _, reason = more[0].decode().partition(" ")
             raise QuotaExceeded(reason, field=quota, retry_after_seconds=QUOTA_RETRY_SECONDS)
-        return added, bool(more)
+        if added < 0:
+            raise _full(workspace, which=more[0] - 1, used=int(more[1]), limit=int(more[2]))
+        return added, bool(more[0])
+
+    def claim_notification(self, task: str, workspace: str) -> bool:
+        """Set the notification flag; return whether the caller must send the task, and then confirm it.
+
+        False while one is on its way.
+        """
+        script = CLOCK + RAISE_FLAG + "return raise_flag(KEYS[1], wall(), ARGV[1]) and 1 or 0"
+        return bool(self._run(script, [self._notification_key(task, workspace)], [NOTIFYING_SECONDS * 1_000]))
+
+    def confirm_notification(self, task: str, workspace: str) -> None:
+        """Have the flag live until the task can be expected to have been lost: it was sent."""
+        key = self._notification_key(task, workspace)
+        call_broker(lambda: self._broker.pexpire(key, NOTIFICATION_SECONDS * 1_000))
 
     def wait_reply(self, reply_to: str, timeout_seconds: float) -> list[Outcome]:
         """Wait for the next outcomes on a reply list; return none after the timeout."""
@@ -133,7 +151,7 @@ class Inbox:
         return []
 
     def now_micros(self) -> int:
-        """Return the broker's own time, which is the acceptance time of items."""
+        """Return the broker's own time, which may be set back."""
         seconds, micros = call_broker(self._broker.time)
         return int(seconds) * 1_000_000 + int(micros)
 
@@ -143,6 +161,14 @@ class Inbox:
     @property
     def _workspaces_key(self) -> str:
         return self._prefix + "inboxes"
+
+    @property
+    def _state_key(self) -> str:
+        return self._prefix + "inboxes:state"
+
+    @property
+    def _limits_key(self) -> str:
+        return self._prefix + "inboxes:limits"
 
     def _reply_key(self, reply_to: str) -> str:
         return f"{self._prefix}reply:{reply_to}"
@@ -155,3 +181,12 @@ class Inbox:
         if script is None:
             script = self._scripts.setdefault(source, self._broker.register_script(source))
         return call_broker(lambda: script(keys=keys, args=arguments))
+
+
+def _full(workspace: str, *, which: int, used: int, limit: int) -> InboxFull:
+    whose, unit = _WHOSE[which].format(workspace=workspace), _UNITS[which]
+    return InboxFull(
+        f"the inbox of {whose} is full, nothing of this call was accepted: {used:,} of at most {limit:,} {unit} wait to"
+        " be stored. What waits is kept. Are the workers running, and can they write? See `reverie status`; then send"
+        f" again. The limit is the setting inbox_{_LIMITS[which].replace('bytes', 'mb')}"
+    )

@@ -114,7 +114,7 @@ class Producer:
                     _, notify = self._inbox.accept(self.workspace, batch, reply_to=reply_to, wait=wait)
             except Unavailable as error:
                 unconfirmed = tuple(payload.id for payload in payloads[done:])
-                raise Unavailable(str(error), unconfirmed=unconfirmed) from error
+                raise type(error)(str(error), unconfirmed=unconfirmed) from error
             done += len(batch)
             if notify:
                 self._notify(batch[0].trace)
@@ -127,6 +127,7 @@ class Producer:
         # The payloads are safe by now and the sweep finds them: a failed notification must not fail the call.
         with contextlib.suppress(Unavailable):
             self._task_sender.send(contract.INGEST_MESSAGES, workspace=self.workspace, trace=trace)
+            self._inbox.confirm_notification(contract.INGEST_MESSAGES, self.workspace)
 
     def _await(
         self, payloads: Sequence[Payload], reply_to: str, wait: WaitFor, timeout_seconds: float

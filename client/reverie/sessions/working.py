@@ -20,7 +20,7 @@ def working_key(prefix: str, workspace: str, agent: str, session: str) -> str:
 
 
 def working_epoch_key(prefix: str, workspace: str, agent: str, session: str) -> str:
-    """Return the key of a counter that increases whenever the list is dropped."""
+    """Return the key of the text that changes whenever the list is dropped, or could not be appended to."""
     return f"{prefix}working-epoch:{workspace}:{agent}\x1f{session}"
 
 

@@ -1,0 +1,264 @@
+"""The Lua scripts by which workers take items from an inbox, settle them, give them back, and tell who waits.
+
+Invariant: an item in the hash of an inbox is in exactly one of its two sorted sets, whatever a script is refused for.
+A script that has written anything is not refused for want of memory any more, so those that must succeed then begin
+with a write that needs none (`PERSIST`, `ZREM`, `HDEL`).
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from reverie.pipeline.inbox_scripts import CLOCK
+
+# Microseconds need no more digits before the year 5138; a longer number would not fit the columns for times.
+STAMP_DIGITS: Final = 17
+
+# Lua: the number of an item, 0 when its value has another format; `parse_taken` reads it in the same way.
+_ACCEPTED: Final = f"""
+local function accepted(value)
+  local stamp = string.match(value, '^(%d+) ')
+  return stamp and #stamp <= {STAMP_DIGITS} and stamp or 0
+end
+"""
+
+# Lua: subtracts what is removed from the counts of an inbox. Counts that an older producer did not add to are put
+# right when an inbox, or all of them, are empty.
+_SUBTRACT: Final = """
+local function subtract(state, inbox, inboxes, workspace, items, bytes)
+  redis.call('HINCRBY', state, 'items', -items)
+  redis.call('HINCRBY', state, 'bytes', -bytes)
+  local left = redis.call('HINCRBY', state, 'bytes:' .. workspace, -bytes)
+  if redis.call('HLEN', inbox) == 0 then
+    redis.call('SREM', inboxes, workspace)
+    redis.call('HINCRBY', state, 'bytes', -left)
+    redis.call('HDEL', state, 'bytes:' .. workspace)
+    if redis.call('SCARD', inboxes) == 0 then redis.call('HDEL', state, 'items', 'bytes') end
+  end
+end
+"""
+
+# Lua: replies go to producers that wait for this state or an earlier one; every state but 'stored' ends the wait. All
+# outcomes for one producer make one element of its list: it fetches them in one round trip.
+_TELL: Final = """
+local replies = {}
+local function tell(waiting, field, state, outcome)
+  local remaining = ''
+  for reply, wanted in string.gmatch(redis.call('HGET', waiting, field) or '', '(%S+) ([^;]+);') do
+    if wanted == state or state ~= 'stored' then
+      if not replies[reply] then replies[reply] = {} end
+      table.insert(replies[reply], outcome)
+    else
+      remaining = remaining .. reply .. ' ' .. wanted .. ';'
+    end
+  end
+  if remaining == '' then redis.call('HDEL', waiting, field) else redis.call('HSET', waiting, field, remaining) end
+  return remaining ~= ''
+end
+local function send_replies(seconds)
+  for reply, outcomes in pairs(replies) do
+    redis.call('RPUSH', reply, '[' .. table.concat(outcomes, ',') .. ']')
+    redis.call('EXPIRE', reply, seconds)
+  end
+end
+"""
+
+# Only one worker at a time takes from a workspace, oldest first: so sequences follow the order of acceptance, and a
+# caller who requires strict order is not refused because two workers raced. Writes to one database are serial anyway.
+# A lease that ends later than a new one would was given before the clock was set back.
+# KEYS: inbox, due, taken, tries, pause, holder. ARGV: items, lease, bytes, token.
+TAKE: Final = (
+    CLOCK
+    + _ACCEPTED
+    + """
+local now = wall()
+local paused = tonumber(redis.call('GET', KEYS[5]) or '')
+if paused and paused <= now then return {} end
+local latest = string.format('%.0f', now + ARGV[2])
+for _, range in ipairs({{'-inf', string.format('%.0f', now)}, {'(' .. latest, '+inf'}}) do
+  for _, field in ipairs(redis.call('ZRANGEBYSCORE', KEYS[3], range[1], range[2])) do
+    local value = redis.call('HGET', KEYS[1], field)
+    redis.call('ZREM', KEYS[3], field)
+    if value then redis.call('ZADD', KEYS[2], accepted(value), field) end
+  end
+end
+if redis.call('ZCARD', KEYS[3]) > 0 then return {} end
+local fields = redis.call('ZRANGE', KEYS[2], 0, ARGV[1] - 1)
+local result = {}
+local size = 0
+for _, field in ipairs(fields) do
+  local value = redis.call('HGET', KEYS[1], field)
+  redis.call('ZREM', KEYS[2], field)
+  if value then
+    redis.call('ZADD', KEYS[3], latest, field)
+    result[#result + 1] = field
+    result[#result + 1] = value
+    result[#result + 1] = (tonumber(redis.call('HGET', KEYS[4], field) or '0')) + 1
+    size = size + #value
+    if size > tonumber(ARGV[3]) then break end
+  end
+end
+if #result > 0 then redis.call('SET', KEYS[6], ARGV[4]) end
+return result
+"""
+)
+
+# KEYS: taken, tries, holder. ARGV: token, lease, fields.
+BEGIN: Final = (
+    CLOCK
+    + """
+if redis.call('GET', KEYS[3]) ~= ARGV[1] then return 0 end
+redis.call('PERSIST', KEYS[3])
+local now = wall()
+for i = 3, #ARGV do redis.call('HINCRBY', KEYS[2], ARGV[i], 1) end
+local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
+if first[2] and tonumber(first[2]) - now < ARGV[2] / 2 then
+  for _, field in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
+    redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), field)
+  end
+end
+return 1
+"""
+)
+
+# KEYS: inbox, due, taken, tries, inboxes, waiting, holder, state.
+# ARGV: workspace, token, lifetime of replies, then field, state and outcome of each; without a state nobody is told.
+# Returns the fields that producers still wait for, and nothing if another worker holds them by now.
+SETTLE: Final = (
+    _SUBTRACT
+    + _TELL
+    + """
+if redis.call('GET', KEYS[7]) ~= ARGV[2] then return false end
+local items, bytes = 0, 0
+local awaited = {}
+for i = 4, #ARGV, 3 do
+  local field = ARGV[i]
+  if redis.call('ZREM', KEYS[3], field) == 1 then
+    items = items + 1
+    bytes = bytes + redis.call('HSTRLEN', KEYS[1], field) + #field
+    redis.call('HDEL', KEYS[1], field)
+    redis.call('HDEL', KEYS[4], field)
+    if ARGV[i + 1] ~= '' and tell(KEYS[6], field, ARGV[i + 1], ARGV[i + 2]) then awaited[#awaited + 1] = field end
+  end
+end
+if items > 0 then subtract(KEYS[8], KEYS[1], KEYS[5], ARGV[1], items, bytes) end
+if redis.call('ZCARD', KEYS[3]) == 0 then redis.call('DEL', KEYS[7]) end
+send_replies(ARGV[3])
+return awaited
+"""
+)
+
+# KEYS: inbox, due, taken, tries, pause, holder. ARGV: token, pause in ms, number of fields to give back or -1 for all
+# that the token holds, these fields, then the fields that were begun with.
+RELEASE: Final = (
+    CLOCK
+    + _ACCEPTED
+    + """
+local held = redis.call('GET', KEYS[6]) == ARGV[1]
+local given = {}
+local first_begun = 4
+if tonumber(ARGV[3]) < 0 then
+  given = redis.call('ZRANGE', KEYS[3], 0, -1)
+else
+  for i = 4, 3 + ARGV[3] do given[#given + 1] = ARGV[i] end
+  first_begun = 4 + ARGV[3]
+end
+local back = 0
+if held then
+  for _, field in ipairs(given) do
+    if redis.call('ZREM', KEYS[3], field) == 1 then
+      redis.call('ZADD', KEYS[2], accepted(redis.call('HGET', KEYS[1], field) or ''), field)
+      back = back + 1
+    end
+  end
+  if redis.call('ZCARD', KEYS[3]) == 0 then redis.call('DEL', KEYS[6]) end
+end
+for i = first_begun, #ARGV do
+  local tries = tonumber(redis.call('HGET', KEYS[4], ARGV[i]) or '0')
+  if tries == 1 then redis.call('HDEL', KEYS[4], ARGV[i]) end
+  if tries > 1 then redis.call('HINCRBY', KEYS[4], ARGV[i], -1) end
+end
+if held and tonumber(ARGV[2]) > 0 then
+  redis.call('SET', KEYS[5], string.format('%.0f', wall()), 'PX', ARGV[2])
+end
+return back
+"""
+)
+
+# KEYS: inbox, due, taken, state. ARGV: workspace. Returns items, age, bytes, and whether the clock was set back.
+STATS: Final = (
+    CLOCK
+    + """
+local now = wall()
+local oldest = now
+local set_back = 0
+for _, key in ipairs({KEYS[2], KEYS[3]}) do
+  local first = redis.call('ZRANGE', key, 0, 0)[1]
+  local value = first and redis.call('HGET', KEYS[1], first)
+  if value then
+    local at = tonumber(string.match(value, '^%d+ @(%d+) ') or string.match(value, '^(%d+) ')) or now
+    if at > now + 1000000 then set_back = 1 else oldest = math.min(oldest, at) end
+  end
+end
+return {redis.call('HLEN', KEYS[1]), now - oldest, tonumber(redis.call('HGET', KEYS[4], 'bytes:' .. ARGV[1]) or '0'),
+  set_back}
+"""
+)
+
+# KEYS: waiting. ARGV: state, lifetime of replies, then fields and outcomes.
+REPLY: Final = (
+    _TELL
+    + """
+for i = 3, #ARGV, 2 do tell(KEYS[1], ARGV[i], ARGV[1], ARGV[i + 1]) end
+send_replies(ARGV[2])
+return 1
+"""
+)
+
+# An item that a worker holds stays: the worker finds its mark in the store, and settles it.
+# KEYS: inbox, due, taken, tries, inboxes, state. ARGV: workspace, fields.
+REMOVE_WAITING: Final = (
+    _SUBTRACT
+    + """
+local removed, bytes = 0, 0
+for i = 2, #ARGV do
+  if not redis.call('ZSCORE', KEYS[3], ARGV[i]) then
+    local size = redis.call('HSTRLEN', KEYS[1], ARGV[i])
+    if redis.call('HDEL', KEYS[1], ARGV[i]) == 1 then
+      redis.call('ZREM', KEYS[2], ARGV[i])
+      redis.call('HDEL', KEYS[4], ARGV[i])
+      removed = removed + 1
+      bytes = bytes + size + #ARGV[i]
+    end
+  end
+end
+if removed > 0 then subtract(KEYS[6], KEYS[1], KEYS[5], ARGV[1], removed, bytes) end
+return removed
+"""
+)
+
+# KEYS: inbox, inboxes, state, then the other keys of the inbox. ARGV: workspace.
+FORGET: Final = (
+    _SUBTRACT
+    + """
+redis.call('SREM', KEYS[2], ARGV[1])
+local items = redis.call('HLEN', KEYS[1])
+local bytes = tonumber(redis.call('HGET', KEYS[3], 'bytes:' .. ARGV[1]) or '0')
+redis.call('DEL', KEYS[1])
+for i = 4, #KEYS do redis.call('DEL', KEYS[i]) end
+if items > 0 then subtract(KEYS[3], KEYS[1], KEYS[2], ARGV[1], items, bytes) end
+return items
+"""
+)
+
+# KEYS: state. A number later than those of all items that were accepted. Forgetting frees memory: it must not be
+# refused for want of it.
+NUMBER: Final = (
+    CLOCK
+    + """
+redis.call('PERSIST', KEYS[1])
+local number = next_number(KEYS[1], wall())
+save_number(KEYS[1], number)
+return string.format('%.0f', number)
+"""
+)
