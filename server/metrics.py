@@ -95,6 +95,9 @@ def _broker_gauges(status: PipelineStatus) -> Iterator[GaugeMetricFamily]:
     oldest = max((inbox.oldest_age_seconds for inbox in status.inboxes), default=0.0)
     yield _gauge("reverie_inbox_size", "Items accepted but not yet stored.", sum(box.size for box in status.inboxes))
     yield _gauge("reverie_inbox_oldest_seconds", "Age of the oldest item in the inbox.", oldest)
+    yield _gauge("reverie_inbox_bytes", "Size of the items accepted but not yet stored.", status.inbox.bytes)
+    use = max([status.inbox.full, *(box.full for box in status.inboxes)])
+    yield _gauge("reverie_inbox_full", "Largest part of a limit of the inboxes that is used; 1 is full.", use)
     yield _gauge("reverie_workers", "Workers that are alive.", len(status.workers))
     quantiles = {"0.5": status.lag.p50_seconds, "0.99": status.lag.p99_seconds}
     known = {name: value for name, value in quantiles.items() if value is not None}

@@ -21,6 +21,7 @@ from reverie.errors import ReverieError
 from reverie.pipeline.celery_settings import celery_settings, celery_url
 from worker.heartbeat import HEARTBEAT_SECONDS, TaskReporter, send_heartbeat
 from worker.logs import configure_logging
+from worker.pipeline import warn_of_broker
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
 from worker.supervision.alive_signs import give_alive_signs
@@ -244,6 +245,7 @@ def _start_heartbeat(sender: Any = None, **_: Any) -> None:
 def _send_heartbeats(queues: list[str]) -> None:
     runtime = current_runtime()
     started_at = time.time()
+    warn_of_broker(runtime)
     while True:
         send_heartbeat(runtime, runtime.worker_name, queues=queues, started_at=started_at)
         _reporter.report()

@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Sequence
+from typing import Any
+
+import structlog
 
 from adapters.embedders import Embedder
 from adapters.embedders.openai_compatible import BATCH_INPUTS
+from memory.pipeline.broker_watch import watch_broker
 from reverie.contract import Outcome
 from reverie.errors import Unavailable
 from storage.pipeline.records import ReadyMessage
 from storage.stores import Store
 from worker.runtime import Runtime
+
+log = structlog.get_logger(__name__)
 
 
 def embed_batch_size(configured: int, embedder: Embedder) -> int:
@@ -28,6 +34,28 @@ def has_waiting_producers(runtime: Runtime, store: Store) -> bool:
         return runtime.inbox.anyone_waiting(store.name)
     except Unavailable:
         return False
+
+
+def look_after_broker(runtime: Runtime) -> dict[str, Any]:
+    """Tell producers how much may wait, and log what the broker has lost. Broker errors are suppressed."""
+    lost = ""
+    with contextlib.suppress(Unavailable):
+        runtime.inbox.set_limits(runtime.settings.inbox_limits)
+        lost = watch_broker(runtime.inbox, runtime.settings.data, now=runtime.now())
+    if lost:
+        log.error("broker_lost_its_content", error=lost)
+    return {"broker_lost": lost} if lost else {}
+
+
+def warn_of_broker(runtime: Runtime) -> None:
+    """Log what of the broker's configuration could lose messages, and tell producers how much may wait.
+
+    Broker errors are suppressed: the sweep does it then.
+    """
+    with contextlib.suppress(Unavailable):
+        runtime.inbox.set_limits(runtime.settings.inbox_limits)
+        for warning in runtime.monitor.warnings():
+            log.warning("broker_could_lose_messages", warning=warning)
 
 
 def report_searchable(

@@ -201,7 +201,9 @@ class Runtime:
     @cached_property
     def monitor(self) -> Monitor:
         """The heartbeats of the processes, and the pipeline's lag."""
-        return Monitor(self.broker, prefix=self.settings.broker_prefix)
+        settings = self.settings
+        flushed = settings.broker_flushed or settings.broker_url == embedded_broker_url(settings.data)
+        return Monitor(self.broker, prefix=settings.broker_prefix, flushed=flushed)
 
     @cached_property
     def task_sender(self) -> TaskSender:
@@ -344,6 +346,7 @@ class Runtime:
         with contextlib.suppress(Unavailable):
             if self.inbox.claim_notification(task, workspace):
                 self.task_sender.send(task, workspace=workspace, trace=trace)
+                self.inbox.confirm_notification(task, workspace)
 
     def close(self) -> None:
         """Close what this runtime made, in reverse order. Given parts are left to their owner."""

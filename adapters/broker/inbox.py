@@ -29,7 +29,8 @@ from reverie.clock import new_id
 from reverie.contract import Outcome
 from reverie.errors import Unavailable
 from reverie.pipeline.broker import call_broker
-from reverie.pipeline.inbox import REPLY_SECONDS, Inbox, InboxLimits, inbox_field
+from reverie.pipeline.inbox import REPLY_SECONDS, Inbox, inbox_field
+from reverie.pipeline.inbox_limits import InboxLimits
 from reverie.pipeline.payload_signing import refusal, split_payload
 
 # No JSON begins with it, and no signature.
@@ -186,10 +187,20 @@ class WorkerInbox(Inbox):
         """
         return int(cast("bytes", self._run(NUMBER, [self._state_key], [])))
 
+    def identity(self) -> str:
+        """Return the id of the broker's content; it is made up here if the broker has none."""
+        found = call_broker(lambda: cast("bytes | None", self._broker.hget(self._state_key, "id")))
+        if found is None:
+            call_broker(lambda: self._broker.hsetnx(self._state_key, "id", new_id()))
+            found = call_broker(lambda: cast("bytes | None", self._broker.hget(self._state_key, "id")))
+        return found.decode() if found else ""
+
     def set_limits(self, limits: InboxLimits) -> None:
-        """Tell producers how much may wait."""
+        """Tell producers how much may wait, unless they know it."""
         mapping = cast("Any", msgspec.structs.asdict(limits))
-        call_broker(lambda: self._broker.hset(self._limits_key, mapping=mapping))
+        told = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
+        if {name.decode(): int(value) for name, value in told.items()} != mapping:
+            call_broker(lambda: self._broker.hset(self._limits_key, mapping=mapping))
 
     def totals(self) -> InboxTotals:
         """Return what waits in all inboxes, and the limits that producers keep to."""

@@ -14,6 +14,7 @@ from typing import Final, cast
 import msgspec
 import redis
 
+from adapters.broker.durability import durability_warnings
 from reverie import contract
 from reverie.pipeline.broker import call_broker
 
@@ -22,6 +23,7 @@ ALIVE_SECONDS: Final = 30
 LAG_WINDOW_SECONDS: Final = 300
 # 10,000 samples give a p99 to within a few of them and take 300 KB.
 _LAG_SAMPLES: Final = 10_000
+_WARNINGS_SECONDS: Final = 60.0
 
 
 class WorkerHeartbeat(msgspec.Struct, frozen=True, kw_only=True):
@@ -50,16 +52,19 @@ class Lag(msgspec.Struct, frozen=True, kw_only=True):
 class Monitor:
     """Reads and writes the monitoring data of one broker. Every method raises `Unavailable` without a broker."""
 
-    def __init__(self, broker: redis.Redis, *, prefix: str) -> None:
+    def __init__(self, broker: redis.Redis, *, prefix: str, flushed: bool = False) -> None:
+        """With `flushed`, something else than the broker flushes its file to the disk."""
         self._broker = broker
         self._prefix = prefix
+        self._flushed = flushed
+        self._warnings: tuple[float, list[str]] | None = None
 
     def record_lags(self, seconds: Sequence[float], *, now: float | None = None) -> None:
         """Record how many seconds messages took from accepted to searchable."""
         if not seconds:
             return
         stamp = int(time.time() if now is None else now)
-        newest = [f"{stamp}:{lag:.3f}" for lag in seconds[-_LAG_SAMPLES:]]
+        newest = [f"{stamp}:{max(lag, 0.0):.3f}" for lag in seconds[-_LAG_SAMPLES:]]
         with self._broker.pipeline(transaction=False) as pipeline:
             pipeline.lpush(self._prefix + "lag", *newest)
             pipeline.ltrim(self._prefix + "lag", 0, _LAG_SAMPLES - 1)
@@ -102,6 +107,13 @@ class Monitor:
     def queue_depths(self) -> dict[str, int]:
         """Return the number of tasks in each queue."""
         return {queue: int(call_broker(partial(self._broker.llen, self._prefix + queue))) for queue in contract.QUEUES}
+
+    def warnings(self) -> list[str]:
+        """Return what of the broker's configuration could lose messages. It is asked at most once a minute."""
+        now = time.monotonic()
+        if self._warnings is None or now - self._warnings[0] > _WARNINGS_SECONDS:
+            self._warnings = (now, durability_warnings(self._broker, flushed=self._flushed))
+        return self._warnings[1]
 
     def _with_progress(self, worker: WorkerHeartbeat) -> WorkerHeartbeat:
         key = f"{self._prefix}progress:{worker.name}"

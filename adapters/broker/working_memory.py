@@ -2,8 +2,8 @@
 
 It is only a cache of the store. A list exists only while it is known to be complete; in case of doubt it is dropped,
 and the next reader fills it from the store. An epoch, which changes whenever the list is dropped and whenever messages
-are stored for which there is no list, keeps slow readers and writers from restoring forgotten messages, and from leaving
-out new ones.
+are stored for which there is no list, keeps slow readers and writers from restoring forgotten messages, and from
+leaving out new ones.
 """
 
 from __future__ import annotations
@@ -178,7 +178,7 @@ class WorkingMemory:
             keys = call_broker(lambda: list(self._broker.scan_iter(match=pattern, count=500)))  # noqa: B023 - called immediately
             for start in range(0, len(keys), 500):
                 call_broker(partial(self._broker.delete, *keys[start : start + 500]))
-        call_broker(lambda: self._broker.set(self._epoch_key(workspace, "", ""), new_id(), ex=_CHANGE_SECONDS))
+        call_broker(lambda: self._broker.set(self._shared_epoch_key, new_id(), ex=_CHANGE_SECONDS))
 
     def _both_keys(self, workspace: str, sessions: Sequence[tuple[str, str]]) -> list[str]:
         return [
@@ -188,8 +188,12 @@ class WorkingMemory:
         ]
 
     def _epoch_keys(self, workspace: str, agent: str, session: str) -> list[str]:
-        """Return the keys of a session's epoch, and of that of its workspace."""
-        return [self._epoch_key(workspace, agent, session), self._epoch_key(workspace, "", "")]
+        """Return the keys of a session's epoch, and of the one that changes with every workspace that is dropped."""
+        return [self._epoch_key(workspace, agent, session), self._shared_epoch_key]
+
+    @property
+    def _shared_epoch_key(self) -> str:
+        return self._prefix + "working-epoch"
 
     def _key(self, workspace: str, agent: str, session: str) -> str:
         return working_key(self._prefix, workspace, agent, session)

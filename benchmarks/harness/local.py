@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +38,8 @@ class LocalInbox(WorkerInbox):
         del workspace, reply_to, wait, accepted_at
         for payload in payloads:
             field = inbox_field(payload.agent, payload.id).encode()
-            self._items.append(Taken(field, now_micros(), msgspec.json.encode(payload), 1))
+            now = now_micros()
+            self._items.append(Taken(field, now, msgspec.json.encode(payload), 1, waits_since=now))
         return len(payloads), True
 
     def take(self, workspace: str, *, limit: int, max_bytes: int = 0) -> list[Taken]:
@@ -46,10 +47,21 @@ class LocalInbox(WorkerInbox):
         del workspace, max_bytes
         return [self._items.popleft() for _ in range(min(limit, len(self._items)))]
 
-    def settle(self, workspace: str, fields: Sequence[bytes]) -> None:
-        """Do nothing: taken payloads are not stored."""
+    def begin(self, workspace: str, items: Sequence[Taken]) -> bool:
+        """Do nothing: nobody else takes them."""
+        del workspace, items
+        return True
 
-    def release(self, workspace: str, fields: Sequence[bytes], *, delay_seconds: float) -> None:
+    def settle(
+        self, workspace: str, items: Sequence[Taken], outcomes: Mapping[bytes, Outcome] | None = None
+    ) -> list[bytes]:
+        """Do nothing: taken payloads are not stored, and nobody waits."""
+        del workspace, items, outcomes
+        return []
+
+    def release(
+        self, workspace: str, items: Sequence[Taken], *, delay_seconds: float, begun: Sequence[Taken] = ()
+    ) -> None:
         """Do nothing: taken payloads are gone, and the caller counts the error."""
 
     def anyone_waiting(self, workspace: str) -> bool:

@@ -16,6 +16,7 @@ from reverie.pipeline.status import EmbedderStatus, JobStatus, LanguageModelUse,
 from worker.supervision.data_lock import supervisor_pid
 
 _WORKSPACES_SHOWN: Final = 5
+_NEARLY_FULL: Final = 0.8
 # Due schedules and reminders are checked every few seconds: one this late is not being processed.
 _LATE_SECONDS: Final = 60.0
 
@@ -44,6 +45,14 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     if target.data is not None and not target.is_remote:
         say(f"Data      {target.data.resolve()}")
     say(f"Broker    {pipeline.broker}{f': {pipeline.broker_error}' if pipeline.broker_error else ''}")
+    for warning in pipeline.broker_warnings:
+        say(f"          warning: {warning}")
+    inbox = pipeline.inbox
+    if inbox.items:
+        say(f"Inbox     {counted(inbox.items, 'item')}, {size(inbox.bytes)}, wait to be stored: {inbox.full:.0%} full")
+    for box in pipeline.inboxes:
+        if box.full >= _NEARLY_FULL:
+            say(f"Full      the inbox of {box.workspace} is {box.full:.0%} full: do workers run, and can they write?")
     lag = pipeline.lag
     if lag.samples:
         say(f"Lag       p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} of {lag.samples} in 5 minutes")

@@ -33,10 +33,13 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
     letter is removed, so a crash between the two duplicates nothing. Raises `NotFound`, and `Conflict` for a payload
     that this version of Reverie cannot read or that belongs to another agent.
     """
-    with store.reading() as tx:
-        letter = (tx.for_agent(agent).dead_letters if agent else tx.dead_letters).get(letter_id)
+    letter = _read(store, letter_id, agent)
     if letter.stage == "ingest":
-        _accept_again(store, inbox, letter)
+        # Forgetting a session deletes its letters. A letter that is still there after this number was given has not
+        # been forgotten before it; if it is from now on, the number keeps the item out.
+        number = inbox.next_number()
+        letter = _read(store, letter_id, agent)
+        _accept_again(store, inbox, letter, number)
         with store.writing() as tx:
             tx.dead_letters.remove(
                 letter
@@ -48,6 +51,11 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
                 tx.chunks.set_embedding_error([int(letter.item_id)], None)
             tx.dead_letters.remove(letter)
     return letter
+
+
+def _read(store: Store, letter_id: int, agent: str | None) -> DeadLetter:
+    with store.reading() as tx:
+        return (tx.for_agent(agent).dead_letters if agent else tx.dead_letters).get(letter_id)
 
 
 def await_replay(
@@ -107,7 +115,7 @@ def drop(store: Store, letter_id: int, *, agent: str | None = None) -> DeadLette
     return letter
 
 
-def _accept_again(store: Store, inbox: WorkerInbox, letter: DeadLetter) -> None:
+def _accept_again(store: Store, inbox: WorkerInbox, letter: DeadLetter, number: int) -> None:
     try:
         payload = msgspec.json.decode(letter.payload or b"", type=MessagePayload | FilePayload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -121,7 +129,8 @@ def _accept_again(store: Store, inbox: WorkerInbox, letter: DeadLetter) -> None:
             f"dead letter {letter.id} of agent {letter.agent!r} contains a message of agent {payload.agent!r}: drop it",
             field="id",
         )
-    # With its original time: if its session has been forgotten since, the item must not bring it back.
-    inbox.accept(store.name, [payload], accepted_at=letter.created_at)
+    # A file keeps its time: an older version of it must not replace a newer one.
+    accepted_at = letter.created_at if isinstance(payload, FilePayload) else number
+    inbox.accept(store.name, [payload], accepted_at=accepted_at)
     # `accept` sets the notification flag, but it is the caller who sends the task, and claims the flag to do so.
     inbox.clear_notification(INGEST_MESSAGES, store.name)

@@ -113,7 +113,7 @@ def new_message(item: Item, payload: MessagePayload) -> NewMessage:
         metadata=to_json(payload.metadata),
         trace=payload.trace,
         created_at=payload.created_at,
-        accepted_at=item.taken.accepted_at,
+        accepted_at=item.taken.waits_since,
         user=payload.user,
         visibility=payload.visibility,
     )

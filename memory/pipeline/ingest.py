@@ -19,10 +19,11 @@ from adapters.broker.inbox import Taken, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from adapters.tokens import EstimatedTokens, TokenCounter
 from memory.pipeline.incoming import Item, decode
-from memory.pipeline.storing import IngestReport, Written, store_items
+from memory.pipeline.storing import IngestReport, Written, is_searchable, store_items
 from memory.stage import STAGE_BUDGET_SECONDS
-from reverie.contract import INGEST_MESSAGES, MessagePayload
-from reverie.errors import Permanent, StoreUnusable, Transient
+from reverie.contract import INGEST_MESSAGES, MessagePayload, Outcome
+from reverie.errors import Permanent, StoreUnusable, Transient, Unavailable
+from reverie.pipeline.inbox import inbox_field
 from storage.stores import Store
 
 BATCH_ITEMS: Final = 500
@@ -100,20 +101,16 @@ def ingest_batch(
     """
     taken = inbox.take(store.name, limit=limit)
     report = IngestReport(taken=len(taken))
-    groups = list(_groups(taken))
-    done, tried = 0, len(groups[0]) if groups else 0
+    done, begun = 0, list[Taken]()
     try:
-        # Only the group in progress counts as tried: the other items of the batch cannot have killed the worker.
-        inbox.count_tries(store.name, [item.field for item in taken[tried:]], -1)
-        for group in groups:
-            if done:
-                inbox.count_tries(store.name, [item.field for item in group], 1)
-                tried += len(group)
-            _store_group(inbox, store, working, _counted(group, tokens), report, now)
-            done += len(group)
+        for begun in _groups(taken):
+            # Only the group in progress counts as tried: the other items of the batch cannot have killed the worker.
+            if not inbox.begin(store.name, begun):
+                break  # the lease ended: another worker has them, and all that follow
+            _store_group(inbox, store, working, _counted(begun, tokens), report, now)
+            done += len(begun)
     except (Transient, StoreUnusable):
-        inbox.count_tries(store.name, [item.field for item in taken[tried:]], 1)
-        inbox.release(store.name, [item.field for item in taken[done:]], delay_seconds=RELEASE_SECONDS)
+        inbox.release(store.name, taken[done:], begun=begun, delay_seconds=RELEASE_SECONDS)
         raise
     return report
 
@@ -161,15 +158,36 @@ def _store_group(
                 _store_group(inbox, store, working, [item], report, now)
             return
         written = store_items(store, [Item(items[0].taken, items[0].payload, error)], now)
-    _publish(inbox, store, working, written)
-    inbox.settle(store.name, [item.taken.field for item in items])
+    _publish(store, working, written)
+    outcomes = {inbox_field(agent, outcome.id).encode(): outcome for agent, outcome in written.outcomes}
+    awaited = inbox.settle(store.name, [item.taken for item in items], outcomes)
+    if awaited:
+        _tell_searchable(inbox, store, [item for item in items if item.taken.field in set(awaited)])
     report.add(written.report)
 
 
-def _publish(inbox: WorkerInbox, store: Store, working: WorkingMemory, written: Written) -> None:
-    """Update working memory and send outcomes after the commit. If the broker is down, the second delivery does so."""
+def _publish(store: Store, working: WorkingMemory, written: Written) -> None:
+    """Update working memory after the commit. If the broker is down, the second delivery does so."""
     working.drop(store.name, sorted(written.uncertain))
     certain = {key: messages for key, messages in written.messages.items() if key not in written.uncertain}
-    working.append(store.name, certain, accepted_at=written.accepted_at)
-    if inbox.anyone_waiting(store.name):
-        inbox.reply(store.name, written.outcomes)
+    try:
+        working.append(store.name, certain, accepted_at=written.accepted_at)
+    except Unavailable:
+        # A broker without memory refuses to grow a list, and must not keep the items because of it: settling frees
+        # memory. If it does not answer at all, this fails, too.
+        working.drop(store.name, sorted(certain))
+
+
+def _tell_searchable(inbox: WorkerInbox, store: Store, items: Sequence[Item]) -> None:
+    """Tell producers that sent items again what nobody else will tell them: they have been searchable for some time.
+
+    The other stages tell those who waited when they did their work.
+    """
+    with store.reading() as tx:
+        known = [
+            (item.agent, Outcome(id=item.id, state="searchable"))
+            for item in items
+            if is_searchable(tx.for_agent(item.agent), item)
+        ]
+    if known:
+        inbox.reply(store.name, known)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from adapters.broker.inbox import GRACE_SECONDS, WorkerInbox
+from adapters.broker.inbox import GRACE_SECONDS, InboxStats, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from adapters.tokens import TokenCounter
 from memory.idle_stores import LONGEST_IDLE_MICROS, IdleStores
@@ -76,7 +76,7 @@ def recover_inbox(
             report.errors[workspace[:80]] = str(error)
             continue
         try:
-            while inbox.stats(workspace).oldest_age_seconds > GRACE_SECONDS and time.monotonic() < deadline:
+            while _is_late(inbox.stats(workspace)) and time.monotonic() < deadline:
                 batch = ingest_batch(inbox, stores.workspace(workspace), working, now=now(), tokens=tokens)
                 if not batch.taken:
                     break
@@ -85,6 +85,11 @@ def recover_inbox(
         except ReverieError as error:
             report.errors[workspace] = str(error)
     return report
+
+
+def _is_late(stats: InboxStats) -> bool:
+    # An item from before the clock was set back has waited for nobody knows how long.
+    return stats.oldest_age_seconds > GRACE_SECONDS or stats.clock_set_back
 
 
 def backfill(

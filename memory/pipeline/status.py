@@ -12,33 +12,31 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
 
 from adapters.broker.inbox import WorkerInbox
-from adapters.broker.monitor import Monitor, WorkerHeartbeat
+from adapters.broker.monitor import Monitor
 from adapters.embedders.base import DEFAULT_MODEL, ENGLISH_MODELS, MULTILINGUAL_REQUIREMENT
 from adapters.embedders.guarded import GuardedEmbedder
 from adapters.language_models import GuardedLanguageModel
 from adapters.rerankers import GuardedReranker
+from memory.pipeline.broker_status import read_broker
+from memory.pipeline.broker_watch import lost_lines
 from memory.scheduling.status import time_status
 from reverie.calls import Resource
 from reverie.clock import from_micros
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import NotFound, ReverieError, Unavailable
+from reverie.errors import NotFound, ReverieError
 from reverie.pipeline.status import (
     EmbedderStatus,
-    InboxStatus,
     JobStatus,
-    LagStatus,
     LanguageModelStatus,
     LanguageModelUse,
     PipelineStatus,
     RerankerStatus,
     StageStatus,
-    WorkerStatus,
     WorkspaceStatus,
 )
 from storage.pipeline.work import STAGES, StageBacklog
@@ -117,16 +115,18 @@ class StatusReader:
         language_model = self._used_language_model(now, errors)
         account = self._account(now, errors)
         stores = [*found.lines, account]
-        queues, inboxes, workers, lag, broker_error = self._from_broker()
+        broker = read_broker(self._inbox, self._monitor)
         listed = sorted(found.lines, key=_place)
         return PipelineStatus(
             at=from_micros(now),
-            broker="down" if broker_error else "up",
-            broker_error=broker_error,
-            queues=queues,
-            inboxes=inboxes,
-            workers=workers,
-            lag=lag,
+            broker="down" if broker.error else "up",
+            broker_error=broker.error,
+            queues=broker.queues,
+            inboxes=broker.inboxes,
+            inbox=broker.inbox,
+            workers=broker.workers,
+            lag=broker.lag,
+            broker_warnings=[*broker.warnings, *lost_lines(self._stores.data_dir, now=now)],
             stages={stage: _sum(line.stages.get(stage) for line in stores) for stage in STAGES},
             dead_letters=sum(line.dead_letters for line in stores),
             memories=sum(line.memories for line in stores),
@@ -239,22 +239,6 @@ class StatusReader:
             purposes={name: _total(use for use in month if use.purpose == name) for name in sorted(purposes)},
         )
 
-    def _from_broker(self) -> tuple[dict[str, int], list[InboxStatus], list[WorkerStatus], LagStatus, str]:
-        """Return queues, inboxes, workers and lag, and the error if the broker does not answer."""
-        try:
-            queues = self._monitor.queue_depths()
-            stats = [(name, self._inbox.stats(name)) for name in self._inbox.workspaces()]
-            workers = [_worker(heartbeat) for heartbeat in self._monitor.workers()]
-            lag = self._monitor.lag()
-        except Unavailable as error:
-            return {}, [], [], LagStatus(), str(error)
-        inboxes = [
-            InboxStatus(workspace=name, size=one.size, oldest_age_seconds=round(one.oldest_age_seconds, 3))
-            for name, one in stats
-        ]
-        known = LagStatus(samples=lag.samples, p50_seconds=lag.p50_seconds, p99_seconds=lag.p99_seconds)
-        return queues, inboxes, workers, known, ""
-
 
 def _reranker_status(reranker: GuardedReranker | None) -> RerankerStatus:
     if reranker is None:
@@ -310,25 +294,6 @@ def _sum(stages: Iterable[StageStatus | None]) -> StageStatus:
         held=sum(stage.held for stage in known),
         retrying=sum(stage.retrying for stage in known),
     )
-
-
-def _worker(heartbeat: WorkerHeartbeat) -> WorkerStatus:
-    return WorkerStatus(
-        name=heartbeat.name,
-        host=heartbeat.host,
-        pid=heartbeat.pid,
-        queues=heartbeat.queues,
-        started_at=_moment(heartbeat.started_at),
-        seen_at=_moment(heartbeat.seen_at),
-        progress_at=_moment(heartbeat.progress_at) if heartbeat.progress_at else None,
-        tasks_done=heartbeat.tasks_done,
-        embedder=heartbeat.embedder,
-        language_model=heartbeat.language_model,
-    )
-
-
-def _moment(seconds: float) -> datetime:
-    return datetime.fromtimestamp(seconds, UTC)
 
 
 def _total(uses: Iterable[Usage]) -> LanguageModelUse:

@@ -54,7 +54,7 @@ class IngestReport:
 class Written:
     """What a transaction wrote, for working memory and waiting producers after the commit. Keys are (agent, session).
 
-    `accepted_at` is the acceptance time of the oldest new message. Working memory of the `uncertain` sessions must be
+    `accepted_at` is the number of the oldest new message. Working memory of the `uncertain` sessions must be
     dropped: an earlier delivery may have been committed without reaching it.
     """
 
@@ -162,7 +162,10 @@ def _store_session(
     rows.sessions.touch(session.row_id, now=now, last_sequence=last)
     written.report.stored += len(numbered)
     messages = written.messages.setdefault((rows.agent, session_id), [])
-    written.accepted_at[rows.agent, session_id] = min(message.accepted_at for _, message in numbered)
+    stored_ids = {message.id for _, message in numbered}
+    written.accepted_at[rows.agent, session_id] = min(
+        item.taken.accepted_at for item, payload in fresh if payload.id in stored_ids
+    )
     payloads = {payload.id: payload for _, payload in fresh}
     for sequence, message in numbered:
         messages.append(to_message(payloads[message.id], session_id, sequence, message.importance))
@@ -196,6 +199,17 @@ def _note_repeated(rows: AgentRepositories, session_id: str, known: set[str], wr
         written.note(rows.agent, item_id, "stored")
     for item_id in rows.messages.searchable(known, with_vectors=_with_vectors(rows)):
         written.note(rows.agent, item_id, "searchable")
+
+
+def is_searchable(rows: AgentRepositories, item: Item) -> bool:
+    """Return whether the message or file of an item can be recalled."""
+    with_vectors = _with_vectors(rows)
+    if not isinstance(item.payload, FilePayload):
+        return item.id in set(rows.messages.searchable([item.id], with_vectors=with_vectors))
+    session = rows.sessions.find(item.payload.session) if item.payload.session is not None else None
+    row_id = session.row_id if session is not None else None
+    stored = rows.files.version(item.payload.source_uri, row_id, item.payload.user)
+    return stored is not None and rows.files.is_searchable(stored.row_id, with_vectors=with_vectors)
 
 
 def _with_vectors(rows: AgentRepositories) -> bool:

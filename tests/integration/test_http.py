@@ -429,7 +429,7 @@ def test_payloads_are_the_same_by_either_way(clients: Callable[..., Reverie], ru
         message = {**LISBON, "id": "m", "created_at": "2026-05-01T09:30:00.123456Z", "tags": ["x"]}
         clients(broker=broker).ingest("s", message, user="u", trace="t")
         (item,) = runtime.inbox.take("default", limit=10)
-        runtime.inbox.settle("default", [item.field])
+        runtime.inbox.settle("default", [item])
         taken.append(item.payload)
     assert taken[0] == taken[1]
     assert b'"type":"message"' in taken[0]

@@ -134,6 +134,7 @@ def test_two_workers_that_hold_the_same_items_store_them_once(pipe: Pipeline) ->
         worker = copy(pipe.inbox)
         taken = pipe.inbox.take(WORKSPACE, limit=500)
         worker.take = lambda *_, held=taken, **__: held  # type: ignore[method-assign]
+        worker.begin = lambda *_: True  # type: ignore[method-assign]  # each began before it lost its lease
         workers.append(worker)
         pipe.lose_worker()
 

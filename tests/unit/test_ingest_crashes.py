@@ -20,7 +20,7 @@ from reverie.errors import StoreUnavailable, StoreUnusable, Unavailable
 from storage.pipeline.messages import Messages
 from storage.stores import Stores
 from storage.upkeep.verify import verify
-from support.pipeline import WORKSPACE, Pipeline, fields_of, turns
+from support.pipeline import WORKSPACE, Pipeline, turns
 
 
 class Killed(BaseException):
@@ -62,8 +62,9 @@ STEPS = {
     "in the transaction, after its last row": (Messages, "insert", die_after(Messages.insert)),
     "after the commit, before anything is told": (WorkingMemory, "drop", die),
     "after the commit, before working memory": (WorkingMemory, "append", die),
-    "after working memory, before the replies": (WorkerInbox, "anyone_waiting", die),
-    "before the inbox is settled": (WorkerInbox, "settle", die),
+    "before anything is begun with": (WorkerInbox, "begin", die),
+    "after the try is counted": (WorkerInbox, "begin", die_after(WorkerInbox.begin)),
+    "after working memory, before the inbox is settled and the replies sent": (WorkerInbox, "settle", die),
     "after the inbox is settled": (WorkerInbox, "settle", die_after(WorkerInbox.settle)),
 }
 
@@ -193,9 +194,9 @@ def test_the_longest_wait_for_the_write_lock_is_well_within_a_lease() -> None:
 
 def test_items_that_another_worker_has_settled_are_not_counted_again(pipe: Pipeline) -> None:
     """Given a slow worker whose items another one has stored, when it counts their tries, then nothing is kept."""
-    fields = fields_of(pipe.inbox.take(WORKSPACE, limit=10))
-    pipe.inbox.settle(WORKSPACE, fields)
-    pipe.inbox.count_tries(WORKSPACE, fields, 1)
+    items = pipe.inbox.take(WORKSPACE, limit=10)
+    pipe.inbox.settle(WORKSPACE, items)
+    assert not pipe.inbox.begin(WORKSPACE, items)
     assert pipe.broker.hlen(f"{pipe.prefix}inbox:{WORKSPACE}:tries") == 0
 
 

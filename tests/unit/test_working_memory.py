@@ -117,6 +117,47 @@ def test_a_slow_reader_does_not_put_back_what_was_forgotten(pipe: Pipeline, monk
         recent(pipe)
 
 
+def test_a_reader_who_read_before_the_commit_does_not_leave_out_the_message(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given no list, and a reader between the store and its fill when a message is stored, then nothing is filled."""
+    fill = pipe.working.fill
+    pipe.broker.delete(*pipe.broker.keys("test:working*"))
+
+    def store_first(*arguments: object, **keywords: object) -> None:
+        pipe.say("three")
+        pipe.ingest()
+        fill(*arguments, **keywords)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as patch:
+        patch.setattr(pipe.working, "fill", store_first)
+        assert recent(pipe) == ["one", "two"], "what it read is what there was"
+    assert pipe.cached() is None
+    assert recent(pipe) == ["one", "two", "three"]
+
+
+def test_a_reader_that_was_stopped_for_long_fills_nothing(pipe: Pipeline) -> None:
+    """Given a reader who reads the store and fills after the change of the list has been forgotten, then in vain."""
+    pipe.broker.delete(*pipe.broker.keys("test:working*"))
+    epoch = pipe.working.epoch(WORKSPACE, "ana", "s")
+    messages = newest_messages(pipe.store, pipe.working, agent="ana", session="s")
+    pipe.broker.delete(*pipe.broker.keys("test:working*"))
+    pipe.working.fill(WORKSPACE, "ana", "s", messages, epoch=epoch._replace(read_at_seconds=epoch[1] - 61))
+    assert pipe.cached() is None
+    pipe.working.fill(WORKSPACE, "ana", "s", messages, epoch=epoch)
+    assert cached(pipe) == ["one", "two"]
+
+
+def test_a_slow_reader_does_not_put_back_a_workspace_that_was_deleted(pipe: Pipeline) -> None:
+    """Given a reader who read the store before its workspace was deleted, when it fills, then nothing is kept."""
+    pipe.broker.delete(*pipe.broker.keys("test:working*"))
+    epoch = pipe.working.epoch(WORKSPACE, "ana", "s")
+    messages = newest_messages(pipe.store, pipe.working, agent="ana", session="s")
+    pipe.working.drop_workspace(WORKSPACE)
+    pipe.working.fill(WORKSPACE, "ana", "s", messages, epoch=epoch)
+    assert pipe.cached() is None
+
+
 def test_a_slow_worker_does_not_put_back_what_was_forgotten(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
     """Given a worker held up before it appends, when the session is forgotten and begun anew, then the old is gone."""
     append = pipe.working.append

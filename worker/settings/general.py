@@ -41,6 +41,11 @@ class GeneralSettings(BaseSettings):
         " first signs, all are accepted. With it, workers refuse messages that are not signed. Agents that send to the"
         " broker need it, too.",
     )
+    broker_flushed: bool = Field(
+        False,
+        description="Whether something else than your broker flushes its file to the disk, so that it may run with"
+        " `appendfsync no`, as in `docker-compose.yml`. Only decides whether `reverie status` warns of it.",
+    )
     broker_remote_control: bool = Field(
         False,
         description="Whether workers obey Celery's remote control (`celery inspect`, Flower's buttons). Anyone with"

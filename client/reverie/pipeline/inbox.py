@@ -34,6 +34,7 @@ import redis
 
 from reverie.contract import INGEST_MESSAGES, TASK_QUEUES, Outcome, Payload, WaitFor
 from reverie.pipeline.broker import call_broker
+from reverie.pipeline.inbox_limits import InboxLimits
 from reverie.pipeline.inbox_scripts import ACCEPT, CLOCK, RAISE_FLAG
 from reverie.pipeline.payload_signing import sign_payload
 from reverie.problems import QUOTA_RETRY_SECONDS, InboxFull, QuotaExceeded
@@ -54,18 +55,6 @@ _SEPARATOR: Final = "\x1f"
 _LIMITS: Final = ("workspace_items", "workspace_bytes", "items", "bytes")
 _WHOSE: Final = ("workspace {workspace}", "workspace {workspace}", "all workspaces", "all workspaces")
 _UNITS: Final = ("items", "bytes", "items", "bytes")
-
-
-class InboxLimits(msgspec.Struct, frozen=True, kw_only=True):
-    """How much may wait in the inbox of each workspace, and in all of them: items, and bytes of their payloads.
-
-    The defaults hold where no worker has told the broker the settings, as after it lost its content.
-    """
-
-    workspace_items: int = 200_000
-    workspace_bytes: int = 256 * 1024 * 1024
-    items: int = 500_000
-    bytes: int = 512 * 1024 * 1024
 
 
 def inbox_field(agent: str, item_id: str) -> str:
@@ -110,6 +99,7 @@ class Inbox:
         reply = f"{self._reply_key(reply_to)} {wait}" if reply_to else ""
         arguments: list[Any] = [workspace, NOTIFYING_SECONDS * 1_000, reply, REPLY_SECONDS, accepted_at]
         arguments += (_MAX_QUEUED_TASKS, *msgspec.structs.astuple(InboxLimits()))
+        arguments += (self._limits_key, self._prefix + TASK_QUEUES[INGEST_MESSAGES])
         for payload in payloads:
             field, value = inbox_field(payload.agent, payload.id), msgspec.json.encode(payload)
             if self._sign_keys:
@@ -117,7 +107,7 @@ class Inbox:
             arguments += (field, value)
         keys = [*self._keys(workspace, "", ":due"), self._workspaces_key]
         keys += [self._notification_key(INGEST_MESSAGES, workspace), *self._keys(workspace, ":waiting", ":full")]
-        keys += [self._state_key, self._limits_key, self._prefix + TASK_QUEUES[INGEST_MESSAGES]]
+        keys.append(self._state_key)
         added, *more = cast("list[Any]", self._run(ACCEPT, keys, arguments))
         if added == -1:
             quota, _, reason = more[0].decode().partition(" ")
@@ -149,6 +139,13 @@ class Inbox:
             if found:
                 return msgspec.json.decode(found[1], type=list[Outcome])
         return []
+
+    def is_awaited(self, workspace: str, payload: Payload, reply_to: str) -> bool:
+        """Return whether the broker knows that somebody waits on this reply list for the outcome of a payload."""
+        (key,) = self._keys(workspace, ":waiting")
+        field = inbox_field(payload.agent, payload.id)
+        noted = call_broker(lambda: cast("bytes | None", self._broker.hget(key, field)))
+        return noted is not None and self._reply_key(reply_to).encode() in noted
 
     def now_micros(self) -> int:
         """Return the broker's own time, which may be set back."""

@@ -35,14 +35,15 @@ local function raise_flag(flag, now, milliseconds)
 end
 """
 
-# KEYS: inbox, due, inboxes, flag, waiting, full, state, limits, queue of the task.
+# KEYS: inbox, due, inboxes, flag, waiting, full, state.
 # ARGV: workspace, lifetime of the flag, reply list and state, its lifetime, number or 0, longest queue, the four
-# limits if none are set, then fields and values.
+# limits if none are set, keys of the limits and of the task's queue, then fields and values. The two keys are only
+# read: as KEYS, they would need the right to be written.
 ACCEPT: Final = (
     CLOCK
     + RAISE_FLAG
     + """
-local FIRST = 11
+local FIRST = 13
 local now = wall()
 local fresh = ARGV[5] == '0'
 if fresh then
@@ -56,7 +57,7 @@ if fresh then
     end
   end
   if items > 0 then
-    local limits = redis.call('HMGET', KEYS[8], 'workspace_items', 'workspace_bytes', 'items', 'bytes')
+    local limits = redis.call('HMGET', ARGV[11], 'workspace_items', 'workspace_bytes', 'items', 'bytes')
     local all = redis.call('HMGET', KEYS[7], 'bytes:' .. ARGV[1], 'items', 'bytes')
     local used = {redis.call('HLEN', KEYS[1]), all[1], all[2], all[3]}
     local more = {items, bytes, items, bytes}
@@ -93,7 +94,7 @@ if added > 0 then
 end
 redis.call('SADD', KEYS[3], ARGV[1])
 -- Without workers nobody takes tasks from the queue. The sweep finds what waits.
-local notify = redis.call('LLEN', KEYS[9]) < tonumber(ARGV[6]) and raise_flag(KEYS[4], now, ARGV[2])
+local notify = redis.call('LLEN', ARGV[12]) < tonumber(ARGV[6]) and raise_flag(KEYS[4], now, ARGV[2])
 return {added, notify and 1 or 0}
 """
 )

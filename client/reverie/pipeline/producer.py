@@ -29,6 +29,9 @@ if TYPE_CHECKING:
 # One script call blocks the broker while it runs: a few milliseconds at this size.
 _BATCH_ITEMS = 500
 _BATCH_BYTES = 4 * 1024 * 1024
+# After so long without an outcome, a producer looks whether the broker still knows that it waits.
+_ASK_SECONDS = 4.0
+_PAUSE_SECONDS = 0.2
 
 
 def _nothing() -> None:
@@ -136,18 +139,35 @@ class Producer:
         missing = set(accepted)
         outcomes: dict[str, Outcome] = {}
         deadline = time.monotonic() + timeout_seconds
+        why = ""
         while missing:
             remaining = deadline - time.monotonic()
-            replies = self._inbox.wait_reply(reply_to, remaining) if remaining > 0 else []
-            if not replies:
+            if remaining <= 0:
                 raise WaitTimeout(
                     f"accepted but not {wait} after {timeout_seconds:g} s: {len(missing):,} of"
-                    f" {counted(len(accepted), 'item')}; are the workers running? See `reverie status`",
+                    f" {counted(len(accepted), 'item')}; {why or 'are the workers running'}? See `reverie status`",
                     accepted=accepted,
                 )
+            try:
+                replies = self._inbox.wait_reply(reply_to, min(remaining, _ASK_SECONDS))
+                if not replies:
+                    self._send_lost_again([one for one in payloads if one.id in missing], reply_to, wait)
+                why = ""
+            except Unavailable as error:  # they are accepted: the broker may be there again before the time is over
+                why, replies = f"the broker is away ({error}), or it was", []
+                time.sleep(min(_PAUSE_SECONDS, max(0.0, deadline - time.monotonic())))
             outcomes.update((outcome.id, outcome) for outcome in replies)
             missing -= outcomes.keys()
         return [outcomes[item_id] for item_id in dict.fromkeys(accepted)]
+
+    def _send_lost_again(self, payloads: Sequence[Payload], reply_to: str, wait: WaitFor) -> None:
+        """Send again what the broker does not know that somebody waits for: it has lost its content meanwhile."""
+        if self._inbox.is_awaited(self.workspace, payloads[0], reply_to):
+            return  # so are the others, except in the moment before they are answered
+        lost = [payload for payload in payloads if not self._inbox.is_awaited(self.workspace, payload, reply_to)]
+        for batch in _batches(lost):
+            if self._inbox.accept(self.workspace, batch, reply_to=reply_to, wait=wait)[1]:
+                self._notify(batch[0].trace)
 
 
 def _batches(payloads: Sequence[Payload]) -> Iterator[list[Payload]]:

@@ -20,11 +20,23 @@ class StageStatus(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class InboxStatus(msgspec.Struct, frozen=True, kw_only=True):
-    """Items in one workspace's inbox: accepted, not yet stored."""
+    """Items in one workspace's inbox: accepted, not yet stored. `full` is the part of its limit, 1.0 if it is full."""
 
     workspace: str
     size: int
     oldest_age_seconds: float
+    bytes: int = 0
+    full: float = 0.0
+
+
+class InboxUse(msgspec.Struct, frozen=True, kw_only=True):
+    """What waits in all inboxes together, and how much may. `full` is the part of it, 1.0 if no more is accepted."""
+
+    items: int = 0
+    bytes: int = 0
+    max_items: int = 0
+    max_bytes: int = 0
+    full: float = 0.0
 
 
 class WorkspaceStatus(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -166,7 +178,8 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     the account. With very many workspaces those written longest ago are not read; `workspaces_unread` counts them.
     `workspaces` lists at most 200, those with an error, with a full quota, with work or with advice first. `errors` is
     by the name of a workspace, or `account`. `stored` is the sum over the workspaces. `quota_use` is, of each
-    resource that is limited, the largest part that a workspace has used: 1.0 if it is full.
+    resource that is limited, the largest part that a workspace has used: 1.0 if it is full. `broker_warnings` say what
+    of the broker's configuration could lose messages, and what it has lost.
     """
 
     at: datetime
@@ -191,4 +204,6 @@ class PipelineStatus(msgspec.Struct, frozen=True, kw_only=True):
     time: TimeStatus = TimeStatus()
     stored: dict[str, int] = {}
     quota_use: dict[str, float] = {}
+    inbox: InboxUse = InboxUse()
+    broker_warnings: list[str] = []
     errors: dict[str, str]
