@@ -55,11 +55,12 @@ from storage.migrate import newest_version
 from storage.pipeline.work import Stage
 from storage.stores import Store, Stores
 from storage.upkeep.usage import Usage
-from worker.clock_watch import ClockWatch, steady_micros
+from worker.clock_watch import ClockWatch
 from worker.erased_indexes import ErasedIndexes
 from worker.model_specs import embedder_spec, language_model_spec, reranker_spec
 from worker.scheduling.services import ScheduleParts, ScheduleServices
 from worker.settings import Settings
+from worker.steady_clock import steady_micros
 from worker.store_embedders import StoreEmbedders
 from worker.supervision.broker_address import embedded_broker_url
 

@@ -13,10 +13,11 @@ from reverie.errors import Unavailable
 from storage.private_files import write_private
 from support.kept import NOW, Kept
 from worker.app import app
-from worker.clock_watch import FILE_NAME, ClockState, ClockWatch, next_state, steady_micros
+from worker.clock_watch import FILE_NAME, ClockWatch
 from worker.job_runs import registered_jobs
 from worker.runtime import Runtime
 from worker.settings import Settings
+from worker.steady_clock import ClockState, next_state, steady_micros
 from worker.supervision.log_files import LogFiles, LogLimits
 
 SECOND = 1_000_000

@@ -17,7 +17,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
-from worker.clock_watch import ClockState, next_state, steady_micros
+from worker.steady_clock import ClockState, next_state, steady_micros
 
 _DAY_SECONDS: Final = 86_400
 _ROTATED: Final = re.compile(r"\.log\.([1-9][0-9]*)$")
