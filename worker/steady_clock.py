@@ -1,4 +1,4 @@
-"""Whether the machine's clock has jumped, told by comparing it with one that nobody sets. Pure, except for the clock."""
+"""Whether the machine's clock has jumped, told by comparing it with one that nobody sets."""
 
 from __future__ import annotations
 
