@@ -73,6 +73,7 @@ class Database:
         self.path = path
         self._on_write = on_write
         self.engine = _engine(path)
+        self._inode = _inode(path)
 
     @contextmanager
     def atomic(self, *, lock_wait_seconds: float | None = None) -> Iterator[Connection]:
@@ -84,7 +85,18 @@ class Database:
         with translate_errors(self.path), self.engine.connect() as connection:
             writer = connection.execution_options(**{_LOCK_WAIT: lock_wait_seconds})
             with writer.begin():
+                self._check_in_place()
                 yield writer
+
+    def _check_in_place(self) -> None:
+        """Raise `StoreUnavailable` in a write transaction on a file that was deleted or replaced meanwhile.
+
+        Whoever deletes a store holds its write lock, so what is committed after this check is not deleted.
+        """
+        if self._inode is None:
+            self._inode = _inode(self.path)
+        elif _inode(self.path) != self._inode:
+            raise StoreUnavailable(f"{self.path} was deleted a moment ago, nothing was written: try again")
 
     @contextmanager
     def reading(self) -> Iterator[Connection]:
@@ -113,6 +125,19 @@ class Database:
     def close(self) -> None:
         """Close the idle connections; closing the last one checkpoints the WAL into the file."""
         self.engine.dispose()
+
+
+def is_locked(error: BaseException) -> bool:
+    """Return whether an error of a store says that another writer held the lock for too long."""
+    cause = getattr(error.__cause__, "orig", error.__cause__)
+    return isinstance(cause, pysqlite3.Error) and cause.sqlite_errorcode & 0xFF == pysqlite3.SQLITE_BUSY
+
+
+def _inode(path: Path) -> int | None:
+    try:
+        return path.stat().st_ino
+    except OSError:
+        return None
 
 
 @contextmanager

@@ -6,26 +6,28 @@ A workspace that cannot be opened (corrupt, newer schema) is an error for that w
 from __future__ import annotations
 
 import os
+import secrets
 import shutil
 import threading
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 from reverie.checks import check_workspace
 from reverie.contract import ACCOUNT_STORE
-from reverie.errors import StoreUnavailable
-from storage.engine import Database
+from reverie.errors import StoreUnavailable, StoreUnusable
+from storage.engine import Database, is_locked
 from storage.kept_reads import KeptReads
 from storage.migrate import ACCOUNT_FILE
 from storage.open_workspaces import OpenWorkspaces
-from storage.opening import cannot_read, open_database
+from storage.opening import cannot_read, inode_of, open_database
 from storage.pipeline.work import Stage, is_idle_file
 from storage.store import Store as Store
 from storage.store import new_serial
 from storage.trust.audit import AuditLog
 from storage.trust.erasures import Erasures
+from storage.trust.forgets import Forgets
 from storage.trust.quotas import QuotaRecord, Quotas
 from storage.trust.tenants import Tenants
 from storage.trust.tokens import Tokens
@@ -39,6 +41,8 @@ from storage.written import WrittenStores
 _SETTLED_NANOSECONDS: Final = 2_000_000_000
 # A worker that closes a database may recreate its log while the folder is being emptied: it does so once or twice.
 _REMOVE_ATTEMPTS: Final = 5
+# Where the folders of deleted workspaces are until their files are removed.
+_DELETED: Final = "deleted"
 
 
 class FileStamp(NamedTuple):
@@ -129,6 +133,10 @@ class Stores:
     def erasures(self) -> Erasures:
         """Return the erasures."""
         return Erasures(self.account())
+
+    def forgets(self) -> Forgets:
+        """Return what is being forgotten."""
+        return Forgets(self.account())
 
     def audit(self) -> AuditLog:
         """Return the audit log."""
@@ -226,17 +234,68 @@ class Stores:
             return False
         return is_idle_file(self.database_path(name), stages)
 
-    def delete_workspace(self, name: str) -> bool:
+    def delete_workspace(self, name: str, *, when_closed: Callable[[], None] = lambda: None) -> bool:
         """Remove a workspace with all its files; False when it does not exist.
 
-        Raises `StoreUnavailable` when its folder cannot be removed.
+        `when_closed` is called at the moment from which on nothing can be written to it: what is to go with it is
+        removed there. What is written afterwards is in a new workspace of this name. Killed half-way, either nothing is
+        deleted, or the workspace is gone and `remove_deleted` removes its files.
+
+        Raises `StoreUnavailable` when another writer holds its lock for long, or its folder cannot be removed.
         """
-        folder = self.database_path(name).parent
+        path = self.database_path(name)
         self._open.forget(name)
-        if not folder.exists():
+        if not path.parent.exists():
+            when_closed()
             return False
-        _remove(folder)
+        with ExitStack() as held:
+            database = Database(path)
+            held.callback(database.close)
+            try:
+                if path.exists():
+                    held.enter_context(database.atomic())
+            except (StoreUnavailable, StoreUnusable) as error:  # damaged, or no space for its log: nobody writes it
+                if is_locked(error):
+                    raise
+            when_closed()
+            deleted = self._set_aside(path.parent)
+        _remove(deleted)
+        self._remove_empty()
         return True
+
+    def remove_deleted(self) -> int:
+        """Remove the files of workspaces whose deletion was interrupted; return of how many."""
+        folder = self._data_dir / _DELETED
+        found = list(folder.iterdir()) if folder.exists() else []
+        for one in found:
+            _remove(one)
+        if found:
+            self._remove_empty()
+        return len(found)
+
+    def file_of(self, name: str) -> str:
+        """Return what tells the present file of a workspace from a later one in its place; empty without one."""
+        path = self.database_path(name)
+        inode = inode_of(path)
+        if inode is None:
+            return ""
+        with suppress(OSError), path.open("rb") as file:
+            return f"{inode} {int.from_bytes(file.read(72)[68:], 'big')}"
+        return str(inode)
+
+    def _set_aside(self, folder: Path) -> Path:
+        """Rename the folder of a workspace, which deletes it in one step; return where it is now."""
+        deleted = self._data_dir / _DELETED / secrets.token_hex(8)
+        try:
+            deleted.parent.mkdir(mode=0o700, exist_ok=True)
+            folder.rename(deleted)
+        except OSError as error:
+            raise StoreUnavailable(f"{folder} cannot be removed ({error}): try again") from error
+        return deleted
+
+    def _remove_empty(self) -> None:
+        with suppress(OSError):  # another is being deleted
+            (self._data_dir / _DELETED).rmdir()
 
     def close(self) -> None:
         """Close every connection of this process."""

@@ -1,13 +1,29 @@
-"""Forget sessions and workspaces everywhere: in stores, in work in progress, in the inbox and in caches."""
+"""Forget sessions and workspaces everywhere: in stores, in work in progress, in the inbox and in caches.
+
+What is in several places is noted in the account before the first of them, and crossed out after the last. A process
+that is killed in between leaves the note, and a sweep finishes the work (`finish_forgets`).
+"""
 
 from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Final
 
 from adapters.broker.inbox import WorkerInbox
 from adapters.broker.recall_log import RecallLog
 from adapters.broker.working_memory import WorkingMemory
 from memory.memories.extraction_saving import forget_in_account
 from memory.trust.tombstones import note_forgotten
+from reverie.clock import now_micros
+from reverie.errors import NotFound, ReverieError
 from storage.stores import Store, Stores
+from storage.trust.forgets import ForgetRecord
+
+# Whoever forgets something works on it for less than this: afterwards the sweep takes it up.
+_TAKEN_UP_AFTER_MICROS: Final = 60 * 1_000_000
 
 
 def forget_session(
@@ -20,16 +36,36 @@ def forget_session(
     is told by a number that the broker gives.
     """
     forgotten_at = inbox.next_number()
+    noted = stores.forgets().begin(
+        workspace=store.name, agent=agent, session=session, forgotten_at=forgotten_at, now=now_micros()
+    )
+    with _crossed_out_on_error(stores, noted):
+        working.drop(store.name, [(agent, session)])
+        found = _forget_in_store(stores, store, agent, session, forgotten_at)
+    forget_in_account(stores.account_store(), agent=agent, workspace=store.name, session=session)
+    # Again, for what was stored and cached between the two steps.
     working.drop(store.name, [(agent, session)])
+    stores.forgets().end(noted)
+    return found
+
+
+@contextmanager
+def _crossed_out_on_error(stores: Stores, noted: int) -> Iterator[None]:
+    """Cross out what was noted if nothing was forgotten, as the caller is told: no sweep may forget it later."""
+    try:
+        yield
+    except ReverieError:
+        stores.forgets().end(noted)
+        raise
+
+
+def _forget_in_store(stores: Stores, store: Store, agent: str, session: str, forgotten_at: int) -> bool:
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         reminders = rows.reminders.delete_for_session(session)
         found = rows.sessions.forget(session, forgotten_at=forgotten_at) or reminders > 0
         if found:
             note_forgotten(stores.data_dir, "session", [session], workspace=store.name, agent=agent)
-    forget_in_account(stores.account_store(), agent=agent, workspace=store.name, session=session)
-    # Again, for what was stored and cached between the two steps.
-    working.drop(store.name, [(agent, session)])
     return found
 
 
@@ -38,14 +74,34 @@ def forget_workspace(
 ) -> bool:
     """Delete a workspace with its files and everything that is queued for it; False if there was none.
 
-    It gets no tombstone: a backup may bring back what was deleted by mistake. An erasure of it is for good.
+    A message that is accepted meanwhile is either deleted with it or stored in a new workspace of this name, never
+    lost: the inbox is emptied while nobody can write the old files. It gets no tombstone: a backup may bring back what
+    was deleted by mistake. An erasure of it is for good.
 
     Raises `Unavailable` without a broker, before anything is deleted, and `StoreUnavailable`.
     """
-    inbox.forget_workspace(workspace)
-    working.drop_workspace(workspace)
-    recalls.forget_workspace(workspace)
-    found = stores.delete_workspace(workspace)
+    inbox.stats(workspace)
+    noted = stores.forgets().begin(workspace=workspace, file=stores.file_of(workspace), now=now_micros())
+    with _crossed_out_on_error(stores, noted):
+        found = _delete_files(stores, inbox, working, recalls, workspace)
+    _forget_rest_of_workspace(stores, working, recalls, workspace)
+    stores.forgets().end(noted)
+    return found
+
+
+def _delete_files(
+    stores: Stores, inbox: WorkerInbox, working: WorkingMemory, recalls: RecallLog, workspace: str
+) -> bool:
+    def drop() -> None:
+        inbox.forget_workspace(workspace)
+        working.drop_workspace(workspace)
+        recalls.forget_workspace(workspace)
+
+    return stores.delete_workspace(workspace, when_closed=drop)
+
+
+def _forget_rest_of_workspace(stores: Stores, working: WorkingMemory, recalls: RecallLog, workspace: str) -> None:
+    """Forget what the account has of a workspace, and what was read from its files while they went."""
     account = stores.account_store()
     with account.reading() as tx:
         agents = tx.memories.agents()
@@ -53,8 +109,54 @@ def forget_workspace(
         forget_in_account(account, agent=agent, workspace=workspace, session=None)
     with account.writing() as tx:
         tx.curation.forget_origin(workspace, None)  # also of agents that have no memories left
-    # Again, for what was accepted, and read from the files, between the steps.
-    inbox.forget_workspace(workspace)
     working.drop_workspace(workspace)
     recalls.forget_workspace(workspace)
-    return found
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetServices:
+    """What finishing needs: the stores, and what the broker holds of them."""
+
+    stores: Stores
+    inbox: WorkerInbox
+    working: WorkingMemory
+    recalls: RecallLog
+
+
+def finish_forgets(services: ForgetServices, *, now: int) -> dict[str, int]:
+    """Finish what was being forgotten when its process was killed; return counts. `now` is in microseconds.
+
+    What cannot be finished now is left to the next sweep, and keeps nothing else from being finished.
+    """
+    counts = Counter[str]()
+    if removed := services.stores.remove_deleted():
+        counts["folders_removed"] = removed
+    for record in services.stores.forgets().open(before=now - _TAKEN_UP_AFTER_MICROS):
+        try:
+            _finish(services, record)
+        except ReverieError:
+            counts["forgets_waiting"] += 1
+            continue
+        services.stores.forgets().end(record.id)
+        counts["forgets_finished"] += 1
+    return dict(counts)
+
+
+def _finish(services: ForgetServices, record: ForgetRecord) -> None:
+    stores, working = services.stores, services.working
+    if not record.session:
+        if record.file and stores.file_of(record.workspace) == record.file:
+            _delete_files(stores, services.inbox, working, services.recalls, record.workspace)
+        _forget_rest_of_workspace(stores, working, services.recalls, record.workspace)
+        return
+    working.drop(record.workspace, [(record.agent, record.session)])
+    try:
+        store = stores.workspace(record.workspace, create=False)
+        with store.reading() as tx:
+            done = tx.for_agent(record.agent).sessions.forgotten_at(record.session) >= record.forgotten_at
+        if not done:  # otherwise what is there now was stored afterwards
+            _forget_in_store(stores, store, record.agent, record.session, record.forgotten_at)
+    except NotFound:  # the workspace is gone, and the session with it
+        pass
+    forget_in_account(stores.account_store(), agent=record.agent, workspace=record.workspace, session=record.session)
+    working.drop(record.workspace, [(record.agent, record.session)])

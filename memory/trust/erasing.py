@@ -25,6 +25,7 @@ from memory.pipeline.incoming import decode
 from memory.trust.erased_indexes import note_erased
 from memory.trust.erased_names import erase_names
 from memory.trust.erased_notebooks import rewrite_notebooks
+from memory.trust.erased_workspaces import delete_unused
 from memory.trust.erasure_rows import RowErasure, Scope, agents_in
 from memory.trust.fragments import FragmentSet, HashKey, Matcher, fragments_of
 from memory.trust.log_files import redact_logs
@@ -212,22 +213,12 @@ class ErasureJob:
                 erased = [one for one in agents_in(store, scope) if rows.erase(store, one, scope.subject_in(name))]
                 note_erased(self._services.data, [(name, agent) for agent in erased])
         if scope.kind == "workspace" and scope.workspace is not None:
-            self._delete_workspace(scope.workspace)
+            services = self._services
+            delete_unused(services.stores, services.inbox, services.working, services.recalls, scope.workspace)
 
     def _count(self, store_name: str, counts: Counter[str]) -> None:
         self._erasures.count(self._erasure.id, store_name, counts)
         self._lease.renew()
-
-    def _delete_workspace(self, workspace: str) -> None:
-        """Remove the files of a workspace, unless something has been stored or accepted since."""
-        with suppress(NotFound):
-            store = self._stores.workspace(workspace, create=False)
-            with store.reading() as tx:
-                in_use = bool(tx.kept_out.agents())
-            if not in_use and not self._services.inbox.stats(workspace).size:
-                self._services.working.drop_workspace(workspace)
-                self._services.recalls.forget_workspace(workspace)
-                self._stores.delete_workspace(workspace)
 
     def _quoting(self) -> None:
         """Remove records of work that quote what was erased: queries, notifications, texts of runs, errors."""

@@ -1,9 +1,10 @@
-"""Erasures: jobs that forget with a receipt."""
+"""Erasures: jobs that forget with a receipt; and what was being forgotten when its process was killed."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from memory.sessions.forgetting import ForgetServices, finish_forgets
 from memory.trust import erasing
 from reverie import contract
 from worker.job_runs import periodic_task
@@ -12,5 +13,6 @@ from worker.runtime import Runtime
 
 @periodic_task(contract.CONTINUE_ERASURES)
 def continue_erasures(runtime: Runtime) -> dict[str, Any]:
-    """Work on the erasures that have not finished."""
-    return dict(erasing.continue_erasures(runtime.erasure_services))
+    """Work on the erasures that have not finished, and finish what was being forgotten."""
+    services = ForgetServices(runtime.stores, runtime.inbox, runtime.working_memory, runtime.recall_log)
+    return {**finish_forgets(services, now=runtime.now()), **erasing.continue_erasures(runtime.erasure_services)}

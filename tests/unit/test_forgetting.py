@@ -317,9 +317,12 @@ def test_a_reader_of_a_workspace_that_is_being_deleted_leaves_nothing_in_working
     pipe.settle()
     delete = pipe.stores.delete_workspace
 
-    def read_and_delete(name: str) -> bool:
-        newest_messages(pipe.store, pipe.working, agent="ana", session="s")
-        return delete(name)
+    def read_and_delete(name: str, *, when_closed: Callable[[], None]) -> bool:
+        def read_and_close() -> None:
+            when_closed()
+            newest_messages(pipe.store, pipe.working, agent="ana", session="s")
+
+        return delete(name, when_closed=read_and_close)
 
     monkeypatch.setattr(pipe.stores, "delete_workspace", read_and_delete)
     forget_workspace(pipe.stores, pipe.inbox, pipe.working, pipe.recalls, workspace=WORKSPACE)

@@ -1,0 +1,66 @@
+"""What is being forgotten in several places, in the account's database: a sweep finishes what was interrupted."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final
+
+from storage.engine import Database
+from storage.rows import execute, read_rows, select_list
+
+
+@dataclass(frozen=True, slots=True)
+class ForgetRecord:
+    """A session, or with an empty `agent` and `session` a workspace, that is being forgotten.
+
+    `file` names the file of a workspace, so that a later one of its name is kept. `forgotten_at` is the mark up to
+    which items are kept out; `requested_at` is in microseconds.
+    """
+
+    id: int
+    workspace: str
+    agent: str
+    session: str
+    file: str
+    forgotten_at: int
+    requested_at: int
+
+
+_SELECT: Final = f"SELECT {select_list(ForgetRecord)} FROM forgets"
+
+
+class Forgets:
+    """What is being forgotten. Each method is a transaction of its own."""
+
+    def __init__(self, account: Database) -> None:
+        self._account = account
+
+    def begin(
+        self, *, workspace: str, agent: str = "", session: str = "", file: str = "", forgotten_at: int = 0, now: int
+    ) -> int:
+        """Note that something is about to be forgotten; return the id to end it by. `now` is in microseconds."""
+        with self._account.atomic() as connection:
+            added = execute(
+                connection,
+                "INSERT INTO forgets (workspace, agent_id, session_id, file, forgotten_at, requested_at)"
+                " VALUES (:workspace, :agent, :session, :file, :forgotten_at, :now)",
+                workspace=workspace,
+                agent=agent,
+                session=session,
+                file=file,
+                forgotten_at=forgotten_at,
+                now=now,
+            )
+            return int(added.lastrowid or 0)
+
+    def end(self, forget_id: int) -> None:
+        """Note that everything is forgotten; twice is fine."""
+        with self._account.atomic() as connection:
+            execute(connection, "DELETE FROM forgets WHERE id = :id", id=forget_id)
+
+    def open(self, *, before: int) -> list[ForgetRecord]:
+        """Return what was begun before a time (microseconds) and has not ended, the oldest first."""
+        with self._account.reading() as connection:
+            return read_rows(
+                execute(connection, f"{_SELECT} WHERE requested_at < :before ORDER BY id", before=before), ForgetRecord
+            )
