@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from typing import Any, Final
 
 import structlog
+from billiard.exceptions import TimeLimitExceeded, WorkerLostError
 from celery import Celery, signals
 from celery.loaders.app import AppLoader
 
@@ -19,6 +20,7 @@ from adapters.embedders.guarded import GuardedEmbedder
 from reverie import contract
 from reverie.errors import ReverieError
 from reverie.pipeline.celery_settings import celery_settings, celery_url
+from storage.stores import Stores
 from worker.heartbeat import HEARTBEAT_SECONDS, TaskReporter, send_heartbeat
 from worker.logs import configure_logging
 from worker.pipeline import warn_of_broker
@@ -228,6 +230,26 @@ def _load_embedder(embedder: GuardedEmbedder | None) -> None:
 def _stop_child(**_: Any) -> None:
     if _runtime is not None and _runtime.pid == os.getpid():
         _runtime.close()
+
+
+@signals.task_failure.connect  # type: ignore[untyped-decorator]
+def _note_killed(sender: Any = None, exception: Any = None, **_: Any) -> None:
+    """Record the run of a job whose process was killed. Sent to the parent of the pool; tasks raise nothing."""
+    if not isinstance(exception, (TimeLimitExceeded, WorkerLostError)) or sender is None:
+        return
+    killed_at_limit = isinstance(exception, TimeLimitExceeded)
+    limit = _TIME_LIMITS_SECONDS.get(sender.name, TASK_TIME_LIMIT_SECONDS)
+    reason = f"it was killed after its time limit of {limit} s" if killed_at_limit else f"its process died: {exception}"
+    log.error("task_killed", task=sender.name, error=reason)
+    # Opened for this alone: the parent forks, and must hold no database then.
+    stores = Stores(settings.data)
+    try:
+        if stores.database_path(contract.ACCOUNT_STORE).exists():
+            stores.jobs().fail_killed(sender.name, now=current_runtime().now(), error=reason)
+    except ReverieError as error:
+        log.error("killed_run_not_recorded", task=sender.name, error=str(error))  # noqa: TRY400 - the text says all
+    finally:
+        stores.close()
 
 
 @signals.task_postrun.connect  # type: ignore[untyped-decorator]

@@ -18,7 +18,7 @@ from worker.runtime import Runtime
 
 def list_jobs(runtime: Runtime) -> list[Job]:
     """Return all periodic jobs with their last runs, in the order of the table in `beat_schedule`."""
-    last_runs = runtime.stores.jobs().last_runs()
+    last_runs = runtime.stores.jobs().last_runs(now=runtime.now())
     return [_job(runtime, periodic, last_runs.get(periodic.task)) for periodic in PERIODIC_JOBS]
 
 

@@ -111,7 +111,7 @@ class StatusReader:
         """Return the current status; `now` is in microseconds."""
         found = self._workspaces(now, time.monotonic() + budget_seconds)
         errors = {line.name: line.error for line in found.lines if line.error}
-        jobs = self._jobs(errors)
+        jobs = self._jobs(now, errors)
         language_model = self._used_language_model(now, errors)
         account = self._account(now, errors)
         stores = [*found.lines, account]
@@ -210,9 +210,9 @@ class StatusReader:
             stored={str(name): amount for name, amount in content.amounts.items()},
         )
 
-    def _jobs(self, errors: dict[str, str]) -> dict[str, JobStatus]:
+    def _jobs(self, now: int, errors: dict[str, str]) -> dict[str, JobStatus]:
         try:
-            runs = self._stores.jobs().last_runs()
+            runs = self._stores.jobs().last_runs(now=now)
         except ReverieError as error:
             errors["account"] = str(error)
             return {}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from sqlalchemy import Connection
@@ -15,6 +15,8 @@ from storage.rows import execute, read_rows, select_list
 RUNS_KEPT_PER_JOB: Final = 200
 # A run that has not finished by then was killed: its period can be claimed again.
 ABANDONED_AFTER_SECONDS: Final = 600
+# The error of a run that ended without a word: of one whose worker was killed together with its children.
+NEVER_ENDED: Final = "it did not end: its process was killed, or the machine stopped"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +48,18 @@ class JobRuns:
             if within is not None:
                 if _is_too_soon(connection, job, now, within):
                     return False
-                execute(
-                    connection, "DELETE FROM job_runs WHERE job = :job AND period = :period", job=job, period=period
-                )
+                same_number = "DELETE FROM job_runs WHERE job = :job AND period = :period"
+                execute(connection, same_number, job=job, period=period)
+            execute(
+                connection,
+                "UPDATE job_runs SET finished_at = :now, error = :error"
+                " WHERE job = :job AND period <> :period AND finished_at IS NULL AND started_at < :abandoned",
+                now=now,
+                error=NEVER_ENDED,
+                job=job,
+                period=period,
+                abandoned=now - ABANDONED_AFTER_SECONDS * 1_000_000,
+            )
             claimed = execute(
                 connection,
                 "INSERT INTO job_runs (job, period, started_at) VALUES (:job, :period, :now)"
@@ -84,14 +95,32 @@ class JobRuns:
                 keep=RUNS_KEPT_PER_JOB,
             )
 
-    def last_runs(self) -> dict[str, JobRun]:
-        """Return the newest run of each job."""
+    def fail_killed(self, job: str, *, now: int, error: str) -> bool:
+        """Store that the process of the newest run of a job was killed; False when that run has ended."""
+        with self._account.atomic() as connection:
+            failed = execute(
+                connection,
+                "UPDATE job_runs SET finished_at = :now, error = :error WHERE finished_at IS NULL"
+                " AND id = (SELECT max(id) FROM job_runs WHERE job = :job)",
+                job=job,
+                now=now,
+                error=error,
+            )
+            return failed.rowcount > 0
+
+    def last_runs(self, *, now: int | None = None) -> dict[str, JobRun]:
+        """Return the newest run of each job; one that must have ended by `now`, and has not, with an error."""
         sql = (
             f"SELECT {select_list(JobRun)} FROM job_runs AS r"
             " WHERE id = (SELECT max(id) FROM job_runs WHERE job = r.job) ORDER BY job"
         )
         with self._account.reading() as connection:
-            return {run.job: run for run in read_rows(execute(connection, sql), JobRun)}
+            runs = read_rows(execute(connection, sql), JobRun)
+        overdue = -1 if now is None else now - ABANDONED_AFTER_SECONDS * 1_000_000
+        return {
+            run.job: replace(run, error=NEVER_ENDED) if run.finished_at is None and run.started_at < overdue else run
+            for run in runs
+        }
 
 
 def _is_too_soon(connection: Connection, job: str, now: int, within: int) -> bool:

@@ -172,3 +172,26 @@ def test_the_record_of_a_run_names_few_workspaces_and_those_with_trouble_first()
     assert kept["stores"]["w9000"] == lines["w9000"]
     assert kept["stores_not_named"] == 10_000 - MOST_NAMED
     assert (kept["looked_at"], kept["unreadable"]) == (10_000, {"a": "why"})
+
+
+def test_a_run_that_was_killed_has_failed_with_the_reason(jobs: JobRuns) -> None:
+    """Given a run killed at its limit, then it is shown as failed; one that has ended stays as it is."""
+    jobs.claim("sweep", period=7, now=SECOND)
+    assert jobs.fail_killed("sweep", now=301 * SECOND, error="killed after 300 s")
+    run = jobs.last_runs()["sweep"]
+    assert (run.finished_at, run.error) == (301 * SECOND, "killed after 300 s")
+    assert not jobs.fail_killed("sweep", now=302 * SECOND, error="again")
+    assert not jobs.fail_killed("other", now=302 * SECOND, error="none")
+
+
+def test_a_run_that_never_ended_is_shown_as_failed_and_kept_as_such(jobs: JobRuns) -> None:
+    """Given a worker that was killed with its children, then its run counts as failed once it must have ended."""
+    jobs.claim("sweep", period=7, now=SECOND)
+    late = SECOND + ABANDONED_AFTER_SECONDS * SECOND
+    assert jobs.last_runs(now=late)["sweep"].error is None
+    assert "did not end" in (jobs.last_runs(now=late + 1)["sweep"].error or "")
+    jobs.claim("sweep", period=8, now=late + 2)
+    assert jobs.last_runs(now=late + 3)["sweep"].error is None
+    with jobs._account.reading() as connection:
+        errors = connection.exec_driver_sql("SELECT error FROM job_runs ORDER BY id").scalars().all()
+    assert ["did not end" in (error or "") for error in errors] == [True, False]
