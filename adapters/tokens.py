@@ -27,7 +27,7 @@ _PIECE_CHARACTERS: Final = 16_384
 # A longer run without blanks is not a word, and is cut anywhere.
 _WORD_CHARACTERS: Final = 256
 _BLANK = re.compile(r"\s")
-_WORD = re.compile(r"\s*\S+")
+_WORD = re.compile(r"\S+")
 
 
 class TokenCounter(Protocol):

@@ -27,7 +27,7 @@ from reverie.calls import Call, build, renamed
 from reverie.errors import Rejected
 
 # The path of an item of a list: tags[0].
-_ITEM: Final = re.compile(r"(\w+)\[(\d+)\]")
+_ITEM: Final = re.compile(r"(\w{1,40})\[(\d{1,9})\]")
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 

@@ -5,7 +5,6 @@ Only JSON that fits the struct is accepted, bare or in a code fence.
 
 from __future__ import annotations
 
-import re
 from functools import cache
 from typing import Any, Final
 
@@ -18,7 +17,6 @@ _MAX_REASON_CHARACTERS: Final = 200
 # Keywords that OpenAI's strict schemas do not support; msgspec checks the limits when the answer is decoded.
 _NOT_STRICT: Final = frozenset({"default", "title", "minLength", "maxLength"})
 _TYPES: Final[dict[type, str]] = {str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null"}
-_FENCE = re.compile(r"\A\s*```(?:json)?\s*\n(.*?)\n?\s*```\s*\Z", re.DOTALL | re.IGNORECASE)
 
 
 @cache
@@ -41,10 +39,16 @@ def json_instructions(form: type[Form]) -> str:
     return f"Answer with one JSON object and nothing else. It must fit this JSON schema: {schema}"
 
 
+def unfenced(answer: str) -> str:
+    """Return an answer without the Markdown fence around it, if it has one."""
+    text = answer.strip()
+    first, _, rest = text.partition("\n")
+    return rest.removesuffix("```") if first.rstrip().lower() in ("```", "```json") and rest.endswith("```") else text
+
+
 def decode_struct(completion: Completion, form: type[Form], *, source: str) -> Structured[Form]:
     """Decode the JSON of a completion, bare or in a ```json fence. Raises LanguageModelRefused for anything else."""
-    fenced = _FENCE.match(completion.text)
-    text = fenced.group(1) if fenced else completion.text
+    text = unfenced(completion.text)
     try:
         return Structured(msgspec.json.decode(text, type=form), completion)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:

@@ -17,7 +17,7 @@ MAX_FILE_BYTES: Final = 1024 * 1024
 _REVISION = re.compile(r"[0-9a-f]{7,40}")
 _NEWEST: Final = "HEAD"
 # Names from `file_name`, in at most one folder: no path can leave the repository or reach into its `.git`.
-_PATH = re.compile(r"(?:[A-Za-z0-9%_~-]+/)?[A-Za-z0-9%_~-]+\.md")
+_PATH = re.compile(r"\A(?:[A-Za-z0-9%_~-]+/)?[A-Za-z0-9%_~-]+\.md\Z")
 
 # Returns the kind of secret that a text appears to contain, or None.
 LooksSecret = Callable[[str], str | None]

@@ -133,7 +133,7 @@ def _hint(kind: type, field: str) -> Any:
     """Return the type hint of a field by its path in JSON; of the nearest outer field that is declared, else None."""
     hint: Any = None
     structs: list[Any] = [kind] if _is_struct(kind) else []
-    for name in re.sub(r"\[[^\]]*\]", "", field).split("."):
+    for name in re.sub(r"\[[^\[\]]*\]", "", field).split("."):
         for struct in structs:
             names = dict(zip(struct.__struct_encode_fields__, struct.__struct_fields__, strict=True))
             if name in names:

@@ -44,7 +44,7 @@ _TOKEN = re.compile(
     rf"(?P<compound>{_PART}(?:[._/-]{_PART})+)|(?P<word>{_WORD})|(?P<cjk>[{_HAN}]+|[{_KATAKANA}]+|[{_HANGUL}]+)"
 )
 _SCHEME = re.compile(r"\b[a-z][a-z0-9+.-]{1,15}://(?:www\.)?", re.IGNORECASE)
-_SENTENCE_START = re.compile(r"(?:^|[.!?\n:;\u2026\"\u201c(\[*>-])\s*$")
+_SENTENCE_START = re.compile(r"(?:\A|[.!?\n:;\u2026\"\u201c(\[*>-])\s{0,8}\Z")
 # 7, 3rd, 10am, 42km: a number with or without its unit.
 _NUMBER = re.compile(r"\d+(?:st|nd|rd|th|am|pm|h|hr|hrs|min|s|ms|k|m|mm|cm|km|kg|mg|g|l|ml|kb|mb|gb|tb|x|%)?")
 _ENDS: Final = ("'s", "\u2019s", "'", "\u2019")

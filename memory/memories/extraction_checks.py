@@ -44,7 +44,7 @@ _ACCOUNT_KINDS: Final = frozenset({"preference", "procedure", "instruction"})
 _DEFAULT_IMPORTANCE: Final = 0.5
 _HIDDEN = re.compile("[\x00-\x1f\x7f-\x9f\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff]+")
 # Names within the sentence and anything with a digit: these must not be invented.
-_EXACT = re.compile(r"(?<!^)(?<![.!?:] )\b[A-Z][\w'-]+|\b\w*\d\w*")
+_EXACT = re.compile(r"(?<!^)(?<![.!?:] )\b[A-Z][\w'-]+|\b[^\W\d]*\d\w*")
 _COMMAND = re.compile(
     r"\b(?:ignore|disregard|forget|override)\b[^.]{0,40}\b(?:instructions?|prompts?|rules|everything)\b"
     r"|\bsystem prompt\b|\byou (?:are|must) now\b|\bjailbreak\b",

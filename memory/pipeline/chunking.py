@@ -42,7 +42,7 @@ _KINDS: Final[dict[_SourceStage, SourceKind]] = {
 
 # One to three words that do not begin with a small letter (a to z here, others are checked where it is used), then a
 # colon and a blank.
-_LABEL = re.compile(r"((?:[^\W\d_a-z][\w.'-]{0,30})(?: [^\W\d_a-z][\w.'-]{0,30}){0,2}): \S")
+_LABEL = re.compile(r"\A((?:[^\W\d_a-z][\w.'-]{0,30})(?: [^\W\d_a-z][\w.'-]{0,30}){0,2}): \S")
 
 
 class TextNotCut(Permanent):

@@ -22,8 +22,10 @@ _ITEM = re.compile(r"^\s*(?:[-*+\u2022\u2013]|\d{1,3}[.)]|[a-z][.)])\s+")
 _HEADING = re.compile(r"^\s*#{1,6}\s|^\s*[-=_*]{3,}\s*$")
 _NO_PROSE = re.compile(r"^\s*(?:\||>|[{}\[\]<]|Traceback |File \"|\$ |>>> |(?:def|class|import|from|return|SELECT)\s)")
 # The end of a sentence: its marks, the quotation or bracket they close, and a blank, which CJK marks do not need.
-_END = re.compile("([.!?\u2026]+[\"'\u2019\u201d)\\]\u00bb*_]*)(?=\\s|$)|([\u3002\uff01\uff1f]+[\u300d\u300f\u201d]?)")
-_LAST_WORD = re.compile(r"[^\s(\"'\u201c]*$")
+_END = re.compile(
+    "(?<![.!?\u2026])([.!?\u2026]++[\"'\u2019\u201d)\\]\u00bb*_]*+)(?=\\s|$)|([\u3002\uff01\uff1f]+[\u300d\u300f\u201d]?)"
+)
+_BEFORE_WORD = re.compile(r"[\s(\"'\u201c]")
 # How far around the marks to look for what they end: a blank and a quotation mark, a long word.
 _LOOK_AHEAD: Final = 8
 _LOOK_BACK: Final = 24
@@ -127,8 +129,8 @@ def _ends(block: str, found: re.Match[str]) -> bool:
         return not following.islower()
     if not marks.startswith("."):
         return marks[-1] in "!?" or not following.islower()
-    last = _LAST_WORD.search(block, max(0, found.start() - _LOOK_BACK), found.start())
-    word = (last.group() if last else "").lstrip("([\u201c\"'").lower()
+    last = _BEFORE_WORD.split(block[max(0, found.start() - _LOOK_BACK) : found.start()])[-1]
+    word = last.lstrip("([\u201c\"'").lower()
     if word in _NEVER_LAST or (len(word) == 1 and word.isalpha() and word != "i"):
         return False
     return word not in _PERHAPS_LAST or following.isupper()

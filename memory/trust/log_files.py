@@ -8,8 +8,9 @@ from typing import Final
 
 from memory.trust.fragments import FragmentSet, HashKey, Matcher
 
-# What may be an id in a line: of JSON everything between quotes, and otherwise whatever has no blank.
-_QUOTED: Final = re.compile(rb'"((?:[^"\\]|\\.)*)"')
+# What may be an id in a line: of JSON everything between quotes, or behind one that is not closed, and otherwise
+# whatever has no blank.
+_QUOTED: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)("?)')
 _BARE: Final = re.compile(rb"[^\s\"'=,;()\[\]{}]+")
 _BLOCK_BYTES: Final = 1 << 20
 
@@ -47,7 +48,7 @@ def _redacted(block: bytes, key: HashKey, names: set[int], matcher: Matcher) -> 
     lines = block.splitlines(keepends=True)
     for position, line in enumerate(lines):
         clean = _BARE.sub(lambda found: _unless_named(found[0], found[0], key, names), line)
-        clean = _QUOTED.sub(lambda found: b'"' + _unless_named(found[1], found[1], key, names) + b'"', clean)
+        clean = _QUOTED.sub(lambda found: b'"' + _unless_named(found[1], found[1], key, names) + found[2], clean)
         if matcher.is_in(clean):
             clean = b"*" * (len(line) - 1) + b"\n"
         if clean != line:

@@ -30,12 +30,13 @@ _COMMAND_PREFIX: Final = " \t\r\n\f\v`'\"\u200b\u200c\u200d\u2060\ufeff\xa0"
 _COMMAND = re.compile(
     r"""
     [/!](?=\S)                                  # /reset, !rm
-    | [$%\u276f\u279c\u03bb]\s+\S               # $ ls, and the prompts of other shells
-    | \#\s(?:[a-z][\w./-]*)(?:\s+-|\s*$)        # a root prompt, not a heading
+    | [$%\u276f\u279c\u03bb]\s{1,9}\S               # $ ls, and the prompts of other shells
+    | \#\s(?:[a-z][\w./-]{0,60})(?:\s{1,9}-|\s{0,9}$)        # a root prompt, not a heading
     | >>>\s | In\s\[\d+\]:                      # Python's
-    | (?:\([\w.-]+\)\s)?\[?[\w.-]+@[\w.-]+(?::[~/][^\s$\#%]*|\s[~/\w.-]+)\]?\s?[$\#%]\s   # ana@host:~/src$
-    | PS\s[A-Z]:\\[^>\n]*> | [A-Z]:\\[^>\n]*>   # PowerShell and cmd
-    | (?:sudo|doas)\s+\S
+    | # ana@host:~/src$
+      (?:\([\w.-]{1,60}\)\s)?\[?[\w.-]{1,60}@[\w.-]{1,60}(?::[~/][^\s$\#%]{0,200}|\s[~/\w.-]{1,200})\]?\s?[$\#%]\s
+    | PS\s[A-Z]:\\[^>\n]{0,200}> | [A-Z]:\\[^>\n]{0,200}>   # PowerShell and cmd
+    | (?:sudo|doas)\s{1,9}\S
     """,
     re.VERBOSE,
 )
@@ -45,8 +46,8 @@ _OUTPUT = re.compile(
     | Traceback\s\(most\srecent\scall\slast\)
     | <(?:tool|function)[_-]?(?:result|response|call|output)
     | \[(?:tool|function)[_\s-]?(?:result|response|call|output)
-    | (?:tool|function)[_\s](?:result|response|call|output)\b\s*[:=({\[]
-    | (?:stdout|stderr)\s*:
+    | (?:tool|function)[_\s](?:result|response|call|output)\b\s{0,9}[:=({\[]
+    | (?:stdout|stderr)\s{0,9}:
     """,
     re.VERBOSE | re.IGNORECASE,
 )

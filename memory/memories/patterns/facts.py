@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.bounds import BLANKS, REST
 from memory.memories.patterns.matching import ADVERB, END, I_AM, IS, VALUE, PatternMatch, Rule, rule
 from memory.memories.patterns.statement import Statement
 from memory.memories.patterns.values import as_subject, is_name, is_plain
@@ -14,13 +15,16 @@ from memory.memories.patterns.values import as_subject, is_name, is_plain
 # `the north of ...` is not part of the name of a place.
 _BEFORE_PLACE = re.compile(
     r"^(?:the|upstate|downtown|northern|southern|eastern|western|central"
-    r"|a (?:city|town|suburb|village) (?:near|outside)(?: of)?)\s+",
+    r"|a (?:city|town|suburb|village) (?:near|outside)(?: of)?)\s{1,3}",
     re.IGNORECASE,
 )
-_LIST = re.compile(r"[\w-]+(?: [\w-]+)?(?:, [\w-]+(?: [\w-]+)?)*,? (?:and|or) [\w-]+(?: [\w-]+)?(?=\s*(?:$|[.!;)]))")
+_LIST = re.compile(
+    r"\A[\w-]{1,40}(?: [\w-]{1,40})?(?:, [\w-]{1,40}(?: [\w-]{1,40})?){0,20},? (?:and"
+    r"|or) [\w-]{1,40}(?: [\w-]{1,40})?(?=\s{0,3}(?:$|[.!;)]))"
+)
 # Something else that the user does, rather than another job.
-_OTHER_DOING = re.compile(r"\sand\s(?!(?:an?\s)?(?:[\w-]+\s)?\w+(?:er|or|ist|ian|ant|chef|nurse)\b)")
-_AFTER_LONE_NAME = re.compile(r"\s*(?:$|[,;]|(?:btw|by the way)\b|and (?:i|i'm|my)\b)", re.IGNORECASE)
+_OTHER_DOING = re.compile(r"\sand\s(?!(?:an?\s)?(?:[\w-]{1,40}\s)?\w{1,40}(?:er|or|ist|ian|ant|chef|nurse)\b)")
+_AFTER_LONE_NAME = re.compile(r"\A\s{0,3}(?:$|[,;]|(?:btw|by the way)\b|and (?:i|i'm|my)\b)", re.IGNORECASE)
 _AFTER_PLACE = re.compile(r"\s(?:for|with|from|in|last|this|about|a|two|three|to|after|recently|\d)\b")
 
 
@@ -114,7 +118,7 @@ def _listed(match: PatternMatch) -> tuple[str, str]:
 def _thing_owned(match: PatternMatch) -> Statement | None:
     # A make or model has a capital letter or a digit; `a mess` and `a bit slow` have neither.
     if not is_plain(match.covered_value, max_words=6) or not re.match(
-        r"(?i:an?)\s(?:.*\b[A-Z]|.*\b[A-Za-z]+\d|(?:19|20)\d\d\b)", match.covered_value
+        r"\A(?i:an?)\s(?:.{0,400}\b[A-Z]|.{0,400}\b[A-Za-z]{1,40}\d|(?:19|20)\d\d\b)", match.covered_value
     ):
         return None
     return _fact(match, match.key, match.value, f"User's {match.key} is {match.value}.", importance=0.6)
@@ -223,28 +227,40 @@ def _allergic(match: PatternMatch) -> Statement | None:
     )  # fmt: skip
 
 
-_NAMED: Final = r"(?:'s name(?:'s| is)(?: now)?|(?:'s| is)(?: now)? (?:called|named))\s+"
+_NAMED: Final = r"(?:'s name(?:'s| is)(?: now)?|(?:'s| is)(?: now)? (?:called|named))\s{1,3}"
 _DAYS: Final = r"birthday|birth date|date of birth|wedding anniversary"
-_ADDRESS: Final = r"(?P<value>[\w.+-]+@[\w-]+(?:\.[\w-]+)+)"
+_ADDRESS: Final = r"(?P<value>[\w.+-]{1,64}@[\w-]{1,63}(?:\.[\w-]{1,63}){1,5})"
 # Facts, and instructions as well: every answer needs them.
 HOW_TO_ADDRESS: Final[tuple[Rule, ...]] = (
-    rule(rf"(?:from now on,?\s+)?(?:(?:please|just|you can|you may|feel free to)\s+)*call me\s+{VALUE}", _called),
-    rule(rf"my pronouns are\s+(?P<value>\w+/\w+(?:/\w+)?){END}", _pronouns),
+    rule(
+        rf"(?:from now on,?{BLANKS})?(?:(?:please|just|you can|you may|feel free to){BLANKS}){{0,5}}call me"
+        rf"{BLANKS}{VALUE}",
+        _called,
+    ),
+    rule(rf"my pronouns are{BLANKS}(?P<value>\w{{1,40}}/\w{{1,40}}(?:/\w{{1,40}})?){END}", _pronouns),
 )
 RULES: Final[tuple[Rule, ...]] = (
     *HOW_TO_ADDRESS,
     rule(rf"my (?P<key>{words.ATTRIBUTES_OF_NAMES}){IS}{VALUE}", _name_of_user),
-    rule(rf"my (?:(?P<kind>new|work|personal|private)\s+)?e-?mail(?: address)?{IS}{_ADDRESS}", _email),
+    rule(rf"my (?:(?P<kind>new|work|personal|private){BLANKS})?e-?mail(?: address)?{IS}{_ADDRESS}", _email),
     rule(rf"my (?P<key>{_DAYS}){IS}(?:on )?(?P<value>{words.DATE}){END}", _dated),
     rule(rf"my (?:current )?(?P<key>{words.ATTRIBUTES}){IS}{VALUE}", _attribute),
-    rule(rf"my (?P<key>hobbies|allergies|dietary restrictions) are\s+{VALUE}", _several),
-    rule(rf"my (?:(?:current|new)\s+)?(?P<key>{words.OWNED_THINGS}){IS}{VALUE}", _thing_owned),
-    rule(rf"my (?:(?:current|new|home|postal)\s+)?(?P<key>address){IS}(?P<value>(?-i:{words.STREET})){END}", _numbered),
+    rule(rf"my (?P<key>hobbies|allergies|dietary restrictions) are{BLANKS}{VALUE}", _several),
+    rule(rf"my (?:(?:current|new){BLANKS})?(?P<key>{words.OWNED_THINGS}){IS}{VALUE}", _thing_owned),
     rule(
-        rf"my (?:(?:new|mobile|cell)\s+)?(?P<key>phone number){IS}(?P<value>\+?\d[\d ()/-]{{5,18}}\d){END}", _numbered
+        rf"my (?:(?:current|new|home|postal){BLANKS})?(?P<key>address){IS}(?P<value>(?-i:{words.STREET}))"
+        rf"{END}",
+        _numbered,
     ),
     rule(
-        rf"my (?P<key>height|weight){IS}(?P<value>\d[\d.,']*\s?(?:cm|m|kg|lbs?|pounds|kilos|feet|ft)){END}", _numbered
+        rf"my (?:(?:new|mobile|cell){BLANKS})?(?P<key>phone number){IS}(?P<value>\+?\d[\d ()/-]{{5,18}}\d)"
+        rf"{END}",
+        _numbered,
+    ),
+    rule(
+        rf"my (?P<key>height|weight){IS}(?P<value>\d[\d.,']{{0,40}}\s?(?:cm|m|kg|lbs?"
+        rf"|pounds|kilos|feet|ft)){END}",
+        _numbered,
     ),
     rule(
         rf"my (?P<key>{words.RELATIONS}|{words.PETS}){_NAMED}{VALUE}",
@@ -254,28 +270,33 @@ RULES: Final[tuple[Rule, ...]] = (
         rf"my (?P<key>{words.NAMED_THINGS}){_NAMED}{VALUE}",
         _relation_named,
     ),
-    rule(rf"my (?P<key>{words.RELATIONS}){IS}(?P<value>(?-i:Dr|Prof|Mrs?|Ms)\.?\s.*)", _relation_named),
+    rule(rf"my (?P<key>{words.RELATIONS}){IS}(?P<value>(?-i:Dr|Prof|Mrs?|Ms)\.?\s{REST})", _relation_named),
     rule(rf"my (?P<key>{words.RELATIONS})'s birthday{IS}(?:on )?(?P<value>{words.DATE}){END}", _relation_born),
     rule(
-        rf"i have an? (?:\w+ ){{0,2}}(?P<key>{words.PETS})(?:,? (?:called|named)|,? whose name is)\s+{VALUE}",
+        rf"i have an? (?:\w{{1,40}} ){{0,2}}(?P<key>{words.PETS})(?:,? (?:called|named)"
+        rf"|,? whose name is){BLANKS}{VALUE}",
         _has_a_pet,
     ),
-    rule(rf"my (?:job|profession|occupation|day job){IS}(?P<value>an?\s+{words.PROFESSIONS}){END}", _profession),
+    rule(rf"my (?:job|profession|occupation|day job){IS}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _profession),
     rule(
-        rf"i have an? (?:(?:severe|mild|bad|serious|strong)\s+)?(?P<value>(?!{words.NO_ALLERGY_TO})[a-z]+(?: [a-z]+)?)"
+        rf"i have an? (?:(?:severe|mild|bad|serious|strong){BLANKS})?(?P<value>(?!{words.NO_ALLERGY_TO})[a-z]"
+        rf"{{1,40}}(?: [a-z]{{1,40}})?)"
         r" allergy(?! to)",
         _allergic,
     ),
-    rule(rf"my (?P<key>{words.RELATIONS}){IS}(?P<value>an?\s+{words.PROFESSIONS}){END}", _relation_works),
-    rule(rf"{I_AM}{ADVERB}(?:(?:severely|highly|deathly|very|a bit|mildly)\s+)?allergic to\s+{VALUE}", _allergic),
-    rule(rf"i have an? (?:(?:severe|mild|bad|serious)\s+)?allergy to\s+{VALUE}", _allergic),
-    rule(rf"(?:i {ADVERB}live|{I_AM}{ADVERB}(?:living|based)) in\s+{VALUE}", _lives),
-    rule(rf"i(?:'ve| have)?\s+(?:(?:just|recently|now)\s+)?moved to\s+{VALUE}", _moved),
-    rule(rf"(?:{I_AM}{ADVERB}(?:originally )?|i (?:originally )?come )from\s+{VALUE}", _from),
-    rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) as\s+(?P<value>an?\s+\S.*)", _works_as),
-    rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}(?:working|employed)) (?P<at>at|for)\s+{VALUE}", _works_at),
-    rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) in\s+(?P<value>{words.INDUSTRIES}){END}", _works_in),
-    rule(rf"{I_AM}{ADVERB}(?P<value>an?\s+{words.PROFESSIONS}){END}", _profession),
+    rule(rf"my (?P<key>{words.RELATIONS}){IS}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _relation_works),
+    rule(
+        rf"{I_AM}{ADVERB}(?:(?:severely|highly|deathly|very|a bit|mildly){BLANKS})?allergic to{BLANKS}{VALUE}",
+        _allergic,
+    ),
+    rule(rf"i have an? (?:(?:severe|mild|bad|serious){BLANKS})?allergy to{BLANKS}{VALUE}", _allergic),
+    rule(rf"(?:i {ADVERB}live|{I_AM}{ADVERB}(?:living|based)) in{BLANKS}{VALUE}", _lives),
+    rule(rf"i(?:'ve| have)?{BLANKS}(?:(?:just|recently|now){BLANKS})?moved to{BLANKS}{VALUE}", _moved),
+    rule(rf"(?:{I_AM}{ADVERB}(?:originally )?|i (?:originally )?come )from{BLANKS}{VALUE}", _from),
+    rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) as{BLANKS}(?P<value>an?{BLANKS}\S{REST})", _works_as),
+    rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}(?:working|employed)) (?P<at>at|for){BLANKS}{VALUE}", _works_at),
+    rule(rf"(?:i {ADVERB}work|{I_AM}{ADVERB}working) in{BLANKS}(?P<value>{words.INDUSTRIES}){END}", _works_in),
+    rule(rf"{I_AM}{ADVERB}(?P<value>an?{BLANKS}{words.PROFESSIONS}){END}", _profession),
     rule(rf"{I_AM}{ADVERB}(?P<value>(?:an? )?{words.DIETS}){END}", _condition),
-    rule(rf"{I_AM}{ADVERB}(?P<value>\d{{1,3}})(?: years? old\b| y/?o\b|(?=\s*(?:$|[,.!])))", _age),
+    rule(rf"{I_AM}{ADVERB}(?P<value>\d{{1,3}})(?: years? old\b| y/?o\b|(?=\s{{0,3}}(?:$|[,.!])))", _age),
 )

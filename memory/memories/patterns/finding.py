@@ -8,18 +8,19 @@ from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import facts, preferences, requests
+from memory.memories.patterns.bounds import starting
 from memory.memories.patterns.instructions import find_instructions
 from memory.memories.patterns.matching import first_match
 from memory.memories.patterns.sentences import Sentence, sentences_of
 from memory.memories.patterns.statement import Statement
 
 # Words with which people lead into a statement.
-_LEAD_IN = re.compile(
+_LEAD_IN = starting(
     r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah|yep|yup|no"
     r"|nope|nah|sure|right|thanks|thank you|great|cool|nice|awesome|personally|honestly|for me|just so you know"
-    r"|in fact|as for me|i mean|you know|good (?:morning|afternoon|evening)|hmm+|um+|wow|definitely|absolutely|totally)"
-    r"(?: there)?\s*[,!:\u2013\u2014-]*\s+)+",
-    re.IGNORECASE,
+    r"|in fact|as for me|i mean|you know|good (?:morning|afternoon|evening)|hmm{1,10}"
+    r"|um{1,10}|wow|definitely|absolutely|totally)"
+    r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
 )
 # Sentences with these words are somebody else's, or about something that is not real.
 _NOT_PLAIN = re.compile(
@@ -30,14 +31,15 @@ _NOT_PLAIN = re.compile(
 )
 # `I live in the shadows, said the ogre`: words after a statement that make it somebody else's.
 _SPEECH_TAG_AFTER = re.compile(
-    r"\b(?:said|says|whisper(?:ed|s)|shout(?:ed|s)|replie[ds]|crie[ds]|exclaim(?:ed|s)|sang|sings)\s+(?:the|my|a|an|[A-Z])"
-    r"|^\s*in (?:a|my|an|another) (?:\w+ )?life\b"
-    r"|,\s*(?:he|she|they|it)\s+(?:said|says|whisper|shout|repl|cr(?:ied|ies)|exclaim|sang|sings)",
+    r"\b(?:said|says|whisper(?:ed|s)|shout(?:ed|s)|replie[ds]|crie[ds]|exclaim(?:ed"
+    r"|s)|sang|sings)\s{1,3}(?:the|my|a|an|[A-Z])"
+    r"|^\s{0,3}in (?:a|my|an|another) (?:\w{1,40} )?life\b"
+    r"|,\s{0,3}(?:he|she|they|it)\s{1,3}(?:said|says|whisper|shout|repl|cr(?:ied|ies)|exclaim|sang|sings)",
     re.IGNORECASE,
 )
 _CLAUSES = re.compile(
-    r"(?:\s*[,;:\u2013\u2014]\s*(?:(?:and|but|so|plus|because|since|as)(?: now)?\s+)?|\s+-+\s+"
-    r"|\s+(?:and now|but now|and|but|so|because|since|why|how much|reasons?(?: why)?)\s+)"
+    r"(?:\s{0,3}[,;:\u2013\u2014]\s{0,3}(?:(?:and|but|so|plus|because|since|as)(?: now)?\s{1,3})?|\s{1,3}-{1,10}\s{1,3}"
+    r"|\s{1,3}(?:and now|but now|and|but|so|because|since|why|how much|reasons?(?: why)?)\s{1,3})"
     r"(?=(?:i|i'm|i've|my|call me)\b)",
     re.IGNORECASE,
 )

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import Final
 
+from memory.memories.patterns.bounds import MAX_SENTENCE_CHARACTERS, starting
 from memory.memories.patterns.instruction_words import HORIZON
 from memory.memories.patterns.sentences import (
     ABBREVIATED_END,
@@ -22,13 +23,13 @@ from memory.memories.patterns.sentences import (
 )
 
 # Words with which people lead into a request.
-_LEAD_IN = re.compile(
+_LEAD_IN = starting(
     r"(?:(?:so|well|also|ok(?:ay)?|hi|hey|hello|oh|and|but|btw|by the way|fyi|actually|anyway|plus|yes|yeah|yep|yup|no"
     r"(?=,)|nope|nah|sure|right|thanks|thank you|thx|great|cool|nice|awesome|perfect|just so you know|you know|alright"
-    r"|good (?:morning|afternoon|evening)|that helps|and also|one more thing|another thing|quick thing|remember(?=\s*:)"
+    r"|good (?:morning|afternoon|evening)|that helps|and also|one more thing|another thing"
+    r"|quick thing|remember(?=\s{0,3}:)"
     r"|lastly|finally|again|ps|p\.s\.)"
-    r"(?: there)?\s*[,!:\u2013\u2014-]*\s+)+",
-    re.IGNORECASE,
+    r"(?: there)?(?:\s{0,3}[,!:\u2013\u2014-]{1,40})?\s{1,3}){1,5}",
 )
 # Whoever writes this wants to undo what the agent was told by others, or hands it a part to play.
 _OVERRIDE = re.compile(
@@ -37,7 +38,7 @@ _OVERRIDE = re.compile(
     r"|\bsystem (?:prompt|message)\b|\byou (?:are|must|will) now\b|\bjailbreak|\bdeveloper mode\b|\bunrestricted\b"
     r"|\b(?:without|no) (?:any )?(?:restrictions|filters?|limits|censorship)\b|\b(?:never|don't|not) refuse\b|"
     r"(?-i:\bDAN\b)"
-    r"|^\s*(?:system|assistant|developer)\s*:|<\|?/?(?:system|im_start|inst)",
+    r"|^\s{0,3}(?:system|assistant|developer)\s{0,3}:|<\|?/?(?:system|im_start|inst)",
     re.IGNORECASE | re.MULTILINE,
 )
 # Said by or about somebody else, in jest, or to override what the agent was told by others.
@@ -48,7 +49,7 @@ REPORTED = re.compile(
     re.IGNORECASE,
 )
 _PART_TO_PLAY = re.compile(
-    r"\b(?:act(?:ing)? (?:as|like)|pretend|role-?play\w*|imagine|suppose|simulate|impersonate|hypothetical\w*"
+    r"\b(?:act(?:ing)? (?:as|like)|pretend|role-?play\w{0,40}|imagine|suppose|simulate|impersonate|hypothetical\w{0,40}"
     r"|let's play|think of yourself|you(?:'re| are| will be)(?: now)? (?:an?|the|my)\b(?! (?:best|great|star|genius"
     r"|legend|lifesaver))"
     r"|from now on,? you(?:'re| are| will be)\b|stay in character|character|your (?:task|role|job) is)",
@@ -56,41 +57,43 @@ _PART_TO_PLAY = re.compile(
 )
 # A mail or chat that was pasted: from here on the words are somebody else's.
 _PASTED_MAIL = re.compile(
-    r"^[ \t]*(?:from|to|cc|subject|sent|date|betreff|von|an)\s*:\s|^[ \t]*-{2,}[ \t]*(?:original|forwarded)"
-    r"|^[ \t]*begin forwarded message|\bwrote\s*:?[ \t]*$|^[ \t]*(?:dear|hi|hello|hey) [A-Z][\w .]{0,30},[ \t]*\n",
+    r"^[ \t]{0,40}(?:from|to|cc|subject|sent|date|betreff|von|an)\s{0,3}:\s|^[ \t]{0,40}-{2,}[ \t]{0,40}"
+    r"(?:original|forwarded)"
+    r"|^[ \t]{0,40}begin forwarded message|\bwrote\s{0,3}:?[ \t]{0,40}$|^[ \t]{0,40}(?:dear"
+    r"|hi|hello|hey) [A-Z][\w .]{0,30},[ \t]{0,40}\n",
     re.IGNORECASE | re.MULTILINE,
 )
 _CLOSING = re.compile(
-    r"^[ \t]*(?:(?:best|kind|warm)(?:est)? (?:regards|wishes)|regards|sincerely|yours (?:truly|sincerely|faithfully)"
-    r"|cheers|best|thanks),?[ \t]*\n+[ \t]*[A-Z]",
+    r"^[ \t]{0,40}(?:(?:best|kind|warm)(?:est)? (?:regards|wishes)|regards|sincerely"
+    r"|yours (?:truly|sincerely|faithfully)"
+    r"|cheers|best|thanks),?[ \t]{0,40}\n{1,10}[ \t]{0,40}[A-Z]",
     re.IGNORECASE | re.MULTILINE,
 )
-_TAGGED = re.compile(r"<(\w+)[^<>]*>.*?(?:</\1>|\Z)", re.DOTALL)
-_DATA = re.compile(r"\s*[\[{<]")
+_TAGGED = re.compile(r"<(\w{1,40}+)[^<>]{0,400}+>.*?(?:</\1>|\Z)", re.DOTALL)
+_DATA = re.compile(r"\A\s*+[\[{<]")
 _INTRODUCES = re.compile(
     r"\b(?:here(?:'s| is| are)|this is|see|below|attached|following|(?:got|received|found|read) (?:this|the|a))\b"
-    r"[^.!?\n]{0,60}:[ \t]*(?:\n|\Z)|\b(?:article|mail|e-?mail|letter|document|text|page|file|readme|guideline|manual|"
-    r"message)\b[^.!?\n]{0,40}:[ \t]*(?:\n|(?=\S))",
+    r"[^.!?\n]{0,60}:[ \t]{0,40}(?:\n|\Z)|\b(?:article|mail|e-?mail|letter|document"
+    r"|text|page|file|readme|guideline|manual|"
+    r"message)\b[^.!?\n]{0,40}:[ \t]{0,40}(?:\n|(?=\S))",
     re.IGNORECASE,
 )
-_REQUESTED = re.compile(
+_REQUESTED = starting(
     r"(?:please )?(?:(?:can|could|would|will) you (?:please |kindly )?(?:always|never|stop|call me|address me|refer"
     r" to me"
     r"|from now on|keep your|use)\b|would you mind\b)",
-    re.IGNORECASE,
 )
-_ANY_REQUEST = re.compile(r"(?:please )?(?:(?:can|could|would|will) you|would you mind)\b", re.IGNORECASE)
+_ANY_REQUEST = starting(r"(?:please )?(?:(?:can|could|would|will) you|would you mind)\b")
 _LASTS = re.compile(rf"\b{HORIZON}\b", re.IGNORECASE)
-_STANDING_REQUEST = re.compile(
-    r"\s*(?:(?:and|also|please),?\s+)*(?:when(?:ever)? (?:you|i)|every time|each time|always|never|i (?:prefer|want"
+_STANDING_REQUEST = starting(
+    r"\s{0,3}(?:(?:and|also|please),?\s{1,3}){0,5}(?:when(?:ever)? (?:you|i)|every time"
+    r"|each time|always|never|i (?:prefer|want"
     r"|like)"
-    r"|your |keep your|if i|for my|in my|stop|write all|format all|use .* from now on|i want you to (?:always|never)"
+    r"|your |keep your|if i|for my|in my|stop|write all|format all|use .{0,400} from now on"
+    r"|i want you to (?:always|never)"
     r"|(?:a )?(?:new|one|another|house|general|standing|quick|small) (?:rule|thing|request|preference)\b"
-    r"|i would like you to (?:address|call)|i'd like you to always|remember that i|for future|when\w* drafting)\b",
-    re.IGNORECASE,
+    r"|i would like you to (?:address|call)|i'd like you to always|remember that i|for future|when\w{0,40} drafting)\b",
 )
-# A longer sentence is no rule for an agent, and would cost time.
-_MAX_CHARACTERS: Final = 400
 _SHORT_CHARACTERS: Final = 80
 _ASKS: Final = frozenset("?\uff1f\u061f")
 
@@ -117,7 +120,7 @@ class OwnWords:
             body = self._body(start, stop)
             if (
                 body.text
-                and len(body.text) <= _MAX_CHARACTERS
+                and len(body.text) <= MAX_SENTENCE_CHARACTERS
                 and not (_ASKS & set(mark) and not request.match(body.text))
             ):
                 yield number, body
@@ -166,8 +169,8 @@ class OwnWords:
     def _body(self, start: int, stop: int) -> Sentence:
         text = self._covered[start:stop]
         indent = len(text) - len(text.lstrip())
-        found = _LEAD_IN.match(text, indent)
-        first = found.end() if found else indent
+        found = _LEAD_IN.match(text[indent:])
+        first = indent + (found.end() if found else 0)
         return Sentence(text[first:].rstrip(), self._message[start + first : stop].rstrip())
 
 

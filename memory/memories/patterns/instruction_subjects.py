@@ -11,13 +11,14 @@ import re
 from typing import Final
 
 from memory.memories.patterns import instruction_words as words
+from memory.memories.patterns.bounds import REST, starting
 
 MAX_CHARACTERS: Final = 120
 
 _PREFIX: Final = "instruction: "
 _CONDITION = re.compile(
     r"(?:\b(?:when|whenever|if|every time|each time|any ?time|while|unless)\b|\b(?:for|in) (?:my|all my|every"
-    r"|each)\b)[^,]*",
+    r"|each)\b)[^,]{0,400}",
     re.IGNORECASE,
 )
 # Things that can be had in one way at a time, each with the words for its ways.
@@ -27,8 +28,12 @@ _SPOKEN_IN: Final = (
     r"\b(?:answer|respond|reply|speak|talk|chat|communicate|write to me|switch|continue|answers|replies)\b"
 )
 _CHOICES: Final = (
-    ("language of code", rf"\b(?:code|examples?|scripts?|functions?|program\w*)\b.*\bin {words.CODE_LANGUAGE}(?!\w)"),
-    ("language", rf"{_SPOKEN_IN}.*\b{words.LANGUAGE}\b"),
+    (
+        "language of code",
+        rf"\b(?:code|examples?|scripts?|functions?|program\w{{0,40}})\b{REST}\bin {words.CODE_LANGUAGE}"
+        rf"(?!\w)",
+    ),
+    ("language", rf"{_SPOKEN_IN}{REST}\b{words.LANGUAGE}\b"),
     ("spelling", r"\b(?:british|american|uk|us|australian|canadian) (?:english|spelling)\b"),
     ("indentation", r"\b(?:tabs|spaces)\b"),
     ("units", r"\b(?:metric|imperial)\b"),
@@ -42,12 +47,13 @@ _CHOICES: Final = (
     ),
     (
         "length",
-        rf"{_LENGTH}.*{_ANSWERS}|{_ANSWERS}.*{_LENGTH}"
-        rf"|{_ANSWERS}.*\b(?:under|at most|no more than|within)\b.*\b(?:words|sentences|lines|paragraphs?)\b",
+        rf"{_LENGTH}{REST}{_ANSWERS}|{_ANSWERS}{REST}{_LENGTH}"
+        rf"|{_ANSWERS}{REST}\b(?:under|at most|no more than|within)\b{REST}\b(?:words|sentences|lines|paragraphs?)\b",
     ),
     ("pronouns", r"\bpronouns\b|\b(?:they/them|she/her|he/him)\b"),
 )
-_COMPILED: Final = tuple((name, re.compile(pattern, re.IGNORECASE)) for name, pattern in _CHOICES)
+# Searched from the beginning: a search from each place in turn would read the rest of the text each time.
+_COMPILED: Final = tuple((name, starting(rf"{REST}?(?:{pattern})")) for name, pattern in _CHOICES)
 # What says how often or how politely, and numbers: `three options` and `five options` are one subject.
 _IGNORED_WORDS: Final = """
 always never don't do not ever please only just also from now on going forward in the future i you your want wants would
@@ -57,7 +63,7 @@ pm o'clock avoid without prefer i'd skip use using us uses add adding answer ans
 message messages give giving
 """
 _IGNORED: Final = frozenset(_IGNORED_WORDS.split())
-_WORD = re.compile(r"[^\W_][\w'+#/-]*")
+_WORD = re.compile(r"[^\W_][\w'+#/-]{0,40}")
 _TIME = re.compile(rf"\b{words.AT_A_TIME}", re.IGNORECASE)
 
 

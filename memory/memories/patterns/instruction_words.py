@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import Final
 
+from memory.memories.patterns.bounds import BLANKS
+
 # What an agent says or sends: with `always` or `never` these are addressed to it, whatever follows.
 SPOKEN: Final = (
     r"(?:answer|respond|reply|address me|refer to me|call me|cite|recommend|suggest|mention|translate|summari[sz]e"
     r"|greet me|(?:give|tell|show|send|ask|remind|warn|notify|alert|ping|message|text|email|mail|inform|contact"
     r"|phone) me"
-    r"|(?:speak|talk|write|lie|explain \w+) to me|(?:speak|talk|check|confirm) with me|explain|respond|sugarcoat"
+    r"|(?:speak|talk|write|lie|explain \w{1,40}) to me|(?:speak|talk|check|confirm) with me|explain|respond|sugarcoat"
     r"|commit (?:with|your|the|in|after|before|directly|changes|only|small)|force-push|rebase|merge without"
     r"|apologi[sz]e|double-check|proofread|disturb me|wake me|interrupt me)"
 )
@@ -66,13 +68,13 @@ MANNER: Final = (
     r"|commits?|pull requests?|dependencies|libraries|summar(?:y|ies)|spelling|dates?|iso|24-hour|12-hour|decimals?"
     r"|currency|euros|dollars|disclaimers?|warnings|introductions?|conclusions?|pleasantries|small talk|filler|fluff"
     r"|flattery|compliments|apolog(?:y|ies)|steps?|options|paragraphs?|sentences?|step by step|alt text|formal|informal"
-    r"|polite|brief|concise|honest|direct|blunt|precise|specific|formally|informally|sugarcoat\w*|first name"
+    r"|polite|brief|concise|honest|direct|blunt|precise|specific|formally|informally|sugarcoat\w{0,40}|first name"
     r"|full name|last name|the word|the phrase|the words|reasoning|assumptions|word count|pronouns|hashtags?)"
 )
 HORIZON: Final = (
     r"(?:from (?:now|here|this point|today) on(?:wards?)?(?: out)?|from here on out|going forward|moving forward"
     r"|in (?:the )?future|henceforth|hereafter|starting (?:now|today|tomorrow)|as of (?:now|today)"
-    r"|for (?:all|any|your|my)? ?future \w+|for the rest of (?:this|our|the) (?:chat|conversation|session)"
+    r"|for (?:all|any|your|my)? ?future \w{1,40}|for the rest of (?:this|our|the) (?:chat|conversation|session)"
     r"|in (?:all|every|each|any)(?: one)?(?: of)?(?: your)?(?: future)? (?:answers?|replies|reply|responses?|messages?)"
     r"|every time you (?:answer|reply|respond|write to me)|at all times)"
 )
@@ -87,8 +89,8 @@ _DAYS: Final = (
     r"|the weekend)"
 )
 AT_A_TIME: Final = (
-    rf"(?:(?:before|after|past|until|between|at|during|earlier than|later than)\s+{_HOUR}\b"
-    rf"|(?:on|during|over|at)\s+(?:a |the |my )?{_DAYS}\b|at night\b|in the (?:morning|evening|night)s?\b)"
+    rf"(?:(?:before|after|past|until|between|at|during|earlier than|later than){BLANKS}{_HOUR}\b"
+    rf"|(?:on|during|over|at){BLANKS}(?:a |the |my )?{_DAYS}\b|at night\b|in the (?:morning|evening|night)s?\b)"
 )
 # What an agent does at a time of day: calls and appointments.
 TIMED: Final = (

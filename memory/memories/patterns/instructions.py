@@ -11,6 +11,7 @@ import re
 from typing import Final
 
 from memory.memories.patterns import instruction_words as words
+from memory.memories.patterns.bounds import BLANKS, REST, starting
 from memory.memories.patterns.facts import HOW_TO_ADDRESS
 from memory.memories.patterns.instruction_sentences import REPORTED, OwnWords
 from memory.memories.patterns.instruction_subjects import subject_of
@@ -24,7 +25,7 @@ MAX_CHARACTERS: Final = 300
 # Told in every context, like flagged turns (`MIN_IMPORTANCE` of the context).
 IMPORTANCE: Final = 0.8
 
-_PLEASE: Final = r"(?:(?:please|pls|kindly|just|then|also|simply)\s*,?\s+)*"
+_PLEASE: Final = r"(?:(?:please|pls|kindly|just|then|also|simply)(?:\s{0,3},)?\s{1,3}){0,5}"
 _ASKED: Final = (
     r"(?:(?:can|could|would|will) you (?:please )?|would you mind |i(?:'d| would) like you to |i(?:'d| would) love"
     r" you to "
@@ -35,167 +36,197 @@ _ASKED: Final = (
 _EVER: Final = r"(?:always|never|don't ever|do not ever|only ever)"
 _NOT: Final = r"(?:don't|do not|never|not|avoid|no longer)"
 _IMPERATIVE: Final = (
-    rf"{_PLEASE}{_ASKED}{_PLEASE}(?:(?:always|never|only|don't(?: ever)?|do not|not)\s+)*{words.ANY_VERB}\b"
+    rf"{_PLEASE}{_ASKED}{_PLEASE}(?:(?:always|never|only|don't(?: ever)?|do not|not){BLANKS}){{0,5}}{words.ANY_VERB}\b"
 )
-_YOUR_OUTPUT: Final = rf"\b(?:your|any|every|each|all(?: of)?(?: your)?|my)\s+(?:[\w-]+ ){{0,2}}?{words.OUTPUTS}\b"
+_YOUR_OUTPUT: Final = (
+    rf"\b(?:your|any|every|each|all(?: of)?(?: your)?|my){BLANKS}(?:[\w-]{{1,40}} ){{0,2}}?"
+    rf"{words.OUTPUTS}\b"
+)
 _TO_AGENT: Final = (
     rf"(?:\b(?:for|to|with|from|at|asking|ask|telling|tell|consulting|remind|address|unless) (?:me|i|my)\b"
     rf"|\bmy\b|\bwithout (?:asking|telling|checking|my)\b|{_YOUR_OUTPUT}|\b(?:i|you) (?:say|ask|give me|write|send"
     rf" me)\b"
     rf"|\b{words.MANNER}(?!\w)|{COVER})"
 )
-_LATER: Final = rf"(?:,?\s+(?:{words.HORIZON}|please|any ?more|ever(?: again)?|at all|ok|okay|thanks|thank you))*[.!]*$"
+_LATER: Final = (
+    rf"(?:,?{BLANKS}(?:{words.HORIZON}|please|any ?more|ever(?: again)?|at all|ok"
+    rf"|okay|thanks|thank you)){{0,5}}[.!]{{0,40}}$"
+)
 _NOT_EVERYBODY: Final = (
     r"(?!(?:tell|ask|remind|show|send|give|call|email|message)"
-    r" (?!me\b|us\b|a\b|an\b|the\b|all\b|any|price|temp)[a-z]+ (?:to|that)\b)"
+    r" (?!me\b|us\b|a\b|an\b|the\b|all\b|any|price|temp)[a-z]{1,40} (?:to|that)\b)"
 )
-
-
-def _compiled(pattern: str) -> re.Pattern[str]:
-    return re.compile(pattern, re.IGNORECASE)
 
 
 # What follows `from now on`, or precedes it.
 _FROM_NOW_ON: Final = (
-    _compiled(rf"{_PLEASE}{words.HORIZON}\s*[,:]?\s+(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}.*)"),
-    _compiled(rf"{_PLEASE}{words.HORIZON}\s*[,:]?\s+(?P<rest>no (?:more )?\w.*)"),
-    _compiled(
-        rf"{_PLEASE}{words.HORIZON}\s*[,:]?\s+(?P<rest>{words.OUTPUT}\b.*\b(?:should|must|in|at most|needs?)\b.*)"
+    starting(rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST})"),
+    starting(rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>no (?:more )?\w{REST})"),
+    starting(
+        rf"{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS}(?P<rest>{words.OUTPUT}\b{REST}\b(?:should"
+        rf"|must|in|at most|needs?)\b{REST})"
     ),
-    _compiled(rf"(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}.*?),?\s+{words.HORIZON_LAST}(?:\s+(?:please|thanks))?[.!]*$"),
-    _compiled(
-        rf"(?P<rest>(?:all |your |my )*{words.OUTPUTS} (?:should|must|need to|have to)"
-        rf" .*?),?\s+{words.HORIZON_LAST}[.!]*$"
+    starting(
+        rf"(?P<rest>{_NOT_EVERYBODY}{_IMPERATIVE}{REST}?),?{BLANKS}{words.HORIZON_LAST}(?:{BLANKS}"
+        rf"(?:please|thanks))?[.!]{{0,40}}$"
+    ),
+    starting(
+        rf"(?P<rest>(?:all |your |my ){{0,5}}{words.OUTPUTS} (?:should|must|need to|have to)"
+        rf" {REST}?),?{BLANKS}{words.HORIZON_LAST}[.!]{{0,40}}$"
     ),
 )
 _ALWAYS: Final = (
-    _compiled(rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{_EVER} {words.SPOKEN}\b(?! (?:it|that|this)$).*)"),
-    _compiled(
+    starting(rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{_EVER} {words.SPOKEN}\b(?! (?:it|that|this)$){REST})"),
+    starting(
         rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}{_EVER} (?!leave me|remember (?:that|how)){words.DONE}\b"
-        rf"(?=.*{_TO_AGENT}).*)"
+        rf"(?={REST}{_TO_AGENT}){REST})"
     ),
-    _compiled(rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}(?:{_EVER}|{_NOT}) {words.TIMED}\b(?=.*\b{words.AT_A_TIME}).*)"),
-    _compiled(
-        rf"(?P<rest>{_ASKED}{_PLEASE}{_EVER} (?!leave me|change|remember (?:that|how)){words.ANY_VERB}\b(?=.*\b"
-        rf"(?:me|my)\b).*)"
+    starting(
+        rf"(?P<rest>{_PLEASE}{_ASKED}{_PLEASE}(?:{_EVER}|{_NOT}) {words.TIMED}\b(?={REST}\b{words.AT_A_TIME})"
+        rf"{REST})"
     ),
-    _compiled(rf"(?P<rest>please\s*,?\s+{_EVER} (?!leave me|change|remember (?:that|how)){words.ANY_VERB}\b .*)"),
-    _compiled(rf"(?P<rest>{_EVER} (?!leave me|change){words.ANY_VERB}\b .*?),?\s+please$"),
-    _compiled(rf"(?P<rest>i (?:want|need|expect|would like|'d like) you to {_EVER} {words.ANY_VERB}\b.*)"),
-    _compiled(rf"(?P<rest>you (?:should|must|have to|need to|are to) {_EVER} {words.ANY_VERB}\b(?=.*{_TO_AGENT}).*)"),
-    _compiled(
-        rf"(?P<rest>(?:each|every) (?:morning|day|evening|night|week|month|\w+day),? {_PLEASE}{words.SPOKEN}\b.*)"
+    starting(
+        rf"(?P<rest>{_ASKED}{_PLEASE}{_EVER} (?!leave me|change|remember (?:that|how)){words.ANY_VERB}\b(?={REST}\b"
+        rf"(?:me|my)\b){REST})"
+    ),
+    starting(
+        rf"(?P<rest>please(?:\s{{0,3}},)?{BLANKS}{_EVER} (?!leave me|change|remember (?:that"
+        rf"|how)){words.ANY_VERB}\b {REST})"
+    ),
+    starting(rf"(?P<rest>{_EVER} (?!leave me|change){words.ANY_VERB}\b {REST}?),?{BLANKS}please$"),
+    starting(rf"(?P<rest>i (?:want|need|expect|would like|'d like) you to {_EVER} {words.ANY_VERB}\b{REST})"),
+    starting(
+        rf"(?P<rest>you (?:should|must|have to|need to|are to) {_EVER} {words.ANY_VERB}\b(?={REST}{_TO_AGENT}"
+        rf"){REST})"
+    ),
+    starting(
+        rf"(?P<rest>(?:each|every) (?:morning|day|evening|night|week|month|\w{{1,40}}day),? {_PLEASE}"
+        rf"{words.SPOKEN}\b{REST})"
     ),
 )
-_MAIN: Final = rf"\s*{_PLEASE}(?:(?:always|never|don't|do not|only|try to)\s+)*"
+_MAIN: Final = rf"\s{{0,3}}{_PLEASE}(?:(?:always|never|don't|do not|only|try to){BLANKS}){{0,5}}"
 _WHENEVER: Final = (
-    _compiled(
+    starting(
         rf"(?P<rest>(?:when|whenever|if|every time|each time|any ?time) i(?:'m)?"
-        rf" {words.SEEN}\b[^,]*,{_MAIN}{words.ANY_VERB}\b.*)"
+        rf" {words.SEEN}\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
     ),
-    _compiled(
-        rf"(?P<rest>(?:whenever|every time|each time) i [^,]+,{_MAIN}{words.ANY_VERB}\b(?=.*{_TO_AGENT}|.*\bme\b"
-        rf"|.*\bcode\b).*)"
+    starting(
+        rf"(?P<rest>(?:whenever|every time|each time) i [^,]{{1,400}},{_MAIN}{words.ANY_VERB}\b(?={REST}"
+        rf"{_TO_AGENT}|{REST}\bme\b"
+        rf"|{REST}\bcode\b){REST})"
     ),
-    _compiled(
+    starting(
         r"(?P<rest>(?:when|whenever|every time|each time|if) you(?:'re)? (?:answer|reply|respond|recommend|suggest|book"
         r"|schedule|draft|explain|summari[sz]e|cite|refer to|quote|translate|give me|send me|show me|help me|talk to me"
-        r"|write to me|plan my|(?:write|use|create|generate|make|review)\b[^,]*\b(?:me|my|code|functions?|scripts?|sql"
-        rf"|tests?|commits?))\b[^,]*,{_MAIN}{words.ANY_VERB}\b.*)"
+        r"|write to me|plan my|(?:write|use|create|generate|make|review)\b[^,]{0,400}\b(?:me"
+        r"|my|code|functions?|scripts?|sql"
+        rf"|tests?|commits?))\b[^,]{{0,400}},{_MAIN}{words.ANY_VERB}\b{REST})"
     ),
-    _compiled(
-        rf"(?P<rest>(?:when|whenever) (?=[^,]*{_TO_AGENT}|.*\b(?:always|never)\b)(?:answering|replying|responding"
+    starting(
+        rf"(?P<rest>(?:when|whenever) (?=[^,]{{0,400}}{_TO_AGENT}|{REST}\b(?:always|never)\b)(?:answering"
+        rf"|replying|responding"
         rf"|recommending|suggesting|booking|scheduling|drafting"
-        rf"|explaining|summari[sz]ing|writing|coding|planning|reviewing)\b[^,]*,{_MAIN}{words.ANY_VERB}\b.*)"
+        rf"|explaining|summari[sz]ing|writing|coding|planning|reviewing)\b[^,]{{0,400}},{_MAIN}"
+        rf"{words.ANY_VERB}\b{REST})"
     ),
-    _compiled(
+    starting(
         r"(?P<rest>(?:(?:if|when|whenever) (?:you(?:'re| are) (?:not sure|unsure|uncertain|in doubt)|you aren't sure"
         r"|you (?:don't|do not) know|you can't|you cannot|in doubt|unsure|(?:something|anything)(?:'s| is)"
-        r" (?:unclear|ambiguous))[^,]*),"
-        rf"{_MAIN}(?:say|admit|tell me|ask(?=\s+(?:me|first|before|instead|for)|[.!]*$))\b.*)"
+        r" (?:unclear|ambiguous))[^,]{0,400}),"
+        rf"{_MAIN}(?:say|admit|tell me|ask(?={BLANKS}(?:me|first|before|instead|for)|[.!]{{0,40}}$))\b{REST})"
     ),
-    _compiled(
-        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b.*\b(?:when|whenever|every time|each time|any ?time|if) i"
-        r" (?:ask|send|paste|mention|request|share|post|upload|say|type)\b.*)"
+    starting(
+        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time|each time|any ?time|if) i"
+        r" (?:ask|send|paste|mention|request|share|post|upload|say|type)\b.{0,400})"
     ),
-    _compiled(
-        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b.*\b(?:when|whenever|every time) you (?:explain|answer|reply|respond"
+    starting(
+        rf"(?P<rest>{_PLEASE}{words.ANY_VERB}\b{REST}\b(?:when|whenever|every time) you (?:explain|answer|reply|respond"
         rf"|write"
-        r"|talk|speak|give|recommend|suggest)\b.*\b(?:me|my|your|questions?)\b.*)"
+        r"|talk|speak|give|recommend|suggest)\b.{0,400}\b(?:me|my|your|questions?)\b.{0,400})"
     ),
 )
 _STOP: Final = (
-    _compiled(rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:stop|quit) {words.STOPPED}\b.*)"),
-    _compiled(
+    starting(rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:stop|quit) {words.STOPPED}\b{REST})"),
+    starting(
         rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:stop|quit) (?:(?:using|adding|saying|starting|ending|putting"
         rf"|writing|including)\b"
-        rf"(?=.*{_TO_AGENT})|{words.STOPPED_WITH_OBJECT}\b(?=.*\b(?:every|so many|all the time|always|any ?more)\b)).*)"
+        rf"(?={REST}{_TO_AGENT})|{words.STOPPED_WITH_OBJECT}\b(?={REST}\b(?:every|so many"
+        rf"|all the time|always|any ?more)\b)){REST})"
     ),
-    _compiled(
-        rf"(?P<rest>{_PLEASE}(?:don't|do not) (?:ever )?(?!tell any){words.ANY_VERB}\b.*(?:\bwithout (?:asking"
+    starting(
+        rf"(?P<rest>{_PLEASE}(?:don't|do not) (?:ever )?(?!tell any){words.ANY_VERB}\b{REST}(?:\bwithout (?:asking"
         rf"|telling|checking with"
         rf"|consulting) me\b|\bwithout my (?:ok|okay|approval|permission|consent|say-so)\b|\bunless i\b|{_YOUR_OUTPUT}"
-        r"|\b(?:any ?more|ever|ever again)[.!]*$|\bwith me[.!]*$).*)"
+        r"|\b(?:any ?more|ever|ever again)[.!]{0,40}$|\bwith me[.!]{0,40}$).{0,400})"
     ),
-    _compiled(
+    starting(
         rf"(?P<rest>{_PLEASE}(?:don't|do not) (?:ever )?call me (?:sir|ma'am|miss|mr|mrs|dude|buddy|boss|honey|"
-        rf"(?-i:[A-Z]\w+))\b.*)"
+        rf"(?-i:[A-Z]\w{{1,40}}))\b{REST})"
     ),
-    _compiled(
+    starting(
         rf"(?P<rest>{_PLEASE}(?:don't|do not) (?:make (?:things|stuff|facts) up|make up (?:things|facts|sources)"
-        rf"|guess|sugarcoat|apologi[sz]e)\b.*)"
+        rf"|guess|sugarcoat|apologi[sz]e)\b{REST})"
     ),
-    _compiled(rf"(?P<rest>{_PLEASE}no (?:more )?(?:[\w-]+ )?{words.MANNER}(?:\s+in\s+{_YOUR_OUTPUT})?{_LATER})"),
-    _compiled(
+    starting(
+        rf"(?P<rest>{_PLEASE}no (?:more )?(?:[\w-]{{1,40}} )?{words.MANNER}(?:{BLANKS}in{BLANKS}"
+        rf"{_YOUR_OUTPUT})?{_LATER})"
+    ),
+    starting(
         rf"(?P<rest>{_PLEASE}no (?:more )?(?:meetings?|calls?|appointments?|reminders?|messages?|notifications?)"
-        rf" {words.AT_A_TIME}.*)"
+        rf" {words.AT_A_TIME}{REST})"
     ),
 )
 _YOURS: Final = (
-    _compiled(
-        rf"(?P<rest>{_PLEASE}{_ASKED}(?:keep|make|write|format) (?:all )?(?:of )?your (?:[\w-]+"
-        rf" ){{0,2}}?{words.OUTPUTS}\b.*)"
+    starting(
+        rf"(?P<rest>{_PLEASE}{_ASKED}(?:keep|make|write|format) (?:all )?(?:of )?your (?:[\w-]{{1,40}}"
+        rf" ){{0,2}}?{words.OUTPUTS}\b{REST})"
     ),
-    _compiled(rf"(?P<rest>{_PLEASE}(?:format|keep|write|give me) all (?:of )?(?:your |my |the )?{words.OUTPUTS}\b.*)"),
-    _compiled(rf"(?P<rest>your (?:[\w-]+ )?{words.OUTPUTS} (?:should|must|need to|have to|ought to)\b.*)"),
-    _compiled(
-        rf"(?P<rest>(?:all|any|every|each)(?: the)? (?:[\w-]+ )?{words.OUTPUT} (?:that )?you (?:write|give|make"
-        rf"|send|produce|create)\b.*"
-        r"\b(?:should|must|needs? to|has to|have to)\b.*)"
+    starting(
+        rf"(?P<rest>{_PLEASE}(?:format|keep|write|give me) all (?:of )?(?:your |my |the )?{words.OUTPUTS}\b"
+        rf"{REST})"
     ),
-    _compiled(
-        rf"(?P<rest>(?:all |every |each )?(?:[\w-]+ )?(?:code(?: examples)?|{words.OUTPUT}) (?:should|must) "
-        rf"(?:always|never)\b.*)"
+    starting(rf"(?P<rest>your (?:[\w-]{{1,40}} )?{words.OUTPUTS} (?:should|must|need to|have to|ought to)\b{REST})"),
+    starting(
+        rf"(?P<rest>(?:all|any|every|each)(?: the)? (?:[\w-]{{1,40}} )?{words.OUTPUT} (?:that )?you (?:write|give|make"
+        rf"|send|produce|create)\b{REST}"
+        r"\b(?:should|must|needs? to|has to|have to)\b.{0,400})"
     ),
-    _compiled(
+    starting(
+        rf"(?P<rest>(?:all |every |each )?(?:[\w-]{{1,40}} )?(?:code(?: examples)?|{words.OUTPUT}) (?:should|must) "
+        rf"(?:always|never)\b{REST})"
+    ),
+    starting(
         rf"(?P<rest>(?:for|in|with|on) (?:all |any )?(?:(?:of )?my [\w' -]{{2,30}}|{words.OUTPUTS}|python|sql|rust"
         rf"|typescript),"
-        rf"{_MAIN}{words.ANY_VERB}\b.*)"
+        rf"{_MAIN}{words.ANY_VERB}\b{REST})"
     ),
-    _compiled(
+    starting(
         rf"(?P<rest>{_PLEASE}(?:ask|check with|confirm with|consult|warn|tell) me (?:first )?before (?:you |any "
-        rf"|every |making |doing |\w+ing )(?!leave|go\b).*)"
+        rf"|every |making |doing |\w{{1,40}}ing )(?!leave|go\b){REST})"
     ),
-    _compiled(rf"(?P<rest>when in doubt,?{_MAIN}(?:ask|say|tell|check)\b.*)"),
-    _compiled(rf"(?P<rest>{_PLEASE}use (?:they/them|she/her|he/him|[a-z]+/[a-z]+)(?: pronouns)? for me\b.*)"),
-    _compiled(rf"(?P<rest>{_PLEASE}don't use {words.MANNER}[^,]* (?:with|to|for) me\b.*)"),
+    starting(rf"(?P<rest>when in doubt,?{_MAIN}(?:ask|say|tell|check)\b{REST})"),
+    starting(
+        rf"(?P<rest>{_PLEASE}use (?:they/them|she/her|he/him|[a-z]{{1,40}}/[a-z]{{1,40}})(?: pronouns)? for m"
+        rf"e\b{REST})"
+    ),
+    starting(rf"(?P<rest>{_PLEASE}don't use {words.MANNER}[^,]{{0,400}} (?:with|to|for) me\b{REST})"),
 )
 _LANGUAGE: Final = (
-    _compiled(
+    starting(
         rf"(?P<rest>{_PLEASE}{_ASKED}(?:please )?(?:answer|respond|reply|speak|talk|chat|communicate|write)(?: "
         rf"(?:to|with) me)?"
         rf"(?: only)?(?: in)? {words.LANGUAGE}(?: only| to me| with me)?){_LATER}"
     ),
-    _compiled(
+    starting(
         rf"(?P<rest>{_PLEASE}(?:let's |let us )?(?:switch to|continue in|speak|talk in|chat in) {words.LANGUAGE}(?:"
         rf" with me)?){_LATER}"
     ),
 )
-_ASKED_FIRST: Final = _compiled(rf"(?:{_PLEASE}{words.HORIZON}\s*[,:]?\s+)?{_PLEASE}{_ASKED}")
-_CALLED: Final = _compiled(
+_ASKED_FIRST: Final = starting(rf"(?:{_PLEASE}{words.HORIZON}(?:\s{{0,3}}[,:])?{BLANKS})?{_PLEASE}{_ASKED}")
+_CALLED: Final = starting(
     rf"{_PLEASE}{_ASKED}(?:please )?(?:address|refer to) me as (?P<rest>(?:dr\.? |prof\.? |mr\.? |ms\.? |mrs\.? )?"
-    rf"(?-i:[A-Z])[\w'.-]*"
-    r"(?: (?-i:[A-Z])[\w'.-]*){0,3})"
+    rf"(?-i:[A-Z])[\w'.-]{{0,40}}"
+    r"(?: (?-i:[A-Z])[\w'.-]{0,40}){0,3})"
 )
 _ADJECTIVE: Final = (
     r"(?:short|shorter|brief|concise|long|longer|detailed|direct|plain|simple|clear|thorough|formal|informal|casual"
@@ -204,77 +235,85 @@ _ADJECTIVE: Final = (
     r"|my|your)"
 )
 _WISHES: Final = (
-    _compiled(r"(?P<rest>i(?:'d| would)? (?:\w+ )?prefer (?:it )?(?:if|that|when|for) you\b.*)"),
-    _compiled(r"(?P<rest>i(?:'d| would) (?:rather|sooner) you\b.*)"),
-    _compiled(
-        rf"(?P<rest>i(?:'d| would)? (?:always |really |much |strongly |generally )*(?:prefer (?:{_ADJECTIVE}(?:, |"
-        rf" and | ))*|(?:like|want|love)"
-        rf" (?:{_ADJECTIVE}(?:, | and | ))+)(?:answers|replies|responses|explanations|summaries|code examples)\b"
-        r"(?! (?:to|from|of|on|about)\b).*)"
+    starting(r"(?P<rest>i(?:'d| would)? (?:\w{1,40} )?prefer (?:it )?(?:if|that|when|for) you\b.{0,400})"),
+    starting(r"(?P<rest>i(?:'d| would) (?:rather|sooner) you\b.{0,400})"),
+    starting(
+        rf"(?P<rest>i(?:'d| would)? (?:always |really |much |strongly |generally ){{0,5}}(?:prefer "
+        rf"(?:{_ADJECTIVE}(?:, |"
+        rf" and | )){{0,5}}|(?:like|want|love)"
+        rf" (?:{_ADJECTIVE}(?:, | and | )){{1,5}})(?:answers|replies|responses|explanations|summaries|code examples)\b"
+        r"(?! (?:to|from|of|on|about)\b).{0,400})"
     ),
-    _compiled(
+    starting(
         rf"(?P<rest>i (?:always |really )?(?:want|like|prefer|need|expect) (?:all )?(?:of )?(?:your|my) (?!code"
         rf"|feedback){words.OUTPUTS} (?:to be |in |short|brief|concise|long|detailed|formal|informal|simple|plain"
-        rf"|with|without|as )\w*.*)"
+        rf"|with|without|as )\w{{0,40}}{REST})"
     ),
-    _compiled(
-        rf"(?P<rest>i (?:always |really )*(?:prefer|want|like|expect|need) .*\b(?:in|with|for|under) (?:all |each "
-        rf"|every |any )?(?:of )?your (?:{words.OUTPUTS}|claims|answers?)\b.*)"
+    starting(
+        rf"(?P<rest>i (?:always |really ){{0,5}}(?:prefer|want|like|expect|need) {REST}\b(?:in"
+        rf"|with|for|under) (?:all |each "
+        rf"|every |any )?(?:of )?your (?:{words.OUTPUTS}|claims|answers?)\b{REST})"
     ),
-    _compiled(
-        rf"(?P<rest>i (?:don't|do not|never|no longer|really don't) (?:want|need|like|care for) .*\b(?:in|with"
+    starting(
+        rf"(?P<rest>i (?:don't|do not|never|no longer|really don't) (?:want|need|like|care for) {REST}\b(?:in|with"
         rf"|before|after|at the end of) "
-        rf"(?:your|any of your|each of your) {words.OUTPUT}\b.*)"
+        rf"(?:your|any of your|each of your) {words.OUTPUT}\b{REST})"
     ),
-    _compiled(
+    starting(
         r"(?P<rest>i (?:don't|do not|really don't) (?:like|want|need) (?:such )?(?:long|lengthy|verbose|short|wordy"
-        r"|vague) (?:answers|replies|responses|explanations)\b.*)"
+        r"|vague) (?:answers|replies|responses|explanations)\b.{0,400})"
     ),
-    _compiled(
+    starting(
         r"(?P<rest>i (?:don't like|do not like|hate|can't stand|dislike) it when you (?:start|begin|end|use|call"
-        r"|apologi[sz]e|add|repeat|answer|reply|write|sugarcoat|say|give)\b.*)"
+        r"|apologi[sz]e|add|repeat|answer|reply|write|sugarcoat|say|give)\b.{0,400})"
     ),
-    _compiled(
+    starting(
         r"(?P<rest>i (?:don't|do not) want you to (?:ever )?(?:call me|use|add|apologi[sz]e|suggest|recommend"
-        r"|remind|send|delete|change|touch)\b.*)"
+        r"|remind|send|delete|change|touch)\b.{0,400})"
     ),
-    _compiled(
+    starting(
         r"(?P<rest>i(?:'d| would) (?:like|love) (?:for )?you to (?:address me|call me|speak|talk to me|treat me"
-        r"|use|be more|be less)\b(?!.*\b(?:this|now)\b).*)"
+        r"|use|be more|be less)\b(?!.{0,400}\b(?:this|now)\b).{0,400})"
     ),
-    _compiled(
+    starting(
         rf"(?P<rest>i (?:never|don't ever|do not ever) (?:want|need) (?:to see )?(?:the |an? |any |your )?"
-        rf"(?:explanations?|{words.MANNER})\b.*)"
+        rf"(?:explanations?|{words.MANNER})\b{REST})"
     ),
-    _compiled(r"(?P<rest>i prefer (?:code|examples|code examples) in \w.*)"),
+    starting(r"(?P<rest>i prefer (?:code|examples|code examples) in \w.{0,400})"),
 )
-_REMEMBER = _compiled(
+_REMEMBER = starting(
     rf"(?:{_PLEASE}(?:always )?(?:remember|keep in mind|bear in mind|note|take note|don't forget|do not forget)(?:"
-    rf" please)?(?:\s+that\b|\s*[:,]|(?=\s+(?:to|i)\b))"
-    r"|for (?:future|your) reference\s*[,:]|for the (?:future|record)\s*[,:]|(?:a )?(?:new|one|another|house"
+    rf" please)?(?:{BLANKS}that\b|\s{{0,3}}[:,]|(?={BLANKS}(?:to|i)\b))"
+    r"|for (?:future|your) reference\s{0,3}[,:]|for the (?:future|record)\s{0,3}[,:]|(?:a )?(?:new|one|another|house"
     r"|general|standing|quick|small)"
-    r" (?:rule|thing|request|note|preference|reminder)(?: from now on)?\s*[,:]|(?:rule|reminder|note|instruction"
-    r"|preference)\s*:)\s*(?:to\s+)?(?P<rest>\S.*)"
+    r" (?:rule|thing|request|note|preference|reminder)(?: from now on)?\s{0,3}[,:]|(?:rule|reminder|note|instruction"
+    r"|preference)\s{0,3}:)\s{0,3}(?:to\s{1,3})?(?P<rest>\S.{0,400})"
 )
 # After these, any imperative is meant to last.
-_LASTING = _compiled(r"(?:.*\brule\b|for future)[^:,]*[:,]")
-_ANY_IMPERATIVE = _compiled(rf"(?P<rest>(?:{_IMPERATIVE}|no (?:more )?{words.MANNER}\b).*)")
+_LASTING = starting(r"(?:.{0,400}\brule\b|for future)[^:,]{0,400}[:,]")
+_ANY_IMPERATIVE = starting(rf"(?P<rest>(?:{_IMPERATIVE}|no (?:more )?{words.MANNER}\b){REST})")
 _INSTRUCTIONS: Final = (*_LANGUAGE, *_FROM_NOW_ON, *_ALWAYS, *_WHENEVER, *_STOP, *_YOURS)
 _KINDS: Final[tuple[tuple[Kind, tuple[re.Pattern[str], ...]], ...]] = (
     ("instruction", _INSTRUCTIONS),
     ("preference", _WISHES),
 )
-_OF_THIS_TASK = _compiled(
-    r"\b(?:in|for|of|on|to) (?:this|the|that) (?:(?!future)\w+ )?(?:one|case|caption|letter|essay|story|poem|task"
+_OF_THIS_TASK = re.compile(
+    r"\b(?:in|for|of|on|to) (?:this|the|that) (?:(?!future)\w{1,40} )?(?:one|case|caption|letter|essay|story|poem|task"
     r"|exercise|script|game"
     r"|scene|song|article|mail|e-?mail|post|question|message|section|paragraph|chapter|document|problem|app|website"
-    r"|program)\b"
+    r"|program)\b",
+    re.IGNORECASE,
 )
-_POLITE = _compiled(r"^(?:(?:please|pls|kindly|also|just)\s*,?\s+)+|,?\s+(?:please|pls|thanks|thank you)$")
-_VAGUE = _compiled(r"(?:please )?(?:always|never|don't|do not) (?:\w+ )?(?:it|that|this|them)[.!]*$")
-_EVERYWHERE = _compiled(
+_POLITE = re.compile(
+    r"^(?:(?:please|pls|kindly|also|just)(?:\s{0,3},)?\s{1,3}){1,5}|,?\s{1,3}(?:please"
+    r"|pls|thanks|thank you)$",
+    re.IGNORECASE,
+)
+_VAGUE = starting(r"(?:please )?(?:always|never|don't|do not) (?:\w{1,40} )?(?:it|that|this|them)[.!]{0,40}$")
+_EVERYWHERE = re.compile(
     r"\b(?:everywhere|(?:in|across|for) (?:all|every|each)(?: of)?(?: my| the)? (?:projects?|workspaces?|chats?"
-    r"|conversations?))\b"
+    r"|conversations?))\b",
+    re.IGNORECASE,
 )
 
 
@@ -351,15 +390,17 @@ def _part(sentence: Sentence, start: int) -> Sentence:
     return Sentence(sentence.text[start:], sentence.original[start:])
 
 
-_CLAUSES = _compiled(
-    r"[,;\u2013\u2014]\s*(?:(?:and|but|so|also|plus)\s+)*(?=(?:please\s+)?(?:always|never|from now on|going forward"
+_CLAUSES = re.compile(
+    r"[,;\u2013\u2014]\s{0,3}(?:(?:and|but|so|also|plus)\s{1,3}){0,5}(?=(?:please\s{1,3})?(?:always"
+    r"|never|from now on|going forward"
     r"|don't ever"
     r"|keep your|stop (?:using|calling)|i never want|i always want|i prefer|i'd prefer|call me|if you don't know"
-    r"|when in doubt)\b)"
+    r"|when in doubt)\b)",
+    re.IGNORECASE,
 )
 
 
-_CONDITION = _compiled(r"(?:when|whenever|if|while|as|since|because|although|before|after|until)\b")
+_CONDITION = starting(r"(?:when|whenever|if|while|as|since|because|although|before|after|until)\b")
 
 
 def _clause_starts(text: str) -> list[int]:

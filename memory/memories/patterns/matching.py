@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Final
 
+from memory.memories.patterns.bounds import BLANKS, REST, starting
 from memory.memories.patterns.sentences import Sentence
 from memory.memories.patterns.statement import Statement
 from memory.memories.patterns.values import cut
@@ -16,12 +17,12 @@ _ADVERBS: Final = (
     r"really|also|just|currently|now|actually|absolutely|do|still|truly|both|always|generally|usually|personally"
     r"|already|mostly|definitely|particularly|especially|simply"
 )
-ADVERB: Final = rf"(?:(?:{_ADVERBS})\s+){{0,2}}"
-I_AM: Final = r"i(?:'m| am)\s+"
-IS: Final = r"(?:'s| is)(?: now)?\s+"
-VALUE: Final = r"(?P<value>\S.*)"
+ADVERB: Final = rf"(?:(?:{_ADVERBS}){BLANKS}){{0,2}}"
+I_AM: Final = r"i(?:'m| am)\s{1,3}"
+IS: Final = r"(?:'s| is)(?: now)?\s{1,3}"
+VALUE: Final = rf"(?P<value>\S{REST})"
 # After a value that was matched whole: the clause ends, or continues with something else.
-END: Final = r"(?=\s*(?:$|[,;.!()]|\b(?:and|but|so|at|in|with|who|from|by|working|living|because)\b))"
+END: Final = r"(?=\s{0,3}(?:$|[,;.!()]|\b(?:and|but|so|at|in|with|who|from|by|working|living|because)\b))"
 
 
 @dataclass(frozen=True)
@@ -68,7 +69,7 @@ Rule = tuple[re.Pattern[str], Maker]
 
 def rule(pattern: str, make: Maker) -> Rule:
     """Return a rule: a case-insensitive pattern, and the function that makes a statement of its match."""
-    return re.compile(pattern, re.IGNORECASE), make
+    return starting(pattern), make
 
 
 def first_match(clause: Sentence, rules: Sequence[Rule]) -> Statement | None:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.bounds import BLANKS
 from memory.memories.patterns.matching import ADVERB, I_AM, VALUE, Maker, PatternMatch, Rule, rule
 from memory.memories.patterns.statement import Statement
 from memory.memories.patterns.values import as_subject, is_plain
@@ -22,7 +23,7 @@ _THIRD_PERSON: Final = {
 _FIRST_PERSON = re.compile(r"\b(?:my|mine|me|myself|our|us|we|i)\b", re.IGNORECASE)
 # A particular thing (`the colours`) rather than a kind of thing (`jazz`).
 _SPECIFIC = re.compile(r"(?:the|this|a|an)\s|(?:having|being|knowing)\b|\d", re.IGNORECASE)
-_NO_FAVOURITE = re.compile(r"[a-z]\w*(?:ing|ed)\s|(?:in|on|at|up|from|with|a|like|for|by|closed|open)\b")
+_NO_FAVOURITE = re.compile(r"\A(?:[a-z]\w{0,40}(?:ing|ed)\s|(?:in|on|at|up|from|with|a|like|for|by|closed|open)\b)")
 _RATHER_THAN = re.compile(r"\s(?:over|rather than|instead of|to)\s")
 
 
@@ -59,7 +60,7 @@ def _does_not_like(match: PatternMatch) -> Statement | None:
 
 def _prefers(match: PatternMatch) -> Statement | None:
     # Of `to pay in cash`, the words after `to` are checked like the name of a thing.
-    object_text = re.sub(r"^to (?:be )?(?=[a-z]+\s)", "", match.covered_value)
+    object_text = re.sub(r"^to (?:be )?(?=[a-z]{1,40}\s)", "", match.covered_value)
     if not is_plain(object_text, max_words=12) or re.match(r"(?:the|a|an)\b", object_text, re.IGNORECASE):
         return None
     statement = _preference(match, "prefers", "prefers", importance=0.6)
@@ -100,19 +101,21 @@ def _does_not_eat(match: PatternMatch) -> Statement | None:
 
 
 _FAVOURITE: Final = (
-    r"my (?:(?:all[- ]time|absolute|personal|current)\s+)?(?P<favourite>favou?rite|preferred)s?"
-    r"\s+(?P<thing>\w[\w'-]*(?:\s\w[\w'-]*){0,3}?)(?P<verb> is| are)(?: now)?\s+"
+    r"my (?:(?:all[- ]time|absolute|personal|current)\s{1,3})?(?P<favourite>favou?rite|preferred)s?"
+    r"\s{1,3}(?P<thing>\w[\w'-]{0,40}(?:\s\w[\w'-]{0,40}){0,3}?)(?P<verb> is| are)(?: now)?\s{1,3}"
 )
-_BIG: Final = r"an?\s+(?:(?:big|huge|massive|great|total|long-?time)\s+)?"
+_BIG: Final = r"an?\s{1,3}(?:(?:big|huge|massive|great|total|long-?time)\s{1,3})?"
 _NOT: Final = r"(?:don't|do not)"
 RULES: Final[tuple[Rule, ...]] = (
     rule(f"{_FAVOURITE}{VALUE}", _favourite),
-    rule(rf"i {ADVERB}prefer\s+{VALUE}", _prefers),
-    rule(rf"i {ADVERB}(?P<key>like|love|hate|dislike|adore|enjoy)\s+{VALUE}", _likes),
-    rule(rf"i {ADVERB}(?:can't|cannot|can not) stand\s+{VALUE}", _liked("can't stand")),
-    rule(rf"i {ADVERB}{_NOT}\s+{ADVERB}(?P<key>like|enjoy)\s+{VALUE}", _does_not_like),
-    rule(rf"{I_AM}{ADVERB}{_BIG}fan of\s+{VALUE}", _liked("is a fan of")),
-    rule(rf"{I_AM}{ADVERB}not\s+{ADVERB}{_BIG}fan of\s+{VALUE}", _liked("is not a fan of")),
-    rule(rf"i {ADVERB}(?:{_NOT}|can't|cannot)\s+(?:ever\s+)?(?P<key>eat|drink)\s+{VALUE}", _does_not_eat),
-    rule(rf"i {ADVERB}never\s+(?P<key>eat|drink)\s+{VALUE}", _does_not_eat),
+    rule(rf"i {ADVERB}prefer{BLANKS}{VALUE}", _prefers),
+    rule(rf"i {ADVERB}(?P<key>like|love|hate|dislike|adore|enjoy){BLANKS}{VALUE}", _likes),
+    rule(rf"i {ADVERB}(?:can't|cannot|can not) stand{BLANKS}{VALUE}", _liked("can't stand")),
+    rule(rf"i {ADVERB}{_NOT}{BLANKS}{ADVERB}(?P<key>like|enjoy){BLANKS}{VALUE}", _does_not_like),
+    rule(rf"{I_AM}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is a fan of")),
+    rule(rf"{I_AM}{ADVERB}not{BLANKS}{ADVERB}{_BIG}fan of{BLANKS}{VALUE}", _liked("is not a fan of")),
+    rule(
+        rf"i {ADVERB}(?:{_NOT}|can't|cannot){BLANKS}(?:ever{BLANKS})?(?P<key>eat|drink){BLANKS}{VALUE}", _does_not_eat
+    ),
+    rule(rf"i {ADVERB}never{BLANKS}(?P<key>eat|drink){BLANKS}{VALUE}", _does_not_eat),
 )

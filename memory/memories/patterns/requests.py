@@ -6,6 +6,7 @@ import re
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.bounds import BLANKS, starting
 from memory.memories.patterns.sentences import COVER, Sentence
 from memory.memories.patterns.statement import Kind, Statement
 from memory.memories.patterns.times import end_of
@@ -15,18 +16,18 @@ MIN_WORDS: Final = 2
 # The minimum for a statement that is not about the user: a shorter one is usually a saying.
 _MIN_WORDS_OF_ANYTHING: Final = 4
 
-_ABOUT_ME: Final = r"(?=\s*,?\s+(?:i|my|we|our|i'm)\b)"
-_POLITELY: Final = r"(?:(?:please|can you|could you|would you|you should|i want you to)\s+){0,2}"
+_ABOUT_ME: Final = r"(?=(?:\s{0,3},)?\s{1,3}(?:i|my|we|our|i'm)\b)"
+_POLITELY: Final = r"(?:(?:please|can you|could you|would you|you should|i want you to)\s{1,3}){0,2}"
 # These words ask to remember anything; `note that` and the like may be about the current task.
-_REMEMBER_ANYTHING = re.compile(
-    rf"{_POLITELY}(?:remember(?:\s+that|\s*:)|(?:don't|do not|never) forget(?:\s+that|\s*:)"
-    r"|for (?:future|your) reference\s*[,:])\s*"
-    r"(?P<rest>(?:(?:the|a|an|there|on|in|at)\s|(?-i:[A-Z])).*)",
-    re.IGNORECASE,
+_REMEMBER_ANYTHING = starting(
+    rf"{_POLITELY}(?:remember(?:{BLANKS}that|\s{{0,3}}:)|(?:don't|do not|never) forget(?:{BLANKS}that|\s{{0,3}}:)"
+    r"|for (?:future|your) reference\s{0,3}[,:])\s{0,3}"
+    r"(?P<rest>(?:(?:the|a|an|there|on|in|at)\s|(?-i:[A-Z])).{0,400})",
 )
 # Words about the current task: the user does not ask for a lasting memory.
 _THE_TASK_AT_HAND = re.compile(
-    r"\b(?:the (?:\w+ )?(?:question|answer|task|essay|text|story|code|function|exercise|graph|draft|document|paragraph"
+    r"\b(?:the (?:\w{1,40} )?(?:question|answer|task|essay|text|story|code|function"
+    r"|exercise|graph|draft|document|paragraph"
     r"|sentence|triangle|equation|output|input|data|user|reader|audience|goal|plot|earth|sun|customer)|x|y|n)\b",
     re.IGNORECASE,
 )
@@ -35,29 +36,27 @@ _THAT_ONE: Final = (
     r"(?!(?:time|day|night|evening|morning|weekend|summer|winter|spring|year|trip|scene|movie|film|song|moment|feeling"
     r"|conversation|story|guy|girl|man|woman|place|one|thing|part|episode|book|game|party|photo|picture|old|crazy)\b)"
 )
-_REMEMBER = re.compile(
+_REMEMBER = starting(
     rf"{_POLITELY}"
-    rf"(?:(?:always\s+)?remember(?:\s+that\s+{_THAT_ONE}|\s*:|{_ABOUT_ME})"
-    rf"|(?:don't|do not|never) forget(?:\s+that|\s*:|{_ABOUT_ME})"
-    r"|keep in mind(?:\s+that|\s*:)|make a note(?:\s+that|\s+of this\s*:|\s*:)|take note(?:\s+that|\s*:)"
-    r"|note(?:\s+that|\s*:)|for the record\s*[,:]|for (?:future|your) reference\s*[,:])\s*,?\s*(?P<rest>\S.*)",
-    re.IGNORECASE,
+    rf"(?:(?:always{BLANKS})?remember(?:{BLANKS}that{BLANKS}{_THAT_ONE}|\s{{0,3}}:|{_ABOUT_ME})"
+    rf"|(?:don't|do not|never) forget(?:{BLANKS}that|\s{{0,3}}:|{_ABOUT_ME})"
+    r"|keep in mind(?:\s{1,3}that|\s{0,3}:)|make a note(?:\s{1,3}that|\s{1,3}of this\s{0,3}:"
+    r"|\s{0,3}:)|take note(?:\s{1,3}that|\s{0,3}:)"
+    r"|note(?:\s{1,3}that|\s{0,3}:)|for the record\s{0,3}[,:]|for (?:future|your) reference\s{0,3}[,:])"
+    r"\s{0,3},?\s{0,3}(?P<rest>\S.{0,400})",
 )
-_FROM_DATE = re.compile(
-    rf"(?P<rest>(?:starting|beginning|as of|from)\s+(?:{words.DATE}|{words.MONTHS}"
-    rf"|next (?:week|month|year|{words.WEEKDAYS})|{words.WEEKDAYS})(?:\s+on(?:wards?)?)?\s*,?"
-    r"\s+(?:i|my|we|our|i'm|i'll|we'll)\b.*)",
-    re.IGNORECASE,
+_FROM_DATE = starting(
+    rf"(?P<rest>(?:starting|beginning|as of|from){BLANKS}(?:{words.DATE}|{words.MONTHS}"
+    rf"|next (?:week|month|year|{words.WEEKDAYS})|{words.WEEKDAYS})(?:{BLANKS}on(?:wards?)?)?\s{{0,3}},?"
+    r"\s{1,3}(?:i|my|we|our|i'm|i'll|we'll)\b.{0,400})",
 )
-_REMIND = re.compile(
-    rf"{_POLITELY}(?:remind me|don't let me forget)\s+"
-    r"(?P<rest>(?:(?:on|in|at|by|this|next|every|tomorrow|tonight|today)\b[\w :]{0,30}?\s)?(?:to|that|about)\s+\S.*)",
-    re.IGNORECASE,
+_REMIND = starting(
+    rf"{_POLITELY}(?:remind me|don't let me forget){BLANKS}"
+    r"(?P<rest>(?:(?:on|in|at|by|this|next|every|tomorrow|tonight|today)\b[\w :]{0,30}?\s)?(?:to"
+    r"|that|about)\s{1,3}\S.{0,400})",
 )
 _OWN = re.compile(r"\b(?:i|i'm|i've|i'll|i'd|my|me|mine|we|we're|we've|we'll|our|us)\b", re.IGNORECASE)
-_VAGUE = re.compile(
-    r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b", re.IGNORECASE
-)
+_VAGUE = starting(r"^(?:it|this|these|those|that|they|he|she|you|your|there|what|all|everything|nothing|if|when)\b")
 _YOU = re.compile(r"\b(?:you|your|you're|yourself|u)\b", re.IGNORECASE)
 _SECRET = re.compile(
     r"\b(?:pass(?:word|code|phrase|wd)|pin|cvv|cvc|secret|token|api[ -]?key|private key|ssn|social security|card number"

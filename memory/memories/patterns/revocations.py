@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from typing import Final
 
+from memory.memories.patterns.bounds import starting
 from memory.memories.patterns.instruction_sentences import REPORTED, OwnWords
 from memory.memories.patterns.instruction_subjects import words_of_instruction
 from memory.memories.patterns.sentences import COVER
@@ -19,20 +20,21 @@ _WANT: Final = (
     r"(?:i|that i) (?:want(?:ed)?|asked for|asked|prefer(?:red)?|like[ds]?|need(?:ed)?|said|told you)(?: you)?(?: to)?"
 )
 _TAKEN_BACK: Final = tuple(
-    re.compile(pattern, re.IGNORECASE)
+    starting(pattern)
     for pattern in (
         # What is named by `I want` or `the rule` is an instruction of the user's own.
         rf"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|disregard|ignore) (?:about )?(?:that )?{_WANT} "
-        rf"(?P<rest>.+)",
+        rf"(?P<rest>.{{1,400}})",
         r"(?:please )?(?:forget|never mind|scrap|drop|cancel|undo|remove|disregard|ignore) (?:about )?(?:the|that|my)"
-        r" (?:\w+ )?(?:rule|instruction|preference|request|wish|thing) (?:about|to|on|that|for|with|of)"
-        r"(?: you)?(?: should)? (?P<about>)(?P<rest>.+)",
-        r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about (?P<about>)(?P<rest>.+)",
+        r" (?:\w{1,40} )?(?:rule|instruction|preference|request|wish|thing) (?:about|to|on|that|for|with|of)"
+        r"(?: you)?(?: should)? (?P<about>)(?P<rest>.{1,400})",
+        r"(?:please )?(?:forget|never mind|scrap|ignore|disregard) what i said about (?P<about>)(?P<rest>.{1,400})",
         rf"you (?:no longer (?:need|have) to|can stop|may stop|(?:don't|do not|needn't) (?:need to |have to )?)"
-        rf"(?P<rest>.+?)(?P<more> {_MORE})?$",
-        r"you can (?P<allowed>)(?P<rest>.+?) (?P<more>again)$",
-        rf"(?:please )?(?:stop|quit|no need to|there's no need to) (?P<rest>.+?)(?P<more> {_MORE})?$",
-        rf"i (?:no longer (?:want|need|prefer|care for)|(?:don't|do not) (?:want|need) )(?: you to)? ?(?P<rest>.+?)"
+        rf"(?P<rest>.{{1,400}}?)(?P<more> {_MORE})?$",
+        r"you can (?P<allowed>)(?P<rest>.{1,400}?) (?P<more>again)$",
+        rf"(?:please )?(?:stop|quit|no need to|there's no need to) (?P<rest>.{{1,400}}?)(?P<more> {_MORE})?$",
+        rf"i (?:no longer (?:want|need|prefer|care for)|(?:don't|do not) (?:want|need) )(?: you to)? ?"
+        rf"(?P<rest>.{{1,400}}?)"
         rf"(?P<more> {_MORE})?$",
     )
 )

@@ -17,50 +17,51 @@ MAX_MESSAGE_CHARACTERS: Final = 4_000
 
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u2018": "'", "\u02bc": "'", "\u00a0": " "})
 # Code and its output, quoted lines and indented blocks: pasted text.
-_PASTED: Final = r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`|^[ \t]*>[^\n]*$|^(?: {4,}|\t)[^\n]*$"
+_PASTED: Final = r"```.*?(?:```|\Z)|~~~.*?(?:~~~|\Z)|`[^`\n]*`|^[ \t]*>[^\n]*$|^(?: {4}|\t)[^\n]*$"
 _QUOTED: Final = (
-    r"\"[^\"]*\"|\u201c[^\u201d]*(?:\u201d|\Z)|\u00ab[^\u00bb]*\u00bb|\u201e[^\u201c\u201d]*[\u201c\u201d]"
-    r"|(?<![\w'])'[^'\n]+(?:'[a-z][^'\n]*)*'(?!\w)"  # 'so', but not an apostrophe within a word
+    r"\"[^\"]*\"|\u201c[^\u201d]*(?:\u201d|\Z)|\u00ab[^\u00bb]{0,400}\u00bb|\u201e[^\u201c\u201d]{0,400}[\u201c\u201d]"
+    r"|(?<![\w'])'[^'\n]{1,200}(?:'[a-z][^'\n]{0,200}){0,8}'(?!\w)"  # 'so', but not an apostrophe within a word
     r"|<[^<>\n]{1,200}>|https?://\S+"
 )
 _FOREIGN = re.compile(_PASTED, re.DOTALL | re.MULTILINE)
 _NOT_OWN = re.compile(f"{_PASTED}|{_QUOTED}", re.DOTALL | re.MULTILINE)
 # Speaker labels and list marks, as in transcripts, letters and forms: these words are not the user speaking now.
-LABELLED = re.compile(r"^[ \t]*(?:[-*\u2022#|]|\d+[.)]|[A-Z][\w .'-]{0,30}:(?!//))", re.MULTILINE)
+LABELLED = re.compile(r"^[ \t]{0,40}(?:[-*\u2022#|]|\d{1,20}[.)]|[A-Z][\w .'-]{0,30}:(?!//))", re.MULTILINE)
 # Before a colon, these lead to something the user says about themselves; any other label leads to other text.
 _OWN_LABEL: Final = (
-    r"(?:i|i'm|i'd|i've|my|sorry|please|and|but|so|also|remember|note|keep|take|make|don't|fyi|btw|ps|p\.s\.|update|edit"
+    r"(?:i|i'm|i'd|i've|my|sorry|please|and|but|so|also|remember|note|keep|take|make"
+    r"|don't|fyi|btw|ps|p\.s\.|update|edit"
     r"|correction|clarification|reminder|important|fun fact|background|context|intro|for|about me|from now on)\b"
 )
-_LABEL: Final = rf"^[ \t]*(?!{_OWN_LABEL})\w(?:(?!\b(?:me|myself)\b)[\w ,'-]){{1,40}}:[ \t]+\S"
+_LABEL: Final = rf"^[ \t]{{0,40}}(?!{_OWN_LABEL})\w(?:(?!\b(?:me|myself)\b)[\w ,'-]){{1,40}}:[ \t]{{1,40}}\S"
 # What follows is not about the user: material to work on, a role, a hypothesis.
 MATERIAL = re.compile(
-    rf":[ \t]*(?:\n|\Z)|{_LABEL}"
+    rf":[ \t]{{0,40}}(?:\n|\Z)|{_LABEL}"
     r"|\b(?:label|classify|annotate|tag|analy[sz]e|parse|identify|count|use)\b[^.!?\n]{0,40}\b(?:sentences?|statements?"
     r"|phrases?)\b"
     r"|\bin (?:this|the|our|my) (?:scenario|story|scene|game|role|novel|film|movie|play|campaign|song|riddle"
     r"|dialog(?:ue)?)\b"
-    r"|\b(?:re-?writ|re-?phras|paraphras|translat|proof-?read|summari[sz]|transcrib|role-?play)\w*"
+    r"|\b(?:re-?writ|re-?phras|paraphras|translat|proof-?read|summari[sz]|transcrib|role-?play)\w{0,40}"
     r"|\b(?:write|compose|draft|continue|complete|correct|generate|create|edit|improve|finish|fix|make up|come up with)"
     r"\b[^.!?\n]{0,60}\b(?:story|poem|song|lyrics|essay|letter|e-?mail|script|dialog(?:ue)?|speech|text|sentence"
     r"|paragraph|bio|biography|profile|post|tweet|caption|review|message|reply|response|resume|cv|statement|article"
     r"|blog|grammar|scene|monologue|code|function|program|prompt|conversation|chapter|novel|character)"
-    r"|\b(?:imagine|suppose|supposing|pretend|assume|assuming|hypothetical\w*|let's say|what if|act as|act like"
+    r"|\b(?:imagine|suppose|supposing|pretend|assume|assuming|hypothetical\w{0,40}|let's say|what if|act as|act like"
     r"|play the role|you are (?:an?|the)\b|you will be|as if|in character|in the voice|in the style"
-    r"|from the perspective|for example|for instance|e\.g\.|such as this|fiction\w*|the following)",
+    r"|from the perspective|for example|for instance|e\.g\.|such as this|fiction\w{0,40}|the following)",
     re.IGNORECASE | re.MULTILINE,
 )
 # A standing instruction, which uses the same words as a single task.
 _STANDING = re.compile(
-    r"\s*(?:please,?\s+)?(?:from now on|going forward|in (?:the )?future|always|never)\b", re.IGNORECASE
+    r"\A\s{0,3}(?:please,?\s{1,3})?(?:from now on|going forward|in (?:the )?future|always|never)\b", re.IGNORECASE
 )
 # A request in the form of a question.
 _ASKED_FOR = re.compile(
-    r"\s*(?:can|could|would) you (?:please )?(?:remember that|remind me|always|never|call me)\b", re.I
+    r"\A\s{0,3}(?:can|could|would) you (?:please )?(?:remember that|remind me|always|never|call me)\b", re.I
 )
 # Words that are quoted to be discussed, with or without quotation marks.
 ABOUT_WORDS = re.compile(
-    r"\b(?:this|that|the) (?:\w+ )?(?:line|lyrics?|quot(?:e|ation)|riddle|joke|tongue twister|proverb)\b"
+    r"\b(?:this|that|the) (?:\w{1,40} )?(?:line|lyrics?|quot(?:e|ation)|riddle|joke|tongue twister|proverb)\b"
     r"|\bknock,? knock\b|\bopening line\b|\byeah,? right\b(?! now)",
     re.IGNORECASE,
 )
@@ -73,12 +74,15 @@ _GAME_BEGINS = re.compile(
 )
 _GAME_ENDS = re.compile(
     r"\b(?:out of character|ooc|for real now"
-    r"|(?:end|stop|leave|quit|enough)\b[^.!?\n]{0,20}\b(?:role-?play\w*|game|character))\b",
+    r"|(?:end|stop|leave|quit|enough)\b[^.!?\n]{0,20}\b(?:role-?play\w{0,40}|game|character))\b",
     re.IGNORECASE,
 )
-JOKE = re.compile(r"\b(?:just )?kidding\b|\bjk\b|\bjoking\b|\bsarcas\w+|(?<!\w)/s\b|\bapril fools?\b", re.IGNORECASE)
+JOKE = re.compile(
+    r"\b(?:just )?kidding\b|\bjk\b|\bjoking\b|\bsarcas\w{1,40}|(?<!\w)/s\b|\bapril fools?\b", re.IGNORECASE
+)
 LAUGHTER = re.compile(
-    r"\b(?:lol|lmao|rofl|ha(?:ha)+|he(?:he)+)\b|[\U0001f602\U0001f923\U0001f61c\U0001f61d\U0001f609\U0001f643]|;-?\)",
+    r"\b(?:lol|lmao|rofl|ha(?:ha){1,40}|he(?:he){1,40})\b|"
+    r"[\U0001f602\U0001f923\U0001f61c\U0001f61d\U0001f609\U0001f643]|;-?\)",
     re.IGNORECASE,
 )
 _ABBREVIATED: Final = (

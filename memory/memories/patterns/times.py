@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Final
 
 from memory.memories.patterns import vocabulary as words
+from memory.memories.patterns.bounds import BLANKS
 
 _MICROS: Final = 1_000_000
 # A day ends last in UTC-12; the user's time zone is not known.
@@ -15,7 +16,7 @@ _DAYS: Final = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturda
 _MONTHS: Final = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _TODAY = re.compile(r"\b(?:today|tonight|this (?:morning|afternoon|evening))\b", re.IGNORECASE)
 _TOMORROW = re.compile(r"\btomorrow\b", re.IGNORECASE)
-_WEEKDAY = re.compile(rf"\b(?:on|this|by|until|next)\s+({words.WEEKDAYS})\b", re.IGNORECASE)
+_WEEKDAY = re.compile(rf"\b(?:on|this|by|until|next){BLANKS}({words.WEEKDAYS})\b", re.IGNORECASE)
 _EVERY = re.compile(r"\b(?:every|each|daily|weekly|always)\b", re.IGNORECASE)
 _ISO = re.compile(r"\b(\d{4})-(\d{2})-(\d{2})\b")
 _NAMED = re.compile(

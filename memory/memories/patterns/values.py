@@ -13,10 +13,11 @@ _NAME_CHARACTERS: Final = 60
 
 # Where a value ends because another thought begins.
 _NEXT_THOUGHT = re.compile(
-    r"\s*(?:[,;:()\[\]\u2013\u2014]|\s--?\s|\s-\s?$|\s(?:because|since|cause|but|so|although|though|while|whereas|which"
+    r"\s{0,3}(?:[,;:()\[\]\u2013\u2014]|\s--?\s|\s-\s?$|\s(?:because|since|cause"
+    r"|but|so|although|though|while|whereas|which"
     r"|who|where|when|whenever|until|unless|except|if|then|too|either|anyway|as well|even|especially|however|and then"
     r"|at the moment|right now|these days|nowadays"
-    r"|from now on|any ?more|now(?=\s*(?:$|[,.;!]))|of course|by the way|btw|please|thanks|thank you|instead"
+    r"|from now on|any ?more|now(?=\s{0,3}(?:$|[,.;!]))|of course|by the way|btw|please|thanks|thank you|instead"
     r"|and (?:i|i'm|i've|i'd|i'll|my|we|we're|our|it|it's|he|she|he's|she's|they|they're|that|this|there|was|is|am|have"
     r"|had|will|would|can|could|want|need|wanted|think|am|don't|love|like|hate|enjoy|feel|find|hope|usually|always"
     r"|often|never|plan|try|trying|looking|thinking|just|what|how|also|so)\b"
@@ -25,19 +26,21 @@ _NEXT_THOUGHT = re.compile(
 )
 # A condition on the value: without it the statement would say something else.
 _CONDITION = re.compile(
-    r"\s*[,(\u2013\u2014-]*\s*(?:if|when|whenever|unless|until|except|that|how|what|where|who|but (?:only|not)"
+    r"\s{0,3}[,(\u2013\u2014-]{0,40}\s{0,3}(?:if|when|whenever|unless|until|except"
+    r"|that|how|what|where|who|but (?:only|not)"
     r"|and (?:what|how))\b",
     re.IGNORECASE,
 )
 # Within a value, these refer to something mentioned or seen before.
 _SEEN_BEFORE = re.compile(
-    r"\b(?:that|this|these|those|it|its|it's|they|them|you|your|you're|you've|yours|his|her|him|their|he|she|above|below"
+    r"\b(?:that|this|these|those|it|its|it's|they|them|you|your|you're|you've|yours"
+    r"|his|her|him|their|he|she|above|below"
     r"|here|there's|idea|ideas|suggestions?|recommendations?|advice|tips?|sounds?|way|fact|thought|both|we|us|our|i|i'm"
     r"|i've|i'd|former|latter|number|option|version)\b|#",
     re.IGNORECASE,
 )
-_ARTICLE = re.compile(r"^(?:a|an|the|my)\s+", re.IGNORECASE)
-_NAME_WORD: Final = r"[A-Z\u00c0-\u00de][\w'\u2019.-]*"
+_ARTICLE = re.compile(r"^(?:a|an|the|my)\s{1,3}", re.IGNORECASE)
+_NAME_WORD: Final = r"[A-Z\u00c0-\u00de][\w'\u2019.-]{0,40}"
 _NAME = re.compile(rf"{_NAME_WORD}(?:\s(?:{_NAME_WORD}|de|da|di|van|von|der|la|le|bin|al)){{0,4}}$")
 
 
