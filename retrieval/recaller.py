@@ -41,14 +41,14 @@ class RecallOutcome:
     A hit's score is a share of the best possible score, on [0, 1], so that scores of different queries and rankings can
     be recorded and compared. `folded` are the hits of memories whose source message was returned in their place, and
     of what says the same as a result. `past` has the attributes of hits that were replaced since the time that a recall
-    looked back to: they are chunks of no store. `user` is the end user who asked.
+    looked back to: they are chunks of no store. `viewer` is who asked.
     """
 
     response: RecallResponse
     hits: tuple[Hit, ...] = ()
     folded: tuple[Hit, ...] = ()
     past: Mapping[int, ChunkAttributes] = field(default_factory=dict)
-    user: str | None = None
+    viewer: Viewer = Viewer()  # noqa: RUF009 - frozen
 
     def hits_in(self, store: str) -> list[Hit]:
         """Return all hits in one store, folded ones last: what is recorded there as recalled."""
@@ -101,7 +101,7 @@ class Recaller:
                 raise NotFound(f"agent {request.agent} has no channel {request.channel!r}", field="channel")
             if account is None or not _has_chunks(account, request.agent):
                 empty = RecallResponse(results=[], mode=request.mode, degraded=_empty(workspace))
-                return RecallOutcome(empty, user=viewer.user)
+                return RecallOutcome(empty, viewer=viewer)
             store, account = account, None  # the account's memories are found in a new workspace too
         reranking = self._reranking if self._reranking is not None and applies(request) else None
         searched = reranking.deepened(request) if reranking is not None else request
@@ -127,7 +127,7 @@ class Recaller:
             hits,
             tuple(hit for one in found for hit in (*one.folded.values(), *one.duplicates.values())),
             {} if past is None else past.attributes([hit.chunk_id for hit in hits if is_past(hit.chunk_id)]),
-            viewer.user,
+            viewer,
         )
 
     def _account_seen_by(self, viewer: Viewer, workspace: str) -> Store | None:

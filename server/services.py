@@ -8,9 +8,12 @@ from contextlib import contextmanager, suppress
 from functools import cached_property
 from typing import Any, Final
 
+from blake3 import blake3
+
 from memory.pipeline.status import StatusReader
 from memory.trust.checking import TokenChecker
 from memory.trust.quotas import Quotas
+from memory.upkeep.dreaming import normalised_query
 from retrieval.request import RecallRequest
 from reverie.calls import InSession
 from reverie.clock import new_id
@@ -109,11 +112,11 @@ class Services:
         outcome = self.runtime.recaller.recall(caller.workspace, request)
         if request.as_of is not None:
             return outcome.response
-        self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded), user=outcome.user)
+        self.record_recall(caller, request.query, (*outcome.hits, *outcome.folded), viewer=outcome.viewer)
         return outcome.response
 
-    def record_recall(self, caller: Caller, query: str, hits: Sequence[Hit], *, user: str | None) -> None:
-        """Record the hits of a user's recall that fit its query, each in its own store.
+    def record_recall(self, caller: Caller, query: str, hits: Sequence[Hit], *, viewer: Viewer) -> None:
+        """Record the hits of a recall that fit its query, each in its own store.
 
         What a recall returns although it does not fit was not found by it: it must neither last longer nor be promoted.
         Takes microseconds: a worker writes them later.
@@ -122,11 +125,16 @@ class Services:
         fitting = [hit for hit in hits if hit.relevance >= settings.recall_event_min_score]
         if not fitting or not settings.recall_events:
             return
+        if viewer.group is not None:
+            # It belongs to nobody, and may have the words of a group, which only the group's users may read.
+            query = f"asked in a group: {blake3(normalised_query(query).encode()).hexdigest(length=8)}"
         recall, at = new_id(), self.runtime.now()
         for store in (caller.workspace, ACCOUNT_STORE):
             found = [(hit.chunk_id, hit.score) for hit in fitting if hit.store == store]
             if found:
-                self.runtime.recall_buffer.note(store, caller.agent, query, found, recall=recall, at=at, user=user)
+                self.runtime.recall_buffer.note(
+                    store, caller.agent, query, found, recall=recall, at=at, user=viewer.user
+                )
 
     def has_workspace(self, workspace: str) -> bool:
         """Return whether something has been stored in a workspace, or was accepted for it by this server."""

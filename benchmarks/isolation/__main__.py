@@ -46,6 +46,9 @@ def main() -> None:
         with httpx2.Client(base_url=stack.url, timeout=_DRAIN_SECONDS, headers=credentials) as operator:
             requests, tokens = Requests(chance, cast=cast, webhook=webhooks.url), tokens_of(cast, operator)
             play = Driver(cast, requests, chance, url=stack.url, tokens=tokens)
+            for actor in cast.actors:
+                if actor.in_group:
+                    play.send(requests.in_group(actor), actor)
             for number in range(operations):
                 play.step()
                 tell(f"{number + 1:,} of {operations:,} calls, {play.tally.leaks} leaks")

@@ -93,6 +93,10 @@ class Cast:
         """Return the first user of the group that this actor's agent has."""
         return self._of_agent(actor, _IN_GROUP[0])
 
+    def others_in_group_of(self, actor: Actor) -> list[Actor]:
+        """Return the other users of the group that this actor's agent has."""
+        return [self._of_agent(actor, user) for user in _IN_GROUP if user != actor.user]
+
     def _of_agent(self, actor: Actor, user: str | None) -> Actor:
         names = (actor.workspace, actor.agent, user)
         return next(one for one in self.actors if (one.workspace, one.agent, one.user) == names)

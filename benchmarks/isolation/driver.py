@@ -11,7 +11,7 @@ from typing import Any, Final
 import httpx2
 import msgspec
 
-from benchmarks.isolation.actors import Actor, Cast, Found
+from benchmarks.isolation.actors import GROUP, Actor, Cast, Found
 from benchmarks.isolation.made_up_calls import Request, Requests, names_user
 from reverie.trust.calls import CreateToken
 from server.caller import AGENT_HEADER, WORKSPACE_HEADER
@@ -87,6 +87,8 @@ class Driver:
         self._requests = requests
         self._chance = chance
         self._tokens = tokens
+        # Agents whose group may be one user's session now, because a user or the group was erased or forgotten.
+        self._without_group: set[tuple[str, str]] = set()
         self._client = httpx2.Client(base_url=url, timeout=_TIMEOUT_SECONDS)
 
     def step(self) -> None:
@@ -117,8 +119,9 @@ class Driver:
         self.tally.statuses[response.status_code] += 1
         self.tally.succeeded[request.call] += response.is_success
         text = f"{dict(response.headers)} {response.text}"
-        viewer = self._viewer(request, actor)
-        found = self._cast.leaks(text, viewer, asked=request.text)
+        if request.scope == "forget" and (actor.in_group or GROUP in request.text):
+            self._without_group.add((named.workspace, named.agent))
+        found = self._leaks(request, actor, text)
         self.tally.named |= {(named.workspace, one.owner) for one in self._cast.canaries_in(request.text)}
         self.tally.add(f"{request.method} {request.path}", str(actor), text, found)
         answer = msgspec.json.decode(response.content) if response.content else None
@@ -126,12 +129,25 @@ class Driver:
             self._requests.learn(actor, request, answer)
         return answer
 
-    def _viewer(self, request: Request, actor: Actor) -> Actor:
-        """Return as whom an actor asks: without a user, one who names a session asks as the user of that session."""
+    def _leaks(self, request: Request, actor: Actor, text: str) -> list[Found]:
+        """Return the canaries in an answer that nobody as whom the actor asks may see."""
+        found = [self._cast.leaks(text, viewer, asked=request.text) for viewer in self._viewers(request, actor)]
+        leaks = [leak for leak in found[0] if all(leak in others for others in found)]
+        if request.family == "erasures":  # which show, to all of an agent's users, the name that was asked for
+            leaks = [
+                leak for leak in leaks if leak.kind != "name" or (actor.workspace, leak.owner) not in self.tally.named
+            ]
+        return leaks
+
+    def _viewers(self, request: Request, actor: Actor) -> list[Actor]:
+        """Return as whom an actor asks: without a user, one who names a session asks as the users of that session."""
         owner = request.session_of
-        if owner is None or actor.user is not None or (owner.workspace, owner.agent) != (actor.workspace, actor.agent):
-            return actor
-        return owner
+        agent = (actor.workspace, actor.agent)
+        if owner is None or actor.user is not None or (owner.workspace, owner.agent) != agent:
+            return [actor]
+        if owner.in_group and GROUP in request.text and agent in self._without_group:
+            return [owner, *self._cast.others_in_group_of(owner)]
+        return [owner]
 
     def close(self) -> None:
         """Close the connections."""

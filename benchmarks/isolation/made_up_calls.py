@@ -81,6 +81,7 @@ class Request:
     query: Mapping[str, Any] = field(default_factory=dict)
     body: Mapping[str, Any] | None = None
     session_of: Actor | None = None
+    scope: str = "read"
 
     @property
     def text(self) -> str:
@@ -121,6 +122,11 @@ class Requests:
         """Return a random call."""
         return self._chance.choices(self._kinds, self._weights)[0]
 
+    def in_group(self, actor: Actor) -> Request:
+        """Return a message of an actor in the group of its agent."""
+        body = {"session": GROUP, "messages": [self._message(actor, "group")], "user": actor.user}
+        return Request("IngestMessages", "POST", "/v1/messages", "messages", body=body)
+
     def of(self, kind: type[Call[Any]], actor: Actor, *, victim: Actor | None = None) -> Request:
         """Return a request of an actor for one call; with a victim, one that names ids of the victim."""
         route = route_of(kind)
@@ -144,9 +150,13 @@ class Requests:
         if route.path.endswith(("/runs", "/run")):
             family = "runs"
         if route.has_body:
-            return Request(kind.__name__, route.method, path, family, body=values, session_of=session_of)
+            return Request(
+                kind.__name__, route.method, path, family, body=values, session_of=session_of, scope=scope_of(kind)
+            )
         query = {name: str(value).lower() if isinstance(value, bool) else value for name, value in values.items()}
-        return Request(kind.__name__, route.method, path, family, query=query, session_of=session_of)
+        return Request(
+            kind.__name__, route.method, path, family, query=query, session_of=session_of, scope=scope_of(kind)
+        )
 
     def _where(self, kind: type[Call[Any]], actor: Actor) -> Kind:
         """Return what kind of place this call's content goes to."""

@@ -55,7 +55,7 @@ def _context(services: Services, caller: Caller, call: calls.GetContext) -> Cont
     account = services.account_store(caller, call, viewer)
     built = build_context(store, search, runtime.tokens, request, room=room, refiner=refiner, account=account)
     if call.as_of is None:  # what a look back finds is not what the agent goes by now
-        services.record_recall(caller, built.query, built.hits, user=viewer.user)
+        services.record_recall(caller, built.query, built.hits, viewer=viewer)
     return _answer(built)
 
 

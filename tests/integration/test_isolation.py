@@ -62,6 +62,8 @@ def played(make_runtime: Callable[..., Runtime], *, seed: int) -> Tally:
             for actor in cast.actors:  # so that there is something of everybody from the start
                 for kind in (AddSchedule, Remind, RunScheduleNow, CompleteRun, IngestMessages):
                     play.send(requests.of(kind, actor), actor)
+                if actor.in_group:
+                    play.send(requests.in_group(actor), actor)
             for number in range(CALLS):
                 play.step()
                 if number % 60 == 59:

@@ -60,7 +60,7 @@ def test_a_full_workspace_refuses_until_something_is_forgotten(make_runtime: Any
         raw = httpx2.post(f"{url}/v1/memories", json={"content": "one more"}, headers=headers)
         assert (raw.status_code, raw.headers["Retry-After"]) == (429, "300")
         assert raw.json()["type"] == "urn:reverie:problem:quota-exceeded"
-        metrics = httpx2.get(f"{url}/metrics").text
+        metrics = httpx2.get(f"{url}/metrics", headers=headers).text
         assert 'reverie_quota_use{quota="memories"} 1.0' in metrics
         assert 'reverie_stored{what="memories"} 1.0' in metrics
 

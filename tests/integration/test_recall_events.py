@@ -69,6 +69,22 @@ def _user(content: str) -> dict[str, str]:
     return {"role": "user", "content": content}
 
 
+def test_what_is_asked_in_a_group_for_nobody_is_not_recorded(here: Runtime, ana: Reverie) -> None:
+    """Given a group, when its agent recalls in it for no user, also by a context that takes the last message for the
+    query, then the events count and differ by query, and no event has a word of the group."""
+    for user in ("lif", "mo"):
+        ana.ingest("group", _user(f"{user} saw boats in the harbour and a heron"), user=user)
+    drain(here)
+    ana.recall("harbour heron", session="group", mode="keyword")
+    ana.recall("Harbour, heron!", session="group", mode="keyword")
+    ana.context("group")
+    record(here, 3)
+    queries = [event.query for event in ana.recall_events()]
+    assert len(queries) > 3
+    assert len(set(queries)) == 2, "equal queries stay equal"
+    assert not any("heron" in query.casefold() for query in queries)
+
+
 def test_a_recall_leads_to_events_and_counts(here: Runtime, ana: Reverie) -> None:
     """Given recalls over HTTP, when a worker has recorded them, then they can be read, the newest first."""
     found = ana.recall("harbour boats", mode="keyword")
