@@ -22,7 +22,9 @@ WORKSPACE_HEADER: Final = "X-Reverie-Workspace"
 USER_HEADER: Final = "X-Reverie-User"
 TRACE_HEADER: Final = "X-Reverie-Trace"
 
-CALLER_HEADERS: Final = (AGENT_HEADER, WORKSPACE_HEADER, USER_HEADER, TRACE_HEADER)
+IDEMPOTENCY_HEADER: Final = "Idempotency-Key"
+
+CALLER_HEADERS: Final = (AGENT_HEADER, WORKSPACE_HEADER, USER_HEADER, TRACE_HEADER, IDEMPOTENCY_HEADER)
 
 # What a call is about, and so which headers it needs: an agent in a workspace, a whole workspace, or the server.
 Subject: TypeAlias = Literal["agent", "workspace", "server"]

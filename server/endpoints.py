@@ -35,7 +35,7 @@ from server.authorisation import (
 from server.bodies import body_bytes_of, decode
 from server.caller import Caller, Subject, caller_of, decoded, principal_of, query_of
 from server.openapi import operation
-from server.responses import json_response
+from server.responses import encoded_response
 from server.services import Services
 
 _C = TypeVar("_C", bound=Call[Any])
@@ -133,8 +133,13 @@ def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request
             call = for_user(await _read(endpoint.kind, request, services), caller)
             services.rates.take(caller.principal, {**call.amounts(), "bytes": body_bytes_of(request)})
             run = services.threads.wait if endpoint.waits(call) else services.threads.run
-            value = await run(lambda: endpoint.answer(services, caller, call))
-        return json_response(value, status=endpoint.status(call))
+            key = services.repeats.key_of(request, caller, endpoint.kind)
+
+            def answer() -> bytes:
+                return msgspec.json.encode(endpoint.answer(services, caller, call))
+
+            body = await run(lambda: services.repeats.answer(key, endpoint.kind, answer) if key else answer())
+        return encoded_response(body, status=endpoint.status(call))
 
     return respond
 

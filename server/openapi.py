@@ -9,16 +9,25 @@ import msgspec
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 
-from reverie.calls import Call, response_type, route_of, scope_of
+from reverie.calls import Call, is_repeatable, response_type, route_of, scope_of
 from reverie.problems import CONTENT_TYPE, Problem
-from server.caller import AGENT_HEADER, TRACE_HEADER, USER_HEADER, WORKSPACE_HEADER, Subject, required_header
+from server.caller import (
+    AGENT_HEADER,
+    IDEMPOTENCY_HEADER,
+    TRACE_HEADER,
+    USER_HEADER,
+    WORKSPACE_HEADER,
+    Subject,
+    required_header,
+)
 
 _REFERENCE: Final = "#/components/schemas/{name}"
 _ABOUT: Final = (
     "A memory pipeline for AI agents. Header values and ids in paths are percent-encoded UTF-8. Every call needs a"
     " token with the scope in `x-reverie-scope`; headers may be left out where the token names one. A workspace is"
     " created when something is first stored in it; until then it reads as empty. Errors are problem details (RFC 9457)"
-    " with a stable `type`, `urn:reverie:problem:...`."
+    " with a stable `type`, `urn:reverie:problem:...`. A request that may have been carried out"
+    " can be sent again with the same `Idempotency-Key`: within ten minutes it gets the first answer."
 )
 _TOKEN: Final = {
     "type": "http",
@@ -43,7 +52,7 @@ def operation(kind: type[Call[Any]], *, subject: Subject, statuses: Mapping[str,
             "required": name == required_header(subject, route.method),
             "schema": {"type": "string"},
         }
-        for name in _HEADERS[subject]
+        for name in (*_HEADERS[subject], *((IDEMPOTENCY_HEADER,) if is_repeatable(kind) else ()))
     ]
     parameters += [_parameter(name, "path", arguments) for name in route.path_fields]
     content = {"application/json": {"schema": _reference(response_type(kind))}}

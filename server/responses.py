@@ -55,6 +55,11 @@ def json_response(value: object, *, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status_code=status, media_type="application/json")
 
 
+def encoded_response(body: bytes, *, status: int = 200) -> Response:
+    """Return a response with a body that is JSON already."""
+    return Response(body, status_code=status, media_type="application/json")
+
+
 def problem_response(problem: Problem) -> Response:
     """Return an error response."""
     response = Response(msgspec.json.encode(problem), status_code=problem.status, media_type=CONTENT_TYPE)

@@ -28,6 +28,7 @@ from server.kept import Kept
 from server.ledger import Ledger
 from server.metrics import Metrics
 from server.rates import Rates
+from server.repeats import Repeats
 from server.responses import Threads
 from storage.recall.records import Hit
 from storage.sessions.viewing import viewer_of
@@ -49,6 +50,7 @@ class Services:
         self.bodies = BodyReader(
             memory_bytes=runtime.settings.body_memory_bytes, seconds=runtime.settings.request_body_seconds
         )
+        self.repeats = Repeats(lambda: runtime.broker, prefix=runtime.settings.broker_prefix)
         self.rates = Rates(runtime.settings.token_rates)
         # The workspaces that do not exist yet, for which this server has accepted something.
         self._workspaces: set[str] = set()

@@ -62,6 +62,11 @@ class Call(msgspec.Struct, Generic[_A], frozen=True, omit_defaults=True, forbid_
     # How many seconds the client waits for the response; None for its default timeout.
     response_timeout_seconds: ClassVar[float | None] = None
 
+    # Whether carrying it out twice changes and returns the same as once: then it needs no key to be repeated.
+    is_idempotent: ClassVar[bool] = False
+    # Whether the response holds a secret, which is kept nowhere.
+    response_is_secret: ClassVar[bool] = False
+
     def amounts(self) -> Mapping[Resource, int]:
         """Return how much the call adds of what the server counts, for the rates of a token and for quotas."""
         return {}
@@ -165,6 +170,12 @@ def scope_of(kind: type[Call[Any]]) -> Scope:
     """Return the scope that a call needs: by default read for GET, forget for DELETE, and write for all others."""
     defaults: Mapping[str, Scope] = {"GET": "read", "DELETE": "forget"}
     return kind.required_scope or defaults.get(route_of(kind).method, "write")
+
+
+@cache
+def is_repeatable(kind: type[Call[Any]]) -> bool:
+    """Return whether a call changes something, and is carried out once only if it is repeated with the same key."""
+    return route_of(kind).method != "GET" and scope_of(kind) != "read" and not kind.is_idempotent
 
 
 @cache

@@ -10,8 +10,8 @@ from urllib.parse import quote, urlsplit
 
 import msgspec
 
-from reverie.calls import Call, response_type, route_of
-from reverie.clock import rfc3339
+from reverie.calls import Call, is_repeatable, response_type, route_of
+from reverie.clock import new_id, rfc3339
 from reverie.config import ClientConfig
 from reverie.contract import FilePayload, MessagePayload, WaitFor
 from reverie.errors import Permanent, Rejected, Rejection, ReverieError, Unavailable, WaitTimeout
@@ -49,6 +49,9 @@ class HttpTransport:
         arguments = msgspec.to_builtins(call)
         path = route.path.format_map({name: path_segment(str(arguments.pop(name))) for name in route.path_fields})
         request: dict[str, Any] = {"headers": {"X-Reverie-Trace": quote(trace, safe="")} if trace else {}}
+        if is_repeatable(type(call)):
+            # The same in each repetition of this request: the server carries it out once.
+            request["headers"]["Idempotency-Key"] = new_id()
         if route.has_body:
             request["headers"]["Content-Type"] = "application/json"
             request["content"] = msgspec.json.encode(arguments)
@@ -122,7 +125,8 @@ class HttpTransport:
             except httpx2.TimeoutException as error:
                 raise Unavailable(f"the server at {self._config.url} did not answer in time") from error
             except (httpx2.NetworkError, httpx2.RemoteProtocolError) as error:
-                # A pooled connection from before a restart of the server. Every call is safe to send twice.
+                # A pooled connection from before a restart of the server, as a rule. The server may have carried the
+                # request out, and does not do so twice: it is the same request, by its key or its ids.
                 if attempt == 2:
                     raise Unavailable(f"the server at {self._config.url} closed the connection ({error})") from error
             except httpx2.HTTPError as error:

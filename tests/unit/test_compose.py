@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 import tomllib
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,10 +15,12 @@ from jsonschema import Draft202012Validator
 from reverie import contract
 from support.compose import ROOT, NotSet, load_compose, seconds
 from worker.settings import PREFIX, Settings
+from worker.supervision import broker_sync
+from worker.supervision.embedded_broker import broker_command
 
 COMPOSE = load_compose({"REVERIE_TOKEN": "secret", "REVERIE_BROKER_PASSWORD": "secret"})
 SERVICES: dict[str, Any] = COMPOSE["services"]
-OURS = sorted(set(SERVICES) - {"valkey"})
+OURS = sorted(set(SERVICES) - {"valkey", "broker-sync"})
 SCHEMA = json.loads((ROOT / "tests/data/compose-spec.json").read_text(encoding="utf-8"))
 
 
@@ -53,6 +57,21 @@ def test_the_broker_asks_for_the_password_and_publishes_no_port() -> None:
     assert "--requirepass secret" in " ".join(SERVICES["valkey"]["command"])
     assert "ports" not in SERVICES["valkey"]
     assert {SERVICES[name]["environment"]["REVERIE_BROKER"] for name in OURS} == {"redis://:secret@valkey:6379/0"}
+
+
+def test_the_broker_keeps_what_it_acknowledges_as_the_embedded_one_does(tmp_path: Path) -> None:
+    """Given the broker's command, then each option that decides what is kept is that of the embedded one."""
+    embedded = dict(itertools.pairwise(broker_command(tmp_path)))
+    composed = dict(itertools.pairwise(SERVICES["valkey"]["command"]))
+    for option in ("--appendonly", "--appendfsync", "--save", "--maxmemory-policy"):
+        assert composed[option] == embedded[option], option
+    sync = SERVICES["broker-sync"]
+    (volume,) = (one for one in SERVICES["valkey"]["volumes"] if one.startswith("broker:"))
+    assert volume == "broker:/data"
+    assert sync["volumes"] == ["broker:/broker:ro"]
+    assert sync["command"][-1] == f"/broker/{embedded['--appenddirname']}"
+    assert sync["command"][1:3] == ["-m", broker_sync.__name__]
+    assert {SERVICES[name]["environment"]["REVERIE_BROKER_FLUSHED"] for name in OURS} == {"true"}
 
 
 def test_each_queue_has_a_worker() -> None:

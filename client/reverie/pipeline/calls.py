@@ -32,6 +32,7 @@ class IngestMessages(Call[Receipt], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/messages"
+    is_idempotent: ClassVar = True  # by the ids of its items
     messages: list[Any]
     session: str | None = None
     user: str | None = None
@@ -52,6 +53,7 @@ class IngestFile(Call[Receipt], kw_only=True, frozen=True):
     """Ingest the text of a document. An unchanged document is not indexed again."""
 
     route: ClassVar = "POST /v1/files"
+    is_idempotent: ClassVar = True  # by the ids of its items
     # JSON writes line ends, quotes and backslashes as two bytes; the rest is for metadata and tags.
     body_bytes: ClassVar = 2 * MAX_FILE_BYTES + 1024 * 1024
     source_uri: str

@@ -54,6 +54,7 @@ class CreateToken(Call[CreatedToken], kw_only=True, frozen=True):
     """
 
     route: ClassVar = "POST /v1/tokens"
+    response_is_secret: ClassVar = True
     required_scope: ClassVar = "operate"
     workspace: Annotated[str | None, checked(_check_workspace, "Only for this workspace; by default for all.")] = None
     agents: Annotated[Sequence[str], checked(_check_agents, "Only for these agents; by default for all.")] = ()
@@ -85,6 +86,7 @@ class RotateToken(Call[CreatedToken], frozen=True):
     """
 
     route: ClassVar = "POST /v1/tokens/{token}/rotate"
+    response_is_secret: ClassVar = True
     required_scope: ClassVar = "operate"
     token: TokenName
     grace_seconds: Annotated[

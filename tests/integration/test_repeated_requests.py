@@ -1,0 +1,163 @@
+"""Requests whose answer was lost: the client sends them again, and they are carried out once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import httpx2
+import pytest
+
+from reverie import contract
+from reverie.calls import is_repeatable, route_of, scope_of
+from reverie.client import Reverie
+from reverie.errors import Conflict
+from reverie.pipeline.broker import connect
+from reverie.scheduling.schedule_types import WebhookExecutor
+from server.app import endpoints
+from storage.memories.records import NewMemory
+from storage.upkeep.curation import EntryDraft
+from support.http import running_server
+from worker.runtime import Runtime
+
+HOOK = WebhookExecutor(url="https://8.8.8.8/hook")
+
+
+@pytest.fixture
+def here(runtime: Runtime) -> Runtime:
+    """An agent with two memories, one of which a job has removed."""
+    with runtime.store("default").writing() as tx:
+        rows = tx.for_agent("ana")
+        for name in ("walnuts", "figs"):
+            rows.memories.add(NewMemory(id=name, content=f"ana keeps {name}", created_at=1), now=runtime.now())
+        draft = EntryDraft("it faded away")
+        with tx.curation.entry(draft, job=contract.PRUNE_DECAYED, agent="ana", action="prune", at=runtime.now()):
+            rows.memories.delete([rows.memories.get("walnuts").row_id])
+    return runtime
+
+
+@contextmanager
+def losing_answers(client: Reverie, after: Callable[[], None] = lambda: None) -> Iterator[list[httpx2.Response]]:
+    """Have the first answer to each request be lost on its way to the client, as by a proxy that ends."""
+    transport: Any = client.connection._http
+    real, lost = transport._connected(), list[httpx2.Response]()
+
+    class Losing:
+        def request(self, *arguments: Any, **keywords: Any) -> httpx2.Response:
+            answer = real.request(*arguments, **keywords)
+            if len(lost) == 0:
+                lost.append(answer)
+                after()
+                raise httpx2.RemoteProtocolError("the server disconnected without sending a response")
+            return answer
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(transport, "_connected", Losing)
+        yield lost
+    assert len(lost) == 1
+
+
+def test_an_undo_whose_answer_was_lost_is_no_conflict(ana: Reverie) -> None:
+    """Given an undo that was carried out, when the client repeats it, then it gets the answer of the first."""
+    (entry,) = ana.curation()
+    with losing_answers(ana) as lost:
+        undone = ana.undo(entry.id)
+    assert undone.undone_at is not None
+    assert lost[0].status_code == 200
+    with pytest.raises(Conflict, match="already been undone"):
+        ana.undo(entry.id)  # another request
+
+
+def test_what_was_written_once_is_there_once(ana: Reverie) -> None:
+    """Given a memory, a reminder and a schedule whose answers were lost, then each is there once."""
+    with losing_answers(ana):
+        memory = ana.remember("ana likes plums")
+    assert [one.id for one in ana.memories() if "plums" in one.content] == [memory.id]
+    with losing_answers(ana):
+        reminder = ana.remind("s", "kate", "the oven is hot", in_=timedelta(hours=1))
+    assert [one.id for one in ana.reminders().reminders] == [reminder.id]
+    with losing_answers(ana):
+        schedule = ana.add_schedule("say hello", every=3600, executor=HOOK)
+    assert [one.id for one in ana.schedules().schedules] == [schedule.id]
+
+
+def test_what_was_deleted_is_said_to_have_been(ana: Reverie) -> None:
+    """Given a deletion whose answer was lost, when it is repeated, then it does not say that there was nothing."""
+    with losing_answers(ana):
+        assert ana.forget("figs") is True
+    assert ana.forget("figs") is False
+
+
+def post(url: str, path: str, key: str, body: dict[str, Any]) -> httpx2.Response:
+    headers = {"X-Reverie-Agent": "ana", "Idempotency-Key": key}
+    return httpx2.post(f"{url}{path}", json=body, headers=headers, trust_env=False)
+
+
+def test_a_server_that_was_started_again_answers_as_the_one_before(
+    here: Runtime, make_runtime: Callable[[], Runtime]
+) -> None:
+    """Given a server that ended after it carried out a request, then the next one has its answer from the broker."""
+    with running_server(here) as url, Reverie("ana", url=url) as client:
+        (entry,) = client.curation()
+        first = post(url, f"/v1/curation/{entry.id}/undo", "k", {})
+    (name,) = here.broker.keys(f"{here.settings.broker_prefix}answered:*")
+    assert 0 < here.broker.ttl(name) <= 600
+    with running_server(make_runtime()) as url:
+        again = post(url, f"/v1/curation/{entry.id}/undo", "k", {})
+        other = post(url, f"/v1/curation/{entry.id}/undo", "another", {})
+    assert (first.status_code, again.status_code, other.status_code) == (200, 200, 409)
+    assert again.content == first.content
+
+
+def test_a_key_is_for_one_call_of_one_caller(url: str) -> None:
+    """Given a key that was used, then another call, or that of another agent, is not taken for the first one."""
+    first = post(url, "/v1/memories", "k", {"content": "ana likes plums"}).json()
+    assert post(url, "/v1/memories", "k", {"content": "ana likes plums"}).json() == first
+    assert post(url, "/v1/memories", "k", {"content": "ana likes pears"}).json()["id"] != first["id"]
+    headers = {"X-Reverie-Agent": "bob", "Idempotency-Key": "k"}
+    bobs = httpx2.post(f"{url}/v1/memories", json={"content": "ana likes plums"}, headers=headers, trust_env=False)
+    assert bobs.json()["id"] != first["id"]
+    assert post(url, "/v1/memories", "k" * 129, {"content": "x"}).status_code == 422
+
+
+def test_a_request_repeated_while_the_first_is_carried_out_waits_for_it(url: str, ana: Reverie) -> None:
+    """Given the same request eight times at once, then one memory is stored, and all have the same answer."""
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: post(url, "/v1/memories", "k", {"content": "plums"}).json()["id"], range(8)))
+    assert len(set(answers)) == 1
+    assert len([one for one in ana.memories() if one.content == "plums"]) == 1
+
+
+def test_errors_are_not_kept(url: str) -> None:
+    """Given a request that failed, when it is repeated, then it is carried out."""
+    assert post(url, "/v1/memories/later/approve", "k", {}).status_code == 404
+    made = post(url, "/v1/memories", "m", {"content": "plums", "id": "later"})
+    assert made.status_code == 200
+    assert post(url, "/v1/memories/later/approve", "k", {}).status_code != 404
+
+
+def test_without_a_broker_requests_are_answered_and_this_server_knows_them(
+    here: Runtime, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a broker that is away, then a repeated request still gets the first answer."""
+    monkeypatch.setattr(here, "broker", connect("unix:///nowhere"))
+    first = post(url, "/v1/memories", "k", {"content": "plums"}).json()
+    assert post(url, "/v1/memories", "k", {"content": "plums"}).json() == first
+
+
+def test_no_secret_is_kept_in_the_broker(here: Runtime, url: str) -> None:
+    """Given a token that was made, then its repetition has the same text, and the broker does not."""
+    first = post(url, "/v1/tokens", "k", {"name": "t", "scopes": ["read"]})
+    assert first.status_code == 200, first.text
+    assert post(url, "/v1/tokens", "k", {"name": "t", "scopes": ["read"]}).json() == first.json()
+    assert here.broker.keys(f"{here.settings.broker_prefix}answered:*") == []
+
+
+def test_every_call_that_changes_something_is_repeated_with_a_key_or_by_its_ids() -> None:
+    """Given all calls, then those that are sent without a key only read, or are the two that store by id."""
+    changing = [one.kind for one in endpoints() if scope_of(one.kind) != "read" and route_of(one.kind).method != "GET"]
+    assert len(changing) > 40
+    assert {kind.__name__ for kind in changing if not is_repeatable(kind)} == {"IngestMessages", "IngestFile"}
