@@ -81,7 +81,7 @@ PASSWORD_NEXT_TO_NAME = re.compile(
 )
 # "hunter2 is my email password"
 PASSWORD_LAST = re.compile(
-    rf"(?i)(?P<bare>[^\s{_QUOTES}]{{4,200}}){_OPTIONAL_QUOTE}[ \t]"
+    rf"(?i)(?<![^\s{_QUOTES}])(?P<bare>[^\s{_QUOTES}]{{4,200}}){_OPTIONAL_QUOTE}[ \t]"
     r"(?:(?:(?:(?:which|that|it)[ \t])?is|for)[ \t](?:my|our|the|his|her|their|your)"
     r"|as(?:[ \t](?:my|our|the|his|her|their|your|a))?)[ \t]"
     rf"(?:{_WORD}){{0,3}}(?:{_NAMES_OF_PASSWORDS}|pin\b)"

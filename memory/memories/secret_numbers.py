@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 from memory.memories import secret_forms as forms
+from memory.memories.secret_hints import Searched
 
 # The fewest digits of an IBAN, in countries whose account numbers have letters.
 _MIN_IBAN_DIGITS: Final = 8
@@ -19,19 +20,19 @@ class Secret(NamedTuple):
     kind: str
 
 
-def numbers(text: str) -> Iterator[Secret]:
+def numbers(text: Searched) -> Iterator[Secret]:
     """Yield the numbers of cards, bank accounts, identity documents and social security in a text."""
-    for found in forms.CARD.finditer(text):
+    for found in text.find(forms.CARD):
         digits = "".join(filter(str.isdigit, found.group()))
         if forms.CARD_ISSUERS.fullmatch(digits) and _passes_luhn(digits):
             yield Secret(*found.span(), "card number")
-    for found in forms.IBAN.finditer(text):
+    for found in text.find(forms.IBAN):
         length = _iban_length(found.group())
         if length:
             yield Secret(found.start(), found.start() + length, "IBAN")
-    for found in forms.IDENTITY.finditer(text):
+    for found in text.find(forms.IDENTITY):
         yield Secret(*found.span("number"), "identity number")
-    for found in forms.SOCIAL_SECURITY.finditer(text):
+    for found in text.find(forms.SOCIAL_SECURITY):
         yield Secret(*found.span("after" if found["after"] else "before"), "social security number")
 
 

@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Final
 
 from memory.memories import secret_forms as forms
+from memory.memories.secret_hints import Searched
 from memory.memories.secret_numbers import Secret, numbers
 
 REDACTED: Final = "[redacted]"
@@ -58,6 +59,9 @@ _MIN_WALLET_WORDS: Final = 11
 _MIN_WORDS_IN_A_SENTENCE: Final = 6
 # Announcements are short; a longer text is about passwords.
 _MAX_ANNOUNCEMENT: Final = 400
+# One search of a window takes milliseconds; other threads get their turn in between.
+_WINDOW_CHARACTERS: Final = 16_384
+_OVERLAP_CHARACTERS: Final = 4_096
 _NOT_A_PASSWORD = frozenset(_DESCRIPTIONS.split())
 _NOT_IN_A_PHRASE = frozenset(_FUNCTION_WORDS.split())
 
@@ -85,17 +89,38 @@ def repeats_secret_of(text: str, source: str) -> bool:
 
 def asks_for_secret(text: str) -> bool:
     """Return whether a text asks for a secret, so that any answer is one: "What is the wifi password?"."""
-    return forms.ASKED.search(text) is not None
+    return any(next(Searched(part).find(forms.ASKED), None) for _, part in _windows(text))
 
 
 def announces_secret(text: str) -> bool:
     """Return whether a text announces that a secret, or the rest of one, follows in the next message."""
-    return len(text) <= _MAX_ANNOUNCEMENT and forms.ANNOUNCED.search(text) is not None
+    return len(text) <= _MAX_ANNOUNCEMENT and next(Searched(text).find(forms.ANNOUNCED), None) is not None
 
 
 def secrets_in(text: str) -> Iterator[Secret]:
-    """Yield everything that looks like a secret, the most certain kinds first; they may overlap."""
-    yield from _whole(forms.PRIVATE_KEY, text, "private key")
+    """Yield everything that looks like a secret, of each part of a text the most certain kinds first.
+
+    They may overlap, and be yielded twice. No call holds the interpreter for long, however long the text is: it is
+    searched in windows, except for what is longer than one.
+    """
+    for found in forms.PRIVATE_KEY.finditer(text):
+        yield Secret(*found.span(), "private key")
+    for start, part in _windows(text):
+        for secret in _in_window(Searched(part)):
+            yield Secret(start + secret.start, start + secret.end, secret.kind)
+    yield from _random_tokens(text)
+
+
+def _windows(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the parts of a text, which overlap by more than the longest secret, and where each begins."""
+    start = 0
+    while len(text) - start > _WINDOW_CHARACTERS:
+        yield start, text[start : start + _WINDOW_CHARACTERS]
+        start += _WINDOW_CHARACTERS - _OVERLAP_CHARACTERS
+    yield start, text[start:]
+
+
+def _in_window(text: Searched) -> Iterator[Secret]:
     yield from _keys(text)
     yield from _whole(forms.PASSWORD_HASH, text, "password hash")
     yield from _authorizations(text)
@@ -104,43 +129,42 @@ def secrets_in(text: str) -> Iterator[Secret]:
     yield from _phrases(text)
     yield from _codes(text)
     yield from _assignments(text)
-    yield from (Secret(*found.span("key"), "private key") for found in forms.WALLET_KEY.finditer(text))
+    yield from (Secret(*found.span("key"), "private key") for found in text.find(forms.WALLET_KEY))
     yield from numbers(text)
-    yield from _random_tokens(text)
 
 
-def _whole(pattern: re.Pattern[str], text: str, kind: str) -> Iterator[Secret]:
-    for found in pattern.finditer(text):
+def _whole(pattern: re.Pattern[str], text: Searched, kind: str) -> Iterator[Secret]:
+    for found in text.find(pattern):
         yield Secret(*found.span(), kind)
 
 
-def _keys(text: str) -> Iterator[Secret]:
-    for found in forms.API_KEY.finditer(text):
+def _keys(text: Searched) -> Iterator[Secret]:
+    for found in text.find(forms.API_KEY):
         if len(set(found.group())) > 2 * _MIN_DISTINCT_CHARACTERS:  # not `sk-xxxxxxxx` as in instructions
             yield Secret(*found.span(), "API key")
-    yield from (Secret(*found.span(1), "webhook") for found in forms.SLACK_WEBHOOK.finditer(text))
+    yield from (Secret(*found.span(1), "webhook") for found in text.find(forms.SLACK_WEBHOOK))
     yield from _whole(forms.WEB_TOKEN, text, "JSON web token")
 
 
-def _authorizations(text: str) -> Iterator[Secret]:
-    for found in forms.AUTHORIZATION.finditer(text):
+def _authorizations(text: Searched) -> Iterator[Secret]:
+    for found in text.find(forms.AUTHORIZATION):
         if _is_mixed(found.group(1)):
             yield Secret(*found.span(1), "bearer token")
 
 
-def _connections(text: str) -> Iterator[Secret]:
-    for found in forms.CONNECTION.finditer(text):
+def _connections(text: Searched) -> Iterator[Secret]:
+    for found in text.find(forms.CONNECTION):
         if found.group(1)[0] not in "<[{$%*":
             yield Secret(*found.span(1), "connection string")
-    for found in forms.USER_OPTION.finditer(text):
+    for found in text.find(forms.USER_OPTION):
         if any(map(str.isalpha, found.group(1))) and not _PLACEHOLDER.match(found.group(1)):
             yield Secret(*found.span(1), "password")
-    for found in forms.SIGNED_URL.finditer(text):
+    for found in text.find(forms.SIGNED_URL):
         if _is_mixed(found.group(1)):
             yield Secret(*found.span(1), "signed URL")
 
 
-def _passwords(text: str) -> Iterator[Secret]:
+def _passwords(text: Searched) -> Iterator[Secret]:
     for pattern in (
         forms.PASSWORD,
         forms.PASSWORD_USED,
@@ -149,12 +173,12 @@ def _passwords(text: str) -> Iterator[Secret]:
         forms.LOGGED_IN_WITH,
         forms.LOGIN_PAIR,
     ):
-        for found in pattern.finditer(text):
+        for found in text.find(pattern):
             named = found.groupdict()
             quoted = named.get("quoted")
             value = quoted or found["bare"].rstrip(".,;:!?)]}")
             start = found.start("quoted" if quoted else "bare")
-            states = _allows_plain_word(named.get("states") or "", text[start + len(value) :][:2])
+            states = _allows_plain_word(named.get("states") or "", text.text[start + len(value) :][:2])
             if _is_password(value, quoted=bool(quoted), word_is_enough=states):
                 yield Secret(start, start + len(value), "password")
 
@@ -178,8 +202,8 @@ def _is_password(value: str, *, quoted: bool, word_is_enough: bool) -> bool:
     return len(value) > 3
 
 
-def _phrases(text: str) -> Iterator[Secret]:
-    for found in forms.PASSPHRASE.finditer(text):
+def _phrases(text: Searched) -> Iterator[Secret]:
+    for found in text.find(forms.PASSPHRASE):
         words = list(re.finditer(r"\S+", found["words"]))
         alone = [_stripped(word.group()) for word in words]
         ends = next((position for position, word in enumerate(alone) if word in _NOT_IN_A_PHRASE), len(words))
@@ -197,10 +221,10 @@ def _stripped(word: str) -> str:
     return word.lower().strip(",\"'`\u201c\u201d")
 
 
-def _codes(text: str) -> Iterator[Secret]:
-    yield from (Secret(*found.span("code"), "PIN or code") for found in forms.CODE.finditer(text) if _is_code(found))
-    yield from (Secret(*found.span("code"), "PIN or code") for found in forms.CODE_LAST.finditer(text))
-    yield from (Secret(*found.span("answer"), "security answer") for found in forms.SECURITY_ANSWER.finditer(text))
+def _codes(text: Searched) -> Iterator[Secret]:
+    yield from (Secret(*found.span("code"), "PIN or code") for found in text.find(forms.CODE) if _is_code(found))
+    yield from (Secret(*found.span("code"), "PIN or code") for found in text.find(forms.CODE_LAST))
+    yield from (Secret(*found.span("answer"), "security answer") for found in text.find(forms.SECURITY_ANSWER))
 
 
 def _is_code(found: re.Match[str]) -> bool:
@@ -210,15 +234,15 @@ def _is_code(found: re.Match[str]) -> bool:
     return sum(map(str.isdigit, found["code"])) >= min_digits
 
 
-def _assignments(text: str) -> Iterator[Secret]:
-    for found in forms.ASSIGNMENT.finditer(text):
+def _assignments(text: Searched) -> Iterator[Secret]:
+    for found in text.find(forms.ASSIGNMENT):
         value = found["value"].rstrip(".,;:!?)]}")
         if len(value) > 7 and _is_mixed(value) and not _PLACEHOLDER.match(value) and not _CODE.match(value):
             yield Secret(found.start("value"), found.start("value") + len(value), "secret value")
-    for found in forms.TOKEN_NEXT_TO_NAME.finditer(text):
+    for found in text.find(forms.TOKEN_NEXT_TO_NAME):
         if _is_mixed(found.group(1)) and not forms.HARMLESS.match(found.group(1)):
             yield Secret(*found.span(1), "secret value")
-    for found in forms.CAPITALS.finditer(text):
+    for found in text.find(forms.CAPITALS):
         if (
             _is_mixed(found.group(1))
             and _entropy_bits(found.group(1)) > _RANDOM_BITS - 0.5
@@ -229,16 +253,21 @@ def _assignments(text: str) -> Iterator[Secret]:
 
 def _random_tokens(text: str) -> Iterator[Secret]:
     """Yield long tokens that mix lower case, upper case and digits as if at random."""
+    if not any(_is_random(found.group()) for found in forms.TOKEN.finditer(text)):
+        return
     rest = forms.HARMLESS.sub(lambda found: " " * len(found.group()), text)
     for found in forms.TOKEN.finditer(rest):
-        token = found.group()
-        classes = {_class_of(character) for character in token}
-        if (
-            {"lower", "upper", "digit"} <= classes
-            and _kind_change_share(token) >= _RANDOM_CHANGES
-            and _entropy_bits(token) >= _RANDOM_BITS
-        ):
+        if _is_random(found.group()):
             yield Secret(*found.span(), "high-entropy token")
+
+
+def _is_random(token: str) -> bool:
+    classes = {_class_of(character) for character in token}
+    return (
+        {"lower", "upper", "digit"} <= classes
+        and _kind_change_share(token) >= _RANDOM_CHANGES
+        and _entropy_bits(token) >= _RANDOM_BITS
+    )
 
 
 def _class_of(character: str) -> str:

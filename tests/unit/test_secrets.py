@@ -6,6 +6,7 @@ No key here was ever one. Each is put together from parts, so that no scanner of
 from __future__ import annotations
 
 import random
+import re
 import string
 from functools import partial
 
@@ -14,6 +15,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from benchmarks.harness.hostile_texts import SEARCHED_FOR_SECRETS
+from benchmarks.harness.pumping import pumps_of
+from memory.memories import secret_forms
+from memory.memories.secret_hints import Searched
 from memory.memories.secrets import REDACTED, asks_for_secret, looks_secret, redacted
 from support.work import count_calls
 
@@ -467,3 +471,27 @@ def test_who_asks_for_a_secret_is_noticed(question: str) -> None:
 def test_other_questions_ask_for_no_secret(text: str) -> None:
     """Given talk about secrets or other things, then nothing is taken for a question for one."""
     assert not asks_for_secret(text)
+
+
+@pytest.mark.parametrize("name", [name for name, form in vars(secret_forms).items() if isinstance(form, re.Pattern)])
+def test_no_form_is_skipped_in_a_text_that_has_it(name: str) -> None:
+    """Given texts that a form matches, in both cases, then it is searched for: the text has one of its words."""
+    form: re.Pattern[str] = getattr(secret_forms, name)
+    samples = [pump.before + pump.repeated + pump.after for pump in pumps_of(form, seed=3, limit=300)]
+    matched = [text for one in samples for text in (one, one.upper(), one.lower()) if form.search(text)]
+    for text in matched:
+        assert next(Searched(text).find(form), None) is not None, text
+
+
+def test_letters_that_only_look_like_those_of_a_word_do_not_hide_it() -> None:
+    """Given a long s and a dotless i, which patterns take for an s and an i, then the secret is found."""
+    assert looks_secret("my pa\u017f\u017fword is Zebra77x") == "password"
+    assert looks_secret("my p\u0131n is 4711") == "PIN or code"
+
+
+@pytest.mark.parametrize("before", [0, 12_280, 16_370, 16_384, 28_660, 100_000])
+def test_a_secret_is_found_wherever_it_stands_in_a_long_text(before: int) -> None:
+    """Given a long text, which is searched in windows, then what stands where two meet is redacted as a whole."""
+    padding = ("a word " * (before // 7 + 1))[:before]
+    text = f"{padding}. My password is Zebra77-Okapi. {'more words ' * 3_000}"
+    assert redacted(text) == text.replace("Zebra77-Okapi", REDACTED)
