@@ -12,6 +12,7 @@ from memory.idle_stores import LONGEST_IDLE_MICROS, IdleStores
 from memory.jobs import ALL_DATA, JobScope
 from memory.recall.events import prune_recalls
 from memory.upkeep.curation import prune_log
+from memory.upkeep.expiry import DEFAULT_KEEP, KeepRules, expire, expire_account
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import Conflict, ReverieError
 from storage.recall.reindex import reindex
@@ -29,24 +30,32 @@ def optimize_stores(
     *,
     now: Callable[[], int],
     recall_events_days: float,
-    curation_log_days: float = 90.0,
     audit_log_days: float = 365.0,
+    keep: KeepRules = DEFAULT_KEEP,
     scope: JobScope = ALL_DATA,
     seen: SeenStores | None = None,
 ) -> dict[str, Any]:
     """Delete old recall events and entries of the logs, optimise each database, rebuild half-empty vector indexes.
 
-    `recall_events_days`, `curation_log_days` and `audit_log_days` are the days for which each is kept. With
+    `recall_events_days` and `audit_log_days` are the days for which these are kept, `keep` says it of the rest that
+    would grow for ever. With
     `seen`, only stores that changed are optimised, and each at least once a week.
     """
 
     def optimize_one(store: Store) -> dict[str, Any]:
         # First, so that optimising returns the freed pages.
         pruned = prune_recalls(store, now=now(), keep_days=recall_events_days)
-        dropped = prune_log(store, now=now(), keep_days=curation_log_days)
+        dropped = prune_log(store, now=now(), keep_days=keep.curation_log_days)
+        expired = expire(store, keep, now=now())
         if store.name == ACCOUNT_STORE:
             _prune_audit_log(stores, before=now() - int(audit_log_days * _DAY_MICROS))
-        counts = {"recall_events_dropped": pruned, "curations_dropped": dropped, **optimize(store, now=now())}
+            expired |= expire_account(stores, keep, now=now())
+        counts = {
+            "recall_events_dropped": pruned,
+            "curations_dropped": dropped,
+            **expired,
+            **optimize(store, now=now()),
+        }
         if half_empty_vector_index(store) is not None:
             try:
                 counts["reindexed"] = reindex(store, "vector", now=now())

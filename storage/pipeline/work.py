@@ -270,6 +270,12 @@ def is_idle_file(path: Path, stages: Sequence[Stage]) -> bool:
         return False  # damaged, or of another schema: opening the store reports it
 
 
+def waiting_row_sql(stage: Stage, item: str) -> str:
+    """Return a query for the row of an item, an SQL expression, if it still waits at a stage."""
+    table, key, condition = _WAITING[stage]
+    return f"SELECT 1 FROM {table} WHERE {key} = {item} AND {condition}"
+
+
 def _unfinished_sql(stage: Stage) -> str:
     table, key, condition = _WAITING[stage]
     return (

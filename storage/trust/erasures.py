@@ -145,6 +145,11 @@ class Erasures:
                 now=now,
             )
 
+    def remove_before(self, before: int) -> int:
+        """Delete the receipts of erasures that were finished before a time (microseconds); returns how many."""
+        with self._account.atomic() as connection:
+            return execute(connection, "DELETE FROM erasures WHERE finished_at < :before", before=before).rowcount
+
     def add_fragments(self, erasure_id: str, fragments: Mapping[str, bytes]) -> None:
         """Keep hashes of parts of what is about to be removed, by kind."""
         with self._account.atomic() as connection:

@@ -59,6 +59,12 @@ class UsageLog:
             found = execute(connection, _SUM, before=_day(now - days * DAY_MICROS), today=_day(now))
             return read_rows(found, Usage)
 
+    def remove_before(self, before: int) -> int:
+        """Delete the usage of days before that of a time (microseconds); returns how many rows."""
+        with self._account.atomic() as connection:
+            sql = "DELETE FROM language_model_usage WHERE day < :day"
+            return execute(connection, sql, day=_day(before)).rowcount
+
 
 def _day(now: int) -> str:
     return from_micros(now).date().isoformat()

@@ -19,8 +19,8 @@ def optimize_store(runtime: Runtime, *, workspace: str | None = None, manual: bo
         runtime.stores,
         now=runtime.now,
         recall_events_days=runtime.settings.recall_events_days,
-        curation_log_days=runtime.settings.curation_log_days,
         audit_log_days=runtime.settings.audit_log_days,
+        keep=runtime.settings.keep_rules,
         scope=JobScope(workspace),
         seen=None if manual else SeenStores(runtime.idle_stores, contract.OPTIMIZE_STORE, runtime.now()),
     )

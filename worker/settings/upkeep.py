@@ -14,6 +14,7 @@ from storage.memories.records import TIERS, Tier
 
 if TYPE_CHECKING:
     from memory.upkeep.dreaming import DreamRules
+    from memory.upkeep.expiry import KeepRules
 
 
 class UpkeepSettings(BaseSettings):
@@ -107,6 +108,20 @@ class UpkeepSettings(BaseSettings):
     curation_log_days: float = Field(
         90.0, gt=0, description="Days for which changes made by jobs are logged and can be undone."
     )
+    dead_letter_days: float = Field(
+        365.0, gt=0, description="Days for which dead letters are kept. Those of rows that are gone are removed daily."
+    )
+    dead_letters_kept: int = Field(
+        10_000, ge=1, description="Maximum number of dead letters of a workspace; the oldest are removed."
+    )
+    ended_schedule_days: float = Field(
+        90.0, gt=0, description="Days for which one-shot schedules that have ended are kept, with their runs."
+    )
+    unclaimed_reminder_days: float = Field(
+        365.0, gt=0, description="Days after its time for which a reminder waits to be fetched or delivered."
+    )
+    receipt_days: float = Field(1_825.0, gt=0, description="Days for which receipts of erasures are kept.")
+    usage_days: float = Field(800.0, gt=0, description="Days for which the usage of the language model is kept.")
     clock_settle_minutes: float = Field(
         60.0,
         ge=0,
@@ -132,6 +147,21 @@ class UpkeepSettings(BaseSettings):
         profile = RATES[self.decay_profile]
         own = {tier: getattr(self, f"decay_rate_{tier}") for tier in TIERS}
         return {tier: profile[tier] if own[tier] is None else own[tier] for tier in TIERS}
+
+    @property
+    def keep_rules(self) -> KeepRules:
+        """For how long what has ended is kept."""
+        from memory.upkeep.expiry import KeepRules  # here: it imports the database
+
+        return KeepRules(
+            curation_log_days=self.curation_log_days,
+            dead_letter_days=self.dead_letter_days,
+            dead_letters_kept=self.dead_letters_kept,
+            ended_schedule_days=self.ended_schedule_days,
+            unclaimed_reminder_days=self.unclaimed_reminder_days,
+            receipt_days=self.receipt_days,
+            usage_days=self.usage_days,
+        )
 
     @property
     def curation_policy(self) -> CurationPolicy:

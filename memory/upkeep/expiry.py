@@ -1,0 +1,75 @@
+"""Removes what has ended: dead letters, one-shots, reminders that nobody fetched, receipts, notes about what is gone.
+
+Each has its days, and is removed by the daily upkeep. Nothing here touches what agents and users have said.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from reverie.contract import EXTRACT_MEMORIES
+from storage.stores import Store, Stores
+from storage.upkeep.expiry import AT_ONCE, Expiry
+
+_DAY_MICROS: Final = 24 * 3_600 * 1_000_000
+# A store with very much to remove is continued by the next run.
+_BUDGET_SECONDS: Final = 20.0
+# Longer than a dream sweep looks back: what is gone for so long is not recalled any more.
+_PROMOTION_DAYS: Final = 400.0
+
+
+@dataclass(frozen=True, slots=True)
+class KeepRules:
+    """For how many days what has ended is kept, and how many dead letters of a workspace are."""
+
+    curation_log_days: float = 90.0
+    dead_letter_days: float = 365.0
+    dead_letters_kept: int = 10_000
+    ended_schedule_days: float = 90.0
+    unclaimed_reminder_days: float = 365.0
+    receipt_days: float = 1_825.0
+    usage_days: float = 800.0
+
+
+DEFAULT_KEEP: Final = KeepRules()
+
+
+def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
+    """Remove what has ended from one store, in short transactions; returns how many of each. `now` in microseconds."""
+
+    def days_ago(days: float) -> int:
+        return now - int(days * _DAY_MICROS)
+
+    steps: dict[str, Callable[[Expiry], int]] = {
+        "obsolete_letters": lambda rows: rows.obsolete_letters(),
+        "old_letters": lambda rows: (
+            rows.old_letters(before=days_ago(rules.dead_letter_days)) or rows.letters_beyond(rules.dead_letters_kept)
+        ),
+        "ended_schedules": lambda rows: rows.ended_schedules(before=days_ago(rules.ended_schedule_days)),
+        "unclaimed_reminders": lambda rows: rows.unclaimed_reminders(before=days_ago(rules.unclaimed_reminder_days)),
+        "promotions": lambda rows: rows.promotions_of_nothing(before=days_ago(_PROMOTION_DAYS)),
+        "progress": lambda rows: rows.progress_of_nothing(EXTRACT_MEMORIES),
+    }
+    removed: Counter[str] = Counter()
+    deadline = time.monotonic() + _BUDGET_SECONDS
+    for name, step in steps.items():
+        while time.monotonic() < deadline:
+            with store.writing() as tx:
+                found = step(Expiry(tx.connection))
+            removed[name] += found
+            if found < AT_ONCE:
+                break
+    return {f"{name}_dropped": number for name, number in removed.items() if number}
+
+
+def expire_account(stores: Stores, rules: KeepRules, *, now: int) -> dict[str, int]:
+    """Remove old receipts of erasures, and the usage of a language model long ago; returns how many of each."""
+    removed = {
+        "receipts_dropped": stores.erasures().remove_before(now - int(rules.receipt_days * _DAY_MICROS)),
+        "usage_dropped": stores.usage().remove_before(now - int(rules.usage_days * _DAY_MICROS)),
+    }
+    return {name: number for name, number in removed.items() if number}
