@@ -40,6 +40,7 @@ from storage.trust.live_texts import StoredTexts
 from storage.trust.removal import KeptOut, Marks, Removal
 from storage.upkeep.curation import CurationLog
 from storage.upkeep.dreams import AllDreams, Dreams
+from storage.upkeep.expiry import Expiry
 from storage.upkeep.leases import JobLeases
 from storage.upkeep.retention import Retention
 from storage.viewer import Viewer
@@ -118,6 +119,7 @@ class Transaction:
     leases = _Lazy(JobLeases)
     session_lifecycles = _Lazy(AllSessionLifecycles)
     retention = _Lazy(Retention)
+    expiry = _Lazy(Expiry)
     summaries = _Lazy(AllSummaries)
     dead_letters = _Lazy(DeadLetters)
     due_schedules = _Lazy(DueSchedules)

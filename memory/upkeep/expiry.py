@@ -13,7 +13,8 @@ from typing import Final
 
 from reverie.contract import EXTRACT_MEMORIES
 from storage.stores import Store, Stores
-from storage.upkeep.expiry import AT_ONCE, Expiry
+from storage.transaction import Transaction
+from storage.upkeep.expiry import AT_ONCE
 
 _DAY_MICROS: Final = 24 * 3_600 * 1_000_000
 # A store with very much to remove is continued by the next run.
@@ -44,22 +45,22 @@ def expire(store: Store, rules: KeepRules, *, now: int) -> dict[str, int]:
     def days_ago(days: float) -> int:
         return now - int(days * _DAY_MICROS)
 
-    steps: dict[str, Callable[[Expiry], int]] = {
-        "obsolete_letters": lambda rows: rows.obsolete_letters(),
-        "old_letters": lambda rows: (
-            rows.old_letters(before=days_ago(rules.dead_letter_days)) or rows.letters_beyond(rules.dead_letters_kept)
-        ),
-        "ended_schedules": lambda rows: rows.ended_schedules(before=days_ago(rules.ended_schedule_days)),
-        "unclaimed_reminders": lambda rows: rows.unclaimed_reminders(before=days_ago(rules.unclaimed_reminder_days)),
-        "promotions": lambda rows: rows.promotions_of_nothing(before=days_ago(_PROMOTION_DAYS)),
-        "progress": lambda rows: rows.progress_of_nothing(EXTRACT_MEMORIES),
+    limit = AT_ONCE
+    steps: dict[str, Callable[[Transaction], int]] = {
+        "obsolete_letters": lambda tx: tx.dead_letters.remove_obsolete(limit=limit),
+        "old_letters": lambda tx: tx.dead_letters.remove_old(before=days_ago(rules.dead_letter_days), limit=limit),
+        "surplus_letters": lambda tx: tx.dead_letters.remove_beyond(rules.dead_letters_kept, limit=limit),
+        "ended_schedules": lambda tx: tx.expiry.ended_schedules(before=days_ago(rules.ended_schedule_days)),
+        "unclaimed_reminders": lambda tx: tx.expiry.unclaimed_reminders(before=days_ago(rules.unclaimed_reminder_days)),
+        "promotions": lambda tx: tx.expiry.promotions_of_nothing(before=days_ago(_PROMOTION_DAYS)),
+        "progress": lambda tx: tx.expiry.progress_of_nothing(EXTRACT_MEMORIES),
     }
     removed: Counter[str] = Counter()
     deadline = time.monotonic() + _BUDGET_SECONDS
     for name, step in steps.items():
         while time.monotonic() < deadline:
             with store.writing() as tx:
-                found = step(Expiry(tx.connection))
+                found = step(tx)
             removed[name] += found
             if found < AT_ONCE:
                 break

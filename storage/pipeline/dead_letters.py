@@ -9,6 +9,7 @@ from sqlalchemy import Connection
 
 from reverie.errors import NotFound
 from storage.pipeline.records import DeadLetter, NewDeadLetter
+from storage.pipeline.work import STAGES, waiting_row_sql
 from storage.repository import Repository
 from storage.rows import insert_sql, select_list, to_parameters
 
@@ -18,6 +19,11 @@ _INSERT: Final = f"""
     ON CONFLICT (agent_id, stage, item_id) DO UPDATE SET payload = excluded.payload, error_type = excluded.error_type,
         error = excluded.error, attempts = excluded.attempts, created_at = excluded.created_at
 """
+
+# A letter of a stage whose row is gone, or was worked on since, stands for nothing.
+_OBSOLETE: Final = " OR ".join(
+    f"(l.stage = '{stage}' AND NOT EXISTS ({waiting_row_sql(stage, 'CAST(l.item_id AS INTEGER)')}))" for stage in STAGES
+)
 
 
 class DeadLetters(Repository):
@@ -59,6 +65,27 @@ class DeadLetters(Repository):
         """Delete the dead letters of a stage, whose items are worked on again; returns how many."""
         sql = "DELETE FROM dead_letters WHERE stage = :stage AND coalesce(:agent, agent_id) = agent_id"
         return self._execute(sql, stage=stage).rowcount
+
+    def remove_obsolete(self, *, limit: int) -> int:
+        """Delete dead letters of rows that are gone, or that have been worked on since; returns how many."""
+        return self._remove_rows(f"SELECT l.id FROM dead_letters AS l WHERE {_OBSOLETE} LIMIT :limit", limit=limit)
+
+    def remove_old(self, *, before: int, limit: int) -> int:
+        """Delete dead letters from before a time in microseconds; returns how many."""
+        old = "SELECT id FROM dead_letters WHERE created_at < :before ORDER BY id LIMIT :limit"
+        return self._remove_rows(old, before=before, limit=limit)
+
+    def remove_beyond(self, kept: int, *, limit: int) -> int:
+        """Delete the oldest dead letters beyond a number; returns how many."""
+        return self._remove_rows(
+            "SELECT id FROM dead_letters ORDER BY id LIMIT"
+            " min(:limit, max(0, (SELECT count(*) FROM dead_letters) - :kept))",
+            kept=kept,
+            limit=limit,
+        )
+
+    def _remove_rows(self, rows: str, **values: int) -> int:
+        return self._execute(f"DELETE FROM dead_letters WHERE id IN ({rows})", **values).rowcount
 
     def count(self) -> int:
         """Return the number of dead letters."""

@@ -1,21 +1,16 @@
 """Removes what has ended and would otherwise grow for ever: a bounded number of rows in each transaction.
 
-Nothing that waits is removed: neither a dead letter that can still be replayed within its days, nor an open schedule.
+Nothing that waits is removed, such as an open schedule.
 """
 
 from __future__ import annotations
 
 from typing import Final
 
-from storage.pipeline.work import STAGES, waiting_row_sql
 from storage.repository import Repository
 
 # Rows deleted at once: some milliseconds under the write lock.
 AT_ONCE: Final = 500
-# A letter of a stage whose row is gone, or was worked on since, stands for nothing.
-_OBSOLETE: Final = " OR ".join(
-    f"(l.stage = '{stage}' AND NOT EXISTS ({waiting_row_sql(stage, 'CAST(l.item_id AS INTEGER)')}))" for stage in STAGES
-)
 _OF_MEMORY: Final = (
     "NOT EXISTS (SELECT 1 FROM memories AS k WHERE k.agent_id = p.agent_id AND k.id = p.memory_id)"
     " AND NOT EXISTS (SELECT 1 FROM messages AS m WHERE m.agent_id = p.agent_id AND m.id = p.memory_id)"
@@ -28,37 +23,16 @@ class Expiry(Repository):
     Times are microseconds. Each method removes at most `AT_ONCE` rows and returns how many.
     """
 
-    def obsolete_letters(self) -> int:
-        """Delete dead letters of rows that are gone, or that have been worked on since."""
-        return self._delete("dead_letters", f"SELECT l.id FROM dead_letters AS l WHERE {_OBSOLETE} LIMIT :limit")
-
-    def old_letters(self, *, before: int) -> int:
-        """Delete dead letters from before a time."""
-        return self._delete(
-            "dead_letters",
-            "SELECT id FROM dead_letters WHERE created_at < :before ORDER BY id LIMIT :limit",
-            before=before,
-        )
-
-    def letters_beyond(self, kept: int) -> int:
-        """Delete the oldest dead letters beyond a number."""
-        return self._delete(
-            "dead_letters",
-            "SELECT id FROM dead_letters ORDER BY id LIMIT"
-            " min(:limit, max(0, (SELECT count(*) FROM dead_letters) - :kept))",
-            kept=kept,
-        )
-
     def ended_schedules(self, *, before: int) -> int:
         """Delete one-shots that ended before a time, with their runs."""
-        return self._delete(
-            "schedules",
-            "SELECT rowid FROM schedules WHERE status IN ('completed', 'failed') AND updated_at < :before"
+        return self._execute(
+            "DELETE FROM schedules WHERE rowid IN (SELECT rowid FROM schedules WHERE status IN ('completed', 'failed') AND updated_at < :before"
             " AND coalesce(last_run_at, 0) < :before AND NOT EXISTS (SELECT 1 FROM schedule_runs AS r"
             " WHERE r.agent_id = schedules.agent_id AND r.schedule_id = schedules.id"
-            " AND r.status IN ('pending', 'running')) LIMIT :limit",
+            " AND r.status IN ('pending', 'running')) LIMIT :limit)",
             before=before,
-        )
+            limit=AT_ONCE,
+        ).rowcount
 
     def unclaimed_reminders(self, *, before: int) -> int:
         """Delete reminders that were due before a time and that nobody has fetched."""
@@ -87,6 +61,3 @@ class Expiry(Repository):
             job=job,
             limit=AT_ONCE,
         ).rowcount
-
-    def _delete(self, table: str, rows: str, **values: int) -> int:
-        return self._execute(f"DELETE FROM {table} WHERE rowid IN ({rows})", limit=AT_ONCE, **values).rowcount
