@@ -26,7 +26,8 @@ class Expiry(Repository):
     def ended_schedules(self, *, before: int) -> int:
         """Delete one-shots that ended before a time, with their runs."""
         return self._execute(
-            "DELETE FROM schedules WHERE rowid IN (SELECT rowid FROM schedules WHERE status IN ('completed', 'failed') AND updated_at < :before"
+            "DELETE FROM schedules WHERE rowid IN (SELECT rowid FROM schedules"
+            " WHERE status IN ('completed', 'failed') AND updated_at < :before"
             " AND coalesce(last_run_at, 0) < :before AND NOT EXISTS (SELECT 1 FROM schedule_runs AS r"
             " WHERE r.agent_id = schedules.agent_id AND r.schedule_id = schedules.id"
             " AND r.status IN ('pending', 'running')) LIMIT :limit)",
