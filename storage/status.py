@@ -34,7 +34,7 @@ _MODEL: Final = "SELECT model FROM indexes WHERE kind = 'vector' AND state = 'ac
 
 _AGENTS: Final = """
     SELECT agent_id, sum(sessions), sum(memories) FROM (
-        SELECT agent_id, count(*) AS sessions, 0 AS memories FROM sessions GROUP BY agent_id
+        SELECT agent_id, count(*) AS sessions, 0 AS memories FROM sessions WHERE agent_id <> '' GROUP BY agent_id
         UNION ALL
         SELECT agent_id, 0, count(*) FROM memories
         WHERE superseded_by IS NULL AND (expires_at IS NULL OR expires_at > ?) GROUP BY agent_id

@@ -28,6 +28,7 @@ from storage.scheduling.reminders import AllReminders, Reminders
 from storage.scheduling.runs import OpenRuns, ScheduleRuns
 from storage.scheduling.schedules import Schedules
 from storage.sessions.channels import Channels
+from storage.sessions.forgotten import ForgottenSessions
 from storage.sessions.lifecycle import AllSessionLifecycles, SessionLifecycle
 from storage.sessions.scratchpads import Scratchpads
 from storage.sessions.sessions import Sessions
@@ -118,6 +119,7 @@ class Transaction:
     dreams = _Lazy(AllDreams)
     leases = _Lazy(JobLeases)
     session_lifecycles = _Lazy(AllSessionLifecycles)
+    forgotten_sessions = _Lazy(ForgottenSessions)
     retention = _Lazy(Retention)
     expiry = _Lazy(Expiry)
     summaries = _Lazy(AllSummaries)

@@ -141,6 +141,7 @@ def _store_session(
             live.append((item, payload))
         else:
             written.note_forgotten(payload.agent, payload.id)
+    rows.sessions.make_way([payload.id for _, payload in live])
     known = rows.messages.existing_ids(payload.id for _, payload in live)
     if known:
         _note_repeated(rows, session_id, known, written)

@@ -6,9 +6,10 @@ that is killed in between leaves the note, and a sweep finishes the work (`finis
 
 from __future__ import annotations
 
+import time
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +25,12 @@ from storage.trust.forgets import ForgetRecord
 
 # Whoever forgets something works on it for less than this: afterwards the sweep takes it up.
 _TAKEN_UP_AFTER_MICROS: Final = 60 * 1_000_000
+_MEMORIES_AT_ONCE: Final = 100
+# Who forgets a large session waits at most this long for its rows to be removed; the sweep removes the others.
+_REMOVING_SECONDS: Final = 2.0
+_SWEEP_SECONDS: Final = 60.0
+# Between two steps, so that those who wait for the write lock get it: they look for it every 3 ms.
+_PAUSE_SECONDS: Final = 0.01
 
 
 def forget_session(
@@ -45,8 +52,27 @@ def forget_session(
     forget_in_account(stores.account_store(), agent=agent, workspace=store.name, session=session)
     # Again, for what was stored and cached between the two steps.
     working.drop(store.name, [(agent, session)])
-    stores.forgets().end(noted)
+    removed = False
+    with suppress(ReverieError):  # nobody finds the session any more: the sweep removes its rows
+        removed = _remove_rows(store, budget_seconds=_REMOVING_SECONDS)
+    if removed:
+        stores.forgets().end(noted)
     return found
+
+
+def _remove_rows(store: Store, *, budget_seconds: float) -> bool:
+    """Remove the rows of sessions that were set aside, in short steps; return whether all are removed.
+
+    Nobody finds them meanwhile, and writers wait for one step only.
+    """
+    deadline = time.monotonic() + budget_seconds
+    with store.reading() as tx:
+        more = tx.forgotten_sessions.any()
+    while more and time.monotonic() < deadline:
+        with store.writing() as tx:
+            more = tx.forgotten_sessions.remove_step()
+        time.sleep(_PAUSE_SECONDS)
+    return not more
 
 
 @contextmanager
@@ -60,6 +86,10 @@ def _crossed_out_on_error(stores: Stores, noted: int) -> Iterator[None]:
 
 
 def _forget_in_store(stores: Stores, store: Store, agent: str, session: str, forgotten_at: int) -> bool:
+    more = True
+    while more:  # a memory takes a millisecond under the write lock
+        with store.writing() as tx:
+            more = tx.for_agent(agent).sessions.forget_some_memories(session, limit=_MEMORIES_AT_ONCE)
     with store.writing() as tx:
         rows = tx.for_agent(agent)
         reminders = rows.reminders.delete_for_session(session)
@@ -128,35 +158,35 @@ def finish_forgets(services: ForgetServices, *, now: int) -> dict[str, int]:
 
     What cannot be finished now is left to the next sweep, and keeps nothing else from being finished.
     """
-    counts = Counter[str]()
+    counts, deadline = Counter[str](), time.monotonic() + _SWEEP_SECONDS
     if removed := services.stores.remove_deleted():
         counts["folders_removed"] = removed
     for record in services.stores.forgets().open(before=now - _TAKEN_UP_AFTER_MICROS):
-        try:
-            _finish(services, record)
-        except ReverieError:
-            counts["forgets_waiting"] += 1
-            continue
-        services.stores.forgets().end(record.id)
-        counts["forgets_finished"] += 1
+        finished = False
+        with suppress(ReverieError):
+            finished = _finish(services, record, deadline)
+        if finished:
+            services.stores.forgets().end(record.id)
+        counts["forgets_finished" if finished else "forgets_waiting"] += 1
     return dict(counts)
 
 
-def _finish(services: ForgetServices, record: ForgetRecord) -> None:
+def _finish(services: ForgetServices, record: ForgetRecord, deadline: float) -> bool:
+    """Finish one; return whether everything of it is removed."""
     stores, working = services.stores, services.working
     if not record.session:
         if record.file and stores.file_of(record.workspace) == record.file:
             _delete_files(stores, services.inbox, working, services.recalls, record.workspace)
         _forget_rest_of_workspace(stores, working, services.recalls, record.workspace)
-        return
+        return True
     working.drop(record.workspace, [(record.agent, record.session)])
-    try:
+    store: Store | None = None
+    with suppress(NotFound):  # then the workspace is gone, and the session with it
         store = stores.workspace(record.workspace, create=False)
         with store.reading() as tx:
             done = tx.for_agent(record.agent).sessions.forgotten_at(record.session) >= record.forgotten_at
         if not done:  # otherwise what is there now was stored afterwards
             _forget_in_store(stores, store, record.agent, record.session, record.forgotten_at)
-    except NotFound:  # the workspace is gone, and the session with it
-        pass
     forget_in_account(stores.account_store(), agent=record.agent, workspace=record.workspace, session=record.session)
     working.drop(record.workspace, [(record.agent, record.session)])
+    return store is None or _remove_rows(store, budget_seconds=max(0.0, deadline - time.monotonic()))

@@ -86,7 +86,7 @@ class KnownMemory:
 # One index lookup for each agent, however many sessions it has.
 _AGENTS: Final = """
     WITH RECURSIVE agents (agent_id) AS (
-        SELECT min(agent_id) FROM sessions
+        SELECT min(agent_id) FROM sessions WHERE agent_id > ''
         UNION ALL
         SELECT (SELECT min(s.agent_id) FROM sessions AS s WHERE s.agent_id > a.agent_id) FROM agents AS a
         WHERE a.agent_id IS NOT NULL)

@@ -74,6 +74,7 @@ class Files(AgentRepository):
         """Return files, the newest first; with `session` only those of that session."""
         condition = "" if session is None else " AND s.id = :session"
         condition += f" AND {of_file(self._viewer, 'f')}"
+        condition += " AND (f.session_row IS NULL OR s.agent_id = f.agent_id)"
         sql = f"{_SELECT} WHERE f.agent_id = :agent{condition} ORDER BY f.row_id DESC LIMIT :limit OFFSET :offset"
         return self._records(FileRecord, sql, session=session, limit=limit, offset=offset)
 
@@ -87,7 +88,7 @@ class Files(AgentRepository):
         Neither this delivery nor another one of the same source is stored if it was accepted up to `forgotten_at`.
         False when there is no such file; its delivery is kept out all the same.
         """
-        where = "f.agent_id = :agent AND f.id = :id"
+        where = "f.agent_id = :agent AND f.id = :id AND (f.session_row IS NULL OR s.agent_id = f.agent_id)"
         found = self._record(FileRecord, f"{_SELECT} WHERE {where} AND {of_file(self._viewer, 'f')}", id=file_id)
         if found is None and self.exists(file_id):  # another user's
             return False

@@ -12,7 +12,8 @@ from storage.viewer import of_message
 
 _SELECT: Final = (
     f"SELECT {select_list(MessageRecord, 'm', session='s.id')}"
-    " FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row WHERE m.agent_id = :agent"
+    " FROM messages AS m JOIN sessions AS s ON s.row_id = m.session_row AND s.agent_id = m.agent_id"
+    " WHERE m.agent_id = :agent"
 )
 _INSERT: Final = insert_sql(
     "messages", NewMessage, session_row=":session_row", sequence=":sequence", stored_at=":stored_at"

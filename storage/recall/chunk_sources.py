@@ -25,6 +25,8 @@ _FROM: Final = f"""
     LEFT JOIN memories AS k ON k.row_id = c.memory_row
 """
 _LISTED: Final = "c.agent_id = :agent AND c.id IN (SELECT value FROM json_each(:ids))"
+# A session that was set aside belongs to no agent: see `storage.sessions.forgotten`.
+_NOT_FORGOTTEN: Final = "(c.session_row IS NULL OR s.agent_id = c.agent_id)"
 _SOURCES: Final = f"""
     SELECT c.id AS chunk_id,
         CASE WHEN c.memory_row IS NOT NULL THEN 'memory' WHEN c.file_row IS NULL THEN 'message' ELSE 'file' END AS kind,
@@ -40,7 +42,7 @@ _SOURCES: Final = f"""
     LEFT JOIN files AS f ON f.row_id = c.file_row
     LEFT JOIN sessions AS s ON s.row_id = c.session_row
     LEFT JOIN sessions AS o ON o.row_id = k.session_row
-    WHERE {_LISTED}
+    WHERE {_LISTED} AND {_NOT_FORGOTTEN}
 """
 _ATTRIBUTES: Final = f"""
     SELECT c.id AS chunk_id, s.id AS session, coalesce(k.channel_id, s.channel_id) AS channel,
@@ -80,7 +82,8 @@ class ChunkSources(AgentRepository):
     def sessions(self, chunk_ids: Sequence[int]) -> dict[int, str]:
         """Return the session of each chunk; a chunk of a file without a session is left out."""
         return self._by_first_column(
-            f"SELECT c.id, s.id FROM chunks AS c JOIN sessions AS s ON s.row_id = c.session_row WHERE {_LISTED}",
+            f"SELECT c.id, s.id FROM chunks AS c JOIN sessions AS s ON s.row_id = c.session_row"
+            f" WHERE {_LISTED} AND {_NOT_FORGOTTEN}",
             ids=chunk_ids,
         )
 

@@ -15,6 +15,7 @@ from storage.memories.records import MemoryFilter
 from storage.recall.index import SearchIndex
 from storage.repository import AgentRepository
 from storage.rows import select_list
+from storage.sessions.forgotten import ForgottenSessions
 from storage.sessions.records import SessionRecord
 from storage.upkeep.curation import CurationLog
 from storage.viewer import of_session
@@ -186,7 +187,8 @@ class Sessions(AgentRepository):
     def forget(self, session_id: str, *, forgotten_at: int) -> bool:
         """Delete a session with all that came from it, and keep out what is still on its way.
 
-        Messages, files, chunks, vectors, full text, claims and dead letters go in this transaction. An item of this
+        Messages, files, chunks, vectors, full text, claims and dead letters go in this transaction, or if there are
+        many, are set aside for `ForgottenSessions.remove_step`: either way nobody finds them any more. An item of this
         session that was accepted up to `forgotten_at` is never stored. False when there is no such session; its items
         are kept out all the same.
         """
@@ -208,6 +210,11 @@ class Sessions(AgentRepository):
             name=json.dumps([self._agent, session_id]),
         )
         self._forget_memories(session)
+        forgotten = ForgottenSessions(self._connection)
+        if not forgotten.is_small(session.row_id):
+            has_user = session.user is not None
+            forgotten.set_aside(session.row_id, agent=self._agent, session=session.id, has_user=has_user)
+            return True
         chunk_ids = self._values("SELECT id FROM chunks WHERE session_row = :row", row=session.row_id)
         SearchIndex(self._connection).remove_vectors(chunk_ids)
         self._execute("DELETE FROM sessions WHERE row_id = :row AND agent_id = :agent", row=session.row_id)
@@ -242,19 +249,33 @@ class Sessions(AgentRepository):
         self._execute(_KEEP_OUT, session=session, at=forgotten_at)
         self._execute(_DROP_DEAD_LETTERS, session=session)
 
-    def _forget_memories(self, session: SessionRecord) -> None:
+    def make_way(self, message_ids: Sequence[str]) -> None:
+        """Remove messages of forgotten sessions whose rows are still being removed, and whose ids are sent again."""
+        ForgottenSessions(self._connection).make_way(self._agent, message_ids)
+
+    def forget_some_memories(self, session_id: str, *, limit: int) -> bool:
+        """Delete memories that came from a session, at most `limit`; return whether there may be more.
+
+        Called until it returns false, before `forget`: that deletes the rest in its one transaction.
+        """
+        session = self.find(session_id)
+        return session is not None and self._forget_memories(session, limit) == limit
+
+    def _forget_memories(self, session: SessionRecord, limit: int | None = None) -> int:
         """Delete the memories that came from a session, and the curation log's entries about it and them.
 
         Memories of other sessions that they had replaced become current again.
         """
         memories, log = Memories(self._connection, self._agent), CurationLog(self._connection, self._agent)
         log.forget_session(self._agent, session.id, session.row_id)
-        removed = list(memories.iterate(MemoryFilter(session=session.id, active=None)))
+        found = memories.iterate(MemoryFilter(session=session.id, active=None))
+        removed = list(itertools.islice(found, limit))
         if removed:
             rows = [memory.row_id for memory in removed]
             memories.detach_superseded(rows)
             log.forget_memories(self._agent, [memory.id for memory in removed])
             memories.delete(rows)
+        return len(removed)
 
 
 def new_ref_code() -> str:

@@ -50,11 +50,11 @@ _VECTORS: Final = """
 _WITH_MESSAGES: Final = """
     SELECT s.agent_id, s.id, max(m.row_id) FROM
         (SELECT row_id, session_row FROM messages WHERE row_id > :after ORDER BY row_id LIMIT :limit) AS m
-    CROSS JOIN sessions AS s ON s.row_id = m.session_row GROUP BY s.row_id ORDER BY min(m.row_id)
+    CROSS JOIN sessions AS s ON s.row_id = m.session_row AND s.agent_id <> '' GROUP BY s.row_id ORDER BY min(m.row_id)
 """
 _UNSUMMARISED_INACTIVE: Final = """
     SELECT s.row_id, s.agent_id, s.id FROM sessions AS s
-    WHERE s.row_id > :after AND (s.status <> 'active' OR s.updated_at < :before)
+    WHERE s.row_id > :after AND s.agent_id <> '' AND (s.status <> 'active' OR s.updated_at < :before)
     AND EXISTS (SELECT 1 FROM messages AS m INDEXED BY messages_unsummarised
         WHERE m.session_row = s.row_id AND m.consolidated_at IS NULL)
     ORDER BY s.row_id LIMIT :limit

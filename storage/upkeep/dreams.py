@@ -28,7 +28,8 @@ _SOURCES: Final = f"""
         {seen_by_several("k")}, {author_of("k")}, {seen_by_several("x")}, {author_of("x")},
         coalesce(g.user_id, (SELECT s.user_id FROM sessions AS s WHERE s.row_id = g.session_row AND NOT s.is_group))
     FROM json_each(:ids) AS j
-    CROSS JOIN chunks AS c ON c.id = j.value AND c.agent_id = :agent
+    CROSS JOIN chunks AS c ON c.id = j.value AND c.agent_id = :agent AND (c.session_row IS NULL OR EXISTS
+        (SELECT 1 FROM sessions AS cs WHERE cs.row_id = c.session_row AND cs.agent_id = c.agent_id))
     LEFT JOIN memories AS k ON k.row_id = c.memory_row
     LEFT JOIN messages AS g ON g.row_id = (SELECT max(message_row) FROM message_chunks WHERE chunk_id = c.id)
     LEFT JOIN memories AS x ON x.row_id = (

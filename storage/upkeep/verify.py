@@ -64,12 +64,12 @@ _CHECKS: Final[dict[str, str]] = {
         " (SELECT 1 FROM chunks AS c WHERE c.id = f.chunk_id AND c.agent_id = f.agent_id)"
     ),
     "sessions whose last sequence is below that of their messages": (
-        "SELECT count(*) FROM sessions AS s WHERE s.last_sequence <"
+        "SELECT count(*) FROM sessions AS s WHERE s.agent_id <> '' AND s.last_sequence <"
         " (SELECT coalesce(max(sequence), 0) FROM messages WHERE session_row = s.row_id)"
     ),
 }
 _COUNTS: Final[dict[str, str]] = {
-    "sessions": "SELECT count(*) FROM sessions",
+    "sessions": "SELECT count(*) FROM sessions WHERE agent_id <> ''",
     "messages": "SELECT count(*) FROM messages",
     "files": "SELECT count(*) FROM files",
     "memories": "SELECT count(*) FROM memories WHERE superseded_by IS NULL",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +13,9 @@ from memory.sessions import forgetting
 from memory.sessions.forgetting import ForgetServices, finish_forgets, forget_session, forget_workspace
 from reverie.clock import now_micros
 from reverie.errors import StoreUnavailable
+from storage.sessions.forgotten import STEP_ROWS
 from storage.stores import Stores
+from storage.upkeep.verify import verify
 from support.pipeline import WORKSPACE, Pipeline
 
 LATER = 3_600 * 1_000_000
@@ -190,3 +193,59 @@ def test_a_damaged_workspace_can_be_deleted(tmp_path: Path) -> None:
     assert stores.delete_workspace("garbage")
     assert stores.names() == []
     stores.close()
+
+
+def say_much(pipe: Pipeline, count: int = 400) -> list[str]:
+    said = [pipe.say(f"the harbour has pier number {number}") for number in range(count)]
+    pipe.settle()
+    return [ids[0] for ids in said]
+
+
+def recalled(pipe: Pipeline) -> int:
+    return len(pipe.recall("which pier does the harbour have?").results)
+
+
+def test_a_large_session_is_gone_at_once_and_its_rows_in_short_steps(
+    pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a kill right after a large session was forgotten, then nobody finds anything of it, and a sweep cleans."""
+    ids = say_much(pipe)
+    pipe.say("the pier is closed", session="other")
+    pipe.settle()
+    assert recalled(pipe) > 1
+    with monkeypatch.context() as patch:
+        patch.setattr(forgetting, "_remove_rows", kill)
+        with pytest.raises(Killed):
+            pipe.forget()
+    assert pipe.count("messages") == 401, "nothing is removed yet"
+    with pipe.store.reading() as tx:
+        rows = tx.for_agent("ana")
+        assert [session.id for session in rows.sessions.list()] == ["other"]
+        assert rows.messages.with_ids(ids) == {}
+        assert tx.retention.expired(before=2**60, limit=1) == []
+    assert recalled(pipe) == 1
+    assert verify(pipe.store).wrong == []
+
+    pipe.say({"content": "hello again", "id": ids[0]})  # an id of a forgotten message, and the id of its session
+    pipe.settle()
+    with pipe.store.reading() as tx:
+        rows = tx.for_agent("ana")
+        found = rows.messages.in_session(rows.sessions.get("s").row_id, limit=10)
+    assert [(message.id, message.content) for message in found] == [(ids[0], "hello again")]
+
+    assert finish(pipe) == {"forgets_finished": 1}
+    assert (pipe.count("messages"), pipe.count("sessions")) == (2, 2)
+    assert verify(pipe.store).wrong == []
+
+
+def test_a_step_removes_few_rows(pipe: Pipeline, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a large session, then no transaction removes more than a step's rows."""
+    say_much(pipe)
+    left = [pipe.count("chunks")]
+    monkeypatch.setattr(forgetting, "_PAUSE_SECONDS", 0.0)
+    monkeypatch.setattr(forgetting.time, "sleep", lambda _: left.append(pipe.count("chunks")))
+    assert pipe.forget()
+    assert left[0] == 400
+    assert left[-1] == 0
+    assert max(before - after for before, after in itertools.pairwise(left)) <= STEP_ROWS
+    assert pipe.count("sessions") == 0
