@@ -1,0 +1,264 @@
+"""Measure what very many workspaces cost: created, listed, looked at, left idle for a day, and recalled in turn.
+
+The day is not waited for: each periodic job is run often enough to know what a run costs when nothing has changed, with
+the clock set ahead each time, and that is multiplied by how often it runs in a day. A first run, as after a start, is
+counted twice. Workers and server share what they know of the workspaces in the same way as in operation.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import resource
+import secrets
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from beat_schedule import PERIODIC_JOBS
+from benchmarks.harness.figures import rounded
+from benchmarks.harness.options import parser, run, value_or_default
+from benchmarks.harness.progress import Progress
+from benchmarks.harness.result import Goal, Result, settings_of
+from benchmarks.harness.texts import Texts, load_texts
+from memory.pipeline.status import StatusReader
+from memory.sessions.workspaces import list_workspaces
+from retrieval.request import RecallRequest
+from reverie import contract
+from reverie.clock import now_micros
+from reverie.contract import MessagePayload
+from server.metrics import Metrics
+from storage.stores import Stores
+from storage.written import LOOK_SECONDS
+from worker import app as worker_app
+from worker.job_runs import registered_jobs
+from worker.runtime import Runtime
+from worker.settings import load_settings
+from worker.supervision.broker_address import embedded_broker_url
+from worker.supervision.embedded_broker import broker_command, wait_until_ready
+
+_DAY_SECONDS: Final = 86_400
+_AGENT: Final = "bench"
+_TEMPLATE: Final = "template"
+_LARGE: Final = "large"
+# In most of the workspaces; those that are recalled in turn have more.
+_MESSAGES: Final = 20
+_SECOND: Final = 1_000_000
+# Processes that look for what was written: maintenance, two for schedules, and the server.
+_LOOKING_PROCESSES: Final = 4
+_STARTS_A_DAY: Final = 2
+_IDLE_RUNS: Final = 5
+_GOAL_SHARE: Final = 0.01
+_GOAL_TURN: Final = 1.5
+# The stages that a message passes, by their tasks.
+_STAGES: Final = (
+    contract.INGEST_MESSAGES,
+    contract.CHUNK_MESSAGES,
+    contract.EMBED_CHUNKS,
+    contract.INDEX_CHUNKS,
+)
+# Where `PRAGMA application_id` is in the header of a file: each copy is a store of its own.
+_IDENTITY: Final = slice(68, 72)
+
+
+def main() -> None:
+    """Measure and write the result."""
+    options = _options()
+    count = int(value_or_default(options.workspaces, quick=options.quick, tiny=60, full=10_000))
+    in_turn = int(value_or_default(options.in_turn, quick=options.quick, tiny=20, full=200))
+    texts = load_texts(options.data, 400 if not options.quick else 60, seed=options.seed)
+    result = Result(benchmark="workspaces", seed=options.seed, quick=options.quick, settings=settings_of(vars(options)))
+    result.settings.update(workspaces=count, in_turn=in_turn, messages_each=len(texts.turns))
+    tell = Progress()
+    worker_app.app.loader.import_default_modules()  # the tasks
+    with tempfile.TemporaryDirectory(prefix="rvb-") as name, _broker(Path(name)) as broker:
+        runtime = _runtime(Path(name) / "data", broker)
+        with worker_app.use_runtime(runtime):
+            _create(runtime, count, result)
+            tell.step("a workspace created by the product, many times")
+            _fill(runtime, _TEMPLATE, texts.payloads(agent=_AGENT)[:_MESSAGES])
+            _fill(runtime, _LARGE, texts.payloads(agent=_AGENT))
+            _copy(runtime.settings.data, _TEMPLATE, [f"w{number:05d}" for number in range(count - in_turn)])
+            _copy(runtime.settings.data, _LARGE, [f"large{number:05d}" for number in range(in_turn)])
+            runtime.close()
+        runtime = _runtime(Path(name) / "data", broker)
+        with worker_app.use_runtime(runtime):
+            tell.step(f"{count:,} workspaces with messages")
+            _measure_reading(runtime, result)
+            tell.step("listing, status and metrics")
+            _measure_day(runtime, result, tell)
+            _measure_recall(runtime, texts, in_turn, result)
+        runtime.close()
+    result.finish(options.output)
+
+
+def _options() -> argparse.Namespace:
+    options = parser("workspaces", __doc__)
+    options.add_argument("--workspaces", type=int, help="how many there are (10,000)")
+    options.add_argument("--in-turn", type=int, help="how many are recalled in turn (200)")
+    return options.parse_args()
+
+
+@contextmanager
+def _broker(folder: Path) -> Iterator[str]:
+    process = subprocess.Popen(broker_command(folder), stdout=subprocess.DEVNULL)
+    try:
+        url = embedded_broker_url(folder)
+        wait_until_ready(url, 20)
+        yield url
+    finally:
+        process.kill()
+        process.wait()
+
+
+class _SimulatedTime(Runtime):
+    """A runtime whose clock is set ahead, without the jobs waiting for it to prove itself."""
+
+    def steady(self) -> int:
+        return self.clock()
+
+
+def _runtime(data: Path, broker: str) -> Runtime:
+    return _SimulatedTime(load_settings(data=data, broker=broker, embedding_provider="hash"))
+
+
+def _create(runtime: Runtime, count: int, result: Result) -> None:
+    """Measure how long the product takes for a new workspace."""
+    created = min(count, 200)
+    began, cpu = time.perf_counter(), time.process_time()
+    for number in range(created):
+        runtime.stores.workspace(f"new{number:05d}")
+    result.add("create", rounded((time.perf_counter() - began) / created * 1e3), "ms")
+    result.add("create_cpu", rounded((time.process_time() - cpu) / created * 1e3), "ms")
+    for number in range(created):
+        runtime.stores.delete_workspace(f"new{number:05d}")
+
+
+def _fill(runtime: Runtime, workspace: str, payloads: Sequence[MessagePayload]) -> None:
+    """Take messages through the whole pipeline into one workspace."""
+    runtime.inbox.accept(workspace, payloads)
+    for task in _STAGES:
+        for _ in range(4):
+            worker_app.app.tasks[task].body(workspace=workspace)
+    with runtime.stores.workspace(workspace).database.autocommit() as raw:
+        raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
+
+
+def _copy(data: Path, template: str, names: Sequence[str]) -> None:
+    content = bytearray((data / "workspaces" / template / "memory.db").read_bytes())
+    long_ago = time.time() - 2 * _DAY_SECONDS
+    for name in names:
+        content[_IDENTITY] = (1 + secrets.randbelow(2**31 - 1)).to_bytes(4, "big")
+        folder = data / "workspaces" / name
+        folder.mkdir(mode=0o700)
+        path = folder / "memory.db"
+        path.write_bytes(content)
+        os.utime(path, (long_ago, long_ago))
+
+
+def _measure_reading(runtime: Runtime, result: Result) -> None:
+    """Measure what users and monitoring ask for, each as a new process does and then again."""
+    reader = StatusReader(runtime.stores, runtime.inbox, runtime.monitor, runtime.embedder)
+    metrics = Metrics(lambda: reader.read(now=now_micros()))
+    asked: dict[str, Callable[[], Any]] = {
+        "start": lambda: Stores(runtime.settings.data).account(),
+        "names": runtime.stores.names,
+        "page_of_workspaces": lambda: list_workspaces(runtime.stores, now=now_micros(), limit=50, offset=0),
+        "status": lambda: reader.read(now=now_micros()),
+        "status_again": lambda: reader.read(now=now_micros()),
+        "metrics": metrics.text,
+    }
+    for name, ask in asked.items():
+        began = time.perf_counter()
+        ask()
+        result.add(name, rounded((time.perf_counter() - began) * 1e3), "ms")
+    result.goals.append(
+        Goal(what="the first status", relation="<", goal=5_000, figure=result.figures["status"], unit="ms")
+    )
+
+
+def _measure_day(runtime: Runtime, result: Result, tell: Progress) -> None:
+    """Add up the CPU time of a day without activity, and what has grown."""
+    clock = [now_micros()]
+    runtime.clock = lambda: clock[0]
+    runtime.schedules.waits_for_due = False
+    total, slowest = 0.0, ("", 0.0)
+    for periodic in PERIODIC_JOBS:
+        job, every = registered_jobs[periodic.task], periodic.every(runtime.settings).total_seconds()
+        costs = []
+        for _ in range(2 + _IDLE_RUNS):
+            clock[0] += int((every + 1) * _SECOND)
+            cpu = time.process_time()
+            job.run(runtime, manual=False)
+            costs.append(time.process_time() - cpu)
+        runs = _DAY_SECONDS / every
+        day = sum(costs[:2]) * _STARTS_A_DAY + statistics.median(costs[2:]) * runs
+        result.add(periodic.task.removeprefix("reverie."), rounded(day), "CPU s a day")
+        slowest = max(slowest, (periodic.task, day), key=lambda one: one[1])
+        total += day
+        tell(f"{periodic.task}: first {costs[0]:.2f} s, then {statistics.median(costs[2:]) * 1e3:.2f} ms")
+    looking = _looking_cpu(runtime) * _LOOKING_PROCESSES * _DAY_SECONDS / LOOK_SECONDS
+    result.add("looking_at_all_files", rounded(looking), "CPU s a day")
+    total += looking
+    before: dict[str, tuple[int, int]] = {}
+    for _ in range(3):  # the first of these days ends what the clock has brought about
+        before = _sizes(runtime.settings.data)
+        clock[0] += (_DAY_SECONDS + 1) * _SECOND
+        for periodic in PERIODIC_JOBS:
+            registered_jobs[periodic.task].run(runtime, manual=False)
+    grown = sum(1 for path, size in _sizes(runtime.settings.data).items() if size != before.get(path))
+    result.add("idle_day", rounded(total), "CPU s")
+    result.add("workspaces_written", grown)
+    share = rounded(total / _DAY_SECONDS)
+    result.goals += [
+        Goal(what="share of a core that idle workspaces cost", relation="<", goal=_GOAL_SHARE, figure=share),
+        Goal(what="workspaces that a round of all jobs wrote", relation="==", goal=0, figure=float(grown)),
+    ]
+
+
+def _looking_cpu(runtime: Runtime) -> float:
+    """Return the CPU time of looking at every file once."""
+    names = runtime.stores.names()
+    cpu = time.process_time()
+    for name in names:
+        runtime.stores.stamp(name)
+    return time.process_time() - cpu
+
+
+def _sizes(data: Path) -> dict[str, tuple[int, int]]:
+    found = {}
+    for path in (data / "workspaces").glob("*/memory.db"):
+        state = path.stat()
+        found[path.parent.name] = (state.st_size, state.st_mtime_ns)
+    return found
+
+
+def _measure_recall(runtime: Runtime, texts: Texts, in_turn: int, result: Result) -> None:
+    """Compare recalls of many workspaces in turn with as many of one."""
+    names = [name for name in runtime.stores.names() if name.startswith(_LARGE) and name != _LARGE][:in_turn]
+    queries = [turn.text for turn in texts.turns]
+
+    def recall(name: str, number: int) -> float:
+        began = time.perf_counter()
+        runtime.recaller.recall(name, RecallRequest(query=queries[number % len(queries)], agent=_AGENT))
+        return (time.perf_counter() - began) * 1e3
+
+    for number, name in enumerate(names):  # the first recall of each makes its index
+        recall(name, number)
+    one = statistics.median(recall(names[0], number) for number in range(2 * in_turn))
+    many = statistics.median(recall(names[number % in_turn], number) for number in range(2 * in_turn))
+    result.add("recall_of_one", rounded(one), "ms")
+    result.add("recall_in_turn", rounded(many), "ms")
+    result.add("open_files", len(list(Path("/proc/self/fd").glob("*"))))
+    result.add("peak_memory", rounded(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024), "MiB")
+    what = f"recall of {in_turn} workspaces in turn, against one"
+    result.goals.append(Goal(what=what, relation="<=", goal=_GOAL_TURN, figure=rounded(many / one), unit="times"))
+
+
+if __name__ == "__main__":
+    run(main)
