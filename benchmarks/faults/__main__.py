@@ -20,6 +20,7 @@ from benchmarks.faults.accepted import Accepted, Outcome
 from benchmarks.faults.others import Others
 from benchmarks.faults.scenario import Scenario, Scene
 from benchmarks.faults.scenarios import SCENARIOS
+from benchmarks.faults.setting import NotHere, Setting
 from benchmarks.harness.figures import rounded
 from benchmarks.harness.options import parser, run
 from benchmarks.harness.progress import Progress
@@ -42,6 +43,7 @@ class _Ran:
     recovery: float | None = None
     figures: dict[str, float] = field(default_factory=dict)
     broken: list[str] = field(default_factory=list)
+    not_here: str = ""
 
 
 def main() -> None:
@@ -73,11 +75,22 @@ def _chosen(names: Sequence[str] | None) -> list[Scenario]:
 
 def _run(scenario: Scenario, seed: int, *, quick: bool, tell: Progress) -> _Ran:
     ran = _Ran(scenario)
-    with Stack(env={**_ENVIRONMENT, **scenario.env}) as stack:
+    try:
+        with scenario.setting() as setting:
+            _run_on(setting, ran, seed, quick=quick, tell=tell)
+    except NotHere as error:
+        ran.not_here = str(error)
+        tell.step(f"{scenario.name}: {error}")
+    return ran
+
+
+def _run_on(setting: Setting, ran: _Ran, seed: int, *, quick: bool, tell: Progress) -> None:
+    scenario = ran.scenario
+    with Stack(env={**_ENVIRONMENT, **scenario.env, **setting.env}, folder=setting.folder) as stack:
         stack.wait_server()
         accepted = Accepted(stack)
         with Others(stack, accepted) as others:
-            scene = Scene(stack, others, accepted, random.Random(seed), quick, tell)
+            scene = Scene(stack, setting, others, accepted, random.Random(seed), quick, tell)
             began = time.monotonic()
             try:
                 scenario.cause(scene)
@@ -91,12 +104,15 @@ def _run(scenario: Scenario, seed: int, *, quick: bool, tell: Progress) -> _Ran:
         accepted.await_searchable(_RECOVERY_SECONDS)
         ran.outcome = accepted.outcome()
     ran.figures, ran.broken = scene.figures, [*ran.broken, *scene.broken]
-    return ran
 
 
 def _add(result: Result, ran: _Ran) -> None:
     """Add the figures and goals of one scenario to the result."""
     scenario, found, limits = ran.scenario, ran.outcome, ran.scenario.limits
+    if ran.not_here:
+        what = f"{scenario.what}: lost, doubled or wrong"
+        result.goals.append(Goal(what=what, relation="==", goal=0, figure=None, note=ran.not_here))
+        return
     set_aside = abs(found.dead_letters - limits.dead_letters)
     bad = found.lost + found.doubled + found.not_searchable + set_aside + len(ran.broken) + len(found.wrong)
     result.goals.append(Goal(what=f"{scenario.what}: lost, doubled or wrong", relation="==", goal=0, figure=bad))
@@ -130,6 +146,9 @@ def _table(ran: Sequence[_Ran]) -> Table:
     for column in columns:
         table.add_column(column, justify="left" if column == "fault" else "right")
     for each in ran:
+        if each.not_here:
+            table.add_row(each.scenario.name, *["not measured"] * (len(columns) - 1))
+            continue
         found = each.outcome
         counts = (found.accepted, found.lost + found.not_searchable, found.doubled, found.dead_letters)
         seconds = (each.others_stored, each.others_recalled, each.recovery)

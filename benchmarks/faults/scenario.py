@@ -5,10 +5,12 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 
 from benchmarks.faults.accepted import Accepted
 from benchmarks.faults.others import Others
+from benchmarks.faults.setting import Setting, plain
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.stack import Stack
 
@@ -32,6 +34,7 @@ class Scene:
     """What a fault has to work with: a running stack, somebody else who uses it, and a record of what was accepted."""
 
     stack: Stack
+    setting: Setting
     others: Others
     accepted: Accepted
     chance: random.Random
@@ -60,3 +63,5 @@ class Scenario:
     cause: Callable[[Scene], None]
     limits: Limits = Limits()
     env: Mapping[str, str] = field(default_factory=dict)
+    setting: Callable[[], AbstractContextManager[Setting]] = plain
+    """What its stack runs on. Raises `NotHere`: it cannot be measured on this machine."""

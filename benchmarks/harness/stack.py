@@ -47,10 +47,13 @@ _STOP_SECONDS: Final = 40.0
 
 
 class Stack:
-    """Broker, workers, beat and server on a temporary folder; use it in a `with` statement, in the main thread."""
+    """Broker, workers, beat and server on a temporary folder, or a given one.
 
-    def __init__(self, *, env: Mapping[str, str] | None = None, keep: bool = False) -> None:
-        self.data = short_folder("rvb-")
+    Use it in a `with` statement, in the main thread.
+    """
+
+    def __init__(self, *, env: Mapping[str, str] | None = None, keep: bool = False, folder: Path | None = None) -> None:
+        self.data = folder or short_folder("rvb-")
         self.port = _free_port()
         self.url = f"http://127.0.0.1:{self.port}"
         self.broker_url = embedded_broker_url(self.data)

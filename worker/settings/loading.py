@@ -38,7 +38,7 @@ from worker.settings.upkeep import UpkeepSettings
 PREFIX: Final = "REVERIE_"
 # Variables that are read elsewhere: by the client, the server or the supervisor.
 _OTHER_VARIABLES: Final = frozenset(
-    {"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "LOG_FILE", "WORKER_KEY"}
+    {"URL", "TOKEN", "PARENT_PID", "CONFIG", "AGENT", "PROCESS", "LOG_FILE", "ALIVE_FILE", "WORKER_KEY"}
 )
 
 

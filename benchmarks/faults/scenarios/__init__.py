@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.faults.scenario import Scenario
-from benchmarks.faults.scenarios import killed_child, stopped_worker
+from benchmarks.faults.scenarios import full_disk, killed_child, stopped_worker, wrong_clock
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     killed_child.SCENARIO,
     stopped_worker.SCENARIO,
+    full_disk.SCENARIO,
+    wrong_clock.SCENARIO,
 )
