@@ -132,13 +132,20 @@ def _route_function(endpoint: Endpoint, services: Services) -> Callable[[Request
             caller = _caller(endpoint, request, services)
             call = for_user(await _read(endpoint.kind, request, services), caller)
             services.rates.take(caller.principal, {**call.amounts(), "bytes": body_bytes_of(request)})
-            run = services.threads.wait if endpoint.waits(call) else services.threads.run
             key = services.repeats.key_of(request, caller, endpoint.kind)
 
             def answer() -> bytes:
                 return msgspec.json.encode(endpoint.answer(services, caller, call))
 
-            body = await run(lambda: services.repeats.answer(key, endpoint.kind, answer) if key else answer())
+            def work() -> bytes:
+                return services.repeats.answer(key, endpoint.kind, answer) if key else answer()
+
+            if endpoint.waits(call):
+                body = await services.threads.wait(work)
+            else:
+                body = await services.threads.run(
+                    work, workspace=caller.workspace if endpoint.subject != "server" else ""
+                )
         return encoded_response(body, status=endpoint.status(call))
 
     return respond

@@ -17,6 +17,8 @@ from server.caller import trace_of
 
 # Each call that waits for the workers takes a thread; further ones are refused at once.
 MAX_WAITING: Final = 32
+# Of the 40 threads for all other calls.
+MAX_OF_ONE_WORKSPACE: Final = 24
 
 log = structlog.get_logger(__name__)
 
@@ -28,11 +30,25 @@ class Threads:
 
     def __init__(self) -> None:
         self._waiting = 0
+        self._turns: dict[str, CapacityLimiter] = {}
         self._limiter: CapacityLimiter | None = None
 
-    async def run(self, work: Callable[[], _T]) -> _T:
-        """Run work that does not wait for the workers."""
-        return await to_thread.run_sync(work)
+    async def run(self, work: Callable[[], _T], *, workspace: str = "") -> _T:
+        """Run work that does not wait for the workers.
+
+        Work on one workspace takes a part of the threads only: if its store is locked, slow or being migrated, its
+        callers wait for each other, and everybody else finds a free thread.
+        """
+        if not workspace:
+            return await to_thread.run_sync(work)
+        turns = self._turns.setdefault(workspace, CapacityLimiter(MAX_OF_ONE_WORKSPACE))
+        try:
+            async with turns:
+                return await to_thread.run_sync(work)
+        finally:
+            used = turns.statistics()
+            if not used.borrowed_tokens and not used.tasks_waiting and self._turns.get(workspace) is turns:
+                del self._turns[workspace]
 
     async def wait(self, work: Callable[[], _T]) -> _T:
         """Run work that waits for the workers. Raises `Unavailable`, before it starts, if too many are waiting."""

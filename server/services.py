@@ -169,7 +169,7 @@ class Services:
 
     def has_stored_workspace(self, workspace: str) -> bool:
         """Return whether something has been stored in a workspace."""
-        return self.runtime.stores.database_path(workspace).exists()
+        return self.runtime.stores.exists(workspace)
 
     def tell_producers(self) -> None:
         """Have the broker know which workspaces are full after quotas were changed; without one a sweep does it."""

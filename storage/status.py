@@ -19,6 +19,7 @@ from reverie.calls import Resource
 from reverie.errors import NotFound, StoreUnavailable
 from storage.engine import check_sqlite_version, translate_errors
 from storage.migrate import LINES, Kind, check_not_newer, newest_version
+from storage.opening import inode_of
 from storage.pipeline.work import STAGES, Stage, StageBacklog, backlog_sql
 from storage.recall.scripts import share_outside_latin
 from storage.scheduling.status import SchedulingCounts, read_scheduling
@@ -102,7 +103,7 @@ def check_usable(path: Path) -> None:
 def _reading(path: Path, kind: Kind) -> Iterator[Any]:
     """Open a read-only transaction of a connection of its own on a store with the schema of this code."""
     check_sqlite_version()
-    if not path.exists():
+    if inode_of(path) is None:
         raise NotFound(f"{path} does not exist", field="workspace")
     with translate_errors(path):
         raw = pysqlite3.connect(f"file:{quote(str(path))}?mode=rw", uri=True, timeout=_BUSY_SECONDS)

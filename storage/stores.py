@@ -200,6 +200,10 @@ class Stores:
                 written[name] = 0 if stamp is None else stamp.written_ns
         return sorted(written, key=lambda name: -written[name])
 
+    def exists(self, name: str) -> bool:
+        """Return whether a store exists. Raises `StoreUnavailable` for a folder without rights."""
+        return inode_of(self.database_path(name)) is not None
+
     def database_path(self, name: str) -> Path:
         """Return the path of a store's database. Raises `Rejected` for a name that could leave the data folder."""
         if name == ACCOUNT_STORE:

@@ -148,9 +148,17 @@ class StatusReader:
     def _workspaces(self, now: int, deadline: float) -> _Workspaces:
         """Read each workspace, most recently written first."""
         names = self._stores.names()
-        stamps = [(name, stamp) for name in names if (stamp := self._stores.stamp(name)) is not None]
+        found, stamps = _Workspaces(), list[tuple[str, FileStamp]]()
+        for name in names:
+            try:
+                stamp = self._stores.stamp(name)
+            except ReverieError as error:  # a folder without rights
+                found.lines.append(WorkspaceStatus(name=name, error=str(error)))
+                continue
+            if stamp is not None:
+                stamps.append((name, stamp))
         stamps.sort(key=lambda named: -named[1].written_ns)
-        found = _Workspaces(total=len(stamps))
+        found.total = len(stamps) + len(found.lines)
         for name, stamp in stamps:
             found.wal_bytes += stamp.log_size
             try:
