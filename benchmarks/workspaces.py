@@ -34,7 +34,7 @@ from reverie.clock import now_micros
 from reverie.contract import MessagePayload
 from server.metrics import Metrics
 from storage.stores import Stores
-from storage.written import LOOK_SECONDS
+from storage.written import LOOK_SECONDS, WrittenStores
 from worker import app as worker_app
 from worker.job_runs import registered_jobs
 from worker.runtime import Runtime
@@ -186,6 +186,10 @@ def _measure_day(runtime: Runtime, result: Result, tell: Progress) -> None:
     """Add up the CPU time of a day without activity, and what has grown."""
     clock = [now_micros()]
     runtime.clock = lambda: clock[0]
+    written = WrittenStores(
+        runtime.settings.data, runtime.stores.names, runtime.stores.stamp, monotonic=lambda: clock[0] / _SECOND
+    )
+    runtime.stores.written = written
     runtime.schedules.waits_for_due = False
     total, slowest = 0.0, ("", 0.0)
     for periodic in PERIODIC_JOBS:

@@ -8,6 +8,7 @@ lease, which is a write, is taken only where something is due. What is known sur
 from __future__ import annotations
 
 import math
+import random
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -18,13 +19,15 @@ from memory.jobs import ALL_DATA, BUDGET_SECONDS, JobRun, JobScope, RunOptions, 
 from reverie.contract import ACCOUNT_STORE
 from reverie.errors import ReverieError
 from storage.idle_files import IdleFiles, IdleMark
-from storage.stores import Store, Stores
+from storage.stores import FileStamp, Store, Stores
 
 # Returns when something in a store becomes due (microseconds), or None when nothing will before the next write.
 DueAt = Callable[[Store], int | None]
 
 # A store that cannot be read is tried again this much later; meanwhile its error is reported.
 _TRY_AGAIN_SECONDS: Final = 30.0
+# How long one call looks for what is due; opening a store takes some milliseconds.
+LOOK_SECONDS: Final = 5.0
 # No mark holds for longer: what a job goes by may change without a write of the store.
 LONGEST_IDLE_MICROS: Final = 7 * 24 * 3_600 * 1_000_000
 # How far the time may lie behind that of the last run: beyond it what was found then is not believed.
@@ -73,12 +76,29 @@ class IdleStores:
         self._jobs: dict[str, _Known] = {}
 
     def due(
-        self, job: str, stores: Stores, due_at: DueAt, *, now: int, scope: JobScope = ALL_DATA
+        self,
+        job: str,
+        stores: Stores,
+        due_at: DueAt,
+        *,
+        now: int,
+        scope: JobScope = ALL_DATA,
+        look_seconds: float = LOOK_SECONDS,
     ) -> tuple[list[str], dict[str, str]]:
-        """Return the workspaces in which a job has something to do, and the errors of those that cannot be read."""
+        """Return the workspaces in which a job has something to do, and the errors of those that cannot be read.
+
+        Those that `look_seconds` do not suffice for are looked at by the next calls.
+        """
         known = self._known(job, stores, now)
         due: list[str] = []
-        for name in self._to_look_at(known, stores, now, scope):
+        names = self._to_look_at(known, stores, now, scope)
+        looks_until = self._monotonic() + look_seconds
+        random.shuffle(names)  # so that all get their turn, whatever some of them cost
+        for position, name in enumerate(names):
+            if self._monotonic() > looks_until:  # as after a start with thousands: what was found goes first
+                known.restless.update(names[position:])
+                known.next_at = min(known.next_at, now)
+                break
             known.restless.discard(name)
             known.unreadable.pop(name, None)
             try:
@@ -123,13 +143,22 @@ class IdleStores:
                 changed.append(name)
         return changed
 
-    def mark(self, job: str, stores: Stores, name: str, *, until: float, now: int) -> None:
-        """Note that a job has nothing to do in a workspace as it is now, until a time (microseconds) or the next write.
+    def mark(
+        self,
+        job: str,
+        stores: Stores,
+        name: str,
+        *,
+        until: float,
+        now: int,
+        stamp: FileStamp | None = None,
+    ) -> None:
+        """Note that a job has nothing to do in a workspace until a time (microseconds) or the next write.
 
-        The files tell no writes apart that are less than two seconds old: `changed` returns the workspace once more.
+        `stamp` is the state in which that was found; by default the present one, which includes what the job wrote.
         """
         known = self._known(job, stores, now)
-        stamp = stores.stamp(name)
+        stamp = stamp or stores.stamp(name)
         if stamp is not None:
             known.put(name, IdleMark(stamp, min(until, now + LONGEST_IDLE_MICROS)))
             known.restless.discard(name)
@@ -186,8 +215,10 @@ def run_where_due(
     `idle_stores` remembers earlier runs of this process; without it every workspace is opened. `scope` limits the run
     to a workspace or an agent; what is remembered is about all of them, so such a run does without.
     """
+    alone = idle_stores is None or scope.is_limited
     remembered = IdleStores() if idle_stores is None or scope.is_limited else idle_stores
-    due, errors = remembered.due(job.name, stores, job.due_at, now=now, scope=scope)
+    look_seconds = math.inf if alone else LOOK_SECONDS
+    due, errors = remembered.due(job.name, stores, job.due_at, now=now, scope=scope, look_seconds=look_seconds)
     options = RunOptions(dry_run=dry_run, scope=scope, budget_seconds=budget_seconds)
     counts = run_on_stores(stores, job.name, job.work, now=now, options=options, only=due)
     return {**counts, **({"unreadable": errors} if errors else {})}

@@ -311,7 +311,7 @@ class Runtime:
         stages: tuple[Stage, ...] = ("chunk", "chunk-files", "chunk-memories", "embed", "index")
         if self.settings.embedding_provider == "none":
             stages = ("chunk", "chunk-files", "chunk-memories", "index")
-        return StageSweep(stages)
+        return StageSweep(stages, self.idle_stores)
 
     def make_all(self) -> None:
         """Make every resource now, before threads share them.

@@ -6,6 +6,7 @@ are not empty; the stage sweep opens only workspaces whose files were written si
 
 from __future__ import annotations
 
+import math
 import random
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any, Final
 from adapters.broker.inbox import GRACE_SECONDS, InboxStats, WorkerInbox
 from adapters.broker.working_memory import WorkingMemory
 from adapters.tokens import TokenCounter
-from memory.idle_stores import LONGEST_IDLE_MICROS, IdleStores
+from memory.idle_stores import IdleStores
 from memory.jobs import ALL_DATA, JobScope
 from memory.pipeline import dead_letters
 from memory.pipeline.ingest import ingest_batch
@@ -30,6 +31,7 @@ _SWEEP_BUDGET_SECONDS: Final = 10.0
 # There is only one embed worker: new messages wait at most this long for the backfill.
 _BACKFILL_BUDGET_SECONDS: Final = 10.0
 _BACKFILL: Final = contract.BACKFILL_EMBEDDINGS
+_SWEEP: Final = contract.SWEEP_STAGES
 
 
 @dataclass(slots=True)
@@ -126,7 +128,7 @@ def backfill(
             if not stores.is_idle(workspace, ("embed",)):
                 done += embed(workspace).get("done", 0)
             elif idle is not None and workspace != ACCOUNT_STORE and stamp is not None and stamp.is_settled(now):
-                idle.mark(_BACKFILL, stores, workspace, until=now + LONGEST_IDLE_MICROS, now=now)
+                idle.mark(_BACKFILL, stores, workspace, until=math.inf, now=now, stamp=stamp)
         except ReverieError as error:
             errors[workspace] = str(error)
     counts = {"done": done, **({"taken_up": taken_up} if taken_up else {})}
@@ -134,22 +136,21 @@ def backfill(
 
 
 class StageSweep:
-    """Finds workspaces with work for which no task was sent. Remembers, per process, which workspaces were idle."""
+    """Finds workspaces with work for which no task was sent. Remembers which workspaces were idle."""
 
-    def __init__(self, stages: Sequence[Stage]) -> None:
+    def __init__(self, stages: Sequence[Stage], idle_stores: IdleStores | None = None) -> None:
         self._stages = tuple(stages)
-        self._idle: dict[str, FileStamp] = {}
-        self._restless: set[str] = set()
-        self._moment: float | None = None
+        self._idle = idle_stores or IdleStores()
+        self._idle_account: FileStamp | None = None
 
     def run(self, stores: Stores, *, now: int, notify: Callable[[Stage, str], None]) -> SweepReport:
         """Notify each stage that has work due in a workspace."""
         report = SweepReport()
-        for workspace in self._to_look_at(stores):
-            self._restless.discard(workspace)
+        account = [name for name in stores.all_names() if name == ACCOUNT_STORE]
+        for workspace in [*account, *self._idle.changed(_SWEEP, stores, now=now)]:
             try:
                 stamp = stores.stamp(workspace)
-                if stamp is None or self._idle.get(workspace) == stamp:
+                if stamp is None or (workspace == ACCOUNT_STORE and stamp == self._idle_account):
                     continue
                 report.looked_at += 1
                 idle = stores.is_idle(workspace, self._stages) or self._notify_due(
@@ -157,23 +158,15 @@ class StageSweep:
                 )
             except ReverieError as error:
                 report.errors[workspace] = str(error)
-                self._restless.add(workspace)
                 continue
-            if idle and stamp.is_settled(now):
-                self._idle[workspace] = stamp
+            if not idle or not stamp.is_settled(now):
+                continue
+            if workspace == ACCOUNT_STORE:
+                self._idle_account = stamp
             else:
-                self._idle.pop(workspace, None)
-                self._restless.add(workspace)
+                self._idle.mark(_SWEEP, stores, workspace, until=math.inf, now=now, stamp=stamp)
+        self._idle.keep(_SWEEP, now=now)
         return report
-
-    def _to_look_at(self, stores: Stores) -> list[str]:
-        """Return the stores that may have changed since the last run, and those that had work left."""
-        written, self._moment = stores.written.since(self._moment)
-        names = stores.all_names()
-        if written is None:
-            return names
-        changed = {ACCOUNT_STORE} | written | self._restless
-        return [name for name in names if name in changed]
 
     def _notify_due(
         self, stores: Stores, workspace: str, now: int, notify: Callable[[Stage, str], None], report: SweepReport

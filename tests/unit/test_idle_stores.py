@@ -14,6 +14,7 @@ from memory.jobs import ORDINARY_RUN, JobRun
 from memory.sessions.lifecycle import SessionEndHooks, close_idle_sessions
 from memory.sessions.summary_jobs import has_new
 from reverie import contract
+from reverie.clock import now_micros
 from reverie.contract import ACCOUNT_STORE
 from storage.idle_files import IdleFiles
 from storage.stores import Store, Stores
@@ -205,3 +206,24 @@ def test_a_damaged_store_concerns_no_other_and_its_error_is_told_meanwhile(
     moment[0] = 31.0
     assert due() == {}
     assert asked[0] == WORKSPACE
+
+
+def test_a_start_with_many_workspaces_looks_at_them_bit_by_bit(tmp_path: Path) -> None:
+    """Given more workspaces than there is time for, then each call returns what it found, and all get their turn."""
+    stores, passed = Stores(tmp_path), itertools.count(0, 2)
+    for number in range(9):
+        stores.workspace(f"w{number}")
+    idle = IdleStores(monotonic=lambda: float(next(passed)))
+    asked = list[str]()
+
+    def due(store: Store) -> int:
+        asked.append(store.name)
+        return 1
+
+    first = idle.due("job", stores, due, now=now_micros())[0]
+    assert 0 < len(first) < 9
+    assert idle.next_at("job") <= now_micros(), "the loop does not pause before it looks at the rest"
+    for _ in range(9):
+        idle.due("job", stores, due, now=now_micros())
+    assert set(asked) == set(stores.names())
+    stores.close()
