@@ -11,6 +11,7 @@ from reverie import Reverie
 
 _YEAR_SECONDS: Final = 365 * 86_400.0
 _STEPS_SECONDS: Final = (_YEAR_SECONDS, 0.0, -300.0, -2_400.0, 0.0)
+# Beat finds every job due as soon as the clock is ahead, among them those that remove what is old.
 _STAY_SECONDS: Final = 15.0
 _TINY_STAY_SECONDS: Final = 3.0
 _MEMORIES: Final = 20
@@ -48,8 +49,8 @@ SCENARIO: Final = Scenario(
     Limits(others_stored_seconds=5.0),
     env={
         "REVERIE_SWEEP_INTERVAL_SECONDS": "2",
-        "REVERIE_PRUNE_INTERVAL_SECONDS": "5",
         "REVERIE_SCHEDULE_INTERVAL_SECONDS": "1",
+        "REVERIE_SCHEDULE_MIN_INTERVAL_SECONDS": "1",
     },
     setting=stepped_clock,
 )
