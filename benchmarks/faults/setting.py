@@ -19,6 +19,9 @@ _BALLAST: Final = "ballast"
 _CHUNK_BYTES: Final = 1024 * 1024
 _FAKETIME: Final = ("/usr/lib/*/faketime/libfaketimeMT.so.1", "/usr/local/lib/faketime/libfaketimeMT.so.1")
 
+# libfaketime 0.9.10 breaks clock_nanosleep to a time of the monotonic clock, which time.sleep calls.
+_SLEEP: Final = "import select, time\ntime.sleep = lambda seconds: select.select([], [], [], seconds) and None\n"
+
 
 class NotHere(Exception):
     """The machine lacks what a scenario needs; the text says what to install or do."""
@@ -107,12 +110,14 @@ def stepped_clock() -> Iterator[Setting]:
     folder = short_folder("rvc-")
     clock = SteppedClock(folder / "clock")
     clock.move(0)
+    (folder / "sitecustomize.py").write_text(_SLEEP, encoding="ascii")
     env = {
         "LD_PRELOAD": str(library),
         "FAKETIME_TIMESTAMP_FILE": str(clock.path),
         "FAKETIME_CACHE_DURATION": "1",
         "FAKETIME_DONT_FAKE_MONOTONIC": "1",
         "DONT_FAKE_MONOTONIC": "1",
+        "PYTHONPATH": os.pathsep.join([str(folder), *filter(None, [os.environ.get("PYTHONPATH")])]),
         # Times of files come from the kernel, whose clock is right.
         "NO_FAKE_STAT": "1",
     }
