@@ -5,11 +5,26 @@ from __future__ import annotations
 from typing import Final
 
 from benchmarks.faults.scenario import Scenario
-from benchmarks.faults.scenarios import full_disk, killed_child, stopped_worker, wrong_clock
+from benchmarks.faults.scenarios import (
+    damaged_store,
+    deleted_workspace,
+    full_disk,
+    killed_child,
+    large_session,
+    locked_store,
+    many_workspaces,
+    stopped_worker,
+    wrong_clock,
+)
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     killed_child.SCENARIO,
     stopped_worker.SCENARIO,
     full_disk.SCENARIO,
     wrong_clock.SCENARIO,
+    many_workspaces.SCENARIO,
+    locked_store.SCENARIO,
+    damaged_store.SCENARIO,
+    deleted_workspace.SCENARIO,
+    large_session.SCENARIO,
 )
