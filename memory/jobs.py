@@ -60,6 +60,8 @@ class RunOptions:
     budget_seconds: float = BUDGET_SECONDS
 
 
+# A job begins elsewhere when a store is locked: its other stores wait, and the next run comes back to this one.
+_LEASE_LOCK_SECONDS: Final = 2.0
 ORDINARY_RUN: Final = RunOptions()
 
 
@@ -191,7 +193,7 @@ def run_on_store(
 
     Raises what `work` raises, except `LeaseLost`.
     """
-    with store.writing() as tx:
+    with store.writing(lock_wait_seconds=_LEASE_LOCK_SECONDS) as tx:
         token = tx.leases.acquire(job, now=now_micros(), seconds=LEASE_SECONDS)
     if token is None:
         return JobReport(Counter({"held_elsewhere": 1}))

@@ -24,6 +24,8 @@ WRITTEN_FILE: Final = "written"
 _RECORD_BYTES: Final = 8
 # A file with 131,072 notes is begun anew, after which every process looks at all workspaces once.
 _MAX_FILE_BYTES: Final = 1024 * 1024
+# Read by a process that begins: thousands of notes, of more than the last minutes.
+_TAIL_BYTES: Final = 64 * 1024
 # A process notes a workspace once in this time, however often it writes it.
 _NOTE_SECONDS: Final = 30.0
 # A note is made before a write. This covers the time until the next one, the wait for the lock, and the transaction.
@@ -104,7 +106,10 @@ class WrittenStores:
                     self._note_all(content[: len(content) // _RECORD_BYTES * _RECORD_BYTES], now)
                     self._read_to += len(content) // _RECORD_BYTES * _RECORD_BYTES
                 elif not known:
+                    # The newest notes may be of writes that go on.
                     self._read_to = state.st_size // _RECORD_BYTES * _RECORD_BYTES
+                    file.seek(max(0, self._read_to - _TAIL_BYTES))
+                    self._note_all(file.read(min(self._read_to, _TAIL_BYTES)), now)
         except OSError:
             known, self._inode, self._read_to = self._inode is None and self._looked_at is not None, None, 0
         if not known or self._looked_at is None or now - self._looked_at >= LOOK_SECONDS:
@@ -118,14 +123,17 @@ class WrittenStores:
             self._add(name, now)
 
     def _look(self, now: float) -> None:
-        self._looked_at = now
+        is_first, self._looked_at = self._looked_at is None, now
+        lately_ns = time.time_ns() - int(LOOK_SECONDS * 1_000_000_000)
         stamps = {}
         for name in self._names():
             try:
                 stamps[name] = self._stamp(name)
             except Exception:  # noqa: BLE001 - whoever uses this workspace gets the error
                 stamps[name] = None
-            if stamps[name] is None or stamps[name] != self._stamps.get(name):
+            stamp = stamps[name]
+            # Whoever asks for the first time is told all names: only what was just written need be told again.
+            if stamp is None or (stamp.written_ns > lately_ns if is_first else stamp != self._stamps.get(name)):
                 self._add(name, now)
         for name in self._written.keys() - stamps.keys():
             del self._written[name]

@@ -16,7 +16,15 @@ from blake3 import blake3
 
 from memory.pipeline.cutting import CHUNK_CHARACTERS, normalise, split
 from memory.pipeline.questions import questions_in
-from memory.stage import StageReport, bury, claim_batch, crash_error, released_on_failure, run_batches
+from memory.stage import (
+    STAGE_LOCK_WAIT_SECONDS,
+    StageReport,
+    bury,
+    claim_batch,
+    crash_error,
+    released_on_failure,
+    run_batches,
+)
 from reverie.errors import Permanent
 from storage.pipeline.chunks import SourceKind
 from storage.pipeline.records import NewChunk, SourceText
@@ -156,7 +164,7 @@ def _store_chunks(
     uncut: list[tuple[SourceText, TextNotCut]],
     now: int,
 ) -> None:
-    with store.writing() as tx:
+    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
         held = tx.work.still_claimed(claim)
         chunked = [(source, chunks) for source, chunks in pieces if source.row_id in held]
         if kind == "message":
@@ -172,7 +180,7 @@ def _store_chunks(
 
 
 def _bury_sources(store: Store, claim: Claim, sources: list[SourceText], error: Exception, now: int) -> None:
-    with store.writing() as tx:
+    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
         held = tx.work.still_claimed(claim)
         for source in sources:
             if source.row_id in held:

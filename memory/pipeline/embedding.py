@@ -13,6 +13,7 @@ from adapters.embedders.base import Embedder, EmbedderUnavailable, refusal_of_al
 from memory.pipeline.questions import text_to_embed
 from memory.stage import (
     STAGE_LEASE_SECONDS,
+    STAGE_LOCK_WAIT_SECONDS,
     StageReport,
     bury,
     claim_batch,
@@ -108,7 +109,7 @@ def _embed_batch(
         vectors, refused = vectors_of_chunks(embedder, chunks)
         report.done += _commit(store, embedder, claim, vectors, now())
     except ModelChanged:
-        with store.writing() as tx:
+        with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
             tx.work.release(claim)
         report.retried += len(chunks)
         report.more = True  # another task uses the embedder that the store has now
@@ -167,7 +168,7 @@ def _vectors(embedder: Embedder, chunks: Sequence[PendingChunk]) -> list[tuple[i
 def _commit(store: Store, embedder: Embedder, claim: Claim, vectors: Sequence[tuple[int, bytes]], now: int) -> int:
     if not vectors:
         return 0
-    with store.writing() as tx:
+    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
         held = tx.work.still_claimed(claim, [item for item, _ in vectors])
         current = [(item, blob) for item, blob in vectors if item in held]
         if current:
@@ -191,7 +192,7 @@ def _ensure_index(tx: Transaction, embedder: Embedder, now: int) -> None:
 
 
 def _schedule_retry(store: Store, claim: Claim, now: int, error: str) -> None:
-    with store.writing() as tx:
+    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
         held = sorted(tx.work.still_claimed(claim))  # other workers may have embedded the rest
         tx.work.retry(claim, held, at=retry_at(now, claim.attempts), error=error)
         tx.chunks.set_embedding_error(held, error)
@@ -201,7 +202,7 @@ def _bury(store: Store, claim: Claim, refused: dict[int, Permanent], now: int, h
     """Make dead letters of refused chunks: they stay searchable by keyword, and waiting producers are notified."""
     if not refused:
         return 0
-    with store.writing() as tx:
+    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
         held = tx.work.still_claimed(claim, list(refused))
         for item in held:
             bury(tx, claim, item, owner=tx.chunks.owner(item), error=refused[item], now=now)

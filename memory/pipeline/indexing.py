@@ -6,7 +6,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from memory.stage import StageReport, bury, claim_batch, crash_error, released_on_failure, run_batches
+from memory.stage import (
+    STAGE_LOCK_WAIT_SECONDS,
+    StageReport,
+    bury,
+    claim_batch,
+    crash_error,
+    released_on_failure,
+    run_batches,
+)
 from storage.pipeline.records import ReadyMessage
 from storage.pipeline.work import Claim
 from storage.stores import Store
@@ -31,7 +39,7 @@ def index_chunks(store: Store, *, now: Callable[[], int], on_indexed: Callable[[
         if claim is None:
             return False
         # Commit the claim before the work, so that an item that kills its worker is counted.
-        with released_on_failure(store, claim, now), store.writing() as tx:
+        with released_on_failure(store, claim, now), store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
             indexed = _index(tx, claim, now(), report)
         on_indexed(indexed)
         return True

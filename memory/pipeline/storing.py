@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from blake3 import blake3
 
-from adapters.broker.inbox import LEASE_SECONDS
 from memory.pipeline.incoming import Item, dead_letter, new_message, to_json, to_message
+from memory.stage import STAGE_LOCK_WAIT_SECONDS
 from reverie.contract import FilePayload, MessagePayload, Outcome, chat_key
 from reverie.errors import Conflict, Rejected
 from reverie.sessions.types import Message
@@ -21,9 +21,6 @@ from storage.sessions.records import SessionRecord
 from storage.stores import Store
 from storage.transaction import AgentRepositories, Transaction
 
-# A worker that waits for the write lock beyond its lease loses its items to the next worker, who counts this as a crash
-# and waits for the same lock: a lock held for two minutes would turn good items into dead letters.
-_LOCK_WAIT_SECONDS: Final = LEASE_SECONDS / 2
 NOT_OWN_SESSION: Final = "session {session!r} is not one of this user's: use a session of your own"
 
 
@@ -80,7 +77,7 @@ def store_items(store: Store, items: Sequence[Item], now: int) -> Written:
     Raises `StoreUnavailable`, `StoreUnusable`, or `Permanent` if one of the items is at fault.
     """
     written = Written()
-    with store.writing(lock_wait_seconds=_LOCK_WAIT_SECONDS) as tx:
+    with store.writing(lock_wait_seconds=STAGE_LOCK_WAIT_SECONDS) as tx:
         for agent in dict.fromkeys(item.agent for item in items):
             agent_items = [item for item in items if item.agent == agent]
             _store_agent(tx, tx.for_agent(agent), agent_items, written, now)

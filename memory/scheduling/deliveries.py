@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from memory.idle_stores import IdleStores
 from memory.scheduling.due_loop import DueLoop, LoopJob, LoopRun
-from memory.scheduling.pushing import Pushing, push_due, push_due_at
+from memory.scheduling.pushing import LOCK_WAIT_SECONDS, Pushing, push_due, push_due_at
 from reverie import contract
 from reverie.errors import ReverieError
 from storage.stores import Store, Stores
@@ -49,7 +49,7 @@ def prune_delivered(stores: Stores, *, idle_stores: IdleStores, now: int, keep_s
     pruned = 0
     for name in due:
         try:
-            with stores.workspace(name, create=False).writing() as tx:
+            with stores.workspace(name, create=False).writing(lock_wait_seconds=LOCK_WAIT_SECONDS) as tx:
                 for rows in (tx.reminders, tx.notifications):
                     pruned += rows.prune(before=now - keep, limit=PRUNED_AT_ONCE)
         except ReverieError as error:  # of this workspace alone

@@ -176,7 +176,7 @@ def test_whoever_waits_for_the_write_lock_gives_up_before_its_lease_ends(
     pipe: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Given a lock that is held for long, then the items go back untried: waiting is no death of a worker."""
-    monkeypatch.setattr("memory.pipeline.storing._LOCK_WAIT_SECONDS", 0.05)
+    monkeypatch.setattr("memory.pipeline.storing.STAGE_LOCK_WAIT_SECONDS", 0.05)
     for _ in range(MAX_CRASHES + 1):
         with pipe.store.writing(), pytest.raises(StoreUnavailable):
             pipe.ingest()
@@ -189,7 +189,7 @@ def test_whoever_waits_for_the_write_lock_gives_up_before_its_lease_ends(
 
 def test_the_longest_wait_for_the_write_lock_is_well_within_a_lease() -> None:
     """Whatever one sets: a worker that still waits must still hold what it took."""
-    assert storing._LOCK_WAIT_SECONDS <= LEASE_SECONDS / 2
+    assert storing.STAGE_LOCK_WAIT_SECONDS <= LEASE_SECONDS / 2
 
 
 def test_items_that_another_worker_has_settled_are_not_counted_again(pipe: Pipeline) -> None:
