@@ -21,6 +21,7 @@ def _cause(scene: Scene) -> None:
     clock = scene.setting.clock
     assert clock is not None
     stay = _TINY_STAY_SECONDS if scene.quick else _STAY_SECONDS
+    scene.accepted.send(["the workspace is there"], wait="searchable", timeout_seconds=120.0)
     with Reverie("bench", url=scene.stack.url, workspace="bench", timeout_seconds=60) as ana:
         for number in range(_MEMORIES):
             ana.remember(f"note {number} that nobody must prune")
