@@ -22,6 +22,7 @@ from server.connections import ConnectionLimits, Connections, guarded
 from storage.private_files import write_private_by_default
 from worker.access import is_loopback, operator_token
 from worker.logs import configure_logging
+from worker.running import limit_native_memory
 from worker.runtime import Runtime
 from worker.settings import Settings, load_settings
 from worker.supervision.alive_signs import give_alive_signs
@@ -57,6 +58,7 @@ def main() -> int:
     except ReverieError as error:
         print(f"reverie: {error}", file=sys.stderr)  # noqa: T201 - one line for the person at the terminal
         return 2 if isinstance(error, Rejected) else 1
+    limit_native_memory()
     end_with_supervisor(os.environ)
     give_alive_signs(os.environ)
     configure_logging(settings, process=os.environ.get("REVERIE_PROCESS", "server"))

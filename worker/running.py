@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Final
 
+from adapters.embedders import native_memory
 from reverie import contract
 from storage.private_files import write_private_by_default
 from worker.settings import PREFIX, Settings
@@ -33,6 +34,13 @@ def environment_of(settings: Settings) -> dict[str, str]:
 def pass_on(settings: Settings) -> None:
     """Write the settings to the environment, where `worker.app` and child processes read them."""
     os.environ.update(environment_of(settings))
+    limit_native_memory()
+
+
+def limit_native_memory() -> None:
+    """Limit what the libraries of a model keep, where the environment does not say how much."""
+    for name, value in native_memory.ENVIRONMENT.items():
+        os.environ.setdefault(name, value)
 
 
 def import_for_forks(settings: Settings) -> None:

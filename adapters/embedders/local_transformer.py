@@ -7,6 +7,7 @@ from abc import ABC, abstractmethod
 from pathlib import Path
 from typing import Generic, TypeVar
 
+from adapters.embedders import native_memory
 from adapters.embedders.base import EmbedderSpec, EmbedderUnavailable
 from adapters.embedders.hardware import DType, choose_device, choose_dtype
 
@@ -53,6 +54,7 @@ class LocalTransformer(ABC, Generic[ModelT]):
 
     def _open_here(self) -> ModelT:
         path = self._find()
+        native_memory.limit()
         try:
             import torch
         except (ImportError, OSError) as error:  # OSError: a shared library of torch cannot be loaded

@@ -7,15 +7,19 @@ is committed together, is in `extraction_reading`.
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from memory.idle_stores import DueJob, IdleStores, run_where_due
 from memory.jobs import ALL_DATA, JobRun, JobScope
 from memory.memories.extraction_reading import Extractor, SessionReader
 from memory.memories.extraction_window import ExtractionRules, Positions, progress_of
+from memory.stage import MAX_CRASHES, WorkerCrashed
 from reverie import contract
+from reverie.counts import counted
 from storage.clock_steps import CLOCK_TOLERANCE_MICROS
-from storage.memories.extraction import RECHECK_MICROS, ExtractionProgress, WaitingSession
+from storage.memories.extraction import EXTRACT_STAGE, RECHECK_MICROS, ExtractionProgress, WaitingSession
+from storage.pipeline.records import NewDeadLetter
 from storage.stores import Store, Stores
 from storage.transaction import Transaction
 
@@ -26,6 +30,8 @@ MAX_SESSIONS: Final = 1_000
 # A session that is never silent is read after this many times the silence.
 NEVER_SILENT: Final = 10
 
+# Sessions that are read between two commits. A commit for each would only make other writers wait.
+_GROUP_SESSIONS: Final = 50
 _SECOND: Final = 1_000_000
 
 
@@ -71,14 +77,73 @@ def extract_due(run: JobRun, extractor: Extractor) -> None:
         run.now,
         on_found=lambda agent, session, content: run.plan(agent, "extract", f"session {session}", content),
     )
-    for number, session in enumerate(due):
+    with run.store.reading() as tx:
+        deaths = progress_of(tx).deaths()
+    reached = 0
+    for group in _groups(due, deaths):
         if run.time_is_up:
-            run.counts["not_reached"] += len(due) - number
             break
-        SessionReader(run.store, extractor, session, positions, run.dry_run).read(lambda: run.time_is_up)
+        reached += _read_group(run, extractor, group, positions, deaths.get(group[0].ref_code, 0))
+    if reached < len(due):
+        run.counts["not_reached"] += len(due) - reached
     if not run.dry_run:
         positions.save()
         _move_watermark(run)
+
+
+def _groups(due: Sequence[WaitingSession], deaths: Mapping[str, int]) -> Iterator[list[WaitingSession]]:
+    """Yield sessions to be read together; last and one by one those in which a reader died, the fewest times first."""
+    unsuspected = [session for session in due if session.ref_code not in deaths]
+    for start in range(0, len(unsuspected), _GROUP_SESSIONS):
+        yield unsuspected[start : start + _GROUP_SESSIONS]
+    suspects = [session for session in due if session.ref_code in deaths]
+    yield from ([session] for session in sorted(suspects, key=lambda session: deaths[session.ref_code]))
+
+
+def _read_group(
+    run: JobRun, extractor: Extractor, group: Sequence[WaitingSession], positions: Positions, deaths: int
+) -> int:
+    """Read sessions of which the readers have died this often; return how many were reached.
+
+    That they are being read is noted, so that one that kills its worker is found: after three deaths, the last two of
+    them alone, it is set aside, and what is said in it later is read.
+    """
+    if deaths >= MAX_CRASHES and not run.dry_run:
+        _set_aside(run, group[0], deaths)
+        return 1
+    if not run.dry_run:
+        with run.writing() as tx:
+            progress_of(tx).begin(group, now=run.now)
+    reached = 0
+    for session in group:
+        if run.time_is_up:
+            break
+        SessionReader(run.store, extractor, session, positions, run.dry_run).read(lambda: run.time_is_up)
+        reached += 1
+    if not run.dry_run:
+        positions.save(ended=group)
+    return reached
+
+
+def _set_aside(run: JobRun, session: WaitingSession, deaths: int) -> None:
+    """Skip the messages of a session that kills its reader; a replay of the dead letter reads them again."""
+    letter = NewDeadLetter(
+        agent=session.agent,
+        session=session.id,
+        stage=EXTRACT_STAGE,
+        item_id=f"{session.ref_code} {session.position}",
+        payload=None,
+        error_type=WorkerCrashed.__name__,
+        error=f"the worker died {counted(deaths, 'time')} while it looked for memories in session {session.id!r}, in"
+        f" messages {session.position + 1} to {session.last_sequence}",
+        attempts=deaths,
+    )
+    with run.writing() as tx:
+        progress = progress_of(tx)
+        if progress.advance(session, to=session.last_sequence, now=run.now):
+            tx.dead_letters.add([letter], now=run.now)
+            run.counts["set_aside"] += 1
+        progress.end([session])
 
 
 def extract_session(

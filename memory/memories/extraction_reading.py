@@ -85,7 +85,8 @@ class SessionReader:
                 return
             read_to = window.new[-1].sequence
             # With a model each window is committed: a call that was paid for is never repeated.
-            if (findings or self.extractor.model is not None) and not self._save(findings, read_to):
+            is_due = findings or self.extractor.model is not None or self.positions.is_late
+            if is_due and not self._save(findings, read_to):
                 return
             self.counts["messages"] += len(window.new)
         if read_to > self.session.position and not self.dry_run:
@@ -162,6 +163,7 @@ class SessionReader:
                 return False
             added = self._save_in(tx, [finding for finding in certain if finding.tier != "account"], origin=None)
         self.session = replace(self.session, position=read_to)
+        self.positions.save()
         if added:
             self.extractor.on_added(self.store.name)
         return True

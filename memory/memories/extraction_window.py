@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import Final
@@ -16,13 +17,14 @@ from storage.transaction import Transaction
 # A model gets at most this much at once.
 MODEL_MESSAGES: Final = 40
 MODEL_CHARACTERS: Final = 24_000
-# Patterns read this much, some 10 ms of work, before what they found is committed.
-PATTERN_MESSAGES: Final = 400
-PATTERN_CHARACTERS: Final = 240_000
+# Patterns read this much, some milliseconds of work, before they look at the time.
+PATTERN_MESSAGES: Final = 100
+PATTERN_CHARACTERS: Final = 24_000
 CONTEXT_MESSAGES: Final = 6
 KNOWN_MEMORIES: Final = 40
-# Positions of sessions without findings that are saved in one commit.
+# Positions of sessions without findings that are saved in one commit, and after how long at the latest.
 _POSITIONS_PER_COMMIT: Final = 200
+_SAVE_SECONDS: Final = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,22 +66,33 @@ class Positions:
     # Called in a dry run with each finding that a real run would save: agent, session, content.
     on_found: Callable[[str, str, str], None] = lambda *_: None
     _unsaved: list[tuple[WaitingSession, int]] = field(default_factory=list)
+    _saved_at: float = field(default_factory=time.monotonic)
+
+    @property
+    def is_late(self) -> bool:
+        """Whether it is some time since a position was saved: a long session saves its own meanwhile."""
+        return time.monotonic() - self._saved_at > _SAVE_SECONDS
 
     def note(self, session: WaitingSession, position: int) -> None:
         """Note that a session was read up to a sequence; `session` is as it was found, with its old position."""
         self._unsaved.append((session, position))
-        if len(self._unsaved) >= _POSITIONS_PER_COMMIT:
+        if len(self._unsaved) >= _POSITIONS_PER_COMMIT or self.is_late:
             self.save()
 
-    def save(self) -> None:
-        """Commit the noted positions; where another reader has moved one in the meantime, that one stays."""
-        if not self._unsaved:
+    def save(self, *, ended: Sequence[WaitingSession] = ()) -> None:
+        """Commit the noted positions; where another reader has moved one in the meantime, that one stays.
+
+        With them, note that the sessions that `ended` are not being read any more.
+        """
+        self._saved_at = time.monotonic()
+        if not self._unsaved and not ended:
             return
         with self.writing() as tx:
             progress = progress_of(tx)
             for session, position in self._unsaved:
                 if not progress.advance(session, to=position, now=self.now):
                     self.counts["read_elsewhere"] += 1
+            progress.end(ended)
         self._unsaved.clear()
 
 

@@ -9,11 +9,14 @@ from typing import Final, Literal, NamedTuple, cast
 import msgspec
 
 from adapters.broker.inbox import WorkerInbox
-from reverie.contract import INGEST_MESSAGES, PAYLOAD_VERSION, FilePayload, MessagePayload
+from reverie.clock import now_micros
+from reverie.contract import EXTRACT_MEMORIES, INGEST_MESSAGES, PAYLOAD_VERSION, FilePayload, MessagePayload
 from reverie.errors import Conflict
+from storage.memories.extraction import EXTRACT_STAGE, ExtractionProgress
 from storage.pipeline.records import DeadLetter
 from storage.pipeline.work import Stage
 from storage.stores import Store
+from storage.upkeep.leases import JobLeases
 
 # The pause between two looks for the outcome of a replay; a stage takes some 100 ms.
 _PAUSE_SECONDS: Final = 0.05
@@ -44,6 +47,12 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
             tx.dead_letters.remove(
                 letter
             )  # a worker may already have taken the payload and made a new dead letter of it
+    elif letter.stage == EXTRACT_STAGE:
+        ref_code, position = _read_session(letter)
+        with store.writing() as tx:
+            progress = ExtractionProgress(tx.connection, EXTRACT_MEMORIES)
+            progress.read_again(ref_code, after=position, now=now_micros())  # by the next sweep
+            tx.dead_letters.remove(letter)
     else:
         with store.writing() as tx:
             tx.work.revive(cast("Stage", letter.stage), int(letter.item_id))
@@ -56,6 +65,12 @@ def replay(store: Store, inbox: WorkerInbox, letter_id: int, *, agent: str | Non
 def _read(store: Store, letter_id: int, agent: str | None) -> DeadLetter:
     with store.reading() as tx:
         return (tx.for_agent(agent).dead_letters if agent else tx.dead_letters).get(letter_id)
+
+
+def _read_session(letter: DeadLetter) -> tuple[str, int]:
+    """Return the ref code of the session that was not read, and the position after which it was not."""
+    ref_code, position = letter.item_id.rsplit(" ", 1)
+    return ref_code, int(position)
 
 
 def await_replay(
@@ -86,6 +101,9 @@ def _outcome(store: Store, letter: DeadLetter) -> ReplayOutcome:
             return ReplayOutcome("failed", again)
         if letter.stage == "ingest":
             done = bool(rows.messages.existing_ids([letter.item_id])) or rows.files.exists(letter.item_id)
+        elif letter.stage == EXTRACT_STAGE:
+            ref_code, position = _read_session(letter)
+            done = JobLeases(tx.connection).progress(EXTRACT_MEMORIES, ref_code) > position
         else:
             done = tx.work.is_done(cast("Stage", letter.stage), int(letter.item_id))
     return ReplayOutcome("succeeded" if done else "queued", letter)

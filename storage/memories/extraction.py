@@ -6,6 +6,7 @@ after the session is forgotten.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -19,6 +20,9 @@ from storage.upkeep.leases import JobLeases
 # Sessions are checked again this long after the watermark: one may be committed a little after its `updated_at`.
 RECHECK_MICROS: Final = 3_600 * 1_000_000
 _WATERMARK: Final = "mark"
+_READING: Final = "reading "
+# The stage of the dead letters of sessions that kill their reader.
+EXTRACT_STAGE: Final = "extract"
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,6 +192,32 @@ class ExtractionProgress(Repository):
         last = self._value("SELECT position - at FROM job_progress WHERE job = :job AND item = :item", item=item)
         pause = min(2 * int(last), int(longest_seconds * 1e6)) if last else int(first_seconds * 1e6)
         self._progress.set(self._job, item, now + pause, now=now)
+
+    def begin(self, sessions: Sequence[WaitingSession], *, now: int) -> None:
+        """Note that these sessions are about to be read: the note of one whose reader dies stays."""
+        for session in sessions:
+            item = f"{_READING}{session.ref_code}"
+            self._progress.set(self._job, item, self._progress.progress(self._job, item) + 1, now=now)
+
+    def end(self, sessions: Sequence[WaitingSession]) -> None:
+        """Remove the notes of `begin`."""
+        for session in sessions:
+            self._progress.drop(self._job, f"{_READING}{session.ref_code}")
+
+    def deaths(self) -> dict[str, int]:
+        """Return how often a reader of a session died, by ref code; those that are being read now are among them."""
+        found = self._execute(
+            "SELECT item, position FROM job_progress WHERE job = :job AND item >= :first AND item < :last",
+            job=self._job,
+            first=_READING,
+            last=f"{_READING}\uffff",
+        )
+        return {str(item).removeprefix(_READING): int(position) for item, position in found}
+
+    def read_again(self, ref_code: str, *, after: int, now: int) -> None:
+        """Move the position of a session back to `after`, if it is behind it: what follows is read once more."""
+        if self._progress.progress(self._job, ref_code) > after:
+            self._progress.set(self._job, ref_code, after, now=now)
 
     def watermark(self, now: int) -> int:
         """Return the time up to which no session was last written that still waits.

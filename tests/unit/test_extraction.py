@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -16,9 +16,12 @@ from sqlalchemy import text
 from adapters.language_models import LanguageModelRefused, LanguageModelUnavailable, ScriptedLanguageModel
 from memory.idle_stores import IdleStores
 from memory.jobs import JobRun
+from memory.memories.extraction_reading import SessionReader
 from memory.memories.extraction_saving import forget_in_account
+from memory.pipeline.dead_letters import replay
 from memory.upkeep.curation import undo_entry
 from reverie import contract
+from storage.memories.extraction import ExtractionProgress
 from storage.memories.records import NewMemory
 from storage.stores import Store
 from storage.transaction import Transaction
@@ -118,7 +121,10 @@ def test_a_long_session_is_left_between_two_windows_when_the_time_is_up(
 def test_sessions_that_hold_nothing_are_noted_in_one_commit(
     pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Given thirty sessions with nothing to extract, then other writers wait for one commit and not for thirty."""
+    """Given thirty sessions with nothing to extract, then other writers do not wait for thirty commits.
+
+    One says that they are being read, and one has all their positions.
+    """
     extracting = Extracting(pipeline)
     for number in range(30):
         pipeline.say("What shall we cook today, and when?", session=f"s{number}")
@@ -133,8 +139,60 @@ def test_sessions_that_hold_nothing_are_noted_in_one_commit(
     monkeypatch.setattr(JobRun, "writing", counted)
     monkeypatch.setattr("memory.memories.extraction._move_watermark", lambda run: None)
     assert extracting.sweep()["messages"] == 31
-    assert len(commits) == 1
+    assert len(commits) == 2
     assert extracting.sweep()["messages"] == 0
+
+
+def test_a_session_that_kills_its_worker_is_set_aside_and_the_others_are_read(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a session on which each reader dies, then others are read, and it is a dead letter that can be replayed."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, LIVES, session="deadly")
+    tell(pipeline, NAME, session="other")
+    read = SessionReader.read
+    readings: list[str] = []
+
+    def dies(self: SessionReader, time_is_up: Callable[[], bool]) -> None:
+        readings.append(self.session.id)
+        if self.session.id == "deadly":
+            raise KeyboardInterrupt
+        read(self, time_is_up)
+
+    monkeypatch.setattr(SessionReader, "read", dies)
+    for _ in range(3):
+        with contextlib.suppress(KeyboardInterrupt):
+            extracting.sweep()
+        pipeline.advance(600)
+    assert readings == ["deadly", "deadly", "other", "deadly"]
+    counts = extracting.sweep()
+    assert (counts["set_aside"], readings.count("deadly")) == (1, 3)
+    (letter,) = pipeline.dead_letters()
+    assert (letter.stage, letter.session, letter.error_type) == ("extract", "deadly", "WorkerCrashed")
+    assert extracting.contents() == ["User's name is Ana Torres."]
+
+    monkeypatch.undo()
+    replay(pipeline.store, pipeline.inbox, letter.id)
+    assert extracting.sweep()["added"] == 1
+    assert pipeline.dead_letters() == []
+
+
+def test_a_long_session_saves_its_position_while_it_is_read(
+    pipeline: Pipeline, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a session of several windows in which nothing is found, when it takes long, then each position is saved."""
+    extracting = Extracting(pipeline)
+    tell(pipeline, *["It rained all day long at the harbour."] * 250)
+    monkeypatch.setattr("memory.memories.extraction_window._SAVE_SECONDS", -1.0)
+    saved: list[int] = []
+    advance = ExtractionProgress.advance
+    monkeypatch.setattr(
+        ExtractionProgress,
+        "advance",
+        lambda self, session, *, to, now: saved.append(to) or advance(self, session, to=to, now=now),
+    )
+    extracting.sweep()
+    assert saved == [100, 200, 250]
 
 
 def test_messages_that_were_removed_before_they_were_read_are_not_waited_for(pipeline: Pipeline) -> None:
