@@ -29,8 +29,9 @@ if TYPE_CHECKING:
 # One script call blocks the broker while it runs: a few milliseconds at this size.
 _BATCH_ITEMS = 500
 _BATCH_BYTES = 4 * 1024 * 1024
-# After so long without an outcome, a producer looks whether the broker still knows that it waits.
-_ASK_SECONDS = 4.0
+# After so long without an outcome, a producer looks whether the broker still knows that it waits, and whether a task is
+# on its way: longer than a notification lives whose sender was killed.
+_ASK_SECONDS = 2.5
 _PAUSE_SECONDS = 0.2
 
 
@@ -151,7 +152,7 @@ class Producer:
             try:
                 replies = self._inbox.wait_reply(reply_to, min(remaining, _ASK_SECONDS))
                 if not replies:
-                    self._send_lost_again([one for one in payloads if one.id in missing], reply_to, wait)
+                    self._send_again([one for one in payloads if one.id in missing], reply_to, wait)
                 why = ""
             except Unavailable as error:  # they are accepted: the broker may be there again before the time is over
                 why, replies = f"the broker is away ({error}), or it was", []
@@ -160,10 +161,16 @@ class Producer:
             missing -= outcomes.keys()
         return [outcomes[item_id] for item_id in dict.fromkeys(accepted)]
 
-    def _send_lost_again(self, payloads: Sequence[Payload], reply_to: str, wait: WaitFor) -> None:
-        """Send again what the broker does not know that somebody waits for: it has lost its content meanwhile."""
+    def _send_again(self, payloads: Sequence[Payload], reply_to: str, wait: WaitFor) -> None:
+        """Send again what the broker does not know that somebody waits for: it has lost its content meanwhile.
+
+        If it knows, send the task again that may have been lost.
+        """
         if self._inbox.is_awaited(self.workspace, payloads[0], reply_to):
-            return  # so are the others, except in the moment before they are answered
+            # So are the others, except in the moment before they are answered.
+            if self._inbox.claim_notification(contract.INGEST_MESSAGES, self.workspace):
+                self._notify(payloads[0].trace)
+            return
         lost = [payload for payload in payloads if not self._inbox.is_awaited(self.workspace, payload, reply_to)]
         for batch in _batches(lost):
             if self._inbox.accept(self.workspace, batch, reply_to=reply_to, wait=wait)[1]:
