@@ -21,7 +21,7 @@ PARALLEL := --numprocesses $(shell expr $$(getconf _NPROCESSORS_ONLN) + 1) --dis
 export PYTHONDONTWRITEBYTECODE :=
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo story up test test-quick check bench lock format docs clean
+.PHONY: help install demo story up test test-quick test-properties check bench lock format docs clean
 .DELETE_ON_ERROR:
 
 help: ## list the commands
@@ -53,6 +53,9 @@ check: $(INSTALLED) ## what CI runs: lint, format, types, import rules, generate
 	@echo "== generated docs"; $(PY) -m worker.settings_docs --check docs/configuration.md
 	@$(PY) -m cli.docs --check docs/cli.md
 	@echo "== pytest"; $(PY) -m pytest $(PARALLEL)
+
+test-properties: $(INSTALLED) ## run the tests of random steps for long: 20,000 steps each, or PROPERTY_STEPS
+	@PROPERTY_STEPS=$${PROPERTY_STEPS:-20000} $(PY) -m pytest -n 0 -k properties tests $(ARGS)
 
 bench: $(INSTALLED) ## run all benchmarks (takes a while)
 	@$(PY) -m benchmarks $(ARGS)

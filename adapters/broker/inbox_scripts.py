@@ -112,7 +112,8 @@ redis.call('PERSIST', KEYS[3])
 local now = wall()
 for i = 3, #ARGV do redis.call('HINCRBY', KEYS[2], ARGV[i], 1) end
 local first = redis.call('ZRANGE', KEYS[1], 0, 0, 'WITHSCORES')
-if first[2] and tonumber(first[2]) - now < ARGV[2] / 2 then
+local left = first[2] and tonumber(first[2]) - now
+if left and (left < ARGV[2] / 2 or left > tonumber(ARGV[2])) then
   for _, field in ipairs(redis.call('ZRANGE', KEYS[1], 0, -1)) do
     redis.call('ZADD', KEYS[1], string.format('%.0f', now + ARGV[2]), field)
   end
