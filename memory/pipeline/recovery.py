@@ -125,7 +125,7 @@ def backfill(
             if take_up_refused:
                 taken_up += dead_letters.take_up_refused(stores.workspace(workspace, create=False))
             stamp = stores.stamp(workspace)
-            if not stores.is_idle(workspace, ("embed",)):
+            if not _is_embedded(stores, workspace):
                 done += embed(workspace).get("done", 0)
             elif idle is not None and workspace != ACCOUNT_STORE and stamp is not None and stamp.is_settled(now):
                 idle.mark(_BACKFILL, stores, workspace, until=math.inf, now=now, stamp=stamp)
@@ -133,6 +133,13 @@ def backfill(
             errors[workspace] = str(error)
     counts = {"done": done, **({"taken_up": taken_up} if taken_up else {})}
     return {**counts, **({"errors": errors} if errors else {})}
+
+
+def _is_embedded(stores: Stores, workspace: str) -> bool:
+    if stores.is_idle(workspace, ("embed",)):
+        return True
+    with stores.workspace(workspace, create=False).reading() as tx:  # it is open here, or has work
+        return tx.work.is_idle(("embed",))
 
 
 class StageSweep:

@@ -43,11 +43,7 @@ def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[st
     _merge_text(store, deadline)
     with store.database.autocommit() as raw:
         raw.execute("PRAGMA optimize")
-        raw.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MILLISECONDS}")
-        try:
-            busy, log_pages, moved = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-        finally:  # the connection returns to the pool, where the usual timeout applies
-            raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
+    busy, log_pages, moved = truncate_log(store)
     return {
         "pages_freed": freed,
         "forgotten_marks_dropped": forgotten,
@@ -57,6 +53,21 @@ def optimize(store: Store, *, now: int, budget_seconds: float = 20.0) -> dict[st
         "log_pages_moved": max(0, moved),
         "log_busy": busy,
     }
+
+
+def truncate_log(store: Store) -> tuple[int, int, int]:
+    """Move the log into the file and empty it, unless a reader or writer is at it for long.
+
+    Return whether it was busy, the pages of the log, and those that were moved. Otherwise the process that closes the
+    store last does it, which changes the times of the file.
+    """
+    with store.database.autocommit() as raw:
+        raw.execute(f"PRAGMA busy_timeout = {_CHECKPOINT_WAIT_MILLISECONDS}")
+        try:
+            busy, log_pages, moved = raw.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+        finally:  # the connection returns to the pool, where the usual timeout applies
+            raw.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MILLISECONDS}")
+    return int(busy), int(log_pages), int(moved)
 
 
 def half_empty_vector_index(store: Store) -> Generation | None:

@@ -13,14 +13,18 @@ from msgspec.structs import replace as replace_fields
 
 from beat_schedule import PERIODIC_JOBS
 from cli.pipeline.status import _counts_text, _result
-from memory.jobs import RunOptions, run_on_stores
+from memory.idle_stores import IdleStores, run_where_changed
+from memory.jobs import JobRun, RunOptions, run_on_stores
+from memory.upkeep.consolidation import next_pruning
 from memory.upkeep.pruning import prune_decayed
-from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy
+from memory.upkeep.relevance import DEFAULT_POLICY, CurationPolicy, hours_until_pruned, is_prunable
 from reverie import contract
 from reverie.clock import to_micros
 from reverie.pipeline.status import JobStatus
+from storage.memories.sweeps import MemorySweeps
+from storage.stores import FileStamp
 from storage.upkeep.jobs import JobRun as PastRun
-from support.kept import HOUR, NOW, Kept, direction
+from support.kept import AGENT, HOUR, NOW, Kept, direction
 from tasks.upkeep import consolidate as tasks
 from worker.app import app, use_runtime
 from worker.app import settings as app_settings
@@ -181,3 +185,35 @@ def test_a_start_soon_after_another_prunes_again_only_with_auto_gc(
         tasks.prune.body()
     with use_runtime(make_runtime(clock=lambda: NOW + HOUR, **settings)):
         assert ("skipped" in tasks.prune.body()) is not auto_gc
+
+
+def test_an_idle_store_is_pruned_when_the_next_memory_expires_or_has_faded(
+    kept: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Given a store in which nothing is due, then its runs are left out until the time of the next memory."""
+    monkeypatch.setattr(FileStamp, "is_settled", lambda *_: True)  # its files are of today, and the job's time is not
+    kept.add(id="short", expires_at=NOW + 5 * HOUR)
+    idle, policy, looked = IdleStores(), DEFAULT_POLICY, list[int]()
+
+    def run(hours: float) -> dict[str, Any]:
+        def work(run: JobRun) -> None:
+            looked.append(round(hours))
+            prune_decayed(run, policy)
+
+        return run_where_changed(
+            kept.stores, contract.PRUNE_DECAYED, work, now=NOW + int(hours * HOUR), idle_stores=idle,
+            next_at=lambda store: next_pruning(store, policy), options=RunOptions(),
+        )  # fmt: skip
+
+    assert (run(0)["expired"], run(1)["looked_at"]) == (1, 4)
+    looked.clear()
+    for hour in (2, 3, 4):
+        run(hour)
+    assert looked == []
+    assert run(5.1)["expired"] == 1
+    assert "short" not in kept.standing()
+    with kept.store.reading() as tx:
+        fresh = next(one for one in MemorySweeps(tx.connection, AGENT).outlines() if one.id == "fresh")
+    fades = fresh.accessed_at + round(hours_until_pruned(fresh, policy=policy) * HOUR)
+    assert not is_prunable(fresh, now=fades - HOUR, policy=policy)
+    assert is_prunable(fresh, now=fades + HOUR, policy=policy)
