@@ -8,11 +8,16 @@ from benchmarks.faults.scenario import Scenario
 from benchmarks.faults.scenarios import (
     damaged_store,
     deleted_workspace,
+    emptied_broker,
+    full_broker,
     full_disk,
+    full_inbox,
     killed_child,
     large_session,
     locked_store,
     many_workspaces,
+    read_while_stored,
+    stopped_broker,
     stopped_worker,
     wrong_clock,
 )
@@ -27,4 +32,9 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     damaged_store.SCENARIO,
     deleted_workspace.SCENARIO,
     large_session.SCENARIO,
+    stopped_broker.SCENARIO,
+    full_broker.SCENARIO,
+    emptied_broker.SCENARIO,
+    full_inbox.SCENARIO,
+    read_while_stored.SCENARIO,
 )
