@@ -35,6 +35,7 @@ class Setting:
     env: Mapping[str, str] = field(default_factory=dict)
     clock: SteppedClock | None = None
     disk: SmallDisk | None = None
+    endpoint: object | None = None
 
 
 @contextmanager
