@@ -13,6 +13,8 @@ import pytest
 from reverie.client import AsyncReverie, Reverie
 from reverie.contract import MessagePayload
 from reverie.errors import NotFound, Rejected, Unavailable, WaitTimeout
+from reverie.pipeline.inbox_limits import InboxLimits
+from reverie.problems import InboxFull
 from support.http import running_server
 from support.stages import drain, pipeline_at_work, store_inbox
 from worker.runtime import Runtime
@@ -434,6 +436,23 @@ def test_payloads_are_the_same_by_either_way(clients: Callable[..., Reverie], ru
     assert taken[0] == taken[1]
     assert b'"type":"message"' in taken[0]
     assert MessagePayload.__struct_config__.tag == "message"
+
+
+def test_a_full_inbox_is_told_over_http_as_by_the_broker(
+    clients: Callable[..., Reverie], url: str, runtime: Runtime
+) -> None:
+    """Given an inbox at its limit, then either way the call is refused at once, with its ids, and 429 says when."""
+    runtime.inbox.set_limits(InboxLimits(workspace_items=1))
+    clients(broker=True).ingest("s", LISBON)
+    for broker in (True, False):
+        with pytest.raises(InboxFull, match="inbox of workspace default is full") as raised:
+            clients(broker=broker).ingest("s", {**LISBON, "id": "m2"})
+        assert raised.value.unconfirmed == ("m2",)
+    body = {"session": "s", "messages": [LISBON]}
+    answered = httpx2.post(f"{url}/v1/messages", json=body, headers={"X-Reverie-Agent": "ana"})
+    assert (answered.status_code, answered.headers["Retry-After"]) == (429, "10")
+    assert answered.json()["type"] == "urn:reverie:problem:inbox-full"
+    assert (runtime.inbox.totals().items, runtime.inbox.stats("default").size) == (1, 1)
 
 
 def test_the_page_of_the_interface_needs_no_other_host(url: str) -> None:

@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from celery.beat import ScheduleEntry
+from celery.beat import ScheduleEntry, Scheduler
 from celery.schedules import schedule
 
 from beat_schedule import PERIODIC_JOBS
 from reverie import contract
 from reverie.clock import to_micros
+from reverie.errors import Unavailable
 from storage.stores import Stores
 from storage.upkeep.jobs import ABANDONED_AFTER_SECONDS, RUNS_KEPT_PER_JOB, JobRun, JobRuns
 from worker.app import app
@@ -195,3 +197,22 @@ def test_a_run_that_never_ended_is_shown_as_failed_and_kept_as_such(jobs: JobRun
     with jobs._account.reading() as connection:
         errors = connection.exec_driver_sql("SELECT error FROM job_runs ORDER BY id").scalars().all()
     assert ["did not end" in (error or "") for error in errors] == [True, False]
+
+
+@pytest.mark.parametrize(("waiting", "sent"), [(0, 1), (999, 1), (1_000, 0), (None, 0)])
+def test_beat_sends_nothing_that_nobody_takes(monkeypatch: pytest.MonkeyPatch, waiting: int | None, sent: int) -> None:
+    """Given a queue that workers have left, or a broker that does not answer, then no further task is sent to it."""
+    tasks: list[str] = []
+
+    class Depths:
+        def queue_depths(self) -> dict[str, int]:
+            if waiting is None:
+                raise Unavailable("the broker did not answer in time")
+            return dict.fromkeys(contract.QUEUES, waiting)
+
+    monkeypatch.setattr("worker.beat.current_runtime", lambda: SimpleNamespace(monitor=Depths()))
+    monkeypatch.setattr(Scheduler, "apply_async", lambda _, entry, **__: tasks.append(entry.task))
+    scheduler = CatchUpScheduler.__new__(CatchUpScheduler)
+    entry = SimpleNamespace(name="n", task=contract.SWEEP_STAGES, options={"queue": contract.QUEUE_INDEX})
+    scheduler.apply_entry(entry)
+    assert len(tasks) == sent
