@@ -127,16 +127,19 @@ class IdleStores:
         return due, {name: error for name, (_, error) in known.unreadable.items()}
 
     def changed(self, job: str, stores: Stores, *, now: int) -> list[str]:
-        """Return the workspaces that have no mark of a job any more: they were written since, or its time has come."""
+        """Return the workspaces that have no mark of a job any more: they were written since, or its time has come.
+
+        Where a mark has a content, a write that left that as it was does not count, such as the lease of another job.
+        """
         known = self._known(job, stores, now)
         changed = []
         for name in self._to_look_at(known, stores, now, ALL_DATA):
             mark = known.marks.pop(name, None)
             try:
-                is_idle = mark is not None and mark.stamp == stores.stamp(name) and now < mark.until
+                mark = _still_idle(stores, name, mark, now)
             except ReverieError:  # the job reports it
-                is_idle = False
-            if mark is not None and is_idle:
+                mark = None
+            if mark is not None:
                 known.put(name, mark)
                 known.restless.discard(name)
             else:
@@ -153,6 +156,7 @@ class IdleStores:
         until: float,
         now: int,
         stamp: FileStamp | None = None,
+        content: str = "",
     ) -> None:
         """Note that a job has nothing to do in a workspace until a time (microseconds) or the next write.
 
@@ -161,7 +165,7 @@ class IdleStores:
         known = self._known(job, stores, now)
         stamp = stamp or stores.stamp(name)
         if stamp is not None:
-            known.put(name, IdleMark(stamp, min(until, now + LONGEST_IDLE_MICROS)))
+            known.put(name, IdleMark(stamp, min(until, now + LONGEST_IDLE_MICROS), content))
             known.restless.discard(name)
 
     def keep(self, job: str, *, now: int) -> None:
@@ -199,6 +203,23 @@ class IdleStores:
             del known.unreadable[gone]
         again = {name for name, (at, _) in known.unreadable.items() if at <= moment}
         return sorted((written | overdue | known.restless | again) & present)
+
+
+def _still_idle(stores: Stores, name: str, mark: IdleMark | None, now: int) -> IdleMark | None:
+    """Return the mark of a workspace as it is now; None if it does not hold any more."""
+    stamp = stores.stamp(name)
+    if mark is None or stamp is None or now >= mark.until:
+        return None
+    if mark.stamp == stamp:
+        return mark
+    if mark.content and _content(stores.workspace(name, create=False)) == mark.content:
+        return mark._replace(stamp=stamp)
+    return None
+
+
+def _content(store: Store) -> str:
+    with store.reading() as tx:
+        return tx.content.read()
 
 
 def run_where_due(
@@ -255,7 +276,8 @@ def run_where_changed(
             # The lease is in the log. If that went into the file later, when the store is closed, the store would
             # seem to have been written: it would be worked on, and written, in every run.
             truncate_log(store)
-            idle.mark(job, stores, store.name, until=next_at(store), now=now)
+            until = next_at(store)
+            idle.mark(job, stores, store.name, until=until, now=now, content=_content(store))
 
     only: Iterable[str] = [*(name for name in stores.all_names() if name == ACCOUNT_STORE), *before]
     counts = run_on_stores(stores, job, work, now=now, options=options, only=list(only), on_done=note)

@@ -23,17 +23,21 @@ KEEP_SECONDS: Final = 300.0
 
 
 class IdleMark(NamedTuple):
-    """In which state of its file a workspace has nothing to do, and until when, in microseconds."""
+    """In which state of its file a workspace has nothing to do, and until when, in microseconds.
+
+    `content` stands for what jobs go by (see `content_mark`); empty if the state of the file is all that counts.
+    """
 
     stamp: FileStamp
     until: float
+    content: str = ""
 
 
 class _Kept(msgspec.Struct, array_like=True):
     fingerprint: str
     at: int
-    # By the hash of the name: the four numbers of the stamp, and until when; None if that has no end.
-    marks: dict[str, tuple[int, int, int, int, float | None]]
+    # By the hash of the name: the four numbers of the stamp, until when (None if that has no end), and the content.
+    marks: dict[str, tuple[int, int, int, int, float | None, str]]
 
 
 class IdleFiles:
@@ -58,7 +62,7 @@ class IdleFiles:
             mark = kept.marks.get(hash_of(name).hex())
             if mark is not None:
                 until = float("inf") if mark[4] is None else mark[4]
-                found[name] = IdleMark(FileStamp(*mark[:4]), until)
+                found[name] = IdleMark(FileStamp(*mark[:4]), until, mark[5])
         return found
 
     def keep(self, job: str, marks: Mapping[str, IdleMark], *, now: int) -> None:
@@ -68,7 +72,7 @@ class IdleFiles:
             return
         self._kept_at[job] = moment
         kept = {
-            hash_of(name).hex(): (*mark.stamp, None if mark.until == float("inf") else mark.until)
+            hash_of(name).hex(): (*mark.stamp, None if mark.until == float("inf") else mark.until, mark.content)
             for name, mark in marks.items()
         }
         path = self._path(job)

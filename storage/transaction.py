@@ -39,6 +39,7 @@ from storage.trust.exported_rows import ExportedRows
 from storage.trust.imported_rows import ImportedRows
 from storage.trust.live_texts import StoredTexts
 from storage.trust.removal import KeptOut, Marks, Removal
+from storage.upkeep.content import ContentMark
 from storage.upkeep.curation import CurationLog
 from storage.upkeep.dreams import AllDreams, Dreams
 from storage.upkeep.expiry import Expiry
@@ -118,6 +119,7 @@ class Transaction:
     curation = _Lazy(CurationLog)
     dreams = _Lazy(AllDreams)
     leases = _Lazy(JobLeases)
+    content = _Lazy(ContentMark)
     session_lifecycles = _Lazy(AllSessionLifecycles)
     forgotten_sessions = _Lazy(ForgottenSessions)
     retention = _Lazy(Retention)

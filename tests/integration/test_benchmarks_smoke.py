@@ -27,6 +27,7 @@ NAMES = (
     "backups",
     "footprint",
     "startup",
+    "workspaces",
     "commands",
     "consolidate",
     "schedules",
@@ -43,6 +44,7 @@ FIGURES: dict[str, dict[str, int | None]] = {
     "schedules": {"runs": 20, "runs_that_succeeded": 20, "started_p99": None, "received_p99": None},
     "commands": {"--version": None, "status": None, "recall bike, CPU": None},
     "startup": {"accepted": None, "keyword_recall": None, "semantic_recall_cpu": None},
+    "workspaces": {"idle_day": None, "workspaces_written": 0, "recall_in_turn": None},
     "footprint": {"all_rss": None, "disk_a_message": None, "client_import_and_construct": None},
     "long_texts": {"chunk_growth": None, "secrets_growth": None, "statements_growth": None, "count_tokens": None},
 }
