@@ -54,6 +54,9 @@ def convert(raw: object, kind: type[_T], *, name: str, from_text: bool = False) 
         for field, value in raw.items():
             check_depth(str(field), value)
         raise
+    except UnicodeEncodeError as error:  # of a text where a number belongs, which is read to be converted
+        surrogate = ord(error.object[error.start])
+        raise Rejected(f"{name} has a lone surrogate (U+{surrogate:04X}), which is no text", field=name) from None
     except msgspec.ValidationError as error:
         failure = rejected(error, kind, name=name, raw=raw)
         if from_text:  # a repeated parameter has no index
