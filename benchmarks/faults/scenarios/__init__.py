@@ -18,6 +18,7 @@ from benchmarks.faults.scenarios import (
     many_workspaces,
     read_while_stored,
     refusing_endpoint,
+    slow_texts,
     stopped_broker,
     stopped_worker,
     wrong_clock,
@@ -25,6 +26,7 @@ from benchmarks.faults.scenarios import (
 
 SCENARIOS: Final[tuple[Scenario, ...]] = (
     killed_child.SCENARIO,
+    slow_texts.SCENARIO,
     stopped_worker.SCENARIO,
     full_disk.SCENARIO,
     wrong_clock.SCENARIO,
