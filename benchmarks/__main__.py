@@ -21,7 +21,7 @@ from benchmarks.harness.result import console, read_result, shown, verdict
 BENCHMARKS: Final = (
     "ingest", "accept", "lag", "recall_quality", "languages", "context_quality", "recall_speed", "consolidate",
     "schedules", "calendar", "writers", "backups", "isolation", "erasure", "footprint", "startup", "commands",
-    "workspaces", "long_texts", "fuzz", "faults", "chaos",
+    "workspaces", "long_texts", "fuzz", "faults", "chaos", "soak",
 )  # fmt: skip
 _WITH_PEERS: Final = ("ingest", "recall_speed")
 _PEERS: Final = ROOT / ".venv-peers" / "bin" / "python"
@@ -74,7 +74,7 @@ def _paths(name: str, arguments: argparse.Namespace) -> dict[str, Path | None]:
         return {"locomo": arguments.locomo or arguments.data, "longmemeval": arguments.longmemeval}
     if name == "languages":
         return {"madial": arguments.madial}
-    if name in ("isolation", "erasure", "fuzz", "faults"):
+    if name in ("isolation", "erasure", "fuzz", "faults", "soak"):
         return {}
     paths: dict[str, Path | None] = {"data": arguments.data}
     if name in _WITH_PEERS and arguments.peers.exists():
