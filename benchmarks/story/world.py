@@ -61,6 +61,10 @@ class ClockedRuntime(Runtime):
         """Return the simulated time in microseconds."""
         return self.moment
 
+    def steady(self) -> int:
+        """Return the same: simulated days pass, and no clock is set."""
+        return self.moment
+
     def notify_stage(self, stage: str, workspace: str, *, trace: str = "") -> None:
         """Send nothing."""
 

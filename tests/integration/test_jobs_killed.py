@@ -16,6 +16,9 @@ from support.job_processes import JOBS, JobProcess, run_whole
 
 KILLS = 6
 MOST_IN_A_ROW = 3
+# After a second death the session in which the reader died is read last, and after a third one it is set aside. That is
+# tested by itself; here the end is to be that of sessions read in their order.
+MOST_IN_A_ROW_OF = {contract.EXTRACT_MEMORIES: 1}
 SEED = 20_260_301
 
 
@@ -77,7 +80,7 @@ def kill_and_run_again(
     while killed < kills:
         data = copied(template, folder / f"killed-{killed}")
         killed_here = 0
-        while killed_here < MOST_IN_A_ROW:
+        while killed_here < MOST_IN_A_ROW_OF.get(job, MOST_IN_A_ROW):
             process = JobProcess(data, job, broker)
             process.go()
             if not process.kill_after(chance.uniform(0, seconds)):

@@ -131,12 +131,12 @@ def test_a_vector_that_is_being_indexed_leaves_nothing(pipe: Pipeline, monkeypat
     claim = type(pipe.store).writing
     calls: list[int] = []
 
-    def writing(self: object) -> object:
+    def writing(self: object, **options: float) -> object:
         calls.append(1)
         if len(calls) == 2:  # between the claim and the work
             monkeypatch.setattr(type(pipe.store), "writing", claim)
             pipe.forget()
-        return claim(self)  # type: ignore[arg-type]
+        return claim(self, **options)  # type: ignore[arg-type]
 
     monkeypatch.setattr(type(pipe.store), "writing", writing)
     assert pipe.index().done == 0
