@@ -32,7 +32,7 @@ _STALL_SECONDS: Final = 10.0
 # A body that waits for others this long is refused instead.
 _MEMORY_WAIT_SECONDS: Final = 10.0
 _JSON_TYPE = re.compile(r"application/(?:[\w.+-]+\+)?json\s*(?:;|$)", re.IGNORECASE)
-_STRING = re.compile(rb'"(?:[^"\\]|\\.)*+"?', re.DOTALL)
+_STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
 
 _T = TypeVar("_T")
 

@@ -22,7 +22,7 @@ HEADERS: Final[tuple[tuple[bytes, bytes], ...]] = (
     (b"cross-origin-resource-policy", b"same-origin"),
     (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
 )
-_INLINE_SCRIPT: Final = re.compile(rb"<script>((?:[^<]|<(?!/?script>))*+)</script>")
+_INLINE_SCRIPT: Final = re.compile(rb"<script>([^<]*(?:<(?!/?script>)[^<]*)*)</script>")
 
 
 def docs_page(title: str, openapi_url: str) -> APIRouter:

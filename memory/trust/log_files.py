@@ -10,7 +10,7 @@ from memory.trust.fragments import FragmentSet, HashKey, Matcher
 
 # What may be an id in a line: of JSON everything between quotes, or behind one that is not closed, and otherwise
 # whatever has no blank.
-_QUOTED: Final = re.compile(rb'"((?:[^"\\]|\\.)*+)("?)')
+_QUOTED: Final = re.compile(rb'"([^"\\]*(?:\\.[^"\\]*)*)("?)')
 _BARE: Final = re.compile(rb"[^\s\"'=,;()\[\]{}]+")
 _BLOCK_BYTES: Final = 1 << 20
 
