@@ -91,7 +91,8 @@ _FILL: Final = (
 if current ~= ARGV[1] then return 0 end
 local took = redis.call('TIME')[1] - ARGV[3]
 if took < 0 or took > tonumber(ARGV[4]) then return 0 end
-redis.call('DEL', KEYS[3])
+-- A list that is there is complete, and may have got messages since that the reader did not see.
+if redis.call('EXISTS', KEYS[3]) == 1 then return 0 end
 for i = 5, #ARGV do redis.call('RPUSH', KEYS[3], ARGV[i]) end
 redis.call('EXPIRE', KEYS[3], ARGV[2])
 return 1

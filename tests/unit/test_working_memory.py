@@ -148,6 +148,19 @@ def test_a_reader_that_was_stopped_for_long_fills_nothing(pipe: Pipeline) -> Non
     assert cached(pipe) == ["one", "two"]
 
 
+def test_a_slow_reader_does_not_take_away_what_was_appended(pipe: Pipeline) -> None:
+    """Given two readers who read the store, when the first fills, a message is appended, and the second fills, then
+    the message is still there."""
+    pipe.broker.delete(*pipe.broker.keys("test:working*"))
+    epoch = pipe.working.epoch(WORKSPACE, "ana", "s")
+    messages = newest_messages(pipe.store, pipe.working, agent="ana", session="s")
+    pipe.say("three")
+    pipe.ingest()
+    assert cached(pipe) == ["one", "two", "three"]
+    pipe.working.fill(WORKSPACE, "ana", "s", messages, epoch=epoch)
+    assert cached(pipe) == ["one", "two", "three"]
+
+
 def test_a_slow_reader_does_not_put_back_a_workspace_that_was_deleted(pipe: Pipeline) -> None:
     """Given a reader who read the store before its workspace was deleted, when it fills, then nothing is kept."""
     pipe.broker.delete(*pipe.broker.keys("test:working*"))
