@@ -151,8 +151,8 @@ class WorkerInbox(Inbox):
         arguments: list[Any] = [workspace, items[0].token, REPLY_SECONDS]
         for item in items:
             outcome = (outcomes or {}).get(item.field)
-            told = (outcome.state, msgspec.json.encode(outcome)) if outcome is not None else ("", "")
-            arguments += (item.field, *told)
+            reply = (outcome.state, msgspec.json.encode(outcome)) if outcome is not None else ("", "")
+            arguments += (item.field, *reply)
         return cast("list[bytes] | None", self._run(SETTLE, keys, arguments)) or []
 
     def release(
@@ -198,15 +198,15 @@ class WorkerInbox(Inbox):
     def set_limits(self, limits: InboxLimits) -> None:
         """Tell producers how much may wait, unless they know it."""
         mapping = cast("Any", msgspec.structs.asdict(limits))
-        told = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
-        if {name.decode(): int(value) for name, value in told.items()} != mapping:
+        kept_limits = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
+        if {name.decode(): int(value) for name, value in kept_limits.items()} != mapping:
             call_broker(lambda: self._broker.hset(self._limits_key, mapping=mapping))
 
     def totals(self) -> InboxTotals:
         """Return what waits in all inboxes, and the limits that producers keep to."""
         used = call_broker(lambda: cast("list[Any]", self._broker.hmget(self._state_key, ["items", "bytes"])))
-        told = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
-        limits = InboxLimits(**{name.decode(): int(value) for name, value in told.items()})
+        kept_limits = call_broker(lambda: cast("dict[bytes, bytes]", self._broker.hgetall(self._limits_key)))
+        limits = InboxLimits(**{name.decode(): int(value) for name, value in kept_limits.items()})
         items, size = (max(0, int(value or 0)) for value in used)
         return InboxTotals(items, size, limits)
 

@@ -47,17 +47,7 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     say(f"Broker    {pipeline.broker}{f': {pipeline.broker_error}' if pipeline.broker_error else ''}")
     for warning in pipeline.broker_warnings:
         say(f"          warning: {warning}")
-    inbox = pipeline.inbox
-    if inbox.items:
-        say(f"Inbox     {counted(inbox.items, 'item')}, {size(inbox.bytes)}, wait to be stored: {inbox.full:.0%} full")
-    for box in pipeline.inboxes:
-        if box.full >= _NEARLY_FULL:
-            say(f"Full      the inbox of {box.workspace} is {box.full:.0%} full: do workers run, and can they write?")
-    lag = pipeline.lag
-    if lag.samples:
-        say(f"Lag       p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} of {lag.samples} in 5 minutes")
-    else:
-        say("Lag       no message became searchable in the last 5 minutes")
+    _print_inbox(pipeline)
     embedders = sorted({worker.embedder for worker in pipeline.workers if worker.embedder})
     say(f"Embedder  {'; '.join(embedders) or _embedder(pipeline.embedder)}")
     for line in _language_model(pipeline):
@@ -105,6 +95,21 @@ def _print(command: Invocation, pipeline: PipelineStatus) -> None:
     )
     for name, error in pipeline.errors.items():
         say(f"{name}: {error}")
+
+
+def _print_inbox(pipeline: PipelineStatus) -> None:
+    """Print what waits to be stored, which inboxes are nearly full, and how long messages took."""
+    inbox = pipeline.inbox
+    if inbox.items:
+        say(f"Inbox     {counted(inbox.items, 'item')}, {size(inbox.bytes)}, wait to be stored: {inbox.full:.0%} full")
+    for box in pipeline.inboxes:
+        if box.full >= _NEARLY_FULL:
+            say(f"Full      the inbox of {box.workspace} is {box.full:.0%} full: do workers run, and can they write?")
+    lag = pipeline.lag
+    if lag.samples:
+        say(f"Lag       p50 {_seconds(lag.p50_seconds)}, p99 {_seconds(lag.p99_seconds)} of {lag.samples} in 5 minutes")
+    else:
+        say("Lag       no message became searchable in the last 5 minutes")
 
 
 def _reverie(target: Target) -> str:
