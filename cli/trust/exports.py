@@ -13,12 +13,14 @@ from typing import IO, TYPE_CHECKING, Annotated
 import typer
 from msgspec.structs import replace
 
+from adapters.histories.formats import FORMATS
 from cli.application import Invocation, application, invocation
 from cli.options import takes
 from cli.output import AsJson, ExportFile, Yes, confirm, note, print_json, print_table, progress_bar, say
+from cli.trust.histories import import_history, print_history
 from reverie.counts import counted
 from reverie.errors import Rejected
-from reverie.trust.export_calls import ReadExport
+from reverie.trust.export_calls import ImportRecords, ReadExport
 from reverie.trust.export_types import PARTS, ImportReport
 
 if TYPE_CHECKING:
@@ -50,7 +52,17 @@ def export(context: typer.Context, call: ReadExport, output: ExportFile = None, 
 @application.command("import")
 def import_(
     context: typer.Context,
-    file: Annotated[Path, typer.Argument(help="The export, or - for standard input.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            help=f"An export of Reverie, - for standard input, or another program: {', '.join(FORMATS)}.",
+            metavar="SOURCE",
+        ),
+    ],
+    path: Annotated[
+        Path | None,
+        typer.Argument(help="What the other program wrote: a file, or a folder. Default: where it keeps it."),
+    ] = None,
     as_user: Annotated[
         str | None, typer.Option(help="The end user to whom all of it shall belong. Default: as in the export.")
     ] = None,
@@ -61,16 +73,34 @@ def import_(
             help="The file is from yourself: take over approvals, promotions, recall events and webhooks.",
         ),
     ] = False,
+    erased: Annotated[
+        bool, typer.Option("--erased", help="Take what was erased here since, too; of another program's history.")
+    ] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only check the file, and count.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
 ) -> None:
-    """Store what is in an export and not there yet, with ids and times.
+    """Store what is in an export, or in the history of another program, and not there yet, with ids and times.
 
-    Importing again changes nothing, and continues an import that was interrupted. Nothing is stored before the whole
-    file has been checked. Exports of `memory export` and `sessions export` are taken, too.
+    Importing again changes nothing, and continues an import that was interrupted. Of an export, nothing is stored
+    before the whole file has been checked; exports of `memory export` and `sessions export` are taken, too. Of another
+    program's history everything that can be read is taken, and what is left out is listed with the reason.
     """
     command = invocation(context)
+    if source in FORMATS:
+        call = ImportRecords(records=[], user=as_user, dry_run=dry_run)
+        print_history(import_history(command, source, path, call, with_erased=erased), dry_run, as_json)
+        return
+    if path is not None:
+        raise Rejected(f"{source!r} is none of the programs {', '.join(FORMATS)}", field="source")
+    report = _imported(command, Path(source), ImportRecords(records=[], user=as_user, trusted=trusted), dry_run, yes)
+    if as_json:
+        print_json(report)
+    else:
+        _print_report(report, dry_run)
+
+
+def _imported(command: Invocation, file: Path, call: ImportRecords, dry_run: bool, yes: bool) -> ImportReport:
     from reverie.trust.export_files import send_import
     from reverie.trust.export_reading import open_export
 
@@ -85,19 +115,15 @@ def import_(
                 confirm(f"{number} of the file were erased here after it was made. Import them all the same?", yes)
                 bar.start()
 
-        report = send_import(
+        return send_import(
             command.send,
             source,
-            user=as_user,
-            trusted=trusted,
+            user=call.user,
+            trusted=call.trusted,
             dry_run=dry_run,
             progress=lambda done, total: bar.update(task, completed=done, total=total),
             approve=approve,
         )
-    if as_json:
-        print_json(report)
-    else:
-        _print_report(report, dry_run)
 
 
 def _within(call: ReadExport, command: Invocation) -> ReadExport:

@@ -40,6 +40,7 @@ class ImportRules:
 
     `operator` may import everything; anybody else what belongs to `user`, or to nobody. With a `user`, all of it
     becomes that user's. `trusted` takes over approvals and promotions. `exported_at` is when the export was made.
+    `lenient` leaves out records whose id something else has, and what was erased since, instead of refusing or telling.
     """
 
     now: int
@@ -47,6 +48,7 @@ class ImportRules:
     user: str | None = None
     trusted: bool = False
     dry_run: bool = False
+    lenient: bool = False
     exported_at: int | None = None
 
 
@@ -89,14 +91,13 @@ def import_records(stores: Stores, records: Sequence[ExportedRecord], rules: Imp
     allowed: list[ExportedRecord] = []
     for record in records:
         kept = _within(record, rules)
-        if kept is not None and not rules.operator and tombstones.name(kept):
+        if kept is not None and (rules.lenient or not rules.operator) and tombstones.name(kept):
             kept = None
         if kept is None:
             done.left_out[part_of(record)] += 1
         else:
             allowed.append(kept)
-    for group in _groups(allowed):
-        _Group(stores, group, rules, done).check()
+    allowed = [record for group in _groups(allowed) for record in _Group(stores, group, rules, done).fitting()]
     if rules.dry_run:
         _count(stores, allowed, rules, done)
     else:
@@ -217,23 +218,36 @@ class _Group:
         self._workspace, self._agent, self._in_account = _place(records[0])
         self._name = ACCOUNT_STORE if self._in_account else self._workspace
 
-    def check(self) -> None:
-        """Raise `Conflict` for an id that something else has, and for a session of others."""
-        for record, presence in zip(self._records, self.presence(), strict=True):
+    def fitting(self) -> list[ExportedRecord]:
+        """Return the records that can be stored. Raises `Conflict` for the first that cannot, unless lenient."""
+        conflicts = self._conflicts()
+        if conflicts and not self._rules.lenient:
+            place = min(conflicts)
+            with _naming(self._records[place]):
+                raise conflicts[place]
+        self._done.left_out.update(part_of(self._records[place]) for place in conflicts)
+        return [record for place, record in enumerate(self._records) if place not in conflicts]
+
+    def _conflicts(self) -> dict[int, Conflict]:
+        """Return by their places the records whose id something else has, and those of a session of others."""
+        found: dict[int, Conflict] = {}
+        for place, presence in enumerate(self.presence()):
             if presence == "elsewhere":
-                what = "another session" if isinstance(record, types.ExportedMessage) else "another agent"
-                with _naming(record):
-                    raise Conflict(f"a record of {what} has this id: import into another workspace", field="id")
+                what = "another session" if isinstance(self._records[place], types.ExportedMessage) else "another agent"
+                text = f"a record of {what} has this id: import into another workspace"
+                found[place] = Conflict(text, field="id")
         store = self._existing(self._name)
         if store is None or self._rules.operator:
-            return
-        sessions = {_session_of(record): record for record in self._records}
+            return found
         with store.reading() as tx:
-            rows = tx.for_agent(self._agent)
-            for session, record in sessions.items():
-                if session is not None and rows.imported.is_of_others(session, self._rules.user):
-                    with _naming(record):
-                        raise Conflict(f"session {session!r} is there, and not one of this user's", field="session")
+            imported = tx.for_agent(self._agent).imported
+            sessions = {_session_of(record) for record in self._records} - {None}
+            others = {session for session in sessions if session and imported.is_of_others(session, self._rules.user)}
+        for place, record in enumerate(self._records):
+            if (session := _session_of(record)) in others:
+                text = f"session {session!r} is there, and not one of this user's"
+                found.setdefault(place, Conflict(text, field="session"))
+        return found
 
     def presence(self) -> list[Presence]:
         """Return of each record whether it is there already."""

@@ -53,6 +53,7 @@ def _import_records(services: Services, caller: Caller, call: calls.ImportRecord
         user=caller.user or call.user,
         trusted=call.trusted and operator,
         dry_run=call.dry_run,
+        lenient=call.lenient,
         exported_at=None if call.exported_at is None else to_micros(call.exported_at),
     )
     if not call.dry_run:

@@ -89,6 +89,13 @@ class ImportRecords(Call[ImportReport], kw_only=True, frozen=True):
     ] = False
     dry_run: Annotated[bool, Meta(description="Only check and count.")] = False
     first: Annotated[bool, Meta(description="It begins a file: note the import in the audit log.")] = False
+    lenient: Annotated[
+        bool,
+        Meta(
+            description="Leave out records whose id something else has, and what was erased since `exported_at`,"
+            " instead of refusing the call or storing them again."
+        ),
+    ] = False
 
     def amounts(self) -> Mapping[Resource, int]:
         """Return how much the call adds."""

@@ -152,25 +152,25 @@ def send_import(
         dry_run=True,
     )
     steps = source.total if dry_run else 2 * source.total
-    planned, done = _Sum(), 0
-    for records in _batches(source.records()):
-        planned.add(_patiently(send, msgspec.structs.replace(common, records=records)))
+    planned, done = ReportSum(), 0
+    for records in batches(source.records()):
+        planned.add(patiently(send, msgspec.structs.replace(common, records=records)))
         done += len(records)
         progress(done, steps)
     if dry_run:
         return planned.report()
     approve(planned.report())
-    stored, first = _Sum(), True
+    stored, first = ReportSum(), True
     writing = msgspec.structs.replace(common, dry_run=False)
-    for records in _batches(source.records()):
+    for records in batches(source.records()):
         stored.add(_stored(send, msgspec.structs.replace(writing, records=records, first=first)))
         first = False
         done += len(records)
         progress(done, steps)
     # Once more, now that what replaced them is there.
     replaced = ((one, size) for one, size in source.records() if isinstance(one, ExportedMemory) and one.superseded_by)
-    for records in _batches(replaced):
-        _patiently(send, msgspec.structs.replace(writing, records=records))
+    for records in batches(replaced):
+        patiently(send, msgspec.structs.replace(writing, records=records))
     return stored.report()
 
 
@@ -196,7 +196,7 @@ def private_file(path: Path) -> Iterator[IO[bytes]]:
         raise Rejected(f"{path} cannot be written: {error.strerror}", field="path") from error
 
 
-class _Sum:
+class ReportSum:
     """The sum of reports."""
 
     def __init__(self) -> None:
@@ -219,19 +219,19 @@ class _Sum:
 
 def _stored(send: Send, call: ImportRecords) -> ImportReport:
     """Send records until none of them waits for workers; what still waits then is counted so."""
-    report = _patiently(send, call)
+    report = patiently(send, call)
     deadline = time.monotonic() + _WAIT_SECONDS
     while report.waiting and time.monotonic() < deadline:
         time.sleep(_PAUSE_SECONDS)
-        again = _patiently(send, call)
-        total = _Sum()
+        again = patiently(send, call)
+        total = ReportSum()
         total.add(report)
         total.add(msgspec.structs.replace(again, present={}, left_out={}, erased={}, shared=0, waiting=0))
         report = msgspec.structs.replace(total.report(), waiting=again.waiting)
     return report
 
 
-def _patiently(send: Send, call: ImportRecords) -> ImportReport:
+def patiently(send: Send, call: ImportRecords) -> ImportReport:
     """Send a call, and again when the caller's rate allows it."""
     while True:
         try:
@@ -244,7 +244,7 @@ def _patiently(send: Send, call: ImportRecords) -> ImportReport:
         return report
 
 
-def _batches(records: Iterable[tuple[ExportedRecord, int]]) -> Iterator[list[ExportedRecord]]:
+def batches(records: Iterable[tuple[ExportedRecord, int]]) -> Iterator[list[ExportedRecord]]:
     """Yield records as they fit into a request; one record is never split."""
     batch: list[ExportedRecord] = []
     room = _PART_BYTES

@@ -86,7 +86,7 @@ class ExportFile:
             progress(read)
         try:
             end = _decode_end(line)
-        except msgspec.MsgspecError as error:
+        except (ValueError, RecursionError) as error:
             raise Rejected(f"the last line of the export is damaged ({error}): {_HINT}", field="file") from None
         found = {part: PartSum(records=count, sha256=digest.hexdigest()) for part, (count, digest) in parts.items()}
         altered = sorted(part for part in {*found, *end.parts} if found.get(part) != end.parts.get(part))
@@ -155,7 +155,7 @@ def _line(file: IO[bytes]) -> bytes:
 def _header(line: bytes) -> ExportHeader:
     try:
         header = _decode_header(line)
-    except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise Rejected(f"the first line of the export is damaged ({error}): {_HINT}", field="file") from None
     if header.format != FORMAT:
         raise Rejected(f"this is no export of Reverie: its format is {header.format[:80]!r}", field="file")

@@ -24,10 +24,11 @@ _MAX_BYTES: Final = 4_096
 
 
 class LocalServer(msgspec.Struct, frozen=True):
-    """A server of this user on this machine."""
+    """A server of this user on this machine. Its `pid` is for scripts, which cannot see the lock."""
 
     url: str
     token: str
+    pid: int = 0
 
 
 def is_loopback_url(url: str) -> bool:
@@ -83,5 +84,5 @@ def _read(path: Path) -> LocalServer | None:
 def _decoded(content: bytes) -> LocalServer | None:
     try:
         return msgspec.json.decode(content, type=LocalServer)
-    except (msgspec.DecodeError, UnicodeDecodeError):  # being written
+    except (ValueError, RecursionError):  # being written, or damaged
         return None
