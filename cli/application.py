@@ -85,14 +85,18 @@ class Invocation:
         return check_agent(flag if flag is not None else os.environ.get("REVERIE_AGENT") or contract.DEFAULT_AGENT)
 
     @property
+    def names_agent(self) -> bool:
+        """Whether the agent is named, or else the default."""
+        return self.flags.get("agent") is not None or bool(os.environ.get("REVERIE_AGENT"))
+
+    @property
     def workspace(self) -> str:
         """The workspace that the command works on."""
         return self.target.workspace
 
     @cached_property
     def _sender(self) -> Sender:
-        named = self.flags.get("agent") is not None or bool(os.environ.get("REVERIE_AGENT"))
-        sender = Sender(self.target, lambda: self.runtime, agent=self.agent, agent_named=named)
+        sender = Sender(self.target, lambda: self.runtime, agent=self.agent, agent_named=self.names_agent)
         self._closing.callback(sender.close)
         return sender
 

@@ -32,6 +32,7 @@ COMMANDS: Final = {
     ),
     "recall": Entry(("recall.recall",), "Recall messages, files and memories that fit a query, best first."),
     "context": Entry(("recall.context",), "Show what an agent should know before it answers in a session."),
+    "mcp": Entry(("mcp",), "Give an MCP client (Claude Code, Cursor, Codex, ...) this memory, over standard input."),
     "memory": Entry(("memories.memories", "memories.transfer"), "List, search and change what an agent knows."),
     "facts": Entry(("memories.facts",), "Keep one current value for each category and key."),
     "notes": Entry(("memories.notes",), "Keep notes, each under its own id."),
@@ -68,10 +69,17 @@ COMMANDS: Final = {
         ("trust.forget",),
         "Erase a user, session, message, memory, agent or workspace with every trace, and print the receipt.",
     ),
+    "connect": Entry(
+        ("sessions.connect",),
+        "Give a coding agent on this machine its memory: an MCP server, and hooks that hand over what happens.",
+    ),
     "export": Entry(
         ("trust.exports",), "Write everything about a user, an agent or a workspace to one file, with ids and times."
     ),
-    "import": Entry(("trust.exports",), "Store what is in an export and not there yet, with ids and times."),
+    "import": Entry(
+        ("trust.exports",),
+        "Store what is in an export, or in the history of another program, and not there yet, with ids and times.",
+    ),
     "dead-letters": Entry(("pipeline.dead_letters",), "List, replay and drop work that failed for good."),
     "tokens": Entry(("trust.tokens",), "Create, list, rotate and revoke tokens."),
     "audit": Entry(("trust.audit",), "List the audit log, newest first: token changes, deletions, exports, refusals."),

@@ -9,6 +9,7 @@ from fastapi import FastAPI
 from fastapi_offline import FastAPIOffline
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 from reverie import __version__
 from reverie.errors import ReverieError
@@ -16,7 +17,8 @@ from server.authentication import Access, Authentication
 from server.caller import CALLER_HEADERS, TRACE_HEADER
 from server.docs_page import ASSETS, docs_page
 from server.endpoints import Endpoint
-from server.gate import Gate
+from server.gate import MCP_PATH, Gate
+from server.mcp.endpoint import MCP_HEADERS, McpEndpoint
 from server.memories import facts, memories, notes, transfer
 from server.openapi import describe
 from server.pipeline import dead_letters, messages, operations
@@ -26,7 +28,7 @@ from server.responses import on_http_error, on_reverie_error
 from server.scheduling import notifications, reminders, schedules
 from server.scheduling import runs as schedule_runs
 from server.services import Services
-from server.sessions import channels, scratchpads, sessions, summaries, workspaces
+from server.sessions import channels, coding_agents, scratchpads, sessions, summaries, workspaces
 from server.sessions import lifecycle as session_life
 from server.trust import erasures, exports, quotas, tokens
 from server.upkeep import curation, jobs, notebooks
@@ -39,6 +41,7 @@ _ROOMS: Final = (
     context,
     recall_events,
     sessions,
+    coding_agents,
     session_life,
     scratchpads,
     channels,
@@ -90,6 +93,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
     services = Services(runtime)
     for part in _ROOMS:
         app.include_router(part.endpoints.router(services))
+    app.router.routes.append(Route(MCP_PATH, McpEndpoint(services, endpoints()), include_in_schema=False))
     app.add_exception_handler(ReverieError, on_reverie_error)
     app.add_exception_handler(HTTPException, on_http_error)
     authentication = Authentication(
@@ -106,7 +110,7 @@ def create_app(runtime: Runtime, *, token: str | None = None, access: Access | N
             CORSMiddleware,
             allow_origins=runtime.settings.web_origins,
             allow_methods=["*"],
-            allow_headers=["Authorization", "Content-Type", *CALLER_HEADERS],
+            allow_headers=["Authorization", "Content-Type", *CALLER_HEADERS, *MCP_HEADERS],
             expose_headers=[TRACE_HEADER, "Retry-After"],
         )
     app.add_middleware(

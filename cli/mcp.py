@@ -1,0 +1,136 @@
+"""`reverie mcp`: the memory as an MCP server on standard input and output, which asks the server that runs."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import sys
+import threading
+from typing import Annotated, Any, Final, TypeVar
+
+import typer
+
+from cli.application import application, invocation
+from cli.output import note
+from cli.target import Target
+from reverie.calls import Call, validated
+from reverie.checks import check_label
+from reverie.config import resolve_config
+from reverie.errors import ReverieError, Unavailable
+from reverie.http import HttpTransport
+from reverie.problems import Unauthorised
+
+# A model waits for the result, and its client gives up after a minute or so.
+_TIMEOUT_SECONDS: Final = 20.0
+# Calls of one client that are sent at once; further ones wait.
+_THREADS: Final = 16
+
+_A = TypeVar("_A")
+
+
+@application.command("mcp")
+def serve_mcp(
+    context: typer.Context,
+    user: Annotated[
+        str | None,
+        typer.Option(envvar="REVERIE_USER", help="The end user whose memory it is; by default that of nobody."),
+    ] = None,
+) -> None:
+    """Give an MCP client (Claude Code, Cursor, Codex, ...) this memory, over standard input.
+
+    The client starts this command. Agent, workspace and user are those of its options, or REVERIE_AGENT,
+    REVERIE_WORKSPACE and REVERIE_USER; REVERIE_URL and REVERIE_TOKEN name another server. The model cannot choose
+    them. A Reverie must run (`reverie up`); until one does, the tools say so.
+    """
+    current = invocation(context)
+    if user is not None:
+        user = check_label("user", user, required=True)
+    server = RunningServer(current.flags, agent=current.agent, agent_named=current.names_agent, user=user)
+    server.report()
+    if sys.stdin.isatty():
+        note("reverie: this speaks MCP; add it to an MCP client (docs/mcp.md). Ctrl-D ends it.")
+    from server.mcp.building import build_server
+
+    code = 0
+    try:
+        build_server(lambda: server).run("stdio")
+    except KeyboardInterrupt:
+        note("reverie: interrupted")
+        code = 130
+    except BaseExceptionGroup as errors:
+        if errors.split((BrokenPipeError, ConnectionResetError))[1] is not None:
+            raise
+        # The client has gone while an answer was written to it.
+    # What waits for a call that was given up, or for input after Ctrl-C, is a thread: nobody waits for it any more.
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+class RunningServer:
+    """Sends calls to the server that runs, wherever that is by then: it may be started, or restarted, at any time."""
+
+    def __init__(self, flags: dict[str, Any], *, agent: str, agent_named: bool, user: str | None) -> None:
+        self.user = user
+        self._flags = flags
+        self._agent = agent
+        self._agent_named = agent_named
+        self._lock = threading.Lock()
+        self._transport: HttpTransport | None = None
+        self._limiter: Any = None
+
+    async def send(self, call: Call[_A]) -> _A:
+        """Return the response to a call. Raises what the server raises, and `Unavailable` where none runs.
+
+        A cancelled call is not waited for; what it changes may be carried out all the same.
+        """
+        from anyio import CapacityLimiter, to_thread
+
+        if self._limiter is None:
+            self._limiter = CapacityLimiter(_THREADS)
+        checked = validated(call)
+        return await to_thread.run_sync(self._send, checked, abandon_on_cancel=True, limiter=self._limiter)
+
+    def report(self) -> None:
+        """Say on standard error where no server runs: the client shows it in its log."""
+        try:
+            self._connected()
+        except ReverieError as error:
+            note(f"reverie: {error}; until then the tools answer with this error")
+
+    def _send(self, call: Call[_A]) -> _A:
+        transport = self._connected()
+        try:
+            return transport.send(call)
+        except (Unavailable, Unauthorised):
+            # It may run elsewhere by now, or with another token: the next call looks again.
+            with self._lock:
+                if self._transport is transport:
+                    self._transport = None
+            raise
+
+    def _connected(self) -> HttpTransport:
+        with self._lock:
+            if self._transport is None:
+                self._transport = self._transport_to(Target(self._flags))
+            return self._transport
+
+    def _transport_to(self, target: Target) -> HttpTransport:
+        """Return a transport to the server of a target. Raises `Unavailable` if none runs."""
+        if target.url is None:
+            if target.has_supervisor:
+                raise Unavailable(f"the Reverie on {target.data} is starting, or busy: try again in a moment")
+            where = "here" if target.data is None else f"on {target.data}"
+            raise Unavailable(f"no Reverie runs {where}: start it with `reverie up`, or set REVERIE_URL")
+        config = resolve_config(
+            agent=self._agent,
+            url=target.url,
+            broker=None,
+            token=target.token,
+            workspace=target.workspace,
+            prefix=None,
+            timeout_seconds=_TIMEOUT_SECONDS,
+        )
+        if target.token is None:  # the one in the environment may say itself what it is for
+            config = dataclasses.replace(config, agent_named=self._agent_named, workspace_named=target.names_workspace)
+        return HttpTransport(dataclasses.replace(config, user=self.user))

@@ -1,0 +1,155 @@
+"""`/mcp`: streamable HTTP. Each request stands for itself: it brings its token, and nothing is kept between two.
+
+Clients of the specification of 2026-07-28 send single requests anyway. Those of 2025-11-25 and before first initialize
+a session; they get none, and are answered all the same. So a token that is revoked opens nothing from the next request
+on, no client has anything of another, and a restart of the server ends nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING, Any, Final, TypeVar
+
+from anyio import to_thread
+from fastapi import Request, Response
+from starlette.types import Message, Receive, Scope, Send
+
+from reverie.calls import Call, validated
+from reverie.contract import DEFAULT_AGENT
+from reverie.errors import ReverieError
+from server.authorisation import noting_refusals
+from server.bodies import body_bytes_of, check_values
+from server.caller import AGENT_HEADER, caller_of, trace_of
+from server.endpoints import Endpoint, checked_caller, in_threads, permitted
+from server.gate import MCP_PATH
+from server.mcp.binding import Bound, of_request
+from server.responses import error_response
+from server.services import Services
+
+if TYPE_CHECKING:
+    from server.mcp.building import MemoryServer
+
+# What clients in web pages send besides.
+MCP_HEADERS: Final = ("Mcp-Protocol-Version", "Mcp-Method", "Mcp-Name", "Mcp-Session-Id", "Last-Event-ID")
+# A message holds one memory or one question. The package decodes it in the event loop: 1 MiB takes 10 ms.
+MAX_BODY_BYTES: Final = 1024 * 1024
+
+_A = TypeVar("_A")
+
+
+class McpEndpoint:
+    """The ASGI application of `/mcp`. The package `mcp` is imported, in a thread, with the first request.
+
+    `build` returns the MCP server.
+    """
+
+    path: Final = MCP_PATH
+
+    def __init__(self, services: Services, endpoints: Iterable[Endpoint]) -> None:
+        self.build: Callable[[], MemoryServer] = _build
+        self._services = services
+        self._endpoints = {endpoint.kind: endpoint for endpoint in endpoints}
+        self._server: MemoryServer | None = None
+        self._building = asyncio.Lock()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        scope["route"] = self  # its path is the label in the metrics
+        request = Request(_with_agent(scope), receive)
+        if request.method != "POST":
+            # A stream of what happens meanwhile, and sessions to end: there are neither.
+            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            return
+        try:
+            body = await self._body(request)
+            bound = BoundToRequest(self._services, self._endpoints, request)
+        except ReverieError as error:
+            await error_response(error, trace=trace_of(request))(scope, receive, send)
+            return
+        await self._serve(bound, request.scope, _replayed(body, receive), send)
+
+    async def _body(self, request: Request) -> bytes:
+        """Return the body. Raises what the other routes raise for one that is too large, too slow or no JSON."""
+        limit_bytes = min(self._services.runtime.settings.max_body_bytes, MAX_BODY_BYTES)
+        return await self._services.bodies.decoded(request, _checked, limit_bytes=limit_bytes)
+
+    async def _serve(self, bound: Bound, scope: Scope, receive: Receive, send: Send) -> None:
+        server = await self._built()
+        from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+        # One for each request: what it starts ends with the request. Host, origin and size are checked already.
+        manager = StreamableHTTPSessionManager(server.protocol, stateless=True, max_request_body_size=MAX_BODY_BYTES)
+        token = of_request.set(bound)
+        try:
+            async with manager.run():
+                await manager.handle_request(scope, receive, send)
+        finally:
+            of_request.reset(token)
+
+    async def _built(self) -> MemoryServer:
+        async with self._building:
+            if self._server is None:
+                self._server = await to_thread.run_sync(self.build)
+            return self._server
+
+
+class BoundToRequest:
+    """Sends calls in this process, for whom the token and the headers of a request name."""
+
+    def __init__(self, services: Services, endpoints: Mapping[Any, Endpoint], request: Request) -> None:
+        self._services = services
+        self._endpoints = endpoints
+        self._request = request
+        # Counted once for each request, however many calls a tool makes.
+        self._bytes = body_bytes_of(request)
+
+    @property
+    def user(self) -> str | None:
+        """The user that the token or the header X-Reverie-User names. Raises `Rejected` and `Forbidden`."""
+        workspace = self._services.runtime.settings.workspace
+        return caller_of(self._request, subject="agent", workspace=workspace).user
+
+    async def send(self, call: Call[_A]) -> _A:
+        """Return the response to a call. Raises what the same call over HTTP does."""
+        services, checked = self._services, validated(call)
+        endpoint = self._endpoints[type(call)]
+        with noting_refusals(services, self._request, endpoint.kind):
+            caller = checked_caller(endpoint, self._request, services)
+            taken, self._bytes = self._bytes, 0
+            own = permitted(services, caller, checked, body_bytes=taken)
+            response: _A = await in_threads(
+                endpoint, services, caller, own, lambda: endpoint.answer(services, caller, own)
+            )
+        return response
+
+
+def _with_agent(scope: Scope) -> Scope:
+    """Return the scope with the default agent, if neither header nor token names one: as on the command line."""
+    name = AGENT_HEADER.lower().encode()
+    principal = scope.get("reverie.principal")
+    if any(header == name for header, _ in scope["headers"]) or (principal and principal.agents is not None):
+        return scope
+    return {**scope, "headers": [*scope["headers"], (name, DEFAULT_AGENT.encode())]}
+
+
+def _checked(body: bytes) -> bytes:
+    """Return a body as it is. Raises `Rejected` for more values than there is room for."""
+    check_values(body)
+    return body
+
+
+def _replayed(body: bytes, receive: Receive) -> Receive:
+    """Return a function that receives a body that was read already, and then what comes after it."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+
+    async def replay() -> Message:
+        return messages.pop() if messages else await receive()
+
+    return replay
+
+
+def _build() -> MemoryServer:
+    from server.mcp.building import build_server
+
+    return build_server(of_request.get)
