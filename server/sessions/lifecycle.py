@@ -17,7 +17,8 @@ endpoints = Endpoints("sessions")
 
 
 @endpoints.serves(calls.StartSession)
-def _start(services: Services, caller: Caller, call: calls.StartSession) -> Session:
+def start(services: Services, caller: Caller, call: calls.StartSession) -> Session:
+    """Create a session, or reopen an idle one."""
     runtime = services.runtime
     return start_session(_store_to_start_in(services, caller), call, agent=caller.agent, now=runtime.now())
 

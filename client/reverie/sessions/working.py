@@ -30,7 +30,13 @@ def working_patterns(prefix: str, workspace: str) -> tuple[str, str]:
 
 
 def read_working(broker: redis.Redis, *, prefix: str, workspace: str, agent: str, session: str) -> list[Message] | None:
-    """Return the newest messages, oldest first, or None if they must be read from the store. Raises `Unavailable`."""
+    """Return the newest messages, oldest first, or None if they must be read from the store. Raises `Unavailable`.
+
+    A list that another program has damaged is not used.
+    """
     key = working_key(prefix, workspace, agent, session)
     found = call_broker(lambda: cast("list[bytes]", broker.lrange(key, 0, -1)))
-    return [msgspec.json.decode(item, type=Message) for item in found] if found else None
+    try:
+        return [msgspec.json.decode(item, type=Message) for item in found] if found else None
+    except (ValueError, RecursionError):
+        return None
