@@ -15,7 +15,7 @@ from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import urlsplit
 
-from adapters.breaker import ServiceUnavailable
+from adapters.breaker import MAX_RETRY_AFTER_SECONDS, ServiceUnavailable
 from reverie.errors import Permanent
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ class Endpoint:
                     response.status_code,
                     body,
                     self._reason(body),
-                    retry_after_seconds(response.headers.get("retry-after")),
+                    retry_after_seconds(response.headers.get("retry-after"), answered_at=response.headers.get("date")),
                 )
         except httpx2.TimeoutException as error:
             raise self._slow() from error
@@ -156,16 +156,29 @@ def origin_of(url: str | None) -> tuple[str, str, int] | None:
     return (parts.scheme, parts.hostname, port) if parts.hostname else None
 
 
-def retry_after_seconds(header: str | None) -> float | None:
-    """Return the seconds of a Retry-After header, which is a number or a date; None if it is missing or invalid."""
+def retry_after_seconds(header: str | None, *, answered_at: str | None = None) -> float | None:
+    """Return the seconds of a Retry-After header, at most ten minutes; None if it is missing or invalid.
+
+    It is a number or a date. A date is compared with the time at which the other side answered, its header Date, since
+    this machine's clock may be wrong.
+    """
     if header is None:
         return None
     try:
-        return max(0.0, float(int(header)))
+        return _bounded(float(int(header)))
     except (ValueError, OverflowError):
         pass  # not a number, or too large: the other format is a date
     try:
-        when = parsedate_to_datetime(header)
-        return max(0.0, (when.replace(tzinfo=when.tzinfo or UTC) - datetime.now(UTC)).total_seconds())
+        now = datetime.now(UTC) if answered_at is None else _date(answered_at)
+        return _bounded((_date(header) - now).total_seconds())
     except (ValueError, OverflowError):
         return None
+
+
+def _date(header: str) -> datetime:
+    when = parsedate_to_datetime(header)
+    return when.replace(tzinfo=when.tzinfo or UTC)
+
+
+def _bounded(seconds: float) -> float:
+    return min(max(0.0, seconds), MAX_RETRY_AFTER_SECONDS)

@@ -39,6 +39,8 @@ class EmbeddingRefused(Permanent):
 
 # A text that every model accepts. If even this one is refused, the embedder is at fault and not the text.
 KNOWN_TEXT: Final = "The cat sat on the mat."
+# The device of embedders behind HTTP.
+REMOTE: Final = "remote"
 
 
 class Embedder(Protocol):
@@ -92,6 +94,7 @@ class EmbedderSpec:
     api_key: str | None = field(default=None, repr=False)
     dimension: int | None = None
     timeout_seconds: float = 15
+    recall_wait_seconds: float = 2
     threads: int = 0
     other_urls: tuple[str, ...] = ()
 

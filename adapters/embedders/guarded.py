@@ -16,7 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from adapters.breaker import CircuitBreaker, GuardedService
-from adapters.embedders.base import Embedder, EmbedderUnavailable, refusal_of_all
+from adapters.embedders.base import REMOTE, Embedder, EmbedderUnavailable, refusal_of_all
+from adapters.embedders.prompt import PromptEmbedder
 from adapters.embedders.wrapper import EmbedderWrapper
 from reverie.errors import Permanent
 
@@ -27,10 +28,22 @@ T = TypeVar("T")
 
 
 class GuardedEmbedder(GuardedService, EmbedderWrapper):
-    """An embedder that, once unavailable, is not called for 1 s, then 2, 4, up to 60 s (or Retry-After)."""
+    """An embedder that, once unavailable, is not called for 1 s, then 2, 4, up to 60 s (or Retry-After).
 
-    def __init__(self, inner: Embedder, *, clock: Callable[[], float] = time.monotonic) -> None:
+    `for_recalls` is the same embedder for who does not want to wait: for an endpoint at most `recall_wait_seconds`.
+    """
+
+    def __init__(
+        self,
+        inner: Embedder,
+        *,
+        recall_wait_seconds: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
         super().__init__(inner)
+        self.for_recalls: Embedder = self
+        if recall_wait_seconds is not None and inner.device == REMOTE:
+            self.for_recalls = PromptEmbedder(self, recall_wait_seconds)
         self._breaker = CircuitBreaker(inner.model, EmbedderUnavailable, clock=clock)
         self._loading_thread: int | None = None
         self._clock = clock

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from adapters.embedders.base import (
     KNOWN_TEXT,
+    REMOTE,
     EmbedderSpec,
     EmbedderUnavailable,
     EmbeddingRefused,
@@ -48,7 +49,7 @@ _ERRORS: Final = EndpointErrors(EmbedderUnavailable, EmbeddingRefused, "base_url
 class OpenAICompatibleEmbedder:
     """An embeddings endpoint. `load` requests one vector to learn the dimension, unless the settings have it."""
 
-    device: Final = "remote"
+    device: Final = REMOTE
     dtype: Final = "float32"
 
     def __init__(self, spec: EmbedderSpec) -> None:
@@ -138,7 +139,7 @@ def _decode(url: str, body: bytes) -> list[_Row]:
         return msgspec.json.decode(body, type=_Embeddings).data
     except msgspec.ValidationError as error:
         raise EmbeddingRefused(f"{url} answered with unexpected JSON: {error}") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         # NaN is not valid JSON, but Python's json module writes it: a lasting error, not a truncated response.
         if b"NaN" in body or b"Infinity" in body:
             raise EmbeddingRefused(f"{url} returned a vector that is not finite") from error

@@ -271,7 +271,7 @@ def test_what_will_not_pass_is_refused(
 
 @pytest.mark.parametrize(
     ("header", "low", "high"),
-    [("7", 7, 7), ("Wed, 21 Oct 2199 07:28:00 GMT", 1e9, 1e10), ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0)],
+    [("7", 7, 7), ("Wed, 21 Oct 2199 07:28:00 GMT", 600, 600), ("Wed, 21 Oct 2015 07:28:00 GMT", 0, 0)],
 )
 def test_the_wait_that_a_limit_asks_for_is_on_the_error(
     endpoint: Endpoint, remote: OpenAICompatibleEmbedder, header: str, low: float, high: float
