@@ -324,6 +324,20 @@ def test_a_crash_loop_is_told_once_with_its_last_lines_and_goes_on(run_up: RunUp
     assert up.kinds("process_keeps_crashing") == ["bad"]
 
 
+def test_a_process_is_restarted_also_when_its_log_cannot_be_opened(run_up: RunUp, data_dir: Path) -> None:
+    log_path = data_dir / "logs" / "one.log"
+    up = run_up({"name": "one", "argv": FOREVER, "log_path": str(log_path)})
+    one = up.until("process_started", "one")
+    shutil.rmtree(log_path.parent)
+    log_path.parent.write_text("no folder")
+
+    os.kill(one["pid"], signal.SIGKILL)
+
+    again = up.until("process_started", "one")
+    assert psutil.Process(again["pid"]).is_running()
+    assert "log_file_not_opened" in up.story()
+
+
 def test_a_process_that_gives_no_sign_any_more_is_killed_and_restarted(run_up: RunUp, data_dir: Path) -> None:
     """Given one process that stops giving signs of life, one that goes on, and one that never gave any, when time
     passes, then only the first is killed, with a message, and it is back."""

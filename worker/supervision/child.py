@@ -40,7 +40,8 @@ class ProcessSpec:
     `env` is added to the supervisor's own environment.
     `ready` is polled for at most `ready_timeout_seconds` before the next process starts.
     `before_start` runs once, before the first start, and `while_starting` once, after it and before `ready` is polled;
-    an exception in either ends the supervisor.
+    an exception in either ends the supervisor. `before_each_start` runs before every start, restarts too, and must not
+    raise.
     `log_path` receives its output; None: the supervisor's own output.
     `alive_path` is a file that the process touches every few seconds once it works; it is killed if it has not done so
     for `hang_seconds`.
@@ -58,6 +59,7 @@ class ProcessSpec:
     ready_timeout_seconds: float = 30.0
     log_path: Path | None = None
     before_start: Callable[[], None] | None = None
+    before_each_start: Callable[[], object] | None = None
     while_starting: Callable[[], None] | None = None
     alive_path: Path | None = None
     hang_seconds: float = 120.0
@@ -121,6 +123,8 @@ class Child:
         if self._watch is not None:
             self._watch.restart()
         spec = self.spec
+        if spec.before_each_start is not None:
+            spec.before_each_start()
         if spec.target is None:
             self._process = spawn(spec.argv, spec.env, spec.log_path, spec.parent_death_signal)
         else:

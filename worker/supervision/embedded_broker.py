@@ -21,6 +21,7 @@ from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from reverie.errors import Unavailable
+from worker.supervision.append_only import close_gaps
 from worker.supervision.broker_address import embedded_broker_url, embedded_socket_path
 from worker.supervision.child import ProcessSpec
 from worker.supervision.processes import private_folder
@@ -102,6 +103,7 @@ def _server_process(data_dir: Path) -> ProcessSpec:
         stop_grace_seconds=_STOP_GRACE_SECONDS,
         log_path=broker_log_path(data_dir),
         before_start=lambda: refuse_second_broker(data_dir),
+        before_each_start=lambda: close_gaps(data_dir.resolve() / "broker" / _AOF_FOLDER),
     )
 
 
@@ -116,6 +118,7 @@ def _sync_process(data_dir: Path) -> ProcessSpec:
             "-S",
             os.fspath(program),
             os.fspath(data_dir.resolve() / "broker" / _AOF_FOLDER),
+            os.fspath(embedded_socket_path(data_dir)),
         ],
         order=_ORDER,
         log_path=data_dir / "logs" / "broker-sync.log",

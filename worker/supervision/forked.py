@@ -67,8 +67,8 @@ def fork(
     """Run `target` in a child in a session of its own, with its output appended to `log_path` or to our own output.
 
     `name` is what `ps -o comm` and `top` show, on Linux. `env` is added to our environment. The child closes
-    `private_descriptors`: it would keep the supervisor's lock beyond the supervisor's death. Raises OSError: when the
-    log cannot be opened or no process can be made.
+    `private_descriptors`: it would keep the supervisor's lock beyond the supervisor's death. Raises OSError: when
+    no process can be made.
     """
     parent_pid = os.getpid()
     with open_output(log_path) as output:

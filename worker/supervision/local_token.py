@@ -95,7 +95,7 @@ def announced_to_clients(address: tuple[str, int], url: str, token: str) -> Iter
                 os.fchmod(descriptor, 0o600)
             _lock(descriptor)
             os.ftruncate(descriptor, 0)
-            os.pwrite(descriptor, msgspec.json.encode(LocalServer(url, token)), 0)
+            os.pwrite(descriptor, msgspec.json.encode(LocalServer(url, token, os.getpid())), 0)
             closing.callback(os.ftruncate, descriptor, 0)
             done = True
         yield done

@@ -18,6 +18,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Protocol
 
+import structlog
+
 # Set for every child of the supervisor. Grandchildren inherit it, but have another parent: only the entry point of a
 # supervised process may read it.
 PARENT_PID_VARIABLE = "REVERIE_PARENT_PID"
@@ -29,6 +31,8 @@ _OPEN_FILES = 4_096
 
 # Loaded at import: the dynamic loader must not run between fork and exec.
 _libc = ctypes.CDLL(None, use_errno=True) if sys.platform == "linux" else None
+
+log = structlog.get_logger(__name__)
 
 
 def parent_pid_from(environ: Mapping[str, str]) -> int | None:
@@ -180,8 +184,17 @@ def private_folder(path: Path) -> Path:
 
 
 def open_output(log_path: Path | None) -> contextlib.AbstractContextManager[IO[bytes] | None]:
-    """Return the log file, opened for appending, as a context; None for a process that uses our own output."""
-    return contextlib.nullcontext() if log_path is None else _open_log(log_path)
+    """Return the log file, opened for appending, as a context; None for a process that uses our own output.
+
+    A log that cannot be opened must not keep a process from running: it then uses our own output, too.
+    """
+    if log_path is None:
+        return contextlib.nullcontext()
+    try:
+        return _open_log(log_path)
+    except OSError as error:
+        log.warning("log_file_not_opened", path=str(log_path), error=str(error))
+        return contextlib.nullcontext()
 
 
 def _open_log(path: Path) -> IO[bytes]:

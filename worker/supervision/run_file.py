@@ -69,7 +69,7 @@ def read_run_file(data_dir: Path) -> RunFile | None:
     """
     try:
         return msgspec.json.decode(run_file_path(data_dir).read_bytes(), type=RunFile)
-    except (FileNotFoundError, msgspec.DecodeError, UnicodeDecodeError):
+    except (FileNotFoundError, ValueError, RecursionError):
         return None
 
 

@@ -67,7 +67,7 @@ def _decoded(content: bytes, data_dir: Path) -> ServerFile | None:
         return None
     try:
         return msgspec.json.decode(content, type=ServerFile)
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
         raise Unavailable(
             f"{_path(data_dir)} is damaged ({error}), so the server on {data_dir} cannot be found:"
             " restart Reverie, which writes the file anew"

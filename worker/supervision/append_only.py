@@ -1,0 +1,169 @@
+"""Closes the gaps that a full disk leaves in the embedded broker's append-only files, so that it starts again.
+
+When a write falls short, valkey-server removes what it has written of it, but goes on writing at the place where it
+was, unless it opened the file when it started. A gap of NUL bytes is left between two commands. When that happens
+again, it removes as many bytes too many, and the gap follows half a command. It refuses to load such a file ("Bad file
+format"), and would never start again, while no command can begin with NUL: the gap can be told from what was written.
+
+`broker_sync` has a file with a gap rewritten while the server runs; what is here is for a server that is killed before.
+For a broker that Reverie does not start: `python -m worker.supervision.append_only FOLDER`, while it does not run.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from worker.supervision.processes import private_folder
+
+# A gap follows the line break of a whole command, or has at least two NULs; few texts have either.
+_SUSPICIOUS: Final = (b"\n\0", b"\0\0")
+_LINE_BYTES: Final = 32
+_NUL: Final = 0
+
+log = structlog.get_logger(__name__)
+
+
+class _Damaged(Exception):
+    """What is read is no command."""
+
+
+def close_gaps(folder: Path) -> int:
+    """Remove gaps, and the half commands before them, from the files of `folder`; return the bytes removed.
+
+    A file with other damage is left as it is, as is one that cannot be written; both are logged.
+    """
+    removed = 0
+    for path in sorted(folder.glob("*.incr.aof")):
+        try:
+            removed += _close_gaps_of(path)
+        except (OSError, _Damaged) as error:
+            log.warning("broker_file_not_repaired", path=str(path), error=str(error))
+    return removed
+
+
+def _close_gaps_of(path: Path) -> int:
+    with path.open("rb") as file:
+        size = os.fstat(file.fileno()).st_size
+        if not size:
+            return 0
+        with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
+            if all(content.find(sign) < 0 for sign in _SUSPICIOUS):
+                return 0
+            kept = list(_sound_parts(content))
+            if kept in ([(0, size)], []):
+                return 0
+            _write_parts(path, content, kept)
+    removed = size - sum(end - start for start, end in kept)
+    log.warning("broker_file_repaired", path=str(path), removed_bytes=removed, gaps=len(kept) - 1)
+    return removed
+
+
+def _sound_parts(content: mmap.mmap) -> Iterator[tuple[int, int]]:
+    """Yield the parts between gaps, each from the first to the last complete command outside an open transaction.
+
+    The end of the file may be half a command: that is the server's to remove. Raises `_Damaged`.
+    """
+    start = position = safe = 0
+    is_open = False
+    while position < len(content):
+        try:
+            following, name = _command(content, position)
+        except _Damaged:
+            gap = content.find(b"\0\0", position)
+            # A gap of one byte is possible, too, at the beginning of a command.
+            begin = position if content[position] == _NUL else gap
+            if begin < 0:
+                if _is_cut(content, position):
+                    break
+                raise
+            yield start, safe
+            position = _end_of_gap(content, begin)
+            start, safe, is_open = position, position, False
+            continue
+        position = following
+        is_open = (is_open or name == b"MULTI") and name != b"EXEC"
+        if not is_open:
+            safe = position
+    yield start, len(content)
+
+
+def _command(content: mmap.mmap, position: int) -> tuple[int, bytes]:
+    """Return where the command at a position ends, and its name in capitals. Raises `_Damaged`."""
+    if content[position : position + 1] == b"#":  # an annotation
+        end = content.find(b"\n", position)
+        if end < 0:
+            raise _Damaged(f"half an annotation at byte {position}")
+        return end + 1, b""
+    count, position = _number(content, position, b"*")
+    name = b""
+    for number in range(count):
+        length, position = _number(content, position, b"$")
+        end = position + length
+        if content[end : end + 2] != b"\r\n":
+            raise _Damaged(f"no end of a text at byte {end}")
+        if number == 0:
+            name = content[position:end].upper()
+        position = end + 2
+    return position, name
+
+
+def _number(content: mmap.mmap, position: int, kind: bytes) -> tuple[int, int]:
+    end = content.find(b"\r\n", position, position + _LINE_BYTES)
+    digits = content[position + 1 : end] if end >= 0 else b""
+    if content[position : position + 1] != kind or not digits.isdigit():
+        raise _Damaged(f"no command at byte {position}")
+    return int(digits), end + 2
+
+
+def _is_cut(content: mmap.mmap, position: int) -> bool:
+    """Return whether the file ends within the command at a position."""
+    try:
+        count, position = _number(content, position, b"*")
+        for _ in range(count):
+            length, position = _number(content, position, b"$")
+            position += length + 2
+            if position > len(content):
+                return True
+    except _Damaged:
+        return len(content) - position < _LINE_BYTES
+    return False
+
+
+def _end_of_gap(content: mmap.mmap, position: int) -> int:
+    step = 65_536
+    while position < len(content):
+        part = content[position : position + step]
+        rest = part.lstrip(b"\0")
+        position += len(part) - len(rest)
+        if rest:
+            break
+    return position
+
+
+def _write_parts(path: Path, content: mmap.mmap, parts: list[tuple[int, int]]) -> None:
+    """Put a file with these parts in the place of `path`, on disk before it takes its place."""
+    draft = private_folder(path.parent) / f"{path.name}.repaired"
+    try:
+        with os.fdopen(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
+            for start, end in parts:
+                for position in range(start, end, 1_048_576):
+                    file.write(content[position : min(end, position + 1_048_576)])
+            file.flush()
+            os.fsync(file.fileno())
+        draft.replace(path)
+    except OSError:
+        with contextlib.suppress(OSError):
+            draft.unlink(missing_ok=True)
+        raise
+
+
+if __name__ == "__main__":
+    close_gaps(Path(sys.argv[1]))
