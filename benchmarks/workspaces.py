@@ -1,8 +1,7 @@
 """Measure what very many workspaces cost: created, listed, looked at, left idle for a day, and recalled in turn.
 
-The day is not waited for: each periodic job is run often enough to know what a run costs when nothing has changed, with
-the clock set ahead each time, and that is multiplied by how often it runs in a day. A first run, as after a start, is
-counted twice. Workers and server share what they know of the workspaces in the same way as in operation.
+The day is not waited for, see `benchmarks.harness.idle_day`. Workers and server share what they know of the workspaces
+in the same way as in operation.
 """
 
 from __future__ import annotations
@@ -23,6 +22,7 @@ from typing import Any, Final
 
 from beat_schedule import PERIODIC_JOBS
 from benchmarks.harness.figures import rounded
+from benchmarks.harness.idle_day import DAY_SECONDS, SECOND, IdleDay, SimulatedTime
 from benchmarks.harness.options import parser, run, value_or_default
 from benchmarks.harness.progress import Progress
 from benchmarks.harness.result import Goal, Result, settings_of
@@ -35,7 +35,7 @@ from reverie.clock import now_micros
 from reverie.contract import MessagePayload
 from server.metrics import Metrics
 from storage.stores import Stores
-from storage.written import LOOK_SECONDS, WrittenStores
+from storage.written import LOOK_SECONDS
 from worker import app as worker_app
 from worker.job_runs import registered_jobs
 from worker.runtime import Runtime
@@ -43,22 +43,15 @@ from worker.settings import load_settings
 from worker.supervision.broker_address import embedded_broker_url
 from worker.supervision.embedded_broker import broker_command, wait_until_ready
 
-_DAY_SECONDS: Final = 86_400
 _AGENT: Final = "bench"
 _TEMPLATE: Final = "template"
 _LARGE: Final = "large"
 # In most of the workspaces; those that are recalled in turn have more.
 _MESSAGES: Final = 20
-_SECOND: Final = 1_000_000
 # How long the workspaces have been idle when the day begins.
 _DAYS_BEFORE: Final = 4
 # Processes that look for what was written: maintenance, two for schedules, and the server.
 _LOOKING_PROCESSES: Final = 4
-_STARTS_A_DAY: Final = 2
-# A run that costs more still finds something; after so much CPU time it is taken for the usual one.
-_SETTLED_SECONDS: Final = 0.3
-_MOST_SECONDS: Final = 600.0
-_IDLE_RUNS: Final = 5
 _GOAL_SHARE: Final = 0.01
 _GOAL_TURN: Final = 1.5
 # The stages that a message passes, by their tasks.
@@ -97,7 +90,7 @@ def main() -> None:
             tell.step(f"{count:,} workspaces with messages")
             _measure_reading(runtime, result)
             tell.step("listing, status and metrics")
-            _measure_day(runtime, result, tell)
+            runtime = _measure_day(runtime, result, tell)
             _measure_recall(runtime, texts, in_turn, result)
         runtime.close()
     result.finish(options.output)
@@ -122,15 +115,8 @@ def _broker(folder: Path) -> Iterator[str]:
         process.wait()
 
 
-class _SimulatedTime(Runtime):
-    """A runtime whose clock is set ahead, without the jobs waiting for it to prove itself."""
-
-    def steady(self) -> int:
-        return self.clock()
-
-
-def _runtime(data: Path, broker: str) -> Runtime:
-    return _SimulatedTime(load_settings(data=data, broker=broker, embedding_provider="hash"))
+def _runtime(data: Path, broker: str) -> SimulatedTime:
+    return SimulatedTime(load_settings(data=data, broker=broker, embedding_provider="hash"))
 
 
 def _create(runtime: Runtime, count: int, result: Result) -> None:
@@ -161,12 +147,12 @@ def _fill(runtime: Runtime, workspace: str, payloads: Sequence[MessagePayload]) 
 
 
 def _later(began: int, days: int) -> int:
-    return began + days * _DAY_SECONDS * _SECOND
+    return began + days * DAY_SECONDS * SECOND
 
 
 def _copy(data: Path, template: str, names: Sequence[str]) -> None:
     content = bytearray((data / "workspaces" / template / "memory.db").read_bytes())
-    long_ago = time.time() - 2 * _DAY_SECONDS
+    long_ago = time.time() - 2 * DAY_SECONDS
     for name in names:
         content[_IDENTITY] = (1 + secrets.randbelow(2**31 - 1)).to_bytes(4, "big")
         folder = data / "workspaces" / name
@@ -197,57 +183,29 @@ def _measure_reading(runtime: Runtime, result: Result) -> None:
     )
 
 
-def _measure_day(runtime: Runtime, result: Result, tell: Progress) -> None:
-    """Add up the CPU time of a day without activity, and what has grown."""
-    clock = [_later(now_micros(), _DAYS_BEFORE)]
-    runtime.clock = lambda: clock[0]
-    written = WrittenStores(
-        runtime.settings.data, runtime.stores.names, runtime.stores.stamp, monotonic=lambda: clock[0] / _SECOND
-    )
-    runtime.stores.written = written
-    runtime.schedules.waits_for_due = False
-    total, slowest = 0.0, ("", 0.0)
-    for periodic in PERIODIC_JOBS:
-        job, every = registered_jobs[periodic.task], periodic.every(runtime.settings).total_seconds()
-        costs = list[float]()
-        # What a new process looks at takes several runs if there is much.
-        while len(costs) < 2 * _IDLE_RUNS or _SETTLED_SECONDS < max(costs[-_IDLE_RUNS:]) < sum(costs) < _MOST_SECONDS:
-            clock[0] += int((every + 1) * _SECOND)
-            cpu = time.process_time()
-            job.run(runtime, manual=False)
-            costs.append(time.process_time() - cpu)
-        first, usual = sum(costs[:-_IDLE_RUNS]), statistics.median(costs[-_IDLE_RUNS:])
-        day = first * _STARTS_A_DAY + usual * _DAY_SECONDS / every
-        result.add(periodic.task.removeprefix("reverie."), rounded(day), "CPU s a day")
-        slowest = max(slowest, (periodic.task, day), key=lambda one: one[1])
-        total += day
-        tell(f"{periodic.task}: first {first:.2f} s, then {usual * 1e3:.2f} ms")
-    looking = _looking_cpu(runtime) * _LOOKING_PROCESSES * _DAY_SECONDS / LOOK_SECONDS
+def _measure_day(runtime: SimulatedTime, result: Result, tell: Progress) -> SimulatedTime:
+    """Add up the CPU time of a day without activity, and what has grown; return the runtime after the last restart."""
+    day = IdleDay(runtime, _later(now_micros(), _DAYS_BEFORE), tell)
+    day.measure()
+    for task, cost in day.costs.items():
+        result.add(task.removeprefix("reverie."), rounded(cost.of_a_day), "CPU s a day")
+    looking = day.looking() * _LOOKING_PROCESSES * DAY_SECONDS / LOOK_SECONDS
     result.add("looking_at_all_files", rounded(looking), "CPU s a day")
-    total += looking
+    total = looking + sum(cost.of_a_day for cost in day.costs.values())
     before: dict[str, tuple[int, int]] = {}
     for _ in range(3):  # the first of these days ends what the clock has brought about
         before = _sizes(runtime.settings.data)
-        clock[0] += (_DAY_SECONDS + 1) * _SECOND
-        for periodic in PERIODIC_JOBS:
-            registered_jobs[periodic.task].run(runtime, manual=False)
+        day.pass_one()
     grown = sum(1 for path, size in _sizes(runtime.settings.data).items() if size != before.get(path))
     result.add("idle_day", rounded(total), "CPU s")
+    result.add("after_an_upgrade", rounded(sum(cost.first for cost in day.costs.values())), "CPU s, once")
     result.add("workspaces_written", grown)
-    share = rounded(total / _DAY_SECONDS)
+    share = rounded(total / DAY_SECONDS)
     result.goals += [
         Goal(what="share of a core that idle workspaces cost", relation="<", goal=_GOAL_SHARE, figure=share),
         Goal(what="workspaces that a round of all jobs wrote", relation="==", goal=0, figure=float(grown)),
     ]
-
-
-def _looking_cpu(runtime: Runtime) -> float:
-    """Return the CPU time of looking at every file once."""
-    names = runtime.stores.names()
-    cpu = time.process_time()
-    for name in names:
-        runtime.stores.stamp(name)
-    return time.process_time() - cpu
+    return day.runtime
 
 
 def _sizes(data: Path) -> dict[str, tuple[int, int]]:

@@ -1,7 +1,8 @@
-"""An embedding endpoint that can be told to refuse everything, or to answer with vectors of another dimension."""
+"""An embedding endpoint that can be told to misbehave: to refuse, to answer nonsense, slowly, without end, or never."""
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 from collections.abc import Iterator
@@ -12,8 +13,24 @@ from typing import Any, Final, Literal
 from adapters.embedders.hashing import HashEmbedder
 from benchmarks.faults.setting import Setting
 
-Mood = Literal["well", "refuses", "other_dimension", "not_a_number"]
+Mood = Literal[
+    "well",
+    "refuses",
+    "other_dimension",
+    "not_a_number",
+    "says_nothing",
+    "drips",
+    "never_ends",
+    "leaves_out_one",
+    "answers_a_page",
+    "asks_for_a_pause",
+]
 _OTHER_DIMENSION: Final = 8
+# An answer that never ends comes in pieces of this size.
+_PIECE: Final = b" " * 65_536
+_DRIP_SECONDS: Final = 0.5
+# A longer pause would be kept, up to ten minutes: the unit tests of the circuit breaker ask for one.
+_PAUSE_SECONDS: Final = "20"
 
 
 class MoodyEndpoint(ThreadingHTTPServer):
@@ -25,6 +42,7 @@ class MoodyEndpoint(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.mood: Mood = "well"
         self.requests = 0
+        self.closing = threading.Event()
 
     @property
     def url(self) -> str:
@@ -36,7 +54,11 @@ class MoodyEndpoint(ThreadingHTTPServer):
         self.requests += 1
         if self.mood == "refuses":
             return 400, {"error": "no"}
+        if self.mood == "asks_for_a_pause":
+            return 429, {"error": "later"}
         rows = [[float(number) for number in vector] for vector in HashEmbedder().embed(texts)]
+        if self.mood == "leaves_out_one":
+            rows = rows[1:]
         if self.mood == "other_dimension":
             rows = [row[:_OTHER_DIMENSION] for row in rows]
         if self.mood == "not_a_number":
@@ -48,14 +70,41 @@ class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
 
     def do_POST(self) -> None:
-        assert isinstance(self.server, MoodyEndpoint)
+        endpoint = self.server
+        assert isinstance(endpoint, MoodyEndpoint)
         request = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-        status, found = self.server.answer(request["input"])
-        body = json.dumps(found).encode()
+        status, found = endpoint.answer(request["input"])
+        mood = endpoint.mood
+        body = b"<html>Welcome</html>" if mood == "answers_a_page" else json.dumps(found).encode()
+        if mood == "says_nothing":
+            self._wait_while(mood)
         self.send_response(status)
+        if mood == "asks_for_a_pause":
+            self.send_header("Retry-After", _PAUSE_SECONDS)
+        if mood == "never_ends":
+            self.end_headers()
+            self._write_while(mood, _PIECE, 0.001)
+            return
         self.send_header("Content-Length", str(len(body)))
         self.end_headers()
-        self.wfile.write(body)
+        if mood == "drips":
+            self._write_while(mood, b" ", _DRIP_SECONDS)
+        with contextlib.suppress(OSError):  # whoever asked has gone
+            self.wfile.write(body)
+
+    def _wait_while(self, mood: Mood) -> None:
+        assert isinstance(self.server, MoodyEndpoint)
+        while self.server.mood == mood and not self.server.closing.wait(0.1):
+            pass
+
+    def _write_while(self, mood: Mood, piece: bytes, pause_seconds: float) -> None:
+        """Write again and again, until the mood has changed or nobody reads."""
+        assert isinstance(self.server, MoodyEndpoint)
+        self.close_connection = True
+        with contextlib.suppress(OSError):
+            while self.server.mood == mood and not self.server.closing.wait(pause_seconds):
+                self.wfile.write(piece)
+                self.wfile.flush()
 
     def log_message(self, format: str, *args: object) -> None:
         """Write nothing."""
@@ -75,6 +124,7 @@ def moody_endpoint() -> Iterator[Setting]:
     try:
         yield Setting(env=env, endpoint=endpoint)
     finally:
+        endpoint.closing.set()
         endpoint.shutdown()
         endpoint.server_close()
         thread.join()

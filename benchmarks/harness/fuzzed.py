@@ -21,6 +21,11 @@ _PIECES: Final = (
     "漢", "👩\u200d👧", '"', "'", "*", "-", "a-b", "NEAR(", " AND ", " OR NOT ", "content:", "^", "{", "[", "<", "\\",
     "%00", "../", "\r\n", "\ufeff", "\u202e", "1" * 40, "-1", "1e999", "NaN", "null", "0x7f", "2026-13-45", "$", "`",
 )  # fmt: skip
+_QUERY_PIECES: Final = (
+    "AND", "OR", "NOT", "NEAR", "NEAR(a b, 5)", "NEAR/2", "(", ")", "((", '"', '""', "*", "a*", '"a b"*', "^", "^a",
+    ":", "content:", "{content text}:", "-", "-a", "+", "a + b", "a-b", "lantern", "quay", "a", "\x00", "\ud800", "'",
+    ";", "--", "/*", "%", "_", "\\", "rank", "fts", "MATCH", "漢", "e\u0301", "\u0130", "ß", "\u202e", "\ufdfa", "{",
+)  # fmt: skip
 _NUMBERS: Final = (0, -1, 1, 2**31, 2**63, -(2**63) - 1, 2**70, 1.5, 1e308, -0.0)
 _HEADERS: Final = (
     "X-Reverie-Agent",
@@ -62,6 +67,15 @@ class Fuzzer:
         if self.chance.random() < 0.02:
             pieces.append(self.chance.choice(_PIECES) * 5_000)
         return "".join(pieces)
+
+    def query(self) -> str:
+        """Return a text to look for: odd pieces, the syntax of full-text search, or any characters of Unicode."""
+        chosen = self.chance.random()
+        if chosen < 0.4:
+            return self.text()
+        if chosen < 0.7:
+            return " ".join(self.chance.choices(_QUERY_PIECES, k=self.chance.randrange(1, 12)))
+        return "".join(chr(self.chance.randrange(0x110000)) for _ in range(self.chance.randrange(1, 60)))
 
     def value(self, depth: int = 3) -> Any:
         """Return a JSON value."""

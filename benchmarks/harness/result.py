@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,7 +15,9 @@ from rich.table import Table
 
 from benchmarks.harness.machine import machine, versions
 
-console = Console()
+# Tables have a dozen columns: where no terminal says how wide it is, as in a file, they need not be cut.
+_FILE_COLUMNS: Final = 140
+console = Console(width=None if sys.stdout.isatty() else _FILE_COLUMNS)
 BUSY_BEFORE: Final = "cpu_busy_before_percent"
 _LOOK_SECONDS: Final = 0.5
 # Above this load by other processes, a figure says more about them than about Reverie.

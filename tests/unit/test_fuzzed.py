@@ -5,19 +5,31 @@ The benchmark `fuzz` sends 100,000 of them to a running stack.
 
 from __future__ import annotations
 
+import base64
 import contextlib
+import json
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from kombu.exceptions import ContentDisallowed, SerializationError
+from kombu.message import Message
 
+from benchmarks.fuzz.damaged import FILES
 from benchmarks.harness.fuzzed import Fuzzer
+from benchmarks.harness.fuzzed_files import FileFuzzer
+from benchmarks.harness.fuzzed_tasks import TaskFuzzer
+from memory.sessions.sessions import read_messages
 from reverie.calls import build, check
-from reverie.errors import Rejected
+from reverie.errors import Rejected, ReverieError, StoreUnusable
 from reverie.pipeline.calls import ReplayDeadLetter
+from server import bodies
 from server.bodies import decode
+from storage.stores import Stores
 from support.pipeline import Pipeline
+from worker.app import app
+from worker.queue_messages import check_envelope, check_task
 from worker.settings import load_settings
 
 
@@ -52,6 +64,18 @@ def test_a_body_with_fields_from_the_path_is_a_call_or_refused() -> None:
     assert 0 < taken < 300
 
 
+def test_values_are_counted_outside_texts_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given a body with brackets, quotes and escapes in its texts, in pieces that end anywhere, then they count not."""
+    texts = ['a"\\,[{', '\\\\"', "x,y", "", '"""', "\\" * 9]
+    body = json.dumps([{text: [text, 1, {"a": text}]} for text in texts]).encode()
+    for size in range(1, 40):
+        monkeypatch.setattr(bodies, "_PIECE_BYTES", size)
+        assert bodies._bare_marks(body) == 1 + 6 * 5 + 5
+    monkeypatch.setattr(bodies, "MAX_VALUES", 20)
+    with pytest.raises(Rejected, match="more than 20 values"):
+        decode(body, dict[str, Any])
+
+
 def test_half_a_character_where_a_number_belongs_is_refused() -> None:
     """Given a lone surrogate in the text of a number, then the call is refused and the character named."""
     with pytest.raises(Rejected, match=r"U\+DFFF"):
@@ -84,6 +108,68 @@ def test_a_query_is_answered_or_refused(pipe: Pipeline) -> None:
                 pipe.recall(fuzzer.text(), mode=mode)
                 answered += 1
     assert answered > 60
+
+
+def test_a_message_of_a_queue_is_a_task_or_refused() -> None:
+    """Given odd messages of the queues, then each is a task with arguments of its own, or refused with a reason."""
+    fuzzer = TaskFuzzer(16, workspace="ws")
+    app.loader.import_default_modules()
+    taken = 0
+    for _ in range(400):
+        _, raw = fuzzer.message()
+        with contextlib.suppress(ValueError, RecursionError):
+            envelope = json.loads(raw)
+            check_envelope(envelope)
+            body = base64.b64decode(envelope["body"])
+            message = Message(
+                body=body,
+                headers=envelope["headers"],
+                content_type=envelope.get("content-type"),
+                content_encoding=envelope.get("content-encoding"),
+                properties=envelope["properties"],
+                accept={"application/json"},
+            )
+            with contextlib.suppress(ContentDisallowed, SerializationError):
+                check_task(message, app.tasks)
+                taken += 1
+    assert 0 < taken < 200
+
+
+@pytest.mark.parametrize("kind", sorted(FILES))
+def test_a_file_is_taken_or_refused(tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Given odd and damaged files of a kind, then each is read, or refused with one of Reverie's errors."""
+    monkeypatch.setenv("REVERIE_CONFIG", "")
+    read = FILES[kind](tmp_path)
+    outcomes = set()
+    for number in range(12 if kind in ("stores", "backups") else 60):
+        try:
+            read(FileFuzzer(number), tmp_path)
+            outcomes.add("taken")
+        except ReverieError:
+            outcomes.add("refused")
+    assert outcomes
+
+
+def test_a_store_whose_schema_is_no_text_is_damaged(tmp_path: Path) -> None:
+    """Given a schema that cannot be decoded, which SQLite quotes in its error, then the store is called damaged."""
+    stores = Stores(tmp_path)
+    stores.workspace("ws")
+    stores.close()
+    path = stores.database_path("ws")
+    path.write_bytes(path.read_bytes().replace(b"CREATE TABLE messages", b"CREATE TABL\xd6 messages"))
+    with pytest.raises(StoreUnusable, match="damaged"):
+        stores.workspace("ws")
+
+
+@pytest.mark.parametrize("damaged", ["created_at = 1000000000000000000", "metadata = '{x'"])
+def test_a_row_that_is_damaged_is_the_store_s_fault(pipe: Pipeline, damaged: str) -> None:
+    """Given a row whose time or JSON is none, when it is read, then the store is damaged, and nothing is a bug."""
+    pipe.say("one")
+    pipe.settle()
+    with pipe.store.writing() as tx:
+        tx.connection.exec_driver_sql(f"UPDATE messages SET {damaged}")
+    with pytest.raises(StoreUnusable, match="a row of a database is damaged"):
+        read_messages(pipe.store, agent="ana", session="s", limit=10, offset=0)
 
 
 def test_a_file_of_settings_is_read_or_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

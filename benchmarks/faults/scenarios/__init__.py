@@ -6,6 +6,7 @@ from typing import Final
 
 from benchmarks.faults.scenario import Scenario
 from benchmarks.faults.scenarios import (
+    bad_endpoint,
     damaged_store,
     deleted_workspace,
     emptied_broker,
@@ -17,7 +18,6 @@ from benchmarks.faults.scenarios import (
     locked_store,
     many_workspaces,
     read_while_stored,
-    refusing_endpoint,
     slow_texts,
     stopped_broker,
     stopped_worker,
@@ -30,7 +30,8 @@ SCENARIOS: Final[tuple[Scenario, ...]] = (
     stopped_worker.SCENARIO,
     full_disk.SCENARIO,
     wrong_clock.SCENARIO,
-    refusing_endpoint.SCENARIO,
+    bad_endpoint.REFUSING,
+    bad_endpoint.ENDLESS,
     many_workspaces.SCENARIO,
     locked_store.SCENARIO,
     damaged_store.SCENARIO,

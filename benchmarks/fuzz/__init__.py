@@ -1,0 +1,1 @@
+"""Odd payloads of every kind that a running installation can meet."""
